@@ -1,0 +1,3 @@
+"""Seamark: resumable, trustworthy benchmarks of AI-factory services."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,95 @@
+"""The settings that every workload has: how its load is shaped. Arrivals themselves are made in load/."""
+
+from seamark.model.service import Setting
+
+PATTERNS = ("closed", "constant", "poisson", "ramp")
+
+LOAD_SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="pattern",
+        type="str",
+        role="workload",
+        default="closed",
+        allowed=PATTERNS,
+        help="closed: each of `concurrency` users sends when its last reply is in. Others are open loop.",
+    ),
+    Setting(
+        name="concurrency",
+        type="int",
+        role="workload",
+        default=1,
+        minimum=1,
+        maximum=65536,
+        unit="requests",
+        help="Closed loop: users. Open loop: connections or threads that may be busy at once.",
+    ),
+    Setting(
+        name="rate_rps",
+        type="float",
+        role="workload",
+        minimum=1e-6,
+        unit="requests/s",
+        help="Mean rate of an open loop; where a ramp starts.",
+    ),
+    Setting(
+        name="ramp_to_rps",
+        type="float",
+        role="workload",
+        minimum=1e-6,
+        unit="requests/s",
+        help="Rate at the end of a ramp, reached linearly over warm-up and duration.",
+    ),
+    Setting(
+        name="think_time_s",
+        type="float",
+        role="workload",
+        default=0.0,
+        minimum=0.0,
+        unit="s",
+        help="Closed loop: pause of a user between a reply and the next request.",
+    ),
+    Setting(
+        name="duration_s",
+        type="float",
+        role="workload",
+        default=10.0,
+        minimum=0.1,
+        maximum=604800.0,
+        unit="s",
+        help="Length of the measured part of the load, after the warm-up.",
+    ),
+    Setting(
+        name="warmup_s",
+        type="float",
+        role="workload",
+        default=1.0,
+        minimum=0.0,
+        unit="s",
+        help="Load before the measured part; it runs into it without a drain.",
+    ),
+    Setting(
+        name="requests",
+        type="int",
+        role="workload",
+        minimum=1,
+        help="Stop after so many requests, if that comes before the end of the duration.",
+    ),
+    Setting(
+        name="timeout_s",
+        type="float",
+        role="workload",
+        default=30.0,
+        minimum=0.001,
+        unit="s",
+        help="A request with no complete reply after this long is recorded as timed out.",
+    ),
+    Setting(
+        name="shards",
+        type="int",
+        role="workload",
+        default=1,
+        minimum=1,
+        maximum=1024,
+        help="Worker processes that share one schedule.",
+    ),
+)

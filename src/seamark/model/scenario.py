@@ -1,0 +1,82 @@
+"""What a person writes: one question as workloads, factors and repetitions. Frozen; read in read.py."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from seamark.model.service import Value
+
+Levels = tuple[Value, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What one deployment and its load ask of the site. A tuple of more than one is a deployment factor."""
+
+    nodes: tuple[int, ...] = (1,)
+    gpus: tuple[int, ...] = (0,)
+    cpus_per_task: tuple[int, ...] = (1,)
+    mem_gb: tuple[int, ...] = (1,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slo:
+    """A service-level objective: `metric` compared with `limit`, in the metric's own unit.
+
+    Metrics that a single request can meet (`latency_s`, `first_s`) also define goodput.
+    """
+
+    metric: str
+    op: Literal["<=", ">="]
+    limit: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One service under some load: settings with one level are fixed, with more they are factors."""
+
+    name: str
+    component: str
+    service: str
+    levels: Mapping[str, Levels]
+    include: tuple[Mapping[str, Value], ...] = ()
+    exclude: tuple[Mapping[str, Value], ...] = ()
+    where: tuple[str, ...] = ()
+    slos: tuple[Slo, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifacts:
+    """Files a run needs that are not made by it."""
+
+    container: str | None = None
+    dataset: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """The seed of every random choice, and what the author wants to remember."""
+
+    seed: int = 0
+    git_commit: str | None = None
+    notes: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One question to a service, or to several side by side."""
+
+    name: str
+    path: Path
+    workloads: tuple[Workload, ...]
+    repetitions: int = 3
+    max_retries: int = 0
+    site: str | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    resources: Resources = field(default_factory=Resources)
+    artifacts: Artifacts = field(default_factory=Artifacts)
+    binds: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=Metadata)

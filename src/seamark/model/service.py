@@ -1,0 +1,99 @@
+"""What a service is: its settings, how its server is started, what its driver can do. Read from config/services."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Value = int | float | str | bool | None
+Role = Literal["deployment", "workload", "policy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One thing a scenario may set or vary: its type, default, limits, and what a change of it needs.
+
+    A `deployment` setting needs a new server, a `workload` setting does not, a `policy` setting says how
+    trials are placed.
+    """
+
+    name: str
+    type: Literal["int", "float", "str", "bool"]
+    role: Role
+    help: str
+    default: Value = None
+    allowed: tuple[Value, ...] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """How to know that the server answers. Whatever the probe, the listening socket must belong to our process."""
+
+    probe: Literal["http", "tcp", "command"] = "tcp"
+    port: str = "main"
+    path: str = "/"
+    command: tuple[str, ...] = ()
+    interval_s: float = 0.1
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """How to start a server. Strings are `str.format` templates.
+
+    Names known to the templates: `{ports[NAME]}`, `{host}`, `{data}` (the deployment's private folder),
+    `{env}` (root of the service's environment), `{site_packages}`, `{libdir}` (where libpython lies),
+    `{python_version}`, `{user}`, and `{settings[NAME]}`.
+    """
+
+    command: tuple[str, ...]
+    setup: tuple[tuple[str, ...], ...] = ()
+    ports: tuple[str, ...] = ("main",)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    health: Health = field(default_factory=Health)
+    refuses_root: bool = False
+    stop_signal: Literal["SIGTERM", "SIGINT", "SIGQUIT"] = "SIGTERM"
+    stop_timeout_s: float = 10.0
+    metrics_port: str | None = None
+    metrics_path: str = "/metrics"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """The image a service runs in where the site's runtime is Apptainer."""
+
+    image: str
+    digest: str | None = None
+    binds: tuple[str, ...] = ()
+    command: tuple[str, ...] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """A declarative recipe: everything Seamark knows about one service, but how to speak to it (its driver).
+
+    `server` is None for what runs inside the client: file I/O and vector libraries. `environment` names the
+    lock file `envs/<environment>.lock`; None is the base environment. `workers` says what the driver bears:
+    an event loop (`wire`), threads or processes.
+    """
+
+    name: str
+    component: Literal["storage", "inference", "vectordb", "null"]
+    summary: str
+    version: str
+    licence: str
+    driver: str
+    workers: Literal["wire", "threads", "processes"]
+    settings: tuple[Setting, ...]
+    environment: str | None = None
+    server: Server | None = None
+    container: Container | None = None
+    not_run_here: str | None = None
+    notes: str = ""
+
+    def setting(self, name: str) -> Setting | None:
+        """Return the setting of that name, or None."""
+        return next((setting for setting in self.settings if setting.name == name), None)

@@ -1,0 +1,169 @@
+"""Every path of a study, and how its files are written: under a temporary name, then renamed."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TRIAL_PATTERN = "{scenario}/{deployment}--{workload}--r{repetition}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFolder:
+    """The files of one trial."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "effective_config.yaml"
+
+    @property
+    def load(self) -> Path:
+        return self.root / "load.json"
+
+    @property
+    def samples(self) -> Path:
+        return self.root / "samples.parquet"
+
+    @property
+    def telemetry(self) -> Path:
+        return self.root / "telemetry.parquet"
+
+    @property
+    def telemetry_csv(self) -> Path:
+        return self.root / "telemetry.csv"
+
+    @property
+    def client_telemetry(self) -> Path:
+        """What the load watched of its own processes; same columns as a deployment's telemetry."""
+        return self.root / "client.csv"
+
+    @property
+    def series(self) -> Path:
+        return self.root / "series.csv"
+
+    @property
+    def histogram(self) -> Path:
+        return self.root / "histogram.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.json"
+
+    @property
+    def metrics_csv(self) -> Path:
+        return self.root / "metrics.csv"
+
+    @property
+    def meta(self) -> Path:
+        return self.root / "meta.json"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log.jsonl"
+
+    @property
+    def attempts(self) -> Path:
+        """Samples and records of earlier attempts, kept by `bench retry`."""
+        return self.root / "attempts"
+
+    @property
+    def parts(self) -> Path:
+        """What a running load writes; gone when its samples are complete."""
+        return self.root / ".parts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentFolder:
+    """The files of one deployment; those under `runtime` matter only while its keeper lives."""
+
+    root: Path
+
+    @property
+    def endpoint(self) -> Path:
+        return self.root / "endpoint.json"
+
+    @property
+    def warmup(self) -> Path:
+        return self.root / "warmup.json"
+
+    @property
+    def record(self) -> Path:
+        return self.root / "deployment.json"
+
+    @property
+    def server_log(self) -> Path:
+        return self.root / "server.log"
+
+    @property
+    def telemetry(self) -> Path:
+        return self.root / "telemetry.csv"
+
+    @property
+    def runtime(self) -> Path:
+        return self.root / ".keeper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioFolder:
+    """The files of one scenario below the root of results."""
+
+    root: Path
+
+    def trial(self, trial_id: str) -> TrialFolder:
+        """Return the folder of one trial."""
+        return TrialFolder(root=self.root / trial_id)
+
+    def deployment(self, deployment_id: str) -> DeploymentFolder:
+        """Return the folder of one deployment."""
+        return DeploymentFolder(root=self.root / "deployments" / deployment_id)
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.json"
+
+    @property
+    def summary(self) -> Path:
+        return self.root / "summary.json"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; rename it to `path` when the block ends well, remove it otherwise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` so that a reader sees the old file or the new one, never a part."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON document, whole or not at all. NaN is an error: a missing number is null."""
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON document; a damaged one raises ValueError that names the file and the remedy."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as cause:
+        raise ValueError(
+            f"{path}: not valid JSON ({cause}). Remove the file; the next run makes it again."
+        ) from cause
+    if not isinstance(document, dict):
+        raise ValueError(f"{path}: expected a JSON object. Remove the file; the next run makes it again.")
+    return document
