@@ -1,0 +1,60 @@
+"""From a scenario to its report: the plan, the rules, the targets. Where to run: profiles/; what to ask: config/."""
+
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from seamark.dag import Dag
+from seamark.errors import UserError
+from seamark.study import Study
+
+try:
+    dag = Dag(study=Study.at(Path.cwd(), scenario=config.get("scenario"), site=config.get("site")))
+except UserError as mistake:
+    raise WorkflowError(str(mistake))
+
+SCENARIO, DEPLOYMENT, TRIAL = dag.patterns
+TRIAL_ID = "{wildcards.deployment}--{wildcards.workload}--r{wildcards.repetition}"
+
+
+wildcard_constraints:
+    scenario=r"[^/.][^/]*",
+    deployment=r"(?:(?!--)[^/])+",
+    workload=r"(?:(?!--)[^/])+",
+    repetition=r"\d+",
+
+
+resource_scopes:
+    slot="local",
+
+
+localrules:
+    all,
+    plan,
+    monitor,
+    metrics,
+    summary,
+    report,
+
+
+if workflow.is_main_process:
+    dag.sweep()
+
+
+rule all:
+    input:
+        dag.targets(),
+
+
+include: dag.file("workflow/rules/prepare.smk")
+include: dag.file("workflow/rules/serve.smk")
+include: dag.file("workflow/rules/measure.smk")
+include: dag.file("workflow/rules/report.smk")
+
+
+onsuccess:
+    dag.stop_leftovers()
+
+
+onerror:
+    dag.stop_leftovers()

@@ -1,0 +1,208 @@
+"""What Snakemake asks of a study: patterns, inputs, priorities, resources, targets. No rule and no measurement."""
+
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any, Protocol
+
+from seamark.model.service import Value
+from seamark.model.trial import Deployment, Trial
+from seamark.plan import as_document
+from seamark.servers.deployment import stop_all, sweep
+from seamark.store import DeploymentFolder, TrialFolder, read_json
+from seamark.study import Study
+from seamark.trial import samples_complete
+
+PHASE_MIN = {"serve": 10, "warmup": 2, "teardown": 2}
+SLOTS = 100
+
+
+class Wildcards(Protocol):
+    """The wildcards of a job of ours."""
+
+    scenario: str
+    deployment: str
+    workload: str
+    repetition: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dag:
+    """The answers to Snakemake's questions, for one study."""
+
+    study: Study
+
+    @property
+    def patterns(self) -> tuple[str, str, str]:
+        """Folders of a scenario, a deployment and a trial, with Snakemake's wildcards, relative to the study."""
+        scenario = f"{self._relative(self.study.results)}/{{scenario}}"
+        trial = f"{scenario}/{{deployment}}--{{workload}}--r{{repetition}}"
+        return scenario, f"{scenario}/deployments/{{deployment}}", trial
+
+    @property
+    def reports(self) -> str:
+        """Root of the reports, relative to the study."""
+        return self._relative(self.study.reports)
+
+    def script(self, name: str, *wildcards: str) -> str:
+        """Return the shell line that runs one of our scripts; `exec` makes Snakemake its parent."""
+        words = [sys.executable, str(self.study.file(f"scripts/{name}.py")), str(self.study.scenario_path)]
+        return " ".join(["exec", *map(quote, words), quote(self.study.site_name), *wildcards])
+
+    def file(self, relative: str) -> str:
+        """Return the path of a shipped file."""
+        return str(self.study.file(relative))
+
+    def targets(self) -> list[str]:
+        """Return what a run is to make: every trial's metrics, every deployment's record, the report."""
+        name = self.study.scenario.name
+        return [*self.metrics(name), *self.records(name), f"{self.reports}/{name}/index.html"]
+
+    def metrics(self, scenario: str) -> list[str]:
+        """Return the metrics.json of every trial of a scenario."""
+        folder = self.study.folder(scenario)
+        return [self._relative(folder.trial(t.id).metrics) for t in self.study.plan_of(scenario).trials]
+
+    def records(self, scenario: str) -> list[str]:
+        """Return the deployment.json of every deployment of a scenario."""
+        folder = self.study.folder(scenario)
+        return [self._relative(folder.deployment(d.id).record) for d in self.study.plan_of(scenario).deployments]
+
+    def loads(self, w: Wildcards) -> list[str]:
+        """Return the load.json of every trial of a deployment."""
+        folder = self.study.folder(w.scenario)
+        trials = self.study.trials_of(w.scenario, w.deployment)
+        return [self._relative(folder.trial(trial.id).load) for trial in trials]
+
+    def server_for_trial(self, w: Wildcards) -> list[str]:
+        """Return the files that say a server is ready, or nothing when the trial's samples are complete."""
+        trial = self.trial(w)
+        return [] if self._measured(w.scenario, trial) else self._server_files(w)
+
+    def endpoint_for_teardown(self, w: Wildcards) -> list[str]:
+        """Return the endpoint, or nothing when no trial of the deployment needs its server."""
+        trials = self.study.trials_of(w.scenario, w.deployment)
+        return [] if all(self._measured(w.scenario, trial) for trial in trials) else self._server_files(w)[:1]
+
+    def deployment(self, w: Wildcards) -> Deployment:
+        """Return the deployment a job belongs to."""
+        return self.study.deployment(w.scenario, w.deployment)
+
+    def trial(self, w: Wildcards) -> Trial:
+        """Return the trial a job belongs to."""
+        return self.study.trial(w.scenario, f"{w.deployment}--{w.workload}--r{w.repetition}")
+
+    def changed(self, w: Wildcards) -> dict[str, Value]:
+        """Return what differs from the defaults: a load runs again when this changes, and not else."""
+        return dict(self.trial(w).changed)
+
+    def plan_digest(self, w: Wildcards) -> str:
+        """Return a digest of the whole plan: it is written again when this changes."""
+        document = json.dumps(as_document(self.study.plan_of(w.scenario)), sort_keys=True)
+        return hashlib.sha256(document.encode()).hexdigest()[:16]
+
+    def environment_record(self, environment: str) -> str:
+        """Return the file that says an environment is ready; its name ends in the lock's digest."""
+        return f"{self._relative(self.study.results)}/.environments/{environment}.json"
+
+    def environment_for(self, w: Wildcards) -> list[str]:
+        """Return the record of the environment that a deployment needs, or nothing for the base one."""
+        service = self.study.services[self.deployment(w).service]
+        if service.environment is None or self.study.site.runtime != "venv":
+            return []
+        lock = self.study.locks / f"{service.environment}.lock"
+        digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:12]
+        return [self.environment_record(f"{service.environment}-{digest}")]
+
+    def priority(self, phase: str) -> Callable[[Wildcards], int]:
+        """Return the priority of a phase: deployments one after another, their trials in block order."""
+
+        def of(w: Wildcards) -> int:
+            deployments = self.study.plan_of(w.scenario).deployments
+            rank = next(i for i, deployment in enumerate(deployments) if deployment.id == w.deployment)
+            count = len(self.study.trials_of(w.scenario, w.deployment))
+            base = 1 + (len(deployments) - rank) * 1_000_000
+            steps = {"serve": 0, "warmup": 1, "teardown": count + 2}
+            return base + (steps[phase] if phase in steps else 2 + count - self.trial(w).position)
+
+        return of
+
+    def runtime_min(self, phase: str) -> Callable[..., int]:
+        """Return the minutes to ask a batch system for: grows with the attempt."""
+
+        def of(w: Wildcards, attempt: int = 1) -> int:
+            if phase in PHASE_MIN:
+                return PHASE_MIN[phase] * attempt
+            settings = self.trial(w).settings
+            seconds = sum(float(settings[name] or 0) for name in ("warmup_s", "duration_s", "timeout_s"))
+            return math.ceil(seconds * 1.2 / 60 + 1) * attempt
+
+        return of
+
+    def cpus(self, w: Wildcards) -> int:
+        """Return the CPUs a deployment asks for."""
+        return self.deployment(w).cpus_per_task
+
+    def mem_mb(self, w: Wildcards) -> int:
+        """Return the memory a deployment asks for, in MB."""
+        return self.deployment(w).mem_gb * 1024
+
+    def site_resources(self) -> dict[str, Any]:
+        """Return what a batch system is asked for beyond cpus, memory and time; empty for a machine without one."""
+        if not self.study.site.partitions:
+            return {}
+        asked: dict[str, Any] = {
+            "slurm_account": lambda w: self.study.plan_of(w.scenario).account or "",
+            "slurm_partition": lambda w: self.study.plan_of(w.scenario).partition or "",
+            "nodes": lambda w: self.deployment(w).nodes,
+            "gres": lambda w: f"gpu:{self.deployment(w).gpus}" if self.deployment(w).gpus else "",
+        }
+        if self.study.plan.qos:
+            asked["qos"] = self.study.plan.qos
+        if not any(deployment.gpus for deployment in self.study.plan.deployments):
+            del asked["gres"]
+        return asked
+
+    @property
+    def analysis_slot(self) -> int:
+        """What a job that measures nothing takes of a machine's slots: a load takes all, so they never overlap."""
+        return SLOTS // 2
+
+    def sweep(self) -> None:
+        """Put away what a killed run left: stale endpoints, and records of trials whose samples are gone."""
+        sweep(self.study.results)
+        for record in self.study.results.glob(".environments/*.json"):
+            if not Path(read_json(record)["root"]).is_dir():
+                record.unlink()
+        for trial in self.study.plan.trials:
+            folder = self.study.folder(self.study.scenario.name).trial(trial.id)
+            if folder.load.exists() and not samples_complete(folder, trial.config_hash) and _claims_samples(folder):
+                folder.load.unlink()
+                folder.metrics.unlink(missing_ok=True)
+
+    def stop_leftovers(self) -> None:
+        """End every server of this study that still runs."""
+        stop_all(self.study.results)
+
+    def _measured(self, scenario: str, trial: Trial) -> bool:
+        return samples_complete(self.study.folder(scenario).trial(trial.id), trial.config_hash)
+
+    def _server_files(self, w: Wildcards) -> list[str]:
+        folder: DeploymentFolder = self.study.folder(w.scenario).deployment(w.deployment)
+        return [self._relative(folder.endpoint), self._relative(folder.warmup)]
+
+    def _relative(self, path: Path) -> str:
+        return str(path.relative_to(self.study.root)) if path.is_relative_to(self.study.root) else str(path)
+
+
+def _claims_samples(folder: TrialFolder) -> bool:
+    """Whether a trial's record says that it was measured; a damaged record says nothing worth keeping."""
+    try:
+        return bool(read_json(folder.load).get("status") == "ok")
+    except ValueError:
+        return True

@@ -1,0 +1,189 @@
+"""A study: the folder a person works in, with its scenarios, recipes, site and results. Where plans come from."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import expanduser, expandvars
+from pathlib import Path
+
+from seamark.errors import UserError, did_you_mean
+from seamark.model.read import read_scenario, read_services, read_site
+from seamark.model.scenario import Scenario
+from seamark.model.service import Service
+from seamark.model.site import Site
+from seamark.model.trial import Deployment, Plan, Trial
+from seamark.plan import plan
+from seamark.store import ScenarioFolder
+
+SHIPPED = Path(__file__).parent / "shipped"
+DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
+SCENARIO_NAME = re.compile(r"^scenario:\s*['\"]?([^'\"#\s]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Everything that is read from one working folder. `scenario_path` is the scenario asked for in this run."""
+
+    root: Path
+    site_name: str
+    scenario_path: Path
+    scenario: Scenario
+
+    @classmethod
+    def at(cls, root: Path, *, scenario: str | None = None, site: str | None = None) -> "Study":
+        """Read the study in `root`. Raises UserError with every mistake of the scenario and its site."""
+        path = Path(scenario or DEFAULT_SCENARIO)
+        services = read_services(config_folder(root, "services"))
+        read = read_scenario(root / path, services)
+        return cls(root=root, site_name=site or read.site or "local", scenario_path=path, scenario=read)
+
+    @cached_property
+    def services(self) -> dict[str, Service]:
+        """The recipes, by name."""
+        return read_services(config_folder(self.root, "services"))
+
+    @cached_property
+    def site(self) -> Site:
+        """The machine this run is for."""
+        return site_of(self.root, self.site_name)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the scenario asked for."""
+        return plan(self.scenario, self.services, self.site)
+
+    @cached_property
+    def _plans(self) -> dict[str, Plan]:
+        return {}
+
+    def plan_of(self, name: str) -> Plan:
+        """Return the plan of the scenario of that name: the one asked for, or one in config/scenarios."""
+        if name == self.scenario.name:
+            return self.plan
+        if name not in self._plans:
+            scenario = read_scenario(self._find(name), self.services)
+            self._plans[name] = plan(scenario, self.services, self.site)
+        return self._plans[name]
+
+    def _find(self, name: str) -> Path:
+        named = dict(scenario_files(self.root))
+        if name not in named:
+            raise UserError(
+                f"{name}: no scenario of that name in config/scenarios. Known: {', '.join(sorted(named)) or 'none'}."
+                f"{did_you_mean(name, named)} A scenario file elsewhere is named with `bench submit -c FILE`."
+            )
+        return named[name]
+
+    @cached_property
+    def results(self) -> Path:
+        """Root of all results."""
+        return self.root / expanded(self.site.paths.results)
+
+    @cached_property
+    def reports(self) -> Path:
+        """Root of all reports."""
+        return self.root / expanded(self.site.paths.reports)
+
+    @cached_property
+    def environments(self) -> Path:
+        """Root of the services' environments."""
+        return self.root / expanded(self.site.paths.environments)
+
+    @cached_property
+    def locks(self) -> Path:
+        """The folder of the lock files."""
+        return self.file("envs")
+
+    def file(self, relative: str) -> Path:
+        """Return the study's own copy of a shipped file or folder, else the package's."""
+        own = self.root / relative
+        return own if own.exists() else SHIPPED / relative
+
+    def folder(self, scenario: str) -> ScenarioFolder:
+        """Return the results folder of a scenario."""
+        return ScenarioFolder(root=self.results / scenario)
+
+    def deployment(self, scenario: str, deployment_id: str) -> Deployment:
+        """Return one deployment of a scenario; UserError when the plan has none of that id."""
+        found = self._deployments(scenario).get(deployment_id)
+        if found is None:
+            raise UserError(_not_planned("deployment", deployment_id, scenario, self._deployments(scenario)))
+        return found
+
+    def trial(self, scenario: str, trial_id: str) -> Trial:
+        """Return one trial of a scenario; UserError when the plan has none of that id."""
+        found = self._trials(scenario).get(trial_id)
+        if found is None:
+            raise UserError(_not_planned("trial", trial_id, scenario, self._trials(scenario)))
+        return found
+
+    def trials_of(self, scenario: str, deployment_id: str) -> tuple[Trial, ...]:
+        """Return the trials of one deployment in the order of their positions."""
+        return self._by_deployment(scenario).get(deployment_id, ())
+
+    @cached_property
+    def _index(self) -> dict[str, tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]]:
+        return {}
+
+    def _indexed(
+        self, scenario: str
+    ) -> tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]:
+        if scenario not in self._index:
+            planned = self.plan_of(scenario)
+            grouped: dict[str, list[Trial]] = {}
+            for trial in planned.trials:
+                grouped.setdefault(trial.deployment, []).append(trial)
+            self._index[scenario] = (
+                {deployment.id: deployment for deployment in planned.deployments},
+                {trial.id: trial for trial in planned.trials},
+                {key: tuple(sorted(group, key=lambda trial: trial.position)) for key, group in grouped.items()},
+            )
+        return self._index[scenario]
+
+    def _deployments(self, scenario: str) -> dict[str, Deployment]:
+        return self._indexed(scenario)[0]
+
+    def _trials(self, scenario: str) -> dict[str, Trial]:
+        return self._indexed(scenario)[1]
+
+    def _by_deployment(self, scenario: str) -> dict[str, tuple[Trial, ...]]:
+        return self._indexed(scenario)[2]
+
+
+def expanded(path: str) -> Path:
+    """Return a path of a site with `~` and `$NAME` put in."""
+    return Path(expanduser(expandvars(path)))
+
+
+def config_folder(root: Path, kind: str) -> Path:
+    """Return the study's own folder of services or sites, else the package's."""
+    own = root / "config" / kind
+    return own if own.is_dir() else SHIPPED / "config" / kind
+
+
+def site_of(root: Path, name: str) -> Site:
+    """Read a site by name; UserError names the known ones."""
+    folder = config_folder(root, "sites")
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(file.stem for file in folder.glob("*.yaml"))
+        raise UserError(
+            f"site '{name}': no such file in config/sites. Known sites: {', '.join(known)}.{did_you_mean(name, known)}"
+        )
+    return read_site(path)
+
+
+def scenario_files(root: Path) -> Iterator[tuple[str, Path]]:
+    """Give name and file of every scenario in config/scenarios, without reading more than its name."""
+    folder = root / "config" / "scenarios"
+    for path in sorted((folder if folder.is_dir() else SHIPPED / "config" / "scenarios").glob("*.yaml")):
+        if match := SCENARIO_NAME.search(path.read_text(encoding="utf-8", errors="replace")):
+            yield match[1], path
+
+
+def _not_planned(kind: str, name: str, scenario: str, known: dict[str, Deployment] | dict[str, Trial]) -> str:
+    return (
+        f"{scenario}: no {kind} '{name}' in its plan.{did_you_mean(name, known)}"
+        f" `bench plan -c FILE --json` lists all of them."
+    )

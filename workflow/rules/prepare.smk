@@ -1,0 +1,20 @@
+# What is made once, outside every trial: the written plan, and the environment of each service.
+
+
+rule plan:
+    output:
+        f"{SCENARIO}/plan.json",
+    params:
+        digest=dag.plan_digest,
+    shell:
+        dag.script("plan", "{wildcards.scenario}")
+
+
+rule environment:
+    output:
+        dag.environment_record("{environment}"),
+    priority: 1_000_000_000
+    resources:
+        slot=dag.analysis_slot,
+    shell:
+        dag.script("environment", "{wildcards.environment}", "{output}")
