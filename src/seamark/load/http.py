@@ -1,0 +1,212 @@
+"""HTTP/1.1 replies as they arrive: a Decoder for wire drivers, and the bytes of a request. Knows no service."""
+
+from collections.abc import Callable, Mapping
+
+from seamark.model.sample import Failure
+
+MAX_HEAD_BYTES = 1 << 20
+
+
+def http_request(
+    method: str, path: str, *, host: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+) -> bytes:
+    """Return one HTTP/1.1 request on the wire. A body gets its Content-Length; everything else is the caller's."""
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    if body is not None:
+        lines.append(f"Content-Length: {len(body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + (body or b"")
+
+
+class HttpDecoder:
+    """Reads one HTTP/1.1 reply after another, cut anywhere: Content-Length, chunked, until close.
+
+    `units_of(status, body)` says how many units a good (2xx) reply is worth; a ValueError means a wrong reply, 0 an
+    empty one. Without it a good reply is one unit and its body is counted but not kept, whatever its size. 3xx is a
+    wrong reply, 4xx a client's error, 5xx a server's. `headless` is for methods whose replies have no body (HEAD).
+    """
+
+    streams = False
+    """The reply counts when it is whole: there is no separate first unit."""
+
+    __slots__ = (
+        "_body",
+        "_chunked",
+        "_headless",
+        "_keep",
+        "_left",
+        "_pending",
+        "_state",
+        "_units_of",
+        "body_bytes",
+        "failure",
+        "keep_alive",
+        "status",
+        "units",
+    )
+
+    def __init__(self, units_of: Callable[[int, bytes], int] | None = None, *, headless: bool = False) -> None:
+        self._units_of = units_of
+        self._keep = units_of is not None
+        self._headless = headless
+        self.reset()
+
+    def reset(self) -> None:
+        """Make ready for the next reply on the same connection."""
+        self.units = 0
+        self.status = 0
+        self.failure = Failure.NONE
+        self.keep_alive = True
+        self.body_bytes = 0
+        self._state = _HEAD
+        self._left = 0
+        self._chunked = False
+        self._pending = b""
+        self._body: list[bytes] = []
+
+    def feed(self, data: bytes) -> bool:
+        """Take bytes as they arrived; return True when the reply is complete (good or not)."""
+        if self._state == _BODY and not self._chunked:
+            return self._sized(data)
+        if self._pending:
+            data = self._pending + data
+            self._pending = b""
+        while self._state == _HEAD:
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                if len(data) > MAX_HEAD_BYTES:
+                    return self._broken()
+                self._pending = data
+                return False
+            if not self._head(data[:end]):
+                return self._broken()
+            data = data[end + 4 :]
+        if self._chunked:
+            return self._chunks(data)
+        return self._sized(data)
+
+    def end_of_stream(self) -> bool:
+        """The connection ended: return True when that makes the reply complete (a body without a length)."""
+        if self._state == _UNTIL_CLOSE:
+            self.keep_alive = False
+            return self._whole()
+        return False
+
+    def _head(self, head: bytes) -> bool:
+        """Read the status line and the headers; return False when they are not HTTP."""
+        if head[:7] != b"HTTP/1." or not head[9:12].isdigit():
+            return False
+        self.status = int(head[9:12])
+        if self.status < 200:
+            if self.status == 101:
+                return False
+            self.status = 0
+            return True
+        fields = head.lower()
+        self.keep_alive = head[7:8] == b"1"
+        connection = _field(fields, b"\r\nconnection:")
+        if connection is not None:
+            self.keep_alive = b"close" not in connection and (self.keep_alive or b"keep-alive" in connection)
+        self._state = _BODY
+        if self._headless or self.status in (204, 304):
+            return True
+        coding = _field(fields, b"\r\ntransfer-encoding:")
+        if coding is not None and coding.endswith(b"chunked"):
+            self._chunked = True
+            self._state = _CHUNK_SIZE
+            return True
+        length = _field(fields, b"\r\ncontent-length:")
+        if length is None:
+            self._state = _UNTIL_CLOSE
+        elif length.isdigit():
+            self._left = int(length)
+        else:
+            return False
+        return True
+
+    def _sized(self, data: bytes) -> bool:
+        """Take bytes of a body with a known length, or of one that ends with the connection."""
+        if self._state == _UNTIL_CLOSE:
+            self._take(data)
+            return False
+        if len(data) > self._left:
+            data = data[: self._left]
+            self.keep_alive = False  # bytes nobody asked for: the connection cannot be trusted any more
+        self._left -= len(data)
+        self._take(data)
+        return self._left == 0 and self._whole()
+
+    def _chunks(self, data: bytes) -> bool:
+        at = 0
+        while True:
+            if self._state == _BODY:
+                piece = data[at : at + self._left]
+                self._take(piece)
+                at += len(piece)
+                self._left -= len(piece)
+                if self._left:
+                    return False
+                self._state = _CHUNK_END
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                self._pending = data[at:]
+                return len(self._pending) > MAX_HEAD_BYTES and self._broken()
+            line, at = data[at:end], end + 2
+            if self._state == _CHUNK_END:
+                if line:
+                    return self._broken()
+                self._state = _CHUNK_SIZE
+            elif self._state == _CHUNK_SIZE:
+                digits = line.split(b";", 1)[0].strip()
+                if not digits or digits.strip(b"0123456789abcdefABCDEF"):
+                    return self._broken()
+                self._left = int(digits, 16)
+                self._state = _BODY if self._left else _TRAILER
+            elif not line:  # the empty line after the last chunk and its trailers
+                if at < len(data):
+                    self.keep_alive = False
+                return self._whole()
+
+    def _take(self, data: bytes) -> None:
+        self.body_bytes += len(data)
+        if self._keep and data:
+            self._body.append(data)
+
+    def _whole(self) -> bool:
+        status = self.status
+        if 200 <= status < 300:
+            if self._units_of is None:
+                self.units = 1
+                return True
+            try:
+                self.units = self._units_of(status, b"".join(self._body))
+            except ValueError:
+                self.failure = Failure.WRONG_REPLY
+                return True
+            if self.units == 0:
+                self.failure = Failure.EMPTY_REPLY
+        elif status < 400:
+            self.failure = Failure.WRONG_REPLY
+        elif status < 500:
+            self.failure = Failure.CLIENT_ERROR
+        else:
+            self.failure = Failure.SERVER_ERROR
+        return True
+
+    def _broken(self) -> bool:
+        self.failure = Failure.PROTOCOL
+        self.keep_alive = False
+        return True
+
+
+_HEAD, _BODY, _UNTIL_CLOSE, _CHUNK_SIZE, _CHUNK_END, _TRAILER = range(6)
+
+
+def _field(fields: bytes, name: bytes) -> bytes | None:
+    """Return the value of a header in a lower-case head, or None. `name` is b"\\r\\nname:"."""
+    at = fields.find(name)
+    if at < 0:
+        return None
+    at += len(name)
+    end = fields.find(b"\r\n", at)
+    return (fields[at:] if end < 0 else fields[at:end]).strip()

@@ -1,0 +1,121 @@
+"""One load as data: what the parent tells its workers. Read and written as JSON; starts nothing."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from seamark.load.driver import Target
+from seamark.model.service import Value
+
+
+def seed_for(seed: int, purpose: str) -> int:
+    """Return the seed of one purpose (arrivals, bodies, quality), so that no two purposes share a sequence."""
+    return int.from_bytes(hashlib.sha256(f"{purpose} {seed}".encode()).digest()[:4], "big")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadJob:
+    """The load of one trial.
+
+    `driver` is `module:Class`; the class is made from a Target. `settings` holds every setting of the trial,
+    the service's and those of model/pattern.py. `bodies` is how many different requests are made before the
+    clock starts; a driver with an attribute `body_count` says better.
+    """
+
+    driver: str
+    workers: Literal["wire", "threads", "processes"]
+    settings: Mapping[str, Value]
+    seed: int
+    data: Path
+    host: str = "127.0.0.1"
+    ports: Mapping[str, int] = field(default_factory=dict)
+    bodies: int = 8192
+    telemetry_interval_s: float = 0.5
+    ready_timeout_s: float = 120.0
+
+    @property
+    def concurrency(self) -> int:
+        return int(self._number("concurrency", 1))
+
+    @property
+    def until_s(self) -> float:
+        """When the last request may be sent: warm-up and duration."""
+        return self._number("warmup_s", 0.0) + self._number("duration_s", 10.0)
+
+    @property
+    def timeout_s(self) -> float:
+        return self._number("timeout_s", 30.0)
+
+    @property
+    def think_time_s(self) -> float:
+        return self._number("think_time_s", 0.0)
+
+    @property
+    def requests(self) -> int | None:
+        value = self.settings.get("requests")
+        return None if value is None else int(value)
+
+    @property
+    def processes(self) -> int:
+        """Worker processes: `shards`, never more than can be busy; at least one a core where the driver asks
+        for processes because it holds the interpreter's lock."""
+        wanted = int(self._number("shards", 1))
+        if self.workers == "processes":
+            wanted = max(wanted, os.cpu_count() or 1)
+        return max(1, min(wanted, self.concurrency, self.requests or self.concurrency))
+
+    def target(self, worker: int = 0, workers: int = 1) -> Target:
+        """Return what the driver of one worker is made from."""
+        return Target(
+            settings=self.settings,
+            data=self.data,
+            host=self.host,
+            ports=self.ports,
+            worker=worker,
+            workers=workers,
+        )
+
+    def _number(self, name: str, otherwise: float) -> float:
+        value = self.settings.get(name)
+        return otherwise if value is None else float(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Worker `worker` of `workers` in a load, and the files it writes."""
+
+    job: LoadJob
+    worker: int
+    workers: int
+    segment: Path
+    report: Path
+    parent_pid: int
+
+    @property
+    def concurrency(self) -> int:
+        """This worker's part of the users, connections or threads."""
+        whole, rest = divmod(self.job.concurrency, self.workers)
+        return whole + (self.worker < rest)
+
+    @property
+    def requests(self) -> int | None:
+        """How many requests this worker may send, or None without a limit."""
+        total = self.job.requests
+        return None if total is None else max(0, -(-(total - self.worker) // self.workers))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the share as a JSON document."""
+        document = asdict(self)
+        document["job"]["data"] = str(self.job.data)
+        return document | {"segment": str(self.segment), "report": str(self.report), "schema_version": 1}
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> "Share":
+        """Return the share that `to_json` described."""
+        fields = {key: value for key, value in document.items() if key != "schema_version"}
+        job = LoadJob(**fields.pop("job"))
+        fields["segment"], fields["report"] = Path(fields["segment"]), Path(fields["report"])
+        return Share(job=replace(job, data=Path(job.data)), **fields)
