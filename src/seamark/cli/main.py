@@ -1,0 +1,86 @@
+"""The command `bench`: one thin module a verb. Here they are put together and their errors are printed."""
+
+import sys
+from importlib import import_module
+
+import click
+
+from seamark import __version__
+from seamark.errors import UserError
+
+VERBS = {
+    "plan": "Show what a scenario will measure, and how much it takes.",
+    "submit": "Measure what is not measured yet, and write the report.",
+    "status": "Show how far a scenario is.",
+    "collect": "Sum up what is measured so far, without measuring.",
+    "report": "Write a scenario's report again.",
+    "retry": "Measure failed trials again; old attempts are kept.",
+    "stop": "End a run and every server it started.",
+    "servers": "List the services that can be measured.",
+    "doctor": "Check that this machine can measure.",
+    "init": "Make a new study folder.",
+    "completion": "Print the completion script of a shell.",
+}
+
+
+class Verbs(click.Group):
+    """Imports the module of a verb only when that verb is used: help and completion stay quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"seamark.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from seamark.errors import did_you_mean
+
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            raise UserError(f"bench {args[0]}: no such command.{did_you_mean(args[0], VERBS)} `bench --help` lists all.")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 some trials failed, 2 a mistake in what was asked, 3 the site lacks something.",
+)
+@click.version_option(__version__, prog_name="bench")
+def cli() -> None:
+    """Seamark: resumable, trustworthy benchmarks of AI-factory services.
+
+    \b
+    Examples:
+      bench plan -c config/scenarios/quickstart.yaml
+      bench submit -c config/scenarios/quickstart.yaml
+      bench status -c config/scenarios/quickstart.yaml --watch
+    """
+
+
+def main() -> None:
+    """Run `bench`; a mistake of the user's is one line a mistake and exit code 2, never a traceback."""
+    try:
+        code = cli.main(prog_name="bench", standalone_mode=False)
+    except UserError as mistake:
+        click.echo(str(mistake), err=True)
+        sys.exit(mistake.exit_code)
+    except click.ClickException as mistake:
+        mistake.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Stopped. `bench submit` goes on from here; `bench stop` ends what still runs.", err=True)
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""bench plan: what a scenario will measure, before anything runs."""
+
+import json
+
+import click
+
+from seamark.cli.options import json_option, open_study, scenario_option
+
+
+@click.command("plan")
+@scenario_option
+@json_option
+@click.option("--write/--no-write", default=True, show_default=True, help="Write results/<scenario>/plan.json.")
+def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None:
+    """Show factors, trials, deployments, time, and what the statistics of the design can tell.
+
+    \b
+    Examples:
+      bench plan -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
+      bench plan -c config/scenarios/quickstart.yaml --json | jq .trials
+    """
+    from seamark.plan import as_document
+    from seamark.plan_text import describe, plan_facts
+    from seamark.store import write_json
+
+    study = open_study(scenario, site)
+    if write:
+        write_json(study.folder(study.scenario.name).plan, as_document(study.plan))
+    if as_json:
+        click.echo(json.dumps(plan_facts(study.plan) | {"plan": as_document(study.plan)}, indent=1))
+    else:
+        click.echo(describe(study.plan))
