@@ -1,0 +1,85 @@
+"""Seeded vectors, queries and their exact neighbours, and recall against them. Knows no vector store."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float32]
+Distances = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+GOLDEN_SEED = 42
+"""Seed 0 of a trial gives numpy's default_rng(42), whose recalls are known; seed s gives default_rng(42 + s)."""
+
+DEPTH = 100
+"""Exact neighbours kept for each query: the largest k of a search."""
+
+EPSILON_RATIO = 1e-5
+"""A distance this little above the k-th is a tie: float32 arithmetic cannot tell them apart."""
+
+BLOCK_VECTORS = 16384
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Vectors (n, d), queries (q, d), and the squared L2 distances (q, depth) of each query's nearest, ascending."""
+
+    vectors: Vectors
+    queries: Vectors
+    truth: Distances
+
+    @staticmethod
+    def generate(*, vectors: int, dimensions: int, queries: int, seed: int) -> "Dataset":
+        """Return standard normal vectors and queries, drawn in this order, and their exact neighbours."""
+        rng = np.random.default_rng(GOLDEN_SEED + seed)
+        stored = rng.standard_normal((vectors, dimensions), dtype=np.float32)
+        asked = rng.standard_normal((queries, dimensions), dtype=np.float32)
+        return Dataset(vectors=stored, queries=asked, truth=nearest_distances(stored, asked, min(DEPTH, vectors)))
+
+    def save(self, folder: Path) -> None:
+        """Write the three arrays into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / "vectors.npy", self.vectors)
+        np.save(folder / "queries.npy", self.queries)
+        np.save(folder / "truth.npy", self.truth)
+
+    @staticmethod
+    def load(folder: Path) -> "Dataset":
+        """Read what `save` wrote; the vectors stay on disk until they are touched."""
+        vectors: Any = np.load(folder / "vectors.npy", mmap_mode="r")
+        return Dataset(vectors=vectors, queries=np.load(folder / "queries.npy"), truth=np.load(folder / "truth.npy"))
+
+
+def nearest_distances(vectors: Vectors, queries: Vectors, depth: int) -> Distances:
+    """Return the squared L2 distances of each query's `depth` nearest vectors, ascending, exact to float64."""
+    asked = queries.astype(np.float64)
+    asked_squared = (asked**2).sum(axis=1, keepdims=True)
+    best = np.empty((len(asked), 0))
+    for start in range(0, len(vectors), BLOCK_VECTORS):
+        block = vectors[start : start + BLOCK_VECTORS].astype(np.float64)
+        distances = asked_squared + (block**2).sum(axis=1) - 2.0 * (asked @ block.T)
+        best = np.concatenate([best, distances], axis=1)
+        if best.shape[1] > depth:
+            best = np.partition(best, depth - 1, axis=1)[:, :depth]
+    return np.sort(np.maximum(best, 0.0), axis=1)
+
+
+def recall_at_k(data: Dataset, found: Ids, k: int) -> float:
+    """Return the mean share of the k nearest that the answers `found` (q, >= k) hold; ties with the k-th count.
+
+    Distances are computed here from the ids, never taken from the store. An id of -1, an id that does not exist and
+    an id said twice find nothing.
+    """
+    ids = found[:, :k]
+    within = data.truth[:, k - 1 : k] * (1.0 + EPSILON_RATIO)
+    known = (ids >= 0) & (ids < len(data.vectors))
+    shares = np.empty(len(ids))
+    for row, (asked, names, good) in enumerate(zip(data.queries, ids, known, strict=True)):
+        unique = np.unique(names[good])
+        gaps = np.asarray(data.vectors[unique], dtype=np.float64) - asked.astype(np.float64)
+        near = int(np.count_nonzero((gaps**2).sum(axis=1) <= within[row]))
+        shares[row] = min(near, k) / k
+    return float(shares.mean())

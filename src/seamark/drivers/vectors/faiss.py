@@ -1,0 +1,176 @@
+"""FAISS as a library: its indexes as a Collection, and the Call driver that searches one. There is no server."""
+
+import ctypes
+import resource
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+
+from seamark.drivers.vectors.collection import fill
+from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, recall_at_k
+from seamark.load.driver import Body, Reply, Target
+from seamark.model.sample import Failure
+from seamark.model.service import Value
+
+INDEX_FILE = "index.faiss"
+
+
+class FaissIndex:
+    """An index of one kind; an hnsw graph is the same on every run when one thread builds it."""
+
+    def __init__(self, index: Any) -> None:
+        self.index = index
+
+    @staticmethod
+    def empty(settings: Mapping[str, Value]) -> "FaissIndex":
+        """Return an index of the kind and size that the settings name, with no vectors in it."""
+        dimensions = _whole(settings, "dimensions")
+        if settings["index"] == "flat":
+            return FaissIndex(faiss.IndexFlatL2(dimensions))
+        if settings["index"] == "hnsw":
+            graph = faiss.IndexHNSWFlat(dimensions, _whole(settings, "m"))
+            graph.hnsw.efConstruction = _whole(settings, "ef_construction")
+            return FaissIndex(graph)
+        cells = faiss.IndexIVFFlat(faiss.IndexFlatL2(dimensions), dimensions, _whole(settings, "lists"))
+        cells.cp.min_points_per_centroid = 1  # fewer vectors than FAISS advises are the scenario's own choice
+        return FaissIndex(cells)
+
+    @staticmethod
+    def read(path: Path, settings: Mapping[str, Value]) -> "FaissIndex":
+        """Return the index that lies at `path`, set to search as this trial's settings say."""
+        index = faiss.read_index(str(path))
+        if settings["index"] == "hnsw":
+            index.hnsw.efSearch = _whole(settings, "ef_search")
+        elif settings["index"] == "ivf":
+            index.nprobe = _whole(settings, "nprobe")
+        return FaissIndex(index)
+
+    def build(self, vectors: Vectors) -> None:
+        """Train on the vectors; only inverted lists need it."""
+        self.index.train(vectors)
+
+    def ingest(self, vectors: Vectors) -> None:
+        """Add all vectors; for hnsw this builds the graph."""
+        self.index.add(vectors)
+
+    def search(self, queries: Vectors, k: int) -> Ids:
+        """Return the ids (q, k) found, -1 where none was."""
+        ids: Ids = self.index.search(queries, k)[1]
+        return ids
+
+    def write(self, path: Path) -> None:
+        """Write the index with its vectors."""
+        faiss.write_index(self.index, str(path))
+
+
+def stage(target: Target, seed: int) -> Mapping[str, Value]:
+    """Generate the data set, build the index, and write both into the deployment's folder."""
+    settings = target.settings
+    data = Dataset.generate(
+        vectors=_whole(settings, "vectors"),
+        dimensions=_whole(settings, "dimensions"),
+        queries=_whole(settings, "queries"),
+        seed=seed,
+    )
+    data.save(target.data)
+    faiss.omp_set_num_threads(_whole(settings, "build_threads"))
+    index = FaissIndex.empty(settings)
+    facts = fill(index, data)
+    path = target.data / INDEX_FILE
+    index.write(path)
+    del index
+    return {**facts, "index_bytes": path.stat().st_size, "index_resident_bytes": _resident_bytes_of(path)}
+
+
+def quality(target: Target, seed: int) -> Mapping[str, float]:
+    """Return the recall over all queries of the data set, searched as this trial's settings say."""
+    k = _whole(target.settings, "k")
+    data = Dataset.load(target.data)
+    index = FaissIndex.read(target.data / INDEX_FILE, target.settings)
+    return {f"recall_at_{k}": recall_at_k(data, index.search(data.queries, k), k)}
+
+
+class Search:
+    """Searches the index that `stage` built; every worker process holds a copy of its own."""
+
+    unit = "query"
+    kinds = ("search",)
+
+    def __init__(self, target: Target) -> None:
+        self._settings = target.settings
+        self._index = FaissIndex.read(target.data / INDEX_FILE, target.settings).index
+        self._queries: Vectors = np.load(target.data / "queries.npy")
+        self.body_count = max(len(self._queries), 64)
+        """One body for each query, so that each is asked once before any is asked again."""
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return batches of queries: all queries in seeded order, again and again, cut into batches."""
+        rng = np.random.default_rng(seed)
+        batch = _whole(self._settings, "batch")
+        rounds = -(-count * batch // len(self._queries))
+        order = np.concatenate([rng.permutation(len(self._queries)) for _ in range(rounds)])
+        return [
+            Body(content=np.ascontiguousarray(self._queries[order[start : start + batch]]))
+            for start in range(0, count * batch, batch)
+        ]
+
+    def session(self) -> "SearchSession":
+        """Return a session with room for the answers of one request."""
+        return SearchSession(self._index, self._settings)
+
+    def failure(self, error: Exception) -> Failure:
+        """FAISS runs in our own process: whatever it raises is the driver's failure."""
+        return Failure.DRIVER
+
+
+class SearchSession:
+    """One thread's searches. FAISS gives the interpreter's lock back while it searches."""
+
+    def __init__(self, index: Any, settings: Mapping[str, Value]) -> None:
+        self._index = index
+        self._k = _whole(settings, "k")
+        self._threads = _whole(settings, "threads_per_search")
+        self._owner: int | None = None
+        batch = _whole(settings, "batch")
+        self._distances = np.empty((batch, self._k), dtype=np.float32)
+        self._ids = np.empty((batch, self._k), dtype=np.int64)
+
+    def call(self, body: Body) -> Reply:
+        """Search one batch; an answer in which a query found nothing at all is empty."""
+        if self._owner is None:  # OpenMP keeps its number of threads for each calling thread
+            self._owner = threading.get_ident()
+            faiss.omp_set_num_threads(self._threads)
+        self._index.search(body.content, self._k, D=self._distances, I=self._ids)
+        if self._ids[:, 0].min() < 0:
+            return Reply(units=0, failure=Failure.EMPTY_REPLY)
+        return Reply(units=len(body.content))
+
+    def close(self) -> None:
+        """Nothing is held but memory."""
+
+
+def _whole(settings: Mapping[str, Value], name: str) -> int:
+    value = settings[name]
+    assert isinstance(value, int), f"{name} is {value!r}"
+    return value
+
+
+def _resident_bytes_of(path: Path) -> int:
+    """Return the memory that an index takes once it is read, without what building it left behind."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # glibc keeps freed memory, and would put the index there unseen
+        trim(0)
+    before_bytes = _resident_bytes()
+    index = faiss.read_index(str(path))
+    taken_bytes = _resident_bytes() - before_bytes
+    del index
+    return max(0, taken_bytes)
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize()
