@@ -14,11 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import seamark
 from seamark.load.clientwatch import ClientWatch
 from seamark.load.job import LoadJob, Share
+from seamark.load.preparation import OUTSIDE, PreparationError, run_preparation
 
-OUTSIDE = Path(seamark.__file__).parent / "outside.py"
+__all__ = ["LoadError", "LoadJob", "LoadOutcome", "PreparationError", "run_load", "run_preparation"]
+
 TICK_S = 0.1
 HEAD_START_S = 0.05
 """How far in the future the common epoch lies: longer than it takes to tell every worker."""
