@@ -23,10 +23,15 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def hostname() -> str:
+    """Return this node's name."""
+    return platform.node()
+
+
 def machine() -> dict[str, Any]:
     """Return what does not change while a trial runs: CPU, memory in bytes, kernel, limits."""
     return {
-        "hostname": platform.node(),
+        "hostname": hostname(),
         "cpu_model": _cpu_model(),
         "cpus_logical": psutil.cpu_count(logical=True),
         "cpus_physical": psutil.cpu_count(logical=False),
@@ -81,7 +86,9 @@ def slurm(environment: Mapping[str, str]) -> dict[str, str] | None:
 
 def _git(root: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(
+            ["git", "-C", root, *arguments], capture_output=True, text=True, timeout=10, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

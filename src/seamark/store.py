@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ class TrialFolder:
     @property
     def samples(self) -> Path:
         return self.root / "samples.parquet"
+
+    @property
+    def record(self) -> Path:
+        """The record of a finished measurement, written after its samples: what says that they are complete."""
+        return self.root / "samples.json"
 
     @property
     def telemetry(self) -> Path:
@@ -167,3 +173,11 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError(f"{path}: expected a JSON object. Remove the file; the next run makes it again.")
     return document
+
+
+def append_log(path: Path, trial_id: str, event: str, **facts: Any) -> None:
+    """Add a line to a JSONL log: when, which trial, what, and facts."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "trial_id": trial_id, "event": event, **facts}
+    with path.open("a", encoding="utf-8") as log:
+        log.write(json.dumps(line) + "\n")

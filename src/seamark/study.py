@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from os.path import expanduser, expandvars
+from os.path import expandvars
 from pathlib import Path
 
 from seamark.errors import UserError, did_you_mean
@@ -126,9 +126,7 @@ class Study:
     def _index(self) -> dict[str, tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]]:
         return {}
 
-    def _indexed(
-        self, scenario: str
-    ) -> tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]:
+    def _indexed(self, scenario: str) -> tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]:
         if scenario not in self._index:
             planned = self.plan_of(scenario)
             grouped: dict[str, list[Trial]] = {}
@@ -153,7 +151,7 @@ class Study:
 
 def expanded(path: str) -> Path:
     """Return a path of a site with `~` and `$NAME` put in."""
-    return Path(expanduser(expandvars(path)))
+    return Path(expandvars(path)).expanduser()
 
 
 def config_folder(root: Path, kind: str) -> Path:
@@ -169,7 +167,7 @@ def site_of(root: Path, name: str) -> Site:
     if not path.is_file():
         known = sorted(file.stem for file in folder.glob("*.yaml"))
         raise UserError(
-            f"site '{name}': no such file in config/sites. Known sites: {', '.join(known)}.{did_you_mean(name, known)}"
+            f"site '{name}': no such file in config/sites. Known: {', '.join(known)}.{did_you_mean(name, known)}"
         )
     return read_site(path)
 

@@ -45,7 +45,9 @@ class Verbs(click.Group):
         from seamark.errors import did_you_mean
 
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            raise UserError(f"bench {args[0]}: no such command.{did_you_mean(args[0], VERBS)} `bench --help` lists all.")
+            raise UserError(
+                f"bench {args[0]}: no such command.{did_you_mean(args[0], VERBS)} `bench --help` lists all."
+            )
         return super().resolve_command(ctx, args)
 
 

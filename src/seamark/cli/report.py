@@ -1,0 +1,26 @@
+"""bench report: a scenario's pages, drawn again from its summary."""
+
+import click
+
+from seamark.cli.options import open_study, scenario_option
+from seamark.errors import UserError
+
+
+@click.command("report")
+@scenario_option
+def command(scenario: str, site: str | None) -> None:
+    """Write a scenario's report again, from what is measured.
+
+    \b
+    Example:
+      bench report -c config/scenarios/quickstart.yaml
+    """
+    from seamark.report.pages import write_report
+
+    study = open_study(scenario, site)
+    folder = study.folder(study.scenario.name)
+    if not folder.summary.exists():
+        raise UserError(
+            f"{study.scenario.name}: no summary yet. Run `bench submit -c {scenario}`, or `bench collect`."
+        )
+    click.echo(f"Report: {write_report(folder.root, study.reports)}")

@@ -1,0 +1,39 @@
+"""bench retry: failed trials are measured again."""
+
+import click
+
+from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.errors import UserError, did_you_mean
+from seamark.progress import progress
+from seamark.snake import release
+from seamark.trial import put_aside
+
+
+@click.command("retry")
+@scenario_option
+@json_option
+@click.argument("trials", nargs=-1)
+def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, ...]) -> int:
+    """Measure failed trials again, or the TRIALS named; earlier attempts are kept in their folders.
+
+    \b
+    Examples:
+      bench retry
+      bench retry s3-8c1f02--operation-get-1a2b3c--r1
+    """
+    from seamark.cli.submit import submit
+
+    study = open_study(scenario, site)
+    folder = study.folder(study.scenario.name)
+    known = [trial.id for trial in study.plan.trials]
+    for name in trials:
+        if name not in known:
+            raise UserError(f"{name}: no such trial in {study.scenario.name}.{did_you_mean(name, known)}")
+    chosen = trials or tuple(state.trial for state in progress(study.plan, folder).failed)
+    if not chosen:
+        click.echo(f"{study.scenario.name}: no failed trial.", err=True)
+        return 0
+    release(study.root)
+    for name in chosen:
+        put_aside(folder.trial(name))
+    return submit(study, as_json=as_json)

@@ -1,0 +1,75 @@
+"""bench status: how far a scenario is, once or live."""
+
+import json
+import time
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.progress import Progress, progress
+from seamark.study import Study
+
+
+@click.command("status")
+@scenario_option
+@json_option
+@click.option("-w", "--watch", is_flag=True, help="Stay, and show changes until nothing runs.")
+def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
+    """Show how many trials are measured, running, failed, and each deployment's server.
+
+    \b
+    Examples:
+      bench status
+      bench status -c config/scenarios/quickstart.yaml --watch
+      bench status --json | jq '.states[] | select(.state == "failed")'
+    """
+    study = open_study(scenario, site)
+    now = _progress(study)
+    if as_json:
+        servers = {row[0]: row[1] for row in _servers(study)}
+        click.echo(json.dumps({**now.document(), "deployments": servers}, indent=1))
+        return 1 if now.failed else 0
+    console = Console()
+    if not watch:
+        console.print(_table(study, now))
+        return 1 if now.failed else 0
+    from seamark.snake import runs_in
+
+    with Live(_table(study, now), console=console, refresh_per_second=2) as live:
+        while runs_in(study.root):
+            time.sleep(1)
+            live.update(_table(study, _progress(study)))
+    return 1 if _progress(study).failed else 0
+
+
+def _progress(study: Study) -> Progress:
+    return progress(study.plan, study.folder(study.scenario.name))
+
+
+def _servers(study: Study) -> list[tuple[str, str]]:
+    from seamark.servers.deployment import alive
+
+    folder = study.folder(study.scenario.name)
+    rows = []
+    for deployment in study.plan.deployments:
+        files = folder.deployment(deployment.id)
+        state = "running" if alive(files) else "ended" if files.record.exists() else "not running"
+        rows.append((deployment.id, state))
+    return rows
+
+
+def _table(study: Study, now: Progress) -> Table:
+    table = Table(title=f"{now.scenario}: {now.count('ok')} of {len(now.states)} trials measured")
+    for column in ("deployment", "server", "measured", "running", "failed", "planned"):
+        table.add_column(column, justify="left" if column in ("deployment", "server") else "right")
+    for deployment, server in _servers(study):
+        states = [state for state in now.states if state.deployment == deployment]
+        part = Progress(scenario=now.scenario, states=tuple(states))
+        numbers = (part.count("ok"), part.count("running"), len(part.failed), part.count("planned"))
+        table.add_row(deployment, server, *map(str, numbers))
+    for state in now.failed[:10]:
+        table.caption = f"{table.caption or ''}{state.trial}: {state.category}: {state.reason}\n"
+    return table

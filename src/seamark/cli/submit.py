@@ -1,0 +1,129 @@
+"""bench submit: from a scenario to its report, with a live line on a terminal."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.errors import SiteError
+from seamark.progress import Progress, progress
+from seamark.snake import start
+from seamark.study import Study
+
+
+@click.command("submit", context_settings={"ignore_unknown_options": True})
+@scenario_option
+@json_option
+@click.option("-n", "--dry-run", is_flag=True, help="Show the jobs that would run, and run none.")
+@click.argument("snakemake_options", nargs=-1, type=click.UNPROCESSED)
+def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snakemake_options: tuple[str, ...]) -> int:
+    """Measure what is not measured yet, and write the report. What follows `--` is handed to Snakemake.
+
+    \b
+    Examples:
+      bench submit -c config/scenarios/quickstart.yaml
+      bench submit -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
+      bench submit -c config/scenarios/quickstart.yaml -- --jobs 4
+    """
+    study = open_study(scenario, site)
+    if dry_run:
+        from seamark.snake import command as words
+
+        return subprocess.run(words(study, extra=("--dry-run", *snakemake_options)), check=False).returncode
+    return submit(study, as_json=as_json, extra=snakemake_options)
+
+
+def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), targets: tuple[str, ...] = ()) -> int:
+    """Run what is missing of a study's scenario; print the summary; return the exit code."""
+    console = Console(stderr=as_json)
+    before = _progress(study)
+    console.print(_opening(study, before))
+    log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"
+    code = _run(study, console, log, extra, targets)
+    after = _progress(study)
+    if as_json:
+        click.echo(json.dumps(after.document(), indent=1))
+    else:
+        _closing(study, console)
+    if after.failed:
+        console.print(f"{len(after.failed)} of {len(after.states)} trials failed:", style="bold red")
+        for state in after.failed[:20]:
+            console.print(f"  {state.trial}: {state.category}: {state.reason}", markup=False)
+        console.print("`bench retry` measures them again; their records are kept.")
+        return 1
+    if code != 0:
+        raise SiteError(_cause(log))
+    return 0
+
+
+def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targets: tuple[str, ...]) -> int:
+    process = start(study, log, targets, extra)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[now]}"),
+    )
+    try:
+        with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+            task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
+            while process.poll() is None:
+                now = _progress(study) if console.is_terminal else None
+                if now is not None:
+                    done = now.count("ok") + len(now.failed)
+                    bar.update(task, completed=done, now=_now(now, len(study.plan.trials)))
+                time.sleep(0.5)
+    except KeyboardInterrupt:
+        process.wait(60)
+        raise
+    return process.returncode
+
+
+def _now(now: Progress, planned: int) -> str:
+    running = next((state.trial for state in now.states if state.state == "running"), None)
+    if running is not None:
+        return running
+    done = now.count("ok") + len(now.failed)
+    return "metrics and report" if done == planned else "preparing"
+
+
+def _progress(study: Study) -> Progress:
+    return progress(study.plan, study.folder(study.scenario.name))
+
+
+def _opening(study: Study, before: Progress) -> str:
+    missing = before.count("planned", "running")
+    name, total = study.scenario.name, len(before.states)
+    if missing == 0:
+        return f"{name}: all {total} trials are there; only what is derived from them is brought up to date."
+    deployments = len(study.plan.deployments)
+    return f"{name}: {missing} of {total} trials to measure on {study.site_name}, {deployments} deployments."
+
+
+def _closing(study: Study, console: Console) -> None:
+    from seamark.report.terminal import summary_table
+    from seamark.store import read_json
+
+    summary = study.folder(study.scenario.name).summary
+    page = study.reports / study.scenario.name / "index.html"
+    if summary.exists():
+        console.print(summary_table(read_json(summary)))
+    if page.exists():
+        console.print(f"Report: {_shown(page, study.root)}", soft_wrap=True)
+
+
+def _shown(path: Path, root: Path) -> Path:
+    return path.relative_to(root) if path.is_relative_to(root) else path
+
+
+def _cause(log: Path) -> str:
+    lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    tail = "\n".join(lines[-25:])
+    return f"The run ended before all was made. The end of {log}:\n{tail}\nWhat was measured is kept; submit again."

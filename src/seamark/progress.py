@@ -1,0 +1,74 @@
+"""How far a scenario is: what every trial's folder says. Reads files only, so it works while a run goes on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seamark.model.trial import Plan
+from seamark.store import ScenarioFolder, read_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Where one trial is: planned, running, ok, failed or timeout, and why it failed."""
+
+    trial: str
+    deployment: str
+    state: str
+    category: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The states of all trials of a plan, in their order."""
+
+    scenario: str
+    states: tuple[State, ...]
+
+    def count(self, *states: str) -> int:
+        """Return how many trials are in one of `states`."""
+        return sum(state.state in states for state in self.states)
+
+    @property
+    def failed(self) -> tuple[State, ...]:
+        """The trials that were tried and have no valid measurement."""
+        return tuple(state for state in self.states if state.state in ("failed", "timeout", "damaged"))
+
+    def document(self) -> Mapping[str, Any]:
+        """Return what `bench status --json` prints."""
+        return {
+            "schema_version": 1,
+            "scenario": self.scenario,
+            "trials": len(self.states),
+            "ok": self.count("ok"),
+            "failed": len(self.failed),
+            "running": self.count("running"),
+            "planned": self.count("planned"),
+            "states": [vars(state) for state in self.states],
+        }
+
+
+def progress(plan: Plan, folder: ScenarioFolder) -> Progress:
+    """Return the state of every trial of `plan`."""
+    states = []
+    for trial in plan.trials:
+        files = folder.trial(trial.id)
+        if files.load.exists():
+            try:
+                load = read_json(files.load)
+            except ValueError as cause:
+                load = {"status": "damaged", "category": "damaged", "reason": str(cause)}
+            states.append(
+                State(
+                    trial=trial.id,
+                    deployment=trial.deployment,
+                    state=load["status"],
+                    category=load.get("category"),
+                    reason=load.get("reason"),
+                )
+            )
+        else:
+            state = "running" if files.parts.is_dir() else "planned"
+            states.append(State(trial=trial.id, deployment=trial.deployment, state=state))
+    return Progress(scenario=plan.scenario, states=tuple(states))

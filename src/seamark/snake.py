@@ -1,0 +1,66 @@
+"""How Snakemake is called for a study, and who else is calling it. It is a process to us, never an import."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from seamark.errors import UserError
+from seamark.study import Study
+
+
+def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()) -> list[str]:
+    """Return the command line that makes `targets` (all of the scenario when empty) on the study's site."""
+    words = [sys.executable, "-m", "snakemake", *targets]
+    words += ["--snakefile", str(study.file("Snakefile")), "--directory", str(study.root)]
+    words += ["--workflow-profile", str(study.file("profiles/default"))]
+    if study.site.profile != "default":
+        words += ["--profile", str(study.file(f"profiles/{study.site.profile}"))]
+    words += list(extra)
+    return [*words, "--config", f"scenario={study.scenario_path}", f"site={study.site_name}"]
+
+
+def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start Snakemake with its output in `log`. Raises UserError while another run holds the study."""
+    release(study.root)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command(study, targets, extra),
+            cwd=study.root,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+
+
+def release(root: Path) -> None:
+    """Take away the lock that a killed Snakemake left. Raises UserError when a live one holds it."""
+    running = runs_in(root)
+    if running:
+        raise UserError(
+            f"{root}: another run is at work here (process {running[0].pid}). Wait for it, look at it with"
+            " `bench status --watch`, or end it with `bench stop`."
+        )
+    locks = root / ".snakemake" / "locks"
+    if locks.is_dir():
+        shutil.rmtree(locks, ignore_errors=True)
+
+
+def runs_in(root: Path) -> list[psutil.Process]:
+    """Return the live Snakemake processes of this machine that work in `root`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()[:4]
+            named = any(Path(word).name == "snakemake" for word in words)
+            if named and process.pid != os.getpid() and Path(process.cwd()) == root.resolve():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
