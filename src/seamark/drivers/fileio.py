@@ -1,0 +1,246 @@
+"""File I/O as system calls: preadv and pwritev on aligned buffers. The files are made in fileio_files.py."""
+
+import errno
+import mmap
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import cycle
+
+import numpy as np
+
+from seamark.drivers import fileio_files
+from seamark.drivers.fileio_files import PAGE_BYTES, Files
+from seamark.errors import UserError
+from seamark.load.driver import Body, Reply, Target
+from seamark.model.sample import Failure
+from seamark.model.service import Value
+
+MAX_ORDER = 1 << 22
+"""Most offsets drawn beforehand; a thread that has used all begins anew."""
+POOL_BYTES = 1 << 24
+"""Random data that writes are taken from, so that nothing below can compress or share blocks."""
+
+Position = tuple[int, int]
+"""A file descriptor and an offset in bytes."""
+
+
+class FileIo:
+    """Reads or writes blocks; each session (thread) has files, buffers and a sequence of offsets of its own.
+
+    Random offsets are one seeded permutation of all blocks that sessions enter at places far apart, so no block
+    comes twice before its turn. Sequential sessions stream through regions that do not overlap.
+    """
+
+    unit = "operation"
+
+    def __init__(self, target: Target) -> None:
+        settings = target.settings
+        self.kinds = (str(settings["operation"]),)
+        self._target = target
+        self._files = Files.of(target)
+        self._block_bytes = _int(settings, "block_bytes")
+        self._sessions = _int(settings, "concurrency", 1)
+        self._writes = settings["operation"] == "write"
+        self._random = settings["access"] == "random"
+        self._fsync = str(settings["fsync"])
+        if self._block_bytes > self._files.file_bytes:
+            raise UserError(
+                f"fileio: block_bytes {self._block_bytes:,} is larger than file_bytes {self._files.file_bytes:,}."
+            )
+        self._blocks = self._files.count * (self._files.file_bytes // self._block_bytes)
+        if self._sessions > self._blocks:
+            raise UserError(
+                f"fileio: {self._sessions} threads cannot share {self._blocks} blocks without overlap. "
+                "Raise `file_bytes` or `files`, or lower `concurrency` or `block_bytes`."
+            )
+        fileio_files.allow_open_files(self._files.count * -(-self._sessions // target.workers) + 64)
+        self._direct = _direct(target, self._files, self._block_bytes)
+        self._drops = not self._direct and settings["direct"] == "auto" and not self._writes
+        if not self._direct:
+            for path in self._files.paths:
+                fileio_files.drop_cached(path)
+        self._order: np.ndarray | None = None
+        self._opened = 0
+        self._lock = threading.Lock()
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return bodies without content: what to read lies with each session, so that its blocks never repeat."""
+        if self._random:
+            random = np.random.default_rng(seed)
+            if self._blocks <= MAX_ORDER:
+                self._order = random.permutation(self._blocks)
+            else:
+                self._order = random.integers(0, self._blocks, MAX_ORDER)
+        return [Body(content=None)] * count
+
+    def session(self) -> "_Session":
+        """Open the files anew: a position and a read-ahead for each thread."""
+        with self._lock:
+            number = self._target.worker + self._opened * self._target.workers
+            self._opened += 1
+        access = os.O_RDWR if self._writes else os.O_RDONLY
+        fds = [os.open(path, access | (os.O_DIRECT if self._direct else 0)) for path in self._files.paths]
+        advice = os.POSIX_FADV_RANDOM if self._random else os.POSIX_FADV_SEQUENTIAL
+        if not self._direct:
+            for fd in fds:
+                os.posix_fadvise(fd, 0, 0, advice)
+        place = number % self._sessions
+        per_file = self._files.file_bytes // self._block_bytes
+        if self._random:
+            if self._order is None:
+                raise RuntimeError("bodies() draws the order of random offsets: call it before session()")
+            start = place * len(self._order) // self._sessions
+            positions = _walk(self._order, start, per_file, self._block_bytes, fds)
+        else:
+            first = place * self._blocks // self._sessions
+            after = (place + 1) * self._blocks // self._sessions
+            positions = _stream(first, after, per_file, self._block_bytes, fds)
+        if self._writes:
+            call = _writer(positions, self._block_bytes, each=self._fsync == "each")
+        else:
+            call = _reader(positions, self._block_bytes, drops=self._drops)
+        ends = self._target.data / f"fsync-end-{number}" if self._writes and self._fsync == "end" else None
+        return _Session(call, fds, ends)
+
+    def failure(self, error: Exception) -> Failure:
+        """A full or failing device is the server's; anything else is a mistake of ours."""
+        if isinstance(error, OSError) and error.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            return Failure.SERVER_ERROR
+        return Failure.DRIVER
+
+
+class _Session:
+    def __init__(self, call: Callable[[Body], Reply], fds: list[int], ends: "os.PathLike[str] | None") -> None:
+        self.call = call
+        self._fds = fds
+        self._ends = ends
+
+    def close(self) -> None:
+        """Close the files; with `fsync: end` write what is dirty and note how long it took."""
+        if self._ends is not None:
+            started = time.monotonic()
+            for fd in self._fds:
+                os.fdatasync(fd)
+            with open(self._ends, "w", encoding="ascii") as out:
+                out.write(repr(time.monotonic() - started))
+        for fd in self._fds:
+            os.close(fd)
+
+
+def _walk(order: np.ndarray, start: int, per_file: int, block_bytes: int, fds: list[int]) -> Iterator[Position]:
+    """Yield the blocks of `order` from `start` on, round and round."""
+    blocks = order.data
+    while True:
+        for at in range(start, len(blocks)):
+            number, block = divmod(blocks[at], per_file)
+            yield fds[number], block * block_bytes
+        start = 0
+
+
+def _stream(first: int, after: int, per_file: int, block_bytes: int, fds: list[int]) -> Iterator[Position]:
+    """Yield the blocks from `first` up to `after` in order, round and round."""
+    while True:
+        for at in range(first, after):
+            number, block = divmod(at, per_file)
+            yield fds[number], block * block_bytes
+
+
+def _reader(positions: Iterator[Position], block_bytes: int, *, drops: bool) -> Callable[[Body], Reply]:
+    buffers = [memoryview(mmap.mmap(-1, -(-block_bytes // PAGE_BYTES) * PAGE_BYTES))[:block_bytes]]
+    good = Reply(bytes_received=block_bytes)
+    preadv = os.preadv
+
+    def call(_: Body) -> Reply:
+        fd, offset = next(positions)
+        if preadv(fd, buffers, offset) == block_bytes:
+            return good
+        return Reply(units=0, failure=Failure.WRONG_REPLY)
+
+    def call_and_drop(_: Body) -> Reply:
+        fd, offset = next(positions)
+        got = preadv(fd, buffers, offset)
+        page = offset - offset % PAGE_BYTES
+        os.posix_fadvise(
+            fd, page, -(-(offset + block_bytes - page) // PAGE_BYTES) * PAGE_BYTES, os.POSIX_FADV_DONTNEED
+        )
+        return good if got == block_bytes else Reply(units=0, failure=Failure.WRONG_REPLY)
+
+    return call_and_drop if drops else call
+
+
+def _writer(positions: Iterator[Position], block_bytes: int, *, each: bool) -> Callable[[Body], Reply]:
+    step = -(-block_bytes // PAGE_BYTES) * PAGE_BYTES
+    pool = memoryview(mmap.mmap(-1, max(1, min(64, POOL_BYTES // step)) * step))
+    pool[:] = np.random.default_rng(threading.get_native_id()).bytes(len(pool))
+    blocks = cycle([[pool[at : at + block_bytes]] for at in range(0, len(pool), step)])
+    good = Reply(bytes_sent=block_bytes)
+    pwritev, fdatasync = os.pwritev, os.fdatasync
+
+    def call(_: Body) -> Reply:
+        fd, offset = next(positions)
+        if pwritev(fd, next(blocks), offset) != block_bytes:
+            return Reply(units=0, failure=Failure.WRONG_REPLY)
+        if each:
+            fdatasync(fd)
+        return good
+
+    return call
+
+
+def stage(target: Target, seed: int) -> Mapping[str, Value]:
+    """Make the files. The facts say what they are and how reads are kept from the page cache."""
+    files = Files.of(target)
+    made = fileio_files.make(files, seed)
+    alignment = fileio_files.direct_alignment_bytes(files.paths[0])
+    cold = (
+        f"O_DIRECT (blocks that are multiples of {alignment} bytes); dropped from the page cache before the load"
+        if alignment
+        else "no O_DIRECT here: dropped from the page cache before the load, and each block after it was read"
+    )
+    facts: dict[str, Value] = {
+        "directory": str(files.folder),
+        "files": files.count,
+        "file_bytes": files.file_bytes,
+        "total_bytes": files.total_bytes,
+        "o_direct": alignment is not None,
+        "o_direct_alignment_bytes": alignment,
+        "cold_reads": cold,
+        "page_cache_ratio": fileio_files.cached_ratio(files),
+    }
+    return facts | dict(made)
+
+
+def quality(target: Target, seed: int) -> Mapping[str, float]:
+    """Return what was really used (o_direct 1 or 0), the share of the files now in the page cache, and the time of
+    the last sync (the longest of all threads) where there was one."""
+    files = Files.of(target)
+    found = {"o_direct": float(_direct(target, files, _int(target.settings, "block_bytes")))}
+    ratio = fileio_files.cached_ratio(files)
+    if ratio is not None:
+        found["page_cache_ratio"] = ratio
+    ends = list(target.data.glob("fsync-end-*"))
+    if ends:
+        found["fsync_end_s"] = max(float(end.read_text(encoding="ascii")) for end in ends)
+        for end in ends:
+            end.unlink()
+    return found
+
+
+def _direct(target: Target, files: Files, block_bytes: int) -> bool:
+    wanted = target.settings["direct"]
+    if wanted == "cached":
+        return False
+    allowed = fileio_files.allows_direct(files.paths[0], block_bytes)
+    if wanted == "direct" and not allowed:
+        raise UserError(
+            f"fileio: {files.folder} refuses O_DIRECT with blocks of {block_bytes} bytes. "
+            "Set `direct` to auto or cached, or another `directory` or `block_bytes`."
+        )
+    return allowed
+
+
+def _int(settings: Mapping[str, Value], name: str, otherwise: int = 0) -> int:
+    value = settings.get(name)
+    return otherwise if value is None else int(value)
