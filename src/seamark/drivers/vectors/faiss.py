@@ -98,7 +98,7 @@ class Search:
     """Searches the index that `stage` built; every worker process holds a copy of its own."""
 
     unit = "query"
-    kinds = ("search",)
+    kinds: Sequence[str] = ("search",)
 
     def __init__(self, target: Target) -> None:
         self._settings = target.settings

@@ -1,0 +1,68 @@
+"""What a trial asks of Triton: seeded inputs of a model, and the shapes its replies must have. Knows no protocol."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from seamark.drivers.triton_models import MODELS, Array, Model
+from seamark.model.service import Value
+
+KEPT_BYTES = 64 << 20
+"""Most memory that the different requests of a trial may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """Requests of `batch` items; their dynamic size is drawn evenly from `smallest` to `largest`."""
+
+    name: str
+    batch: int
+    smallest: int
+    largest: int
+
+    @staticmethod
+    def of(settings: Mapping[str, Value]) -> "Requests":
+        """Return the requests that a trial's settings describe."""
+        smallest = _whole(settings["dimensions"])
+        largest = settings["dimensions_max"]
+        return Requests(
+            name=str(settings["model"]),
+            batch=_whole(settings["batch"]),
+            smallest=smallest,
+            largest=smallest if largest is None else max(smallest, _whole(largest)),
+        )
+
+    @property
+    def model(self) -> Model:
+        return MODELS[self.name]
+
+    @property
+    def body_count(self) -> int:
+        """How many different requests to make: at most 1024, fewer where they would not fit."""
+        return max(16, min(1024, KEPT_BYTES // (self.model.item_bytes * self.batch * self.largest)))
+
+    def arrays(self, count: int, seed: int) -> Iterator[Mapping[str, Array]]:
+        """Yield the inputs of `count` requests, by name of the tensor."""
+        rng = np.random.default_rng(seed)
+        for _ in range(count):
+            size = int(rng.integers(self.smallest, self.largest, endpoint=True))
+            yield {
+                tensor.name: rng.standard_normal(tensor.of(self.batch, size), dtype=np.float32)
+                for tensor in self.model.inputs
+            }
+
+    def answers(self, name: str, shape: list[int]) -> bool:
+        """Say whether an output of that name and shape can answer one of these requests."""
+        tensor = next((output for output in self.model.outputs if output.name == name), None)
+        if tensor is None or len(shape) != 1 + len(tensor.shape) or shape[0] != self.batch:
+            return False
+        return all(
+            self.smallest <= got <= self.largest if wanted < 0 else got == wanted
+            for got, wanted in zip(shape[1:], tensor.shape, strict=True)
+        )
+
+
+def _whole(value: Value) -> int:
+    assert isinstance(value, int), f"{value!r} is no whole number"
+    return value
