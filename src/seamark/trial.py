@@ -171,7 +171,7 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int) -> d
 
 
 def _living_endpoint(bench: Bench) -> dict[str, Any]:
-    """Return the endpoint; a server that was well and died since is started again, so that one trial fails, not all."""
+    """Return the endpoint; one that was well and died since is started again, so that other trials go on."""
     endpoint = read_json(bench.folder.endpoint)
     if endpoint["status"] == "ok" and not servers.alive(bench.folder):
         serve(bench)

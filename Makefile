@@ -1,0 +1,48 @@
+# Each target makes what it needs; nothing is installed outside this folder and one cache folder of the user.
+PYTHON ?= python3
+BIN := .venv/bin
+SCENARIO ?= config/scenarios/quickstart.yaml
+
+.PHONY: help demo test check format docs lock schemas clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/base ## set-up, then the quickstart: real services, a report
+	$(BIN)/bench submit -c $(SCENARIO)
+
+test: .venv/dev ## set-up, then every test: quick ones, real servers, whole scenarios
+	$(BIN)/pytest
+
+check: .venv/dev ## set-up, then formatting, lint, types, the workflow's lint and the quick tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+	$(BIN)/snakemake --lint --quiet > /dev/null
+	$(BIN)/pytest -m "not services and not e2e"
+
+format: .venv/dev ## put code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/snakefmt Snakefile workflow/rules
+
+docs: .venv/dev ## what is derived from the code: layers, traceability, schemas
+	$(BIN)/python docs/make.py
+
+lock: .venv/dev ## renew the lock files from pyproject.toml and envs/*.in (needs uv)
+	./envs/lock.sh
+
+clean: ## remove the environment and the caches of this folder; results stay
+	rm -rf .venv .snakemake .seamark .mypy_cache .ruff_cache .pytest_cache
+
+.venv/base: envs/base.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Seamark needs Python 3.11 or newer; say which with PYTHON=")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/base.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch .venv/base
+
+.venv/dev: .venv/base envs/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/dev.lock
+	touch .venv/dev
