@@ -69,16 +69,17 @@ class Bench:
 
 def serve(bench: Bench) -> None:
     """Start the deployment's server; endpoint.json says whether that went well. Never raises for the service."""
+    plan = bench.study.plan_of(bench.scenario)
     servers.serve(
         bench.deployment,
         bench.service,
         bench.site,
         bench.folder,
         scenario=bench.scenario,
-        seed=bench.study.plan_of(bench.scenario).seed,
+        seed=plan.seed,
         locks=bench.study.locks,
-        environments=bench.study.environments,
-        root=bench.study.root,
+        container=plan.container,
+        binds=plan.binds,
     )
 
 

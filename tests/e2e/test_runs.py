@@ -1,0 +1,166 @@
+"""Whole runs through Snakemake on the null service: what is measured once, what again, what a kill leaves."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+
+def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> object:
+    """Return the condition's first true value; fail after `limit_s`."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"{condition} did not come true within {limit_s} s")
+
+
+@pytest.mark.covers("E-FR01", "E-FR10", "E-FR12", "E-FR15", "E-NFR05", "E-AC05")
+def test_one_command_leaves_every_file_of_every_trial_and_a_report(study):
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(study.trials()) == 4
+    for trial in study.trials():
+        for name in (
+            "effective_config.yaml load.json samples.parquet telemetry.parquet telemetry.csv series.csv histogram.json"
+            " metrics.json metrics.csv meta.json log.jsonl"
+        ).split():
+            assert (trial / name).exists(), f"{trial.name}/{name}"
+    assert study.json("summary.json")["ok"] == 4
+    assert (study.root / "reports" / "try" / "index.html").exists()
+    assert "reports/try/index.html" in done.stdout
+
+
+@pytest.mark.covers("B9", "E-NFR04")
+def test_a_second_submit_runs_nothing_and_one_more_level_runs_only_the_new_trials(study):
+    assert study.submit().returncode == 0
+    loads = {path: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")}
+    again = study.submit()
+    assert again.returncode == 0
+    log = sorted((study.results / "logs").iterdir())[-1].read_text()
+    assert "Nothing to be done" in log
+    study.write(workload={"concurrency": [1, 2, 3]})
+    assert study.submit().returncode == 0
+    assert study.json("summary.json")["ok"] == 6
+    assert set(study.measurements().values()) == {1}
+    assert {path: path.stat().st_mtime_ns for path in loads} == loads
+
+
+@pytest.mark.covers("B9")
+def test_a_trial_whose_samples_were_removed_is_measured_again_and_no_other(study):
+    assert study.submit().returncode == 0
+    victim = study.trials()[1]
+    (victim / "samples.parquet").unlink()
+    target = (victim / "metrics.json").relative_to(study.root)
+    done = study.snakemake(str(target))
+    assert done.returncode == 0, done.stderr
+    counts = study.measurements()
+    assert counts.pop(victim.name) == 2
+    assert set(counts.values()) == {1}
+    wait_for(lambda: not study.processes())
+
+
+def begun(study) -> list[Path]:
+    """Return the trials whose load runs at this moment."""
+    return [path.parent for path in study.results.glob("*/.parts")]
+
+
+@pytest.mark.covers("B2", "E-NFR04")
+def test_after_kill_9_of_snakemake_submit_completes_and_measures_nothing_twice(study):
+    run = study.start()
+    wait_for(lambda: list(study.results.glob("*/load.json")))
+    snakes = [p for p in study.processes() if any(Path(word).name == "snakemake" for word in p.cmdline()[:4])]
+    assert snakes
+    for process in snakes:
+        process.kill()
+    run.wait(60)
+    wait_for(lambda: not study.processes(), 60)
+    assert study.submit().returncode == 0
+    assert study.json("summary.json")["ok"] == 4
+    assert max(study.measurements().values()) == 1
+
+
+@pytest.mark.covers("E-SVR06", "E-NFR04")
+def test_after_kill_9_of_the_keeper_no_server_is_left_and_the_run_completes(study):
+    study.write(workload={"duration_s": 1.5})
+    run = study.start()
+    wait_for(lambda: begun(study))
+    endpoint = study.json(next(study.results.glob("deployments/*/endpoint.json")).relative_to(study.results))
+    os.kill(endpoint["keeper_pid"], signal.SIGKILL)
+    wait_for(lambda: not psutil.pid_exists(endpoint["server_pid"]), 10)
+    run.wait(120)
+    assert study.bench("retry", "-c", "config/scenarios/try.yaml").returncode == 0
+    assert study.json("summary.json")["ok"] == 4
+    wait_for(lambda: not study.processes())
+
+
+@pytest.mark.covers("E-NFR04")
+def test_after_kill_9_of_a_load_its_workers_are_gone_and_submit_completes(study):
+    study.write(workload={"duration_s": 1.5})
+    run = study.start()
+    wait_for(lambda: begun(study))
+    loads = [p for p in study.processes() if any(word.endswith("scripts/load.py") for word in p.cmdline()[:3])]
+    workers = [child for load in loads for child in load.children(recursive=True)]
+    assert loads
+    assert workers
+    for process in loads:
+        process.kill()
+    psutil.wait_procs(workers, timeout=10)
+    assert not [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
+    run.wait(120)
+    assert study.submit().returncode == 0
+    assert study.json("summary.json")["ok"] == 4
+    assert max(study.measurements().values()) == 1
+
+
+@pytest.mark.covers("E-FR07", "E-NFR04", "B2", "E-AC05")
+def test_a_killed_server_fails_its_trial_and_no_other_and_retry_completes(study):
+    study.write(workload={"duration_s": 1.5})
+    run = study.start()
+    wait_for(lambda: begun(study))
+    victim = begun(study)[0].name
+    time.sleep(0.7)
+    endpoint = study.json(next(study.results.glob("deployments/*/endpoint.json")).relative_to(study.results))
+    os.kill(endpoint["server_pid"], signal.SIGKILL)
+    assert run.wait(120) == 1
+    load = study.json(f"{victim}/load.json")
+    assert (load["status"], load["category"]) == ("failed", "server_died")
+    summary = study.json("summary.json")
+    assert (summary["ok"], summary["trials"]) == (3, 4)
+    assert [failed["trial"] for failed in summary["failed"]] == [victim]
+    done = study.bench("retry", "-c", "config/scenarios/try.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert study.json("summary.json")["ok"] == 4
+    assert (study.results / victim / "attempts" / "1" / "load.json").exists()
+    wait_for(lambda: not study.processes())
+
+
+@pytest.mark.covers("E-INT01", "E-AC02")
+def test_a_wrong_scenario_is_said_in_one_line_and_writes_nothing(study):
+    study.write(workload={"concurency": 3})
+    before = sorted(study.root.rglob("*"))
+    done = study.submit()
+    assert done.returncode == 2
+    assert "concurency" in done.stderr
+    assert "Did you mean 'concurrency'?" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(study.root.rglob("*")) == before
+
+
+@pytest.mark.covers("E-INT03")
+def test_stop_ends_the_run_and_its_servers_and_submit_goes_on(study):
+    study.write(workload={"duration_s": 1.5})
+    run = study.start()
+    wait_for(lambda: begun(study))
+    assert study.bench("stop", "-c", "config/scenarios/try.yaml").returncode == 0
+    run.wait(60)
+    wait_for(lambda: not study.processes(), 40)
+    assert study.submit().returncode == 0
+    assert study.json("summary.json")["ok"] == 4

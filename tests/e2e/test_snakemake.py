@@ -1,0 +1,35 @@
+"""Snakemake itself, without `bench`: its own options work on our Snakefile."""
+
+import shutil
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+
+def test_snakemake_alone_makes_the_report_and_its_own_report(study):
+    done = study.snakemake()
+    assert done.returncode == 0, done.stderr
+    assert (study.root / "reports" / "try" / "index.html").exists()
+    done = study.snakemake("--report", "r.html")
+    assert done.returncode == 0, done.stderr
+    assert (study.root / "r.html").stat().st_size > 100_000
+
+
+@pytest.mark.covers("E-MR01", "E-MR02", "E-MLX01")
+def test_the_meluxina_profile_plans_with_account_partition_and_qos(study):
+    study.write(site="meluxina", partition="cpu", account="p200000", qos="default", resources={"cpus_per_task": 4})
+    done = study.snakemake("--profile", "meluxina", "-n", "--verbose")
+    assert done.returncode == 0, done.stderr
+    assert "slurm_account=p200000" in done.stdout + done.stderr
+    assert "slurm_partition=cpu" in done.stdout + done.stderr
+
+
+def test_the_dag_is_a_picture(study):
+    done = study.snakemake("--dag")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("digraph")
+    if shutil.which("dot"):
+        drawn = subprocess.run(["dot", "-Tsvg"], input=done.stdout, capture_output=True, text=True, check=True)
+        assert "<svg" in drawn.stdout
