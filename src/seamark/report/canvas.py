@@ -1,0 +1,183 @@
+"""How every figure looks and how it is written: colours, markers, dashes, SVG and PNG. No data here."""
+
+import io
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from seamark.model.service import Value
+from seamark.report.content import Picture
+from seamark.report.numbers import level, number
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+"""Okabe and Ito's palette, without its yellow, which does not show on white."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: tuple[object, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 2, 1.2, 2)), (0, (3, 1.4)), "-", (0, (8, 2)))
+INK, MUTED, GRID, SHADE = "#1c2330", "#5b6472", "#e3e6ea", "#dfeaf3"
+
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 7,
+    "axes.labelsize": 8.5,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#9aa3af",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "legend.handlelength": 2.6,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+    "figure.facecolor": "white",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "seamark",
+    "path.simplify": True,
+    "axes.formatter.useoffset": False,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Colour, marker and dashes of one curve: any one of them tells it from the others."""
+
+    colour: str
+    marker: str
+    dashes: object
+
+
+def look(index: int) -> Look:
+    """Return the look of the curve at `index`; it repeats after seven."""
+    return Look(
+        colour=COLOURS[index % len(COLOURS)],
+        marker=MARKERS[index % len(MARKERS)],
+        dashes=DASHES[index % len(DASHES)],
+    )
+
+
+@contextmanager
+def drawing(width_in: float, height_in: float) -> Iterator[Figure]:
+    """Give an empty figure in our style; nothing global changes."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width_in, height_in), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure
+
+
+def written(figure: Figure, folder: Path, name: str, *, alt: str, caption: str) -> Picture:
+    """Write `figure` as `name`.svg and `name`.png below `folder`; the same data give the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    engine = figure.get_layout_engine()
+    if engine is not None:  # once, and not again for each format
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = _shortened(buffer.getvalue())
+    (folder / f"{name}.svg").write_bytes(svg)
+    figure.savefig(folder / f"{name}.png", dpi=130, metadata={"Software": None})
+    return Picture(name=name, alt=alt, caption=caption, svg=svg)
+
+
+def _shortened(svg: bytes) -> bytes:
+    """Drop digits of coordinates that no eye sees: half of the size of a dense figure."""
+    return re.sub(rb"(?<=\d\.\d\d)\d+", b"", svg)
+
+
+def panels(figure: FigureBase, count: int, *, columns: int = 3, sharey: bool = True) -> list[Axes]:
+    """Return `count` axes in rows of at most `columns`."""
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey)
+    axes = list(grid.flat)
+    for unused in axes[count:]:
+        unused.remove()
+    return axes[:count]
+
+
+def plain_numbers(axis: Axes, *, x: bool = False, y: bool = False) -> None:
+    """Write an axis' ticks as 0.5, 20, 3,000 and not as powers of ten."""
+    for wanted, which in ((x, axis.xaxis), (y, axis.yaxis)):
+        if wanted:
+            which.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+
+
+def _tick(value: float) -> str:
+    if value and abs(value) >= 1e6:
+        return f"{value / 1e6:g} M"
+    if value and abs(value) >= 1e4:
+        return f"{value / 1e3:g} k"
+    return f"{value:,g}" if abs(value) < 1e4 else number(value)
+
+
+def level_axis(axis: Axes, levels: Sequence[Value], name: str, unit: str = "") -> dict[Value, float]:
+    """Set the x axis up for a factor's levels and return where each stands.
+
+    Numbers that grow by factors stand on a logarithmic axis, other numbers on a linear one, words side by side.
+    """
+    places: dict[Value, float]
+    if numeric(levels):
+        places = {value: float(value) for value in levels if value is not None and not isinstance(value, str)}
+        values = sorted(places.values())
+        if geometric(values):
+            axis.set_xscale("log")
+            axis.xaxis.set_minor_locator(NullLocator())
+            if len(values) > 1:
+                gap = (values[-1] / values[0]) ** (0.5 / max(1, len(values) - 1)) if len(values) < 4 else 1.25
+                axis.set_xlim(values[0] / gap, values[-1] * gap)
+        elif len(values) > 1:
+            gap = 0.5 * (values[-1] - values[0]) / max(1, len(values) - 1) if len(values) < 4 else 0.0
+            if gap:
+                axis.set_xlim(values[0] - gap, values[-1] + gap)
+    else:
+        places = {value: float(index) for index, value in enumerate(levels)}
+        axis.set_xlim(-0.5, len(places) - 0.5)
+    axis.set_xticks(list(places.values()), [level(value) for value in places])
+    if sum(len(level(value)) for value in places) > 34:
+        axis.tick_params(axis="x", labelrotation=25)
+    axis.set_xlabel(f"{name} ({unit})" if unit else name)
+    return places
+
+
+def numeric(levels: Sequence[Value]) -> bool:
+    """Return whether all levels are numbers."""
+    return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in levels)
+
+
+def geometric(values: Sequence[float]) -> bool:
+    """Return whether levels belong on a logarithmic axis: positive, and spread over a factor of four or more.
+
+    Two levels do when one is at least twice the other.
+    """
+    if len(values) < 2 or min(values) <= 0:
+        return False
+    ordered = sorted(values)
+    ratios = [later / earlier for earlier, later in pairwise(ordered)]
+    return min(ratios) >= 1.5 and max(ratios) / min(ratios) <= 4

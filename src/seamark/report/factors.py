@@ -1,0 +1,142 @@
+"""Draws throughput and response time of one workload against each of its factors."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from seamark.report.canvas import drawing, level_axis, look, panels, plain_numbers, written
+from seamark.report.content import Picture
+from seamark.report.grid import Grid, grid_for, levels_of, order_of
+from seamark.report.numbers import unit_words
+from seamark.report.source import Document, Results, TrialRecord
+
+MOST_COLUMNS, MOST_PANELS, MOST_FIGURES = 4, 8, 4
+
+Repeated = Mapping[str, Sequence[TrialRecord]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """One figure of a trial, and how its points and line are drawn."""
+
+    value: Callable[[TrialRecord], float | None]
+    line_width: float = 1.6
+    hollow: bool = False
+
+
+THROUGHPUT = (Measure(value=lambda trial: trial.throughput),)
+RESPONSE = (
+    Measure(value=lambda trial: trial.latency_ms.get("p50")),
+    Measure(value=lambda trial: trial.latency_ms.get("p99"), line_width=0.9, hollow=True),
+)
+
+
+def factor_pictures(
+    results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
+) -> list[Picture]:
+    """Draw a figure for each factor of a workload: throughput, response time, a column for each panel."""
+    levels = levels_of(treatments)
+    repeated = {str(t["treatment"]): [trial for trial in results.trials_of(t) if trial.ok] for t in treatments}
+    if not any(repeated.values()):
+        return []
+    grids = [grid_for(levels, x) for x in order_of(levels)[:MOST_FIGURES]]
+    return [_picture(grid, workload, treatments, repeated, stem, folder) for grid in grids]
+
+
+def _picture(
+    grid: Grid, workload: str, treatments: Sequence[Document], repeated: Repeated, stem: str, folder: Path
+) -> Picture:
+    keys = [key for key in grid.panel_keys() if any(grid.panel_of(t) == key for t in treatments)]
+    shown = keys[:MOST_PANELS]
+    count = len(shown)
+    columns = min(count, MOST_COLUMNS)
+    rows = math.ceil(count / columns)
+    width, height = (8.4, 3.0) if count == 1 else (max(8.4, 2.9 * columns), 2.2 + 2.2 * (2 * rows - 1))
+    with drawing(width, height) as figure:
+        if count == 1:
+            pair = panels(figure, 2, columns=2, sharey=False)
+            tops, bottoms = pair[:1], pair[1:]
+            tops[0].set_title("Throughput")
+            bottoms[0].set_title("Response time, p50 and p99")
+        else:
+            upper, lower = np.asarray(figure.subfigures(2, 1))
+            tops, bottoms = panels(upper, count, columns=columns), panels(lower, count, columns=columns)
+        for axes, measures in ((tops, THROUGHPUT), (bottoms, RESPONSE)):
+            seen: list[float] = []
+            for axis, key in zip(axes, shown, strict=True):
+                inside = [t for t in treatments if grid.panel_of(t) == key]
+                seen += _draw(axis, grid, inside, repeated, measures)
+                if count > 1:
+                    axis.set_title(grid.title(key), fontsize=8)
+            _scale(axes, seen, columns)
+        unit = next((trial.unit for trials in repeated.values() for trial in trials if trial.unit), "")
+        for place in range(0, count, columns):
+            tops[place].set_ylabel(unit_words(unit))
+            bottoms[place].set_ylabel("response time (ms)")
+        if grid.curves:
+            handles, labels = tops[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside upper left", ncols=7, title=grid.curves, alignment="left")
+        left_out = f" {len(keys) - count} of {len(keys)} combinations are not drawn." if len(keys) > count else ""
+        return written(
+            figure,
+            folder,
+            f"{stem}-by-{grid.x.replace('_', '-')}",
+            alt=f"Throughput and response time of {workload} against {grid.x}",
+            caption=f"Throughput and response time against {grid.x}: one point for each repetition, lines through "
+            "their medians. Response time: filled points and thick lines are p50; hollow points and thin lines "
+            f"are p99, left out where it is withheld.{left_out}",
+        )
+
+
+def _draw(
+    axis: Axes, grid: Grid, treatments: Sequence[Document], repeated: Repeated, measures: Sequence[Measure]
+) -> list[float]:
+    """Draw one panel and return the values in it."""
+    places = level_axis(axis, grid.levels[grid.x], grid.x)
+    seen: list[float] = []
+    for index, label, own in grid.curves_of(treatments):
+        style = look(index)
+        for measure in measures:
+            medians = []
+            for treatment in own:
+                at = places[treatment["factors"][grid.x]]
+                values = [
+                    v for trial in repeated[str(treatment["treatment"])] if (v := measure.value(trial)) is not None
+                ]
+                if values:
+                    face = "white" if measure.hollow else style.colour
+                    axis.plot(
+                        [at] * len(values), values, style.marker, color=style.colour, mfc=face, alpha=0.8, zorder=3
+                    )
+                    medians.append((at, median(values)))
+                    seen += values
+            axis.plot(
+                [at for at, _ in medians],
+                [value for _, value in medians],
+                ls=style.dashes,
+                color=style.colour,
+                lw=measure.line_width,
+            )
+        axis.plot([], [], ls=style.dashes, marker=style.marker, color=style.colour, label=label)
+    return seen
+
+
+def _scale(axes: Sequence[Axes], values: Sequence[float], columns: int) -> None:
+    """One y scale for all panels: from zero, or logarithmic where the values span more than a factor of 20."""
+    positive = [value for value in values if value > 0]
+    logarithmic = bool(positive) and max(positive) / min(positive) > 20
+    for place, axis in enumerate(axes):
+        if logarithmic:
+            axis.set_yscale("log")
+            axis.set_ylim(min(positive) / 1.4, max(positive) * 1.4)
+        elif positive:
+            axis.set_ylim(0, 1.08 * max(positive))
+        plain_numbers(axis, y=True)
+        axis.tick_params(labelleft=place % columns == 0)
+        if place + columns < len(axes):
+            axis.set_xlabel("")

@@ -1,0 +1,84 @@
+"""How numbers look to a reader: three or four significant digits, an en dash for what is not known."""
+
+from math import floor, isfinite, log10
+
+from seamark.model.service import Value
+
+ABSENT = "–"
+
+
+def number(value: float | None) -> str:
+    """Return `value` with three significant digits below 1,000 and four above; an en dash for None."""
+    if value is None or not isfinite(value):
+        return ABSENT
+    if value == 0:
+        return "0"
+    magnitude = floor(log10(abs(value)))
+    if magnitude < -4:
+        return f"{value:.2e}"
+    if magnitude < 3:
+        text = f"{value:.{2 - magnitude}f}"
+        return text if float(text) < 1000 else "1,000"
+    return f"{round(value, 3 - magnitude):,.0f}"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """Return "low–high", or an en dash when either is not known."""
+    if low is None or high is None:
+        return ABSENT
+    return number(low) if number(low) == number(high) else f"{number(low)} – {number(high)}"
+
+
+def percent(ratio: float | None) -> str:
+    """Return a ratio as a percentage without its sign: the unit stands in the column's head."""
+    return number(None if ratio is None else 100 * ratio)
+
+
+def level(value: Value) -> str:
+    """Return a factor's level as a person would write it."""
+    if value is None:
+        return "default"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10_000 else bytes_or_count(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def bytes_or_count(value: int) -> str:
+    """Return a large integer exactly, with a binary prefix where that is shorter and exact (1048576: 1 Mi)."""
+    for power, prefix in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if value % (1 << power) == 0:
+            return f"{value >> power:,} {prefix}"
+    return f"{value:,}"
+
+
+def unit_words(unit: str | None) -> str:
+    """Return `items_per_s` as `items/s`."""
+    return (unit or "").replace("_per_", "/").replace("_", " ")
+
+
+def duration(seconds: float | None) -> str:
+    """Return a length of time with its unit: `950 ms`, `12.3 s`, `4 min 10 s`, `2 h 5 min`."""
+    if seconds is None:
+        return ABSENT
+    if seconds < 1:
+        return f"{number(1000 * seconds)} ms"
+    if seconds < 120:
+        return f"{number(seconds)} s"
+    minutes, rest_s = divmod(round(seconds), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest_s} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(count_bytes: float | None) -> str:
+    """Return an amount of memory in binary units."""
+    if count_bytes is None:
+        return ABSENT
+    for power, prefix in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count_bytes >= 1 << power:
+            return f"{number(count_bytes / (1 << power))} {prefix}"
+    return f"{count_bytes:.0f} B"

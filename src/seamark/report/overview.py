@@ -1,0 +1,234 @@
+"""The first things a reader looks for: what was run, where, and what came out of it for each service."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamark.report.content import Cell, Column, Facts, Section, Table, Text, absent, known
+from seamark.report.grid import levels_of
+from seamark.report.numbers import ABSENT, level, number, percent, size, span, unit_words
+from seamark.report.source import Document, Results
+
+WITHHELD = "withheld: too few samples in the measured window (p99 needs 1,000, p99.9 needs 10,000)"
+NOT_MEASURED = "not measured: no trial of this treatment is ok"
+FOOTNOTE = (
+    "– : no number is given. A percentile is withheld where too few samples support it "
+    "(p99 needs 1,000 in the measured window, p99.9 needs 10,000); it is not zero."
+)
+
+
+def slug(text: str) -> str:
+    """Return an anchor or file stem: letters, digits and single hyphens."""
+    kept = "".join(c if c.isalnum() and c.isascii() else "-" for c in text.lower())
+    return "-".join(part for part in kept.split("-") if part) or "x"
+
+
+def headline(results: Results) -> Text:
+    """Return the one sentence that says whether the scenario is complete and can be trusted."""
+    planned, ok = len(results.trials), len(results.ok)
+    counts = {word: sum(1 for t in results.ok if t.verdict == word) for word in ("VALID", "SUSPECT", "INVALID")}
+    text = f"{ok} of {planned} trials ok"
+    if ok:
+        text += f": {counts['VALID']} valid, {counts['SUSPECT']} suspect, {counts['INVALID']} invalid"
+    if ok < planned:
+        return Text(text=f"{text}. {planned - ok} without a result: see Failed trials.", kind="warning")
+    doubtful = counts["SUSPECT"] + counts["INVALID"]
+    return Text(text=f"{text}.{' See Verdicts.' if doubtful else ''}", kind="note" if doubtful else "good")
+
+
+def about(results: Results) -> Facts:
+    """Return what was run, when, and on what machine."""
+    started = sorted(t.started_at for t in results.trials if t.started_at)
+    finished = sorted(t.finished_at for t in results.trials if t.finished_at)
+    pairs = [
+        ("Question", f"{results.plan.get('source', ABSENT)}"),
+        ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
+        (
+            "Design",
+            f"{len(dict.fromkeys(t.treatment for t in results.trials))} treatments × "
+            f"{results.plan.get('repetitions', ABSENT)} repetitions in randomised blocks, "
+            f"seed {results.plan.get('seed')}",
+        ),
+        ("Measured", f"{started[0]} to {finished[-1]}" if started and finished else ABSENT),
+        *machine(results.meta),
+    ]
+    if results.plan.get("notes"):
+        pairs.append(("Notes", str(results.plan["notes"])))
+    return Facts(pairs=tuple(pairs))
+
+
+def machine(meta: Document) -> list[tuple[str, str]]:
+    """Return what meta.json says of machine and software, whatever of it there is."""
+    flat = dict(flattened(meta))
+
+    def first(*names: str) -> Any:
+        return next((flat[key] for name in names for key in flat if key.split(".")[-1] == name and flat[key]), None)
+
+    memory = first("ram_bytes", "memory_bytes", "ram_total_bytes", "mem_total_bytes")
+    processors = first("cpus", "cpu_count", "logical_cpus", "cores", "cpus_logical")
+    model = first("cpu_model", "cpu_name", "processor")
+    pairs = [
+        ("Host", first("hostname", "host", "node")),
+        ("CPU", f"{model or ''}{f' ({processors} logical CPUs)' if processors else ''}".strip() or None),
+        ("RAM", size(float(memory)) if isinstance(memory, int | float) else None),
+        ("GPUs", first("gpus", "gpu_names")),
+        ("Kernel", first("kernel", "kernel_release", "release")),
+        ("Operating system", first("os", "distribution", "platform")),
+        ("Python", first("python", "python_version")),
+        ("Seamark", first("seamark", "seamark_version")),
+        ("Git commit", _commit(first("git_commit", "commit"), first("git_dirty", "dirty"))),
+        ("Slurm job", first("slurm_job_id", "job_id")),
+        ("Partition", first("partition")),
+        ("Container digest", first("container_digest", "image_digest")),
+    ]
+    return [(name, str(value)) for name, value in pairs if value not in (None, "", [], {})]
+
+
+def _commit(commit: Any, dirty: Any) -> str | None:
+    return f"{commit}{' with uncommitted changes' if dirty is True else ''}" if commit else None
+
+
+def flattened(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return a nested document as pairs of a dotted name and a value."""
+    pairs: list[tuple[str, Any]] = []
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            pairs += flattened(value, f"{prefix}{name}.")
+        else:
+            pairs.append((f"{prefix}{name}", value))
+    return pairs
+
+
+def glance(results: Results) -> Section:
+    """Return the summary tables, one for each workload, under its service."""
+    services = []
+    for service, workloads in results.services():
+        tables = tuple(summary_table(name, own, len(workloads) > 1) for name, own in workloads)
+        services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tables))
+    blocks = () if services else (Text(text="There is no treatment in the summary.", kind="warning"),)
+    return Section(id="results", title="Results at a glance", blocks=blocks, sections=tuple(services))
+
+
+def summary_table(workload: str, treatments: Sequence[Document], named: bool) -> Table:
+    """Return a row for each treatment: its factors, throughput, response times, errors, quality and verdict."""
+    levels = levels_of(treatments)
+    qualities = list(dict.fromkeys(name for t in treatments for name in (t.get("quality") or {})))
+    bandwidth = any((t.get("bandwidth_mb_per_s") or {}).get("median") is not None for t in treatments)
+    unit = next((u for t in treatments if (u := (t.get("throughput") or {}).get("unit"))), "")
+    most = max((v for t in treatments if (v := (t.get("throughput") or {}).get("median"))), default=None)
+    columns = [
+        *(
+            Column(name=name, numeric=all(isinstance(v, int | float) for v in values))
+            for name, values in levels.items()
+        ),
+        Column(name="throughput", unit=unit_words(unit), title="median over the repetitions", numeric=True),
+        Column(name="min – max", unit=unit_words(unit), title="over the repetitions", numeric=True),
+        *([Column(name="bandwidth", unit="MB/s", title="10^6 bytes a second", numeric=True)] if bandwidth else []),
+        *(
+            Column(name=name, unit="ms", title="response time, raw samples of all repetitions pooled", numeric=True)
+            for name in ("p50", "p95", "p99")
+        ),
+        Column(name="errors", unit="%", title="failed requests of those sent", numeric=True),
+        *(
+            Column(name=name.replace("_", " "), title="median over the repetitions", numeric=True)
+            for name in qualities
+        ),
+        Column(name="ok", unit="of planned", title="repetitions with a result", numeric=True),
+        Column(name="verdict", title="the worst of the repetitions"),
+    ]
+    rows = []
+    for treatment in treatments:
+        factors = treatment.get("factors") or {}
+        throughput = treatment.get("throughput") or {}
+        latency = treatment.get("latency_ms") or {}
+        measured = bool(treatment.get("repetitions"))
+        middle = throughput.get("median")
+        reasons = "; ".join(f"{code} ({count})" for code, count in reason_counts(treatment).items())
+        rows.append(
+            (
+                *(
+                    Cell(text=level(factors.get(n)), kind="number" if c.numeric else "text")
+                    for n, c in zip(levels, columns, strict=False)
+                ),
+                _figure(middle, NOT_MEASURED, share=middle / most if middle is not None and most else None),
+                known(span(throughput.get("min"), throughput.get("max"))) if measured else absent(NOT_MEASURED),
+                *(
+                    [_figure((treatment.get("bandwidth_mb_per_s") or {}).get("median"), "not known")]
+                    if bandwidth
+                    else []
+                ),
+                *(
+                    _figure(latency.get(name), WITHHELD if measured else NOT_MEASURED)
+                    for name in ("p50", "p95", "p99")
+                ),
+                _ratio((treatment.get("errors") or {}).get("rate"), NOT_MEASURED),
+                *(_figure((treatment.get("quality") or {}).get(name), "not measured") for name in qualities),
+                known(f"{treatment.get('repetitions', 0)} / {treatment.get('planned', ABSENT)}"),
+                Cell(text=str(treatment.get("verdict") or "INVALID"), kind="verdict", title=reasons or None),
+            )
+        )
+    missing = any(cell.kind == "absent" for row in rows for cell in row)
+    return Table(
+        columns=tuple(columns),
+        rows=tuple(rows),
+        caption=workload if named else "",
+        footnotes=(FOOTNOTE,) if missing else (),
+    )
+
+
+def reason_counts(treatment: Document) -> dict[str, int]:
+    """Return a treatment's reasons with the number of its trials that have them, however they are listed."""
+    reasons = treatment.get("reasons") or {}
+    if isinstance(reasons, Mapping):
+        return {str(code): int(count) for code, count in reasons.items()}
+    counts: dict[str, int] = {}
+    for reason in reasons:
+        if isinstance(reason, Mapping):
+            counts[str(reason["code"])] = int(reason.get("count") or reason.get("trials") or 1)
+        elif isinstance(reason, str):
+            counts[reason] = counts.get(reason, 0) + 1
+        else:
+            counts[str(reason[0])] = int(reason[1])
+    return counts
+
+
+def _figure(value: float | None, why: str, *, share: float | None = None) -> Cell:
+    return absent(why) if value is None else known(number(value), share=share)
+
+
+def _ratio(value: float | None, why: str) -> Cell:
+    return absent(why) if value is None else known(percent(value))
+
+
+def trials_section(results: Results, most: int = 400) -> Section:
+    """Return the table of all trials in the order of the run."""
+    ordered = sorted(results.trials, key=lambda t: (t.started_at is None, t.started_at or "", t.block, t.position))
+    columns = (
+        Column(name="trial"),
+        Column(name="block", numeric=True),
+        Column(name="position", numeric=True),
+        Column(name="started"),
+        Column(name="throughput", numeric=True),
+        Column(name="unit"),
+        *(Column(name=name, unit="ms", numeric=True) for name in ("p50", "p99")),
+        Column(name="errors", unit="%", numeric=True),
+        Column(name="window", unit="s", title="measured window, from the start of the load", numeric=True),
+        Column(name="verdict"),
+    )
+    rows = tuple(
+        (
+            Cell(text=trial.id, kind="code"),
+            known(str(trial.block)),
+            known(str(trial.position)),
+            Cell(text=(trial.started_at or ABSENT).replace("T", " ")[:19]),
+            _figure(trial.throughput, "no result"),
+            Cell(text=unit_words(trial.unit)),
+            *(_figure(trial.latency_ms.get(name), WITHHELD if trial.ok else "no result") for name in ("p50", "p99")),
+            _ratio(trial.error_rate, "no result"),
+            known(f"{trial.window_s[0]:g} – {trial.window_s[1]:g}") if trial.window_s else absent("no window"),
+            Cell(text=trial.verdict if trial.ok else trial.status, kind="verdict"),
+        )
+        for trial in ordered[:most]
+    )
+    more = len(ordered) - len(rows)
+    notes = (FOOTNOTE, *((f"{more} more trials are in the results' summary.",) if more else ()))
+    return Section(id="trials", title="All trials", blocks=(Table(columns=columns, rows=rows, footnotes=notes),))

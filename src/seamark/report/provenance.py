@@ -1,0 +1,123 @@
+"""What is needed to trust or repeat a run: its configuration, its software, and the commands."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from seamark.report.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
+from seamark.report.numbers import ABSENT, duration, level
+from seamark.report.overview import flattened, slug
+from seamark.report.source import Document, Results
+
+MOST_ROWS = 200
+
+
+def configuration_section(results: Results) -> Section:
+    """Return the scenario as written, and every treatment's effective settings as differences."""
+    blocks: list[Block] = []
+    source = Path(str(results.plan.get("source") or ""))
+    if source.is_file():
+        text = source.read_text(encoding="utf-8", errors="replace")
+        blocks.append(Code(text=text, language="yaml", caption=f"{source} as it is now"))
+    else:
+        blocks.append(
+            Text(text=f"The scenario's file {source} is not there any more; the plan below is what was run.")
+        )
+    sections = [
+        Section(id=f"settings-{slug(service)}-{slug(name)}", title=f"{service}: {name}", blocks=_settings(own))
+        for service, workloads in results.services()
+        for name, own in workloads
+    ]
+    return Section(id="configuration", title="Configuration", blocks=tuple(blocks), sections=tuple(sections))
+
+
+def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
+    """Return what all treatments share, and a table of what differs between them."""
+    configs = [{**(t.get("config") or {})} for t in treatments]
+    changed = {name for t in treatments for name in (t.get("changed") or {})}
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    varying = [n for n in names if len({repr(config.get(n)) for config in configs}) > 1]
+    shared = [n for n in names if n not in varying]
+    blocks: list[Block] = []
+    if shared:
+        blocks.append(
+            Facts(
+                pairs=(
+                    ("Set by the scenario", _listed([n for n in shared if n in changed], configs[0])),
+                    ("Left at defaults", _listed([n for n in shared if n not in changed], configs[0])),
+                )
+            )
+        )
+    columns = (Column(name="treatment"), *(Column(name=name) for name in varying))
+    rows = tuple(
+        (
+            Cell(text=str(treatment["treatment"]), kind="code"),
+            *(Cell(text=level(config[n])) if n in config else absent("not a setting here") for n in varying),
+        )
+        for treatment, config in list(zip(treatments, configs, strict=True))[:MOST_ROWS]
+    )
+    left_out = len(treatments) - len(rows)
+    notes = (f"{left_out} more treatments are in plan.json.",) if left_out else ()
+    return (*blocks, Table(columns=columns, rows=rows, footnotes=notes))
+
+
+def _listed(names: Sequence[str], config: Document) -> str:
+    return ", ".join(f"{name} = {level(config[name])}" for name in names) or "nothing"
+
+
+def reproduce_section(results: Results) -> Section:
+    """Return the exact commands for the whole scenario, for one trial, and for this page alone."""
+    commit = next(
+        (str(v) for k, v in flattened(results.meta) if k.split(".")[-1] in ("git_commit", "commit") and v), None
+    )
+    source = str(results.plan.get("source") or "SCENARIO.yaml")
+    lines = [
+        *(["# the code as it was", f"git checkout {shlex.quote(commit)}", ""] if commit else []),
+        "# everything; what is already measured is not measured again",
+        f"bench submit -c {shlex.quote(source)}",
+        "",
+    ]
+    if results.trials:
+        trial = results.trials[0]
+        target = shlex.quote(f"{results.folder.root}/{trial.id}/metrics.json")
+        config = shlex.quote(f"scenario={source}")
+        lines += ["# one trial", f"snakemake {target} --config {config}", ""]
+    lines += ["# this page, from the results as they are", f"bench report -c {shlex.quote(source)}"]
+    blocks: list[Block] = [Code(text="\n".join(lines), language="sh")]
+    software = [
+        (name, str(value))
+        for name, value in flattened(results.meta)
+        if any(word in name.lower() for word in ("lock", "digest", "software", "version", "packages"))
+        and value not in (None, "", [])
+    ]
+    if software:
+        rows = tuple(
+            (Cell(text=name, kind="code"), Cell(text=value, kind="code")) for name, value in software[:MOST_ROWS]
+        )
+        table = Table(columns=(Column(name="software"), Column(name="version or digest")), rows=rows)
+        return Section(id="reproduce", title="How to reproduce", blocks=(*blocks, table))
+    return Section(id="reproduce", title="How to reproduce", blocks=tuple(blocks))
+
+
+def deployments_table(results: Results) -> Table:
+    """Return how each deployment ended, how long it lived and how many trials it served."""
+    columns = (
+        Column(name="deployment"),
+        Column(name="started"),
+        Column(name="uptime"),
+        Column(name="end"),
+        Column(name="trials", unit="ok of n"),
+    )
+    rows = []
+    for name, record in list(results.deployments.items())[:MOST_ROWS]:
+        ended, trials = record.get("ended") or {}, record.get("trials") or {}
+        rows.append(
+            (
+                Cell(text=name, kind="code"),
+                Cell(text=str(record.get("started_at") or ABSENT).replace("T", " ")[:19]),
+                Cell(text=duration(record.get("uptime_s"))),
+                Cell(text=str(ended.get("why") or ABSENT)),
+                Cell(text=f"{trials.get('ok', ABSENT)} of {trials.get('n', ABSENT)}" if trials else ABSENT),
+            )
+        )
+    return Table(columns=columns, rows=tuple(rows))

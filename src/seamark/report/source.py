@@ -1,0 +1,169 @@
+"""Reads what a report is made of from a scenario's results. Small records stay; samples are read elsewhere."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seamark.store import ScenarioFolder, TrialFolder, read_json
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """What a report needs of one trial, without its samples. A figure that is not known is None."""
+
+    id: str
+    treatment: str
+    workload: str
+    service: str
+    deployment: str
+    repetition: int
+    block: int
+    position: int
+    status: str
+    category: str | None
+    reason: str | None
+    log_tail: tuple[str, ...]
+    started_at: str | None
+    finished_at: str | None
+    warmup_s: float | None
+    throughput: float | None
+    unit: str
+    latency_ms: Document
+    error_rate: float | None
+    verdict: str
+    reasons: tuple[Document, ...]
+    window_s: tuple[float, float] | None
+    folder: TrialFolder
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """One scenario as its files tell it."""
+
+    folder: ScenarioFolder
+    plan: Document
+    summary: Document
+    trials: tuple[TrialRecord, ...]
+    deployments: Mapping[str, Document]
+    metas: Mapping[str, Document]
+    """The meta.json of one trial of each service."""
+
+    @property
+    def scenario(self) -> str:
+        return str(self.plan["scenario"])
+
+    @property
+    def meta(self) -> Document:
+        """What is known of machine and software from the first trial that says it; empty when none does."""
+        return next(iter(self.metas.values()), {})
+
+    @property
+    def treatments(self) -> tuple[Document, ...]:
+        return tuple(self.summary.get("treatments") or ())
+
+    @property
+    def ok(self) -> tuple[TrialRecord, ...]:
+        return tuple(trial for trial in self.trials if trial.ok)
+
+    def services(self) -> Iterator[tuple[str, tuple[tuple[str, tuple[Document, ...]], ...]]]:
+        """Yield each service with its workloads, and each workload with its treatments, in the plan's order."""
+        names = dict.fromkeys(str(treatment["service"]) for treatment in self.treatments)
+        for service in names:
+            own = [treatment for treatment in self.treatments if treatment["service"] == service]
+            workloads = dict.fromkeys(str(treatment["workload"]) for treatment in own)
+            yield (
+                service,
+                tuple(
+                    (name, tuple(treatment for treatment in own if treatment["workload"] == name))
+                    for name in workloads
+                ),
+            )
+
+    def trials_of(self, treatment: Document) -> tuple[TrialRecord, ...]:
+        """Return the trials of one treatment by repetition, failed ones too."""
+        return tuple(trial for trial in self.trials if trial.treatment == treatment["treatment"])
+
+
+def read_results(root: Path) -> Results:
+    """Read the records of a scenario's folder; raises ValueError for a damaged plan or summary.
+
+    A damaged record of one trial or deployment is a finding about that one and not an error.
+    """
+    folder = ScenarioFolder(root=root)
+    plan = read_json(folder.plan)
+    trials = tuple(_trial(planned, folder.trial(str(planned["id"]))) for planned in plan["trials"])
+    deployments = {
+        str(planned["id"]): record
+        for planned in plan.get("deployments") or ()
+        if (record := _optional(folder.deployment(str(planned["id"])).record)) is not None
+    }
+    metas: dict[str, Document] = {}
+    for trial in trials:
+        if trial.service not in metas and (meta := _optional(trial.folder.meta)) is not None:
+            metas[trial.service] = meta
+    return Results(
+        folder=folder,
+        plan=plan,
+        summary=read_json(folder.summary),
+        trials=trials,
+        deployments=deployments,
+        metas=metas,
+    )
+
+
+def _optional(path: Path) -> Document | None:
+    if not path.is_file():
+        return None
+    try:
+        return read_json(path)
+    except ValueError:
+        return None
+
+
+def _trial(planned: Document, folder: TrialFolder) -> TrialRecord:
+    metrics = _optional(folder.metrics)
+    load = _optional(folder.load) or {}
+    if metrics is None:
+        damaged = folder.metrics.is_file()
+        metrics = {
+            "status": "failed" if damaged else "not run",
+            "category": "damaged_file" if damaged else "not_run",
+            "reason": "metrics.json cannot be read: remove it and run again"
+            if damaged
+            else "no metrics.json: this trial was not measured",
+        }
+    throughput = metrics.get("throughput") or {}
+    window = metrics.get("window") or {}
+    start_s, end_s = window.get("start_s"), window.get("end_s")
+    return TrialRecord(
+        id=str(planned["id"]),
+        treatment=str(planned["id"]).rsplit("--r", 1)[0],
+        workload=str(planned["workload"]),
+        service=str(planned["service"]),
+        deployment=str(planned["deployment"]),
+        repetition=int(planned["repetition"]),
+        block=int(planned["block"]),
+        position=int(planned["position"]),
+        status=str(metrics.get("status")),
+        category=metrics.get("category"),
+        reason=metrics.get("reason"),
+        log_tail=tuple(str(line) for line in load.get("log_tail") or ()),
+        started_at=load.get("started_at"),
+        finished_at=load.get("finished_at"),
+        warmup_s=load.get("warmup_s"),
+        throughput=throughput.get("value"),
+        unit=str(throughput.get("unit") or ""),
+        latency_ms=metrics.get("latency_ms") or {},
+        error_rate=(metrics.get("errors") or {}).get("rate"),
+        verdict=str(metrics.get("verdict") or "INVALID"),
+        reasons=tuple(metrics.get("reasons") or ()),
+        window_s=(float(start_s), float(end_s)) if start_s is not None and end_s is not None else None,
+        folder=folder,
+    )
