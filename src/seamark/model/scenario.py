@@ -65,7 +65,11 @@ class Metadata:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One question to a service, or to several side by side."""
+    """One question to a service, or to several side by side.
+
+    `lines` says where each part was written ("workload.batch" -> "file.yaml:12: workload.batch"), so that what is
+    wrong with it on a site can be named as well.
+    """
 
     name: str
     path: Path
@@ -80,3 +84,4 @@ class Scenario:
     artifacts: Artifacts = field(default_factory=Artifacts)
     binds: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=Metadata)
+    lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

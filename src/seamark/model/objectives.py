@@ -1,0 +1,28 @@
+"""The names a service-level objective may use. What they mean is computed in metrics, from raw samples."""
+
+import re
+
+REQUEST_OBJECTIVES = ("latency_s", "service_time_s", "first_s")
+"""Met or missed by each request on its own, so they also define goodput."""
+
+OBJECTIVES = (
+    *REQUEST_OBJECTIVES,
+    *(
+        f"{name}_{statistic}_s"
+        for name in ("latency", "service_time", "first", "schedule_lag")
+        for statistic in ("p50", "p90", "p95", "p99", "p999", "mean", "max")
+    ),
+    "throughput",
+    "requests_per_s",
+    "bandwidth_mb_per_s",
+    "error_rate",
+    "goodput_ratio",
+)
+"""Every other objective is about a whole trial. `recall_at_N` comes besides."""
+
+_RECALL = re.compile(r"recall_at_[0-9]+")
+
+
+def is_objective(metric: str) -> bool:
+    """Whether an objective may speak of that metric."""
+    return metric in OBJECTIVES or _RECALL.fullmatch(metric) is not None

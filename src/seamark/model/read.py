@@ -1,0 +1,201 @@
+"""From YAML files to the frozen nouns; every mistake of a file is reported at once. The only way in for config."""
+
+import string
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seamark.errors import UserError
+from seamark.model.extends import load_merged
+from seamark.model.fit import Asked, misfits
+from seamark.model.levels import TYPES, level, misfit, show
+from seamark.model.pattern import LOAD_SETTINGS
+from seamark.model.scenario import Scenario
+from seamark.model.scenario_form import RESOURCE_SETTINGS, WORKLOAD_KEYS, lines_of, scenario_of
+from seamark.model.service import Service, Setting
+from seamark.model.site import Site
+from seamark.model.structure import WRONG, is_mapping, structure
+from seamark.model.yaml_lines import Item, Mistakes, load, shown
+
+SiteOf = Callable[[str | None], Site]
+"""Gives the site for the name a scenario asks for (None: it asks for none)."""
+
+
+def read_services(folder: Path) -> dict[str, Service]:
+    """Read every recipe of a folder, by name. Raises UserError with all mistakes of all files."""
+    mistakes = Mistakes()
+    if not folder.is_dir():
+        raise UserError(f"{shown(folder)}: no such folder; recipes of services are expected there.")
+    found: dict[str, Service] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        service = _read_service(path, mistakes)
+        if service is not None:
+            found[service.name] = service
+    mistakes.raise_any()
+    return found
+
+
+def read_site(path: Path) -> Site:
+    """Read one site. Raises UserError with all mistakes."""
+    mistakes = Mistakes()
+    tree = load(path, mistakes)
+    if tree is not None:
+        site = structure(tree, Site, mistakes)
+        _named_as_file(tree, path, mistakes)
+        if site is not WRONG:
+            _check_site(tree, site, mistakes)
+        mistakes.raise_any()
+        return site  # type: ignore[no-any-return]
+    mistakes.raise_any()
+    raise AssertionError("a file that cannot be read leaves a mistake")
+
+
+def read_scenario(path: Path, services: Mapping[str, Service], site: Site | SiteOf | None = None) -> Scenario:
+    """Read a scenario and what it extends. Raises UserError with all mistakes.
+
+    With a site (or a function that finds one for the name under `site`), what the scenario asks of that machine
+    is checked too, so that those mistakes are reported with the others; `plan` checks it in any case.
+    """
+    mistakes = Mistakes()
+    tree = load_merged(path, mistakes)
+    scenario = scenario_of(tree, path, services, mistakes) if tree is not None else None
+    if site is not None and tree is not None:
+        try:
+            found = site if isinstance(site, Site) else site(_site_named(tree))
+        except UserError as error:
+            for line in error.mistakes:
+                mistakes.note(line)
+        else:
+            for line in misfits(_asked(tree), found, lines_of(tree)):
+                mistakes.note(line)
+    mistakes.raise_any()
+    assert scenario is not None, "a scenario that cannot be read leaves a mistake"
+    return scenario
+
+
+def _asked(tree: Item) -> Asked:
+    """What a scenario asks of a site, as far as it can be read."""
+    named = {key: tree.value[key].value if key in tree.value else None for key in ("partition", "account", "qos")}
+    resources = tree.value.get("resources")
+    counts: dict[str, tuple[int, ...]] = {}
+    for key, item in resources.items() if resources is not None else ():
+        entries = item.value if isinstance(item.value, list) else [item]
+        counts[key] = tuple(each.value for each in entries if type(each.value) is int)
+    return Asked(**named, resources={key: each for key, each in counts.items() if each})
+
+
+def _site_named(tree: Item) -> str | None:
+    item = tree.value.get("site")
+    return item.value if item is not None and isinstance(item.value, str) else None
+
+
+def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
+    tree = load(path, mistakes)
+    if tree is None:
+        return None
+    before = len(mistakes.lines)
+    given: dict[str, Any] = {}
+    if "settings" in tree.value:
+        given["settings"] = _settings(tree.value.pop("settings"), mistakes)
+    service = structure(tree, Service, mistakes, given=given)
+    _named_as_file(tree, path, mistakes)
+    if service is WRONG or len(mistakes.lines) > before:
+        return None
+    _check_service(tree, service, mistakes)
+    return service  # type: ignore[no-any-return]
+
+
+def _named_as_file(tree: Item, path: Path, mistakes: Mistakes) -> None:
+    name = tree.value.get("name")
+    if name is not None and name.value != path.stem:
+        mistakes.add(name, f"{name.shown} is not the name of its file. Write '{path.stem}', or rename the file.")
+
+
+def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
+    """Settings are written as a mapping from name to the rest."""
+    if not is_mapping(item, mistakes):
+        return ()
+    reserved = {*WORKLOAD_KEYS, *(each.name for each in (*LOAD_SETTINGS, *RESOURCE_SETTINGS))}
+    found: list[Setting] = []
+    for name, each in item.items():
+        if name in reserved:
+            mistakes.add(each, f"'{name}' has a meaning of its own in a workload. Choose another name.")
+        elif not name.isidentifier():
+            mistakes.add(each, f"'{name}' is no name of a setting: use letters, digits and '_'.")
+        setting = structure(each, Setting, mistakes, given={"name": name})
+        if setting is not WRONG:
+            _check_setting(each, setting, mistakes)
+            found.append(setting)
+    return tuple(found)
+
+
+def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
+    entries = item.value
+    if setting.minimum is not None and setting.maximum is not None and setting.minimum > setting.maximum:
+        mistakes.add(entries["minimum"], f"is above the maximum ({show(setting.maximum)}).")
+    if setting.default is not None and type(setting.default) is not TYPES[setting.type]:
+        if not (setting.type == "float" and type(setting.default) is int):
+            mistakes.add(entries["default"], f"{entries['default'].shown} is not of type {setting.type}.")
+    elif setting.default is not None and (complaint := misfit(setting.default, setting)):
+        mistakes.add(entries["default"], complaint)
+    for each in entries["allowed"].value if setting.allowed is not None else ():
+        level(each, Setting(name=setting.name, type=setting.type, role=setting.role, help=""), mistakes)
+
+
+def _check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
+    if service.driver.count(":") != 1:
+        mistakes.add(tree.value["driver"], f"'{service.driver}' is not of the form 'package.module:Name'.")
+    if service.server is None:
+        return
+    server = tree.value["server"]
+    ports = service.server.ports
+    if service.server.health.port not in ports:
+        mistakes.add(
+            server.value.get("health", server), f"the port '{service.server.health.port}' is none of {ports}."
+        )
+    if service.server.metrics_port is not None and service.server.metrics_port not in ports:
+        mistakes.add(server.value["metrics_port"], f"is none of the ports {', '.join(ports)}.")
+    names = {setting.name for setting in service.settings}
+    for part in _strings(server):
+        _check_template(part, set(ports), names, mistakes)
+
+
+PLACES = ("ports", "host", "data", "env", "site_packages", "libdir", "python_version", "user", "settings")
+
+
+def _check_template(item: Item, ports: set[str], settings: set[str], mistakes: Mistakes) -> None:
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(item.value) if field is not None]
+    except ValueError as error:
+        mistakes.add(item, f"{error}. A brace that is meant as one is written twice: '{{{{'.")
+        return
+    for field in fields:
+        name, _, rest = field.partition("[")
+        key = rest.rstrip("]")
+        if name not in PLACES:
+            mistakes.add(item, f"'{{{field}}}' is not known. Known: {', '.join(PLACES)}.")
+        elif name == "ports" and key not in ports:
+            mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
+        elif name == "settings" and key not in settings:
+            mistakes.add(item, f"'{{{field}}}': no such setting of this service.")
+
+
+def _strings(item: Item) -> list[Item]:
+    if isinstance(item.value, str):
+        return [item]
+    children = item.value.values() if isinstance(item.value, dict) else item.value
+    return [each for child in children for each in _strings(child)] if isinstance(item.value, (dict, list)) else []
+
+
+def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
+    for key, partition in site.partitions.items():
+        entry = tree.value["partitions"].value[key]
+        for name, lowest in (("nodes", 1), ("cpus", 1), ("mem_gb", 1), ("gpus", 0)):
+            if getattr(partition, name) < lowest:
+                mistakes.add(entry.value[name], f"must be at least {lowest}.")
+    for key in ("lease_s", "telemetry_interval_s"):
+        if getattr(site, key) <= 0:
+            mistakes.add(tree.value[key], "must be more than 0 s.")
+    for each in tree.value["needs"].value if site.needs else ():
+        if each.value not in ("partition", "account", "qos"):
+            mistakes.add(each, f"{each.shown} is none of partition, account, qos.")

@@ -1,0 +1,212 @@
+"""YAML as a tree that knows the file and line of each part, and a list to collect mistakes in. No domain word."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seamark.errors import UserError, did_you_mean
+
+LARGEST_BYTES = 4_000_000
+MOST_NODES = 500_000
+_OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One part of a document. `value` is a scalar, a list of Items, or a dict of Items by key.
+
+    `path` is how a person would name it (`workload.batch[2]`); `text` is a scalar as written.
+    """
+
+    value: Any
+    file: str
+    line: int
+    path: str
+    text: str | None = None
+
+    @property
+    def where(self) -> str:
+        """Return "file.yaml:12: workload.batch", or "file.yaml:12" for the whole document."""
+        return f"{self.file}:{self.line}: {self.path}" if self.path else f"{self.file}:{self.line}"
+
+    @property
+    def shown(self) -> str:
+        """Return what was written, for a message."""
+        if isinstance(self.value, dict):
+            return "a mapping"
+        if isinstance(self.value, list):
+            return "a list"
+        if self.value is None:
+            return "nothing"
+        return f"'{self.text if self.text is not None else self.value}'"
+
+    def items(self) -> Iterator[tuple[str, "Item"]]:
+        """Give the entries of a mapping; nothing for anything else."""
+        yield from self.value.items() if isinstance(self.value, dict) else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistakes:
+    """Collects every mistake of a document, so that all are reported at once."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, at: Item, text: str) -> None:
+        """Note what is wrong with one part. `text` says what, what is allowed, and the remedy."""
+        self.note(f"{at.where}: {text}")
+
+    def note(self, line: str) -> None:
+        """Note a whole line."""
+        if line not in self.lines:
+            self.lines.append(line)
+
+    def unknown_key(self, at: Item, allowed: Iterable[str], hint: str = "") -> None:
+        """Note a key that nothing reads, with the nearest one that is read."""
+        names = list(dict.fromkeys(allowed))
+        key = at.path.rsplit(".", 1)[-1]
+        guess = hint or did_you_mean(key, names) or f" Allowed: {', '.join(names)}."
+        self.add(at, f"unknown key.{guess}")
+
+    def raise_any(self) -> None:
+        """Raise UserError when there is any."""
+        if self.lines:
+            raise UserError(*self.lines)
+
+
+def load(path: Path, mistakes: Mistakes) -> Item | None:
+    """Return the mapping that a YAML file holds, or None after noting why it cannot be read at all."""
+    text = _text(path, mistakes)
+    if text is None:
+        return None
+    try:
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        mistakes.note(_syntax(path, error, text))
+        return None
+    if node is None:
+        mistakes.note(f"{shown(path)}:1: the file is empty; expected keys and values such as 'name: value'.")
+        return None
+    tree = _Tree(file=shown(path), mistakes=mistakes).item(node, "", node.start_mark.line + 1)
+    if not isinstance(tree.value, dict):
+        mistakes.add(tree, f"expected keys and values such as 'name: value', but the file holds {tree.shown}.")
+        return None
+    return tree
+
+
+def shown(path: Path) -> str:
+    """Return a path as a person in the working directory would write it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _text(path: Path, mistakes: Mistakes) -> str | None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
+        mistakes.note(f"{shown(path)}: no such file.{near}")
+        return None
+    except IsADirectoryError:
+        mistakes.note(f"{shown(path)}: is a folder; name a YAML file in it.")
+        return None
+    except OSError as error:
+        mistakes.note(f"{shown(path)}: cannot be read: {error.strerror}.")
+        return None
+    if len(content) > LARGEST_BYTES:
+        mistakes.note(
+            f"{shown(path)}: {len(content)} bytes is too large for a configuration ({LARGEST_BYTES} at most)."
+        )
+        return None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        mistakes.note(f"{shown(path)}:{line}: not UTF-8 text ({error.reason}). Save the file as UTF-8.")
+        return None
+
+
+def _syntax(path: Path, error: yaml.YAMLError, text: str) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    line = mark.line + 1 if mark is not None else 1
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not valid YAML"
+    written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
+    if "\t" in written[: len(written) - len(written.lstrip())]:
+        return f"{shown(path)}:{line}: a tab indents this line, which YAML forbids. Use spaces."
+    if "expected a single document" in problem:
+        return f"{shown(path)}:{line}: a second document begins here ('---'). One file holds one document."
+    if "undefined alias" in problem:
+        return f"{shown(path)}:{line}: {problem}. Define it above with '&', or quote a value that begins with '*'."
+    return f"{shown(path)}:{line}: not valid YAML: {problem}. Look here and one line above."
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tree:
+    file: str
+    mistakes: Mistakes
+    open: list[int] = field(default_factory=list)
+    seen: list[int] = field(default_factory=lambda: [0])
+
+    def item(self, node: yaml.Node, path: str, line: int) -> Item:
+        """Turn a node and all below it into Items."""
+        blank = Item(value=None, file=self.file, line=line, path=path)
+        self.seen[0] += 1
+        if id(node) in self.open or self.seen[0] > MOST_NODES:
+            self.mistakes.add(blank, "an alias ('*name') that holds itself, or too many of them. Write it out.")
+            return blank
+        self.open.append(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return Item(value=self._mapping(node, path), file=self.file, line=line, path=path)
+            if isinstance(node, yaml.SequenceNode):
+                return Item(value=self._sequence(node, path), file=self.file, line=line, path=path)
+            return self._scalar(node, blank)
+        finally:
+            self.open.pop()
+
+    def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Item]:
+        entries: dict[str, Item] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
+            place = f"{path}.{key}" if path else key
+            at = Item(value=None, file=self.file, line=line, path=place)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.mistakes.add(at, "a key must be a plain word.")
+            elif key_node.tag == "tag:yaml.org,2002:merge":
+                self.mistakes.add(at, "merge keys ('<<') are not read. Use 'extends' or 'defaults', or write it out.")
+            elif key in entries:
+                first = entries[key].line
+                self.mistakes.add(at, f"written twice (first in line {first}). Remove one; for levels write a list.")
+            else:
+                entries[key] = self.item(value_node, place, line)
+        return entries
+
+    def _sequence(self, node: yaml.SequenceNode, path: str) -> list[Item]:
+        return [self.item(each, f"{path}[{i}]", each.start_mark.line + 1) for i, each in enumerate(node.value)]
+
+    def _scalar(self, node: yaml.Node, blank: Item) -> Item:
+        text = str(node.value)
+        kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
+        value: Any = text
+        if kind in ("int", "float") and _OLD_NUMBER.fullmatch(text):
+            self.mistakes.add(blank, f"'{text}' has two readings in YAML. Write a plain decimal number, or quote it.")
+        elif kind == "null":
+            value = None
+        elif kind == "bool":
+            value = text.lower() in ("yes", "true", "on")
+        elif kind == "int":
+            value = int(text.replace("_", "").lstrip("+"), 0)
+        elif kind == "float":
+            value = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+        elif node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"):
+            self.mistakes.add(blank, f"the tag '{node.tag}' is not read. Remove it.")
+        return Item(value=value, file=self.file, line=blank.line, path=blank.path, text=text)
