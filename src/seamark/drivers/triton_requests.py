@@ -1,7 +1,9 @@
 """What a trial asks of Triton: seeded inputs of a model, and the shapes its replies must have. Knows no protocol."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -10,6 +12,10 @@ from seamark.model.service import Value
 
 KEPT_BYTES = 64 << 20
 """Most memory that the different requests of a trial may take."""
+
+
+HEADER_END = b"}}]}"
+"""Ends the JSON part of a reply whose outputs are all binary; the tensors follow at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +67,49 @@ class Requests:
             self.smallest <= got <= self.largest if wanted < 0 else got == wanted
             for got, wanted in zip(shape[1:], tensor.shape, strict=True)
         )
+
+
+class HttpReplyCheck:
+    """Counts the items of a reply; a reply that lacks an output, or has one of another shape or length, is wrong.
+
+    The JSON of a reply says the same for all requests of one size, so it is read once and then known by its bytes.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._known: dict[bytes, int] = {}
+
+    def __call__(self, status: int, body: bytes) -> int:
+        """Return the items in the reply; ValueError when it is wrong."""
+        end = body.find(HEADER_END) + len(HEADER_END)
+        header = body[:end]
+        tensors_bytes = self._known.get(header)
+        if tensors_bytes is None:
+            tensors_bytes = self._known[header] = self._read(header)
+        if len(body) - end != tensors_bytes:
+            raise ValueError(f"{len(body) - end} bytes of tensors, {tensors_bytes} announced")
+        return self._requests.batch
+
+    def _read(self, header: bytes) -> int:
+        """Return the bytes of tensors that a reply's JSON announces; ValueError when the outputs are not ours."""
+        try:
+            outputs = json.loads(header)["outputs"]
+            sizes = {output["name"]: output["parameters"]["binary_data_size"] for output in outputs}
+            right = all(
+                output["datatype"] == "FP32"
+                and self._requests.answers(output["name"], output["shape"])
+                and sizes[output["name"]] == 4 * prod(output["shape"])
+                for output in outputs
+            )
+        except (KeyError, TypeError) as cause:
+            raise ValueError(f"not a reply of an inference: {header[:200]!r}") from cause
+        if (
+            not right
+            or len(sizes) != len(outputs)
+            or set(sizes) != {one.name for one in self._requests.model.outputs}
+        ):
+            raise ValueError(f"outputs that were not asked for: {header[:200]!r}")
+        return sum(sizes.values())
 
 
 def _whole(value: Value) -> int:
