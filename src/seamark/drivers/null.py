@@ -1,0 +1,67 @@
+"""Drivers that ask for nothing: what the generator itself can do, over real sockets and without any. No service."""
+
+from collections.abc import Sequence
+
+from seamark.load.driver import Body, Decoder, Reply, Session, Target
+from seamark.load.http import HttpDecoder, http_request
+from seamark.model.sample import Failure
+
+DONE = Reply()
+
+
+class Null:
+    """Asks the null server for its one reply over HTTP/1.1."""
+
+    unit = "reply"
+    kinds: Sequence[str] = ("get",)
+    body_count = 1
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def address(self) -> tuple[str, int]:
+        """Return host and port of the server."""
+        return self._target.host, self._target.ports["main"]
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return the one request there is, `count` times."""
+        return [Body(content=b"")] * count
+
+    def encode(self, body: Body) -> bytes:
+        """Return the request on the wire; called before the clock starts."""
+        return http_request("GET", "/", host="null")
+
+    def decoder(self) -> Decoder:
+        """Return a decoder for one connection."""
+        return HttpDecoder()
+
+
+class NullCall:
+    """Answers at once, in this process: the cost of a Call driver's frame and nothing else."""
+
+    unit = "reply"
+    kinds: Sequence[str] = ("call",)
+    body_count = 1
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return the one request there is, `count` times."""
+        return [Body(content=None)] * count
+
+    def session(self) -> Session:
+        """Return a session, which holds nothing."""
+        return _Session()
+
+    def failure(self, error: Exception) -> Failure:
+        """Nothing can fail."""
+        return Failure.DRIVER
+
+
+class _Session:
+    def call(self, body: Body) -> Reply:
+        return DONE
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,238 @@
+"""The event-loop generator for wire drivers: no task, future or timer of its own for a request. Knows no service.
+
+Requests in flight are kept in the order in which they were sent, which is also the order of their time-outs, so one
+look at the oldest is enough. One periodic timer does this, watches the loop's own lateness and sees the end.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from seamark.load.connection import Connection
+from seamark.load.driver import Wire
+from seamark.load.lag import LagHistogram
+from seamark.load.records import Recorder
+from seamark.load.timer import Timer
+from seamark.model.sample import MISSING_NS, Failure
+
+TICK_NS = 10_000_000
+FLUSH_EVERY = 100
+"""Ticks between two flushes, so that a killed worker loses at most about a second of samples."""
+CONNECT_AT_ONCE = 64
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a body became: bytes on the wire and their kind."""
+
+    data: bytes
+    kind: int
+
+
+class Flow(Protocol):
+    """Which request goes next, and when: see flow.py."""
+
+    def start(self) -> None:
+        """The clock has started."""
+
+    def free(self, connection: Connection) -> None:
+        """`connection` has no request in flight."""
+
+    def over(self, now_ns: int) -> bool:
+        """Say whether no further request will be sent."""
+
+    def watch(self, now_ns: int) -> None:
+        """Look at the backlog; called at every tick."""
+
+    def scheduled(self, now_ns: int) -> int:
+        """Return how many requests were due by `now_ns`."""
+
+    sent: int
+    backlog_max: int
+
+
+class Generator:
+    """Keeps connections, requests in flight and records of one worker."""
+
+    def __init__(
+        self,
+        *,
+        driver: Wire,
+        requests: Sequence[Request],
+        recorder: Recorder,
+        worker: int,
+        timeout_ns: int,
+    ) -> None:
+        self.epoch_ns = 0
+        self.deadline_ns = 0
+        self.completed = 0
+        self.survivors: int | None = None
+        self.loop_lag = LagHistogram()
+        self._driver = driver
+        self._data = [request.data for request in requests]
+        self._kinds = [request.kind for request in requests]
+        self._bodies = len(requests)
+        self._recorder = recorder
+        self._worker = worker
+        self._timeout_ns = timeout_ns
+        self._in_flight: dict[Connection, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._refused_in_a_row = 0
+        self._stopped = False
+
+    def encoded(self, index: int) -> bytes:
+        """Return request `index` on the wire."""
+        return self._data[index % self._bodies]
+
+    async def open(self, count: int) -> list[Connection]:
+        """Open `count` connections before the clock starts. Raises OSError when one cannot be had."""
+        loop = asyncio.get_running_loop()
+        host, port = self._driver.address()
+        connections = [Connection(self, self._driver.decoder()) for _ in range(count)]
+        for first in range(0, count, CONNECT_AT_ONCE):
+            group = connections[first : first + CONNECT_AT_ONCE]
+            made: list[Callable[[], Connection]] = [lambda one=one: one for one in group]  # type: ignore[misc]
+            await asyncio.gather(*(loop.create_connection(each, host, port) for each in made))
+        return connections
+
+    def begin(self, connection: Connection, index: int, due_ns: int, now_ns: int) -> None:
+        """Send a request on a free connection."""
+        self._in_flight[connection] = None
+        connection.begin(index, due_ns, now_ns)
+
+    def connect(self, connection: Connection) -> None:
+        """Connect for a request that is under way already."""
+        task = asyncio.get_running_loop().create_task(self._connect(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, connection: Connection) -> None:
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: connection, *self._driver.address())
+        except OSError:
+            if connection.busy:
+                self._refused_in_a_row += 1
+                connection.end(monotonic_ns(), Failure.CONNECT)
+            return
+        self._refused_in_a_row = 0
+        if not connection.busy:
+            connection.close()  # its request timed out in the meantime
+
+    def ended(self, connection: Connection, now_ns: int, units: int, status: int, failure: Failure) -> None:
+        """Record a request that has ended and find its connection something to do."""
+        index, first_ns, epoch_ns = connection.index, connection.first_ns, self.epoch_ns
+        at = index % self._bodies
+        del self._in_flight[connection]
+        self.completed += 1
+        self._recorder.add(
+            index,
+            connection.due_ns - epoch_ns,
+            connection.sent_ns - epoch_ns,
+            first_ns if first_ns == MISSING_NS else first_ns - epoch_ns,
+            now_ns - epoch_ns,
+            units,
+            0 if failure == Failure.CONNECT else len(self._data[at]),
+            connection.received_bytes,
+            status,
+            failure,
+            self._kinds[at],
+            self._worker,
+        )
+        if self._stopped:
+            return
+        if connection.connected:
+            self.flow.free(connection)
+            return
+        fresh = Connection(self, self._driver.decoder())
+        if failure == Failure.CONNECT:
+            pause_s = min(FIRST_PAUSE_S * 2 ** min(self._refused_in_a_row, 10), LONGEST_PAUSE_S)
+            asyncio.get_running_loop().call_later(pause_s, self.flow.free, fresh)
+        else:
+            self.flow.free(fresh)
+
+    async def run(self, flow: Flow, epoch_ns: int, deadline_ns: int) -> int:
+        """Run from the epoch until every request has ended; return when that was.
+
+        After the deadline nothing is sent. Raises what went wrong on our own side (OSError: no space).
+        """
+        self.flow = flow
+        self.epoch_ns = epoch_ns
+        self.deadline_ns = deadline_ns
+        loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[None] = loop.create_future()
+        loop.set_exception_handler(self._fault)
+        timer = Timer()
+        tick_ns = max(1_000_000, min(TICK_NS, self._timeout_ns // 10))
+        ticks = -1
+        lags: list[int] = []
+
+        def tick() -> None:
+            nonlocal ticks
+            now_ns = monotonic_ns()
+            fired = timer.clear()
+            if not fired:
+                return
+            if ticks < 0:
+                flow.start()
+            lags.append(now_ns - self.epoch_ns - (ticks + 1) * tick_ns)
+            ticks += fired
+            if len(lags) == FLUSH_EVERY:
+                self._keep(lags)
+            self._look(now_ns)
+
+        loop.add_reader(timer.fileno(), tick)
+        timer.arm(self.epoch_ns, tick_ns)
+        try:
+            await self._done
+        finally:
+            loop.remove_reader(timer.fileno())
+            timer.close()
+            self._stopped = True
+            self._keep(lags)
+        return monotonic_ns()
+
+    def stop(self) -> None:
+        """End now: what is in flight is recorded as cancelled."""
+        self._stopped = True
+        now_ns = monotonic_ns()
+        if self.survivors is None:
+            self.survivors = len(self._in_flight)
+        for connection in list(self._in_flight):
+            connection.end(now_ns, Failure.CANCELLED)
+        if not self._done.done():
+            self._done.set_result(None)
+
+    def _look(self, now_ns: int) -> None:
+        """Time out what is too old, look at the backlog, see whether all is done."""
+        oldest_ns = now_ns - self._timeout_ns
+        late = []
+        for connection in self._in_flight:
+            if connection.sent_ns > oldest_ns:
+                break
+            late.append(connection)
+        for connection in late:
+            connection.end(now_ns, Failure.TIMEOUT)
+        if self.survivors is None:
+            self.flow.watch(now_ns)
+            if now_ns >= self.deadline_ns:
+                self.survivors = len(self._in_flight)
+        if not self._in_flight and self.flow.over(now_ns) and not self._done.done():
+            self._done.set_result(None)
+
+    def _keep(self, lags: list[int]) -> None:
+        self.loop_lag.add(np.array(lags, dtype=np.int64))
+        lags.clear()
+        self._recorder.flush()
+
+    def _fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody caught: the network's are seen as lost connections, ours end the load."""
+        error = context.get("exception")
+        if error is None or isinstance(error, ConnectionError | TimeoutError) or self._done.done():
+            return
+        self._done.set_exception(error)

@@ -1,0 +1,347 @@
+"""Blocking Call drivers in threads: each thread a user with a session of its own. No event loop here.
+
+A call cannot be ended from outside. One that takes longer than the time-out is recorded by the supervisor, its thread
+written off and another put in its place; whoever takes a request's claim writes its record, so it is written once.
+"""
+
+import itertools
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic_ns
+
+from seamark.load.arrivals import Nanoseconds
+from seamark.load.driver import Body, Call, Session
+from seamark.load.eventloop import own_schedule
+from seamark.load.flow import Arrived
+from seamark.load.job import Share
+from seamark.load.observed import Observed
+from seamark.load.records import Recorder, Segment
+from seamark.model.sample import MISSING_NS, Failure
+
+EARLY_S = 60e-6
+"""A sleeping thread is woken so much before its request is due, then spins."""
+WATCH_S = 0.02
+FLUSH_NS = 1_000_000_000
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 0.5
+SWITCH_S = 0.0005
+SHOWN_ERRORS = 3
+LOST_SESSION = frozenset({Failure.CONNECT, Failure.RESET, Failure.TIMEOUT, Failure.PROTOCOL})
+
+
+class Turns:
+    """Gives each thread that asks the next request: at once in a closed loop, when it is due in an open one."""
+
+    def __init__(self, share: Share, arrivals: Callable[[], Iterator[Nanoseconds]] | None) -> None:
+        self._worker, self._workers = share.worker, share.workers
+        self._limit = share.requests
+        self._count = itertools.count()
+        self._lock = threading.Lock()
+        self._due: Iterator[int] | None = None
+        self._arrived: Arrived | None = None
+        if arrivals is not None:
+            self._due = itertools.chain.from_iterable(block.tolist() for block in arrivals())
+            self._arrived = Arrived(arrivals())
+        self.open = arrivals is not None
+        self.taken = 0
+
+    def next_closed(self) -> int | None:
+        """Return the index of the next request, None after the last."""
+        number = next(self._count)
+        if self._limit is not None and number >= self._limit:
+            return None
+        return number * self._workers + self._worker
+
+    def next_open(self) -> tuple[int, int] | None:
+        """Return the index of the next request and when it is due from the start of load, None after the last."""
+        assert self._due is not None
+        with self._lock:
+            due_ns = next(self._due, None)
+            if due_ns is None:
+                return None
+            number = self.taken
+            self.taken += 1
+        return number * self._workers + self._worker, due_ns
+
+    def due_by(self, at_ns: int) -> int:
+        """Return how many requests of an open loop were due by then."""
+        return 0 if self._arrived is None else self._arrived.until(at_ns)
+
+
+class Load:
+    """What all threads of a worker share."""
+
+    def __init__(self, share: Share, driver: Call, bodies: Sequence[Body], segment: Segment) -> None:
+        self.driver = driver
+        self.bodies = bodies
+        self.kinds = [body.kind for body in bodies]
+        self.segment = segment
+        self.worker = share.worker
+        self.turns = Turns(share, own_schedule(share))
+        self.timeout_ns = int(share.job.timeout_s * 1e9)
+        self.think_time_s = share.job.think_time_s
+        self.until_ns = int(share.job.until_s * 1e9)
+        self.epoch_ns = 0
+        self.deadline_ns = 0
+        self.go = threading.Event()
+        self.stop = threading.Event()
+        self.fault: BaseException | None = None
+        self._shown = itertools.count()
+
+    def start(self, epoch_ns: int) -> None:
+        """Set the clock and let the threads run."""
+        self.epoch_ns = epoch_ns
+        self.deadline_ns = epoch_ns + self.until_ns
+        self.go.set()
+
+    def category(self, error: Exception) -> Failure:
+        """Ask the driver what an exception means; the first few are shown on stderr."""
+        if next(self._shown) < SHOWN_ERRORS:
+            traceback.print_exception(error)
+        try:
+            return self.driver.failure(error)
+        except Exception:
+            traceback.print_exc()
+            return Failure.DRIVER
+
+
+class User(threading.Thread):
+    """One thread: takes a turn, waits until it is due, calls, records."""
+
+    def __init__(self, load: Load, session: Session | None) -> None:
+        super().__init__(daemon=True)
+        self._load = load
+        self._session = session
+        self._refused = 0
+        self.recorder = Recorder(load.segment)
+        self.claims: dict[int, tuple[int, int]] = {}
+        """The request in flight: its index -> (due, sent)."""
+        self.sent = 0
+        self.completed = 0
+        self.lost = False
+        """The supervisor took our claim: this thread no longer belongs to the load."""
+
+    def run(self) -> None:
+        """Send until the load is over; a fault of ours ends the load."""
+        load = self._load
+        try:
+            load.go.wait()
+            if load.turns.open:
+                self._open()
+            else:
+                self._closed()
+            if not self.lost:
+                self.recorder.flush()
+                if self._session is not None:
+                    self._session.close()
+        except Exception as error:
+            load.fault = load.fault or error
+
+    def _closed(self) -> None:
+        load, take, stopped = self._load, self._load.turns.next_closed, self._load.stop.is_set
+        _wait_until(load.epoch_ns, load.stop)
+        while True:
+            now_ns = monotonic_ns()
+            if now_ns >= load.deadline_ns or stopped():
+                return
+            index = take()
+            if index is None or not self._send(index, now_ns, now_ns):
+                return
+            if load.think_time_s:
+                _wait_until(monotonic_ns() + int(load.think_time_s * 1e9), load.stop)
+
+    def _open(self) -> None:
+        load, take = self._load, self._load.turns.next_open
+        while True:
+            turn = take()
+            if turn is None:
+                return
+            index, due_ns = turn
+            due_ns += load.epoch_ns
+            _wait_until(due_ns, load.stop)
+            now_ns = monotonic_ns()
+            if now_ns >= load.deadline_ns or load.stop.is_set() or not self._send(index, due_ns, now_ns):
+                return
+
+    def _send(self, index: int, due_ns: int, sent_ns: int) -> bool:
+        """Make one request and record it; return False when this thread has been written off meanwhile."""
+        load, session = self._load, self._session
+        at = index % len(load.bodies)
+        self.sent += 1
+        self.claims[index] = (due_ns, sent_ns)
+        units = bytes_sent = bytes_received = status = 0
+        try:
+            if session is None:
+                session = self._session = load.driver.session()
+                self._refused = 0
+            reply = session.call(load.bodies[at])
+            last_ns = monotonic_ns()
+            failure = reply.failure
+            units, status = reply.units, reply.status
+            bytes_sent, bytes_received = reply.bytes_sent, reply.bytes_received
+        except Exception as error:
+            last_ns = monotonic_ns()
+            failure = load.category(error)
+        if self.claims.pop(index, None) is None:
+            self.lost = True
+            return False
+        if failure == Failure.NONE and last_ns - sent_ns > load.timeout_ns:
+            failure = Failure.TIMEOUT
+        epoch_ns = load.epoch_ns
+        self.recorder.add(
+            index,
+            due_ns - epoch_ns,
+            sent_ns - epoch_ns,
+            MISSING_NS,
+            last_ns - epoch_ns,
+            units,
+            bytes_sent,
+            bytes_received,
+            status,
+            failure,
+            load.kinds[at],
+            load.worker,
+        )
+        self.completed += 1
+        if failure and failure in LOST_SESSION:
+            self._renew(session)
+        return True
+
+    def _renew(self, session: Session | None) -> None:
+        """Give up a broken session; the next request makes a new one, after a pause while that fails."""
+        self._session = None
+        if session is None:
+            pause_s = min(FIRST_PAUSE_S * 2 ** min(self._refused, 10), LONGEST_PAUSE_S)
+            self._refused += 1
+            self._load.stop.wait(pause_s)
+            return
+        try:
+            session.close()
+        except Exception as error:
+            self._load.category(error)
+
+
+def _wait_until(at_ns: int, stop: threading.Event) -> None:
+    """Return at `at_ns` of CLOCK_MONOTONIC, or soon after `stop` is set."""
+    while True:
+        left_s = (at_ns - monotonic_ns()) / 1e9
+        if left_s <= 0:
+            return
+        if left_s > 0.1:
+            if stop.wait(left_s - 0.05):
+                return
+        elif left_s > EARLY_S:
+            time.sleep(left_s - EARLY_S)
+
+
+def run_calls(
+    share: Share, driver: Call, bodies: Sequence[Body], segment: Segment, begin: Callable[[], int]
+) -> Observed:
+    """Make a session for each thread, call `begin` (it returns the epoch), run the load and watch over it."""
+    load = Load(share, driver, bodies, segment)
+    users = [User(load, driver.session()) for _ in range(share.concurrency)]
+    for user in users:
+        user.start()
+    signal.signal(signal.SIGTERM, lambda *_: load.stop.set())
+    sys.setswitchinterval(SWITCH_S)
+    load.start(begin())
+    return Supervisor(load, users).watch()
+
+
+class Supervisor:
+    """Watches the threads: times out calls that hang, counts what is in flight at the deadline, sees the end."""
+
+    def __init__(self, load: Load, users: list[User]) -> None:
+        self._load = load
+        self._users = users
+        self._gone: list[User] = []
+        self._recorder = Recorder(load.segment)
+        self._recorded = 0
+        self._backlog_max = 0
+        self._survivors: int | None = None
+
+    def watch(self) -> Observed:
+        """Return when every request has ended."""
+        load = self._load
+        wait_s = max(0.001, min(WATCH_S, load.timeout_ns / 1e10))
+        while any(user.is_alive() for user in self._users) and load.fault is None:
+            time.sleep(wait_s)
+            self._look(monotonic_ns())
+            if load.stop.is_set():
+                self._cancel()
+        return self._observed(monotonic_ns())
+
+    def _look(self, now_ns: int) -> None:
+        load = self._load
+        if self._survivors is None:
+            if load.turns.open:
+                waiting = load.turns.due_by(now_ns - load.epoch_ns) - self._sent()
+                self._backlog_max = max(self._backlog_max, waiting)
+            if now_ns >= load.deadline_ns:
+                self._survivors = sum(len(user.claims) for user in self._users)
+        for user in list(self._users):
+            for index, (due_ns, sent_ns) in list(user.claims.items()):
+                if now_ns - sent_ns > load.timeout_ns:
+                    self._write_off(user, index, due_ns, sent_ns, now_ns, Failure.TIMEOUT)
+
+    def _write_off(self, user: User, index: int, due_ns: int, sent_ns: int, now_ns: int, failure: Failure) -> None:
+        """Record a request in the place of its thread, if that has not done so, and replace the thread."""
+        load = self._load
+        if user.claims.pop(index, None) is None:
+            return
+        user.recorder.flush()
+        self._recorded += 1
+        self._recorder.add(
+            index,
+            due_ns - load.epoch_ns,
+            sent_ns - load.epoch_ns,
+            MISSING_NS,
+            now_ns - load.epoch_ns,
+            0,
+            0,
+            0,
+            0,
+            failure,
+            load.kinds[index % len(load.kinds)],
+            load.worker,
+        )
+        self._users.remove(user)
+        self._gone.append(user)
+        if failure == Failure.TIMEOUT:
+            another = User(load, None)
+            self._users.append(another)
+            another.start()
+
+    def _cancel(self) -> None:
+        """After a stop: give calls in flight a moment, then record them as cancelled."""
+        if self._survivors is None:
+            self._survivors = sum(len(user.claims) for user in self._users)
+        for user in self._users:
+            user.join(0.2 / len(self._users))
+        now_ns = monotonic_ns()
+        for user in list(self._users):
+            for index, (due_ns, sent_ns) in list(user.claims.items()):
+                self._write_off(user, index, due_ns, sent_ns, now_ns, Failure.CANCELLED)
+
+    def _sent(self) -> int:
+        return sum(user.sent for user in self._users) + sum(user.sent for user in self._gone)
+
+    def _observed(self, now_ns: int) -> Observed:
+        load = self._load
+        self._recorder.flush()
+        everyone = self._users + self._gone
+        sent = self._sent()
+        due = load.turns.due_by(now_ns - load.epoch_ns) if load.turns.open else sent
+        return Observed(
+            scheduled=due,
+            sent=sent,
+            completed=sum(user.completed for user in everyone) + self._recorded,
+            survivors=self._survivors or 0,
+            backlog_max=self._backlog_max,
+            written_off=len(self._gone),
+            fault=load.fault,
+        )
