@@ -106,44 +106,29 @@ class Postgres:
 
 
 class _Session:
-    """One connection. After a broken one the next call connects anew, so a server that came back is seen."""
+    """One connection and what is prepared on it."""
 
     def __init__(self, target: Target, operation: str, batch: int) -> None:
-        self._target = target
-        self._operation = operation
-        self._batch = batch
-        self._connect()
+        timeout_s = float(target.settings.get("timeout_s") or 0)
+        self._connection = postgres_tables.connect(target, timeout_s)
+        self._cursor = self._connection.cursor()
+        if operation in PREPARED:
+            self._cursor.execute(PREPARED[operation])
+        self._run: Run = RUNS[operation](self._cursor, batch)
 
     def call(self, body: Body) -> Reply:
-        """Run one transaction."""
+        """Run one transaction; one that failed is rolled back, so that the next can begin."""
         try:
             return self._run(body)
         except psycopg2.Error:
-            self._recover()
+            if not self._connection.closed:
+                with contextlib.suppress(psycopg2.Error):
+                    self._cursor.execute("rollback")
             raise
 
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
-
-    def _connect(self) -> None:
-        timeout_s = float(self._target.settings.get("timeout_s") or 0)
-        self._connection = postgres_tables.connect(self._target, timeout_s)
-        self._cursor = self._connection.cursor()
-        if self._operation in PREPARED:
-            self._cursor.execute(PREPARED[self._operation])
-        self._run: Run = RUNS[self._operation](self._cursor, self._batch)
-
-    def _reconnect(self, body: Body) -> Reply:
-        self._connect()
-        return self._run(body)
-
-    def _recover(self) -> None:
-        if not self._connection.closed:
-            with contextlib.suppress(psycopg2.Error):
-                self._cursor.execute("rollback")
-        if self._connection.closed:
-            self._run = self._reconnect
 
 
 def _lookup(cursor: Cursor, _: int) -> Run:
