@@ -16,6 +16,8 @@ NAMESPACE = uuid.UUID("6b0e6c1e-5b0f-5d2c-9d5e-2f6d1c0b7a41")
 LONGEST = 64
 LONGEST_WORD = 28
 DIGEST = 8
+UNSPOKEN = ("duration_s", "warmup_s", "timeout_s", "requests")
+"""How long to measure is part of the hash, but not of the words."""
 UNITS = {"nodes": "node", "gpus": "gpu", "cpus_per_task": "cpu", "mem_gb": "gb"}
 
 
@@ -42,7 +44,8 @@ def part(words: list[str], identity: Mapping[str, Any]) -> str:
 
 def words_of(values: Mapping[str, Value]) -> list[str]:
     """Return a word for each setting: the value where it is text, else the setting's name and the value."""
-    return [word for name, value in values.items() if (word := _word(name, value))]
+    spoken = {name: value for name, value in values.items() if name not in UNSPOKEN}
+    return [word for name, value in spoken.items() if (word := _word(name, value))]
 
 
 def word(text: str) -> str:

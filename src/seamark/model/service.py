@@ -45,7 +45,7 @@ class Server:
 
     Names known to the templates: `{ports[NAME]}`, `{host}`, `{data}` (the deployment's private folder),
     `{env}` (root of the service's environment), `{site_packages}`, `{libdir}` (where libpython lies),
-    `{python_version}`, `{user}`, and `{settings[NAME]}`.
+    `{python_version}`, `{user}`, and `{settings[NAME]}`. `typical_start_s` only serves to estimate a plan's time.
     """
 
     command: tuple[str, ...]
@@ -56,6 +56,7 @@ class Server:
     refuses_root: bool = False
     stop_signal: Literal["SIGTERM", "SIGINT", "SIGQUIT"] = "SIGTERM"
     stop_timeout_s: float = 10.0
+    typical_start_s: float = 3.0
     metrics_port: str | None = None
     metrics_path: str = "/metrics"
 

@@ -1,0 +1,193 @@
+"""A plan for people and for machines: factors, time, cost, and what the design's statistics can tell. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from seamark.model.levels import show
+from seamark.model.service import Service, Value
+from seamark.model.site import Site
+from seamark.model.trial import Plan, Trial
+from seamark.stats.power import detectable_shift, repetitions_for, smallest_p
+from seamark.treatments import RESOURCES
+
+BETWEEN_TRIALS_S = 0.5
+WITHOUT_SERVER_S = 1.0
+ALPHA = 0.05
+POWER = 0.8
+FIRST_TRIALS = 8
+
+
+def plan_facts(plan: Plan, services: Mapping[str, Service] | None = None, site: Site | None = None) -> dict[str, Any]:
+    """Return what `bench plan` shows as numbers. `services` and `site` make the notes and times more exact."""
+    sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
+    comparisons = max(max(sizes.values(), default=1) - 1, 1)
+    times = _times_s(plan, services or {})
+    best = smallest_p(plan.repetitions)
+    facts = {
+        "scenario": plan.scenario,
+        "source": plan.source,
+        "seed": plan.seed,
+        "trials": len(plan.trials),
+        "treatments": sum(sizes.values()),
+        "repetitions": plan.repetitions,
+        "deployments": len(plan.deployments),
+        "factors": {role: {k: list(v) for k, v in each.items()} for role, each in plan.factors.items()},
+        "workloads": {
+            name: {"treatments": sizes[name], "factors": {k: list(v) for k, v in _factors(plan, trials).items()}}
+            for name, trials in _by_service(plan).items()
+        },
+        "estimated_s": sum(times.values()),
+        "node_hours": sum(times[each.id] * each.nodes for each in plan.deployments) / 3600,
+        "gpu_hours": sum(times[each.id] * each.gpus for each in plan.deployments) / 3600,
+        "longest_deployment_s": max(times.values(), default=0.0),
+        "smallest_p": best,
+        "comparisons": comparisons,
+        "smallest_p_holm": min(1.0, best * comparisons),
+        "repetitions_needed": repetitions_for(ALPHA),
+        "repetitions_needed_holm": repetitions_for(ALPHA, comparisons),
+        "detectable_shift_sd": detectable_shift(plan.repetitions, ALPHA, POWER),
+        "first_trials": [trial.id for trial in plan.trials[:FIRST_TRIALS]],
+    }
+    return facts | {"notes": _notes(plan, facts, services or {}, site)}
+
+
+def describe(plan: Plan, services: Mapping[str, Service] | None = None, site: Site | None = None) -> str:
+    """Return the plan as text for a terminal."""
+    facts = plan_facts(plan, services, site)
+    lines = [
+        f"Scenario {plan.scenario} ({plan.source})",
+        "",
+        f"  {_count(facts['treatments'], 'treatment')} x {_count(plan.repetitions, 'repetition')}"
+        f" = {_count(facts['trials'], 'trial')} on {_count(facts['deployments'], 'deployment')}; seed {plan.seed}",
+        f"  about {duration(facts['estimated_s'])}, {facts['node_hours']:.2f} node-hours"
+        + (f", {facts['gpu_hours']:.2f} GPU-hours" if facts["gpu_hours"] else ""),
+        "",
+        *_factor_lines(plan, facts),
+        "",
+        *_design_lines(plan, facts),
+        "",
+        "First trials",
+        *(f"  {name}" for name in facts["first_trials"]),
+    ]
+    more = facts["trials"] - len(facts["first_trials"])
+    lines += [f"  ... and {more} more"] if more > 0 else []
+    if facts["notes"]:
+        lines += ["", *(f"Note: {note}" for note in facts["notes"])]
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the largest units that matter: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _factor_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
+    lines = ["Factors"]
+    deployment = plan.factors.get("deployment", {})
+    policy = plan.factors.get("policy", {})
+    for service, about in facts["workloads"].items():
+        lines.append(f"  {service}: {_count(about['treatments'], 'treatment')}")
+        for name, levels in about["factors"].items():
+            role = "deployment" if name in deployment else "policy" if name in policy else "workload"
+            lines.append(f"    {name:<20} {role:<11} {_levels(levels)}")
+        if not about["factors"]:
+            lines.append("    nothing varies")
+    return lines
+
+
+def _design_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
+    count, comparisons = plan.repetitions, facts["comparisons"]
+    shift = facts["detectable_shift_sd"]
+    lines = [
+        "What the design can tell (two treatments compared, exact rank test, two-sided)",
+        f"  smallest p               {_number(facts['smallest_p'])} with {_count(count, 'repetition')}",
+    ]
+    if comparisons > 1:
+        lines.append(
+            f"  after Holm               {_number(facts['smallest_p_holm'])} in a family of {comparisons} comparisons"
+            " (all treatments of a service with one)"
+        )
+    if shift is None:
+        lines.append(f"  smallest effect          none: no difference, however large, can reach {ALPHA}")
+    else:
+        lines.append(
+            f"  smallest effect          {shift:.2f} x the standard deviation between repetitions, at"
+            f" {POWER:.0%} power (simulated)"
+        )
+    return lines
+
+
+def _notes(plan: Plan, facts: Mapping[str, Any], services: Mapping[str, Service], site: Site | None) -> list[str]:
+    notes: list[str] = []
+    if facts["treatments"] > 1 and facts["smallest_p"] > ALPHA:
+        notes.append(
+            f"{_count(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"
+            f" {facts['repetitions_needed']} ('repetitions: {facts['repetitions_needed']}')."
+        )
+    if facts["smallest_p_holm"] > ALPHA and facts["comparisons"] > 1:
+        notes.append(
+            f"for {facts['comparisons']} comparisons at once (Holm) it takes {facts['repetitions_needed_holm']}"
+            " repetitions; or declare a smaller family."
+        )
+    if plan.factors.get("deployment"):
+        names = ", ".join(plan.factors["deployment"])
+        notes.append(f"{names}: each level is one start of a server, so the repetitions do not repeat the start.")
+    for service in sorted({trial.service for trial in plan.trials}):
+        if service in services and (reason := services[service].not_run_here):
+            notes.append(f"{service}: {reason.strip()}")
+    limit = site.qos.get(plan.qos or "") if site is not None else None
+    if limit is not None and facts["longest_deployment_s"] > limit:
+        notes.append(
+            f"a deployment takes {duration(facts['longest_deployment_s'])}, but the QoS '{plan.qos}' ends a job"
+            f" after {duration(limit)}. Use a longer one, or fewer trials for each deployment."
+        )
+    return notes
+
+
+def _times_s(plan: Plan, services: Mapping[str, Service]) -> dict[str, float]:
+    times: dict[str, float] = {}
+    for each in plan.deployments:
+        server = services[each.service].server if each.service in services else None
+        times[each.id] = server.typical_start_s if server is not None else WITHOUT_SERVER_S
+    for trial in plan.trials:
+        load_s = sum(float(trial.settings.get(name) or 0) for name in ("warmup_s", "duration_s"))
+        times[trial.deployment] += load_s + BETWEEN_TRIALS_S
+    return times
+
+
+def _by_service(plan: Plan) -> dict[str, list[Trial]]:
+    found: dict[str, list[Trial]] = {}
+    for trial in plan.trials:
+        found.setdefault(trial.service, []).append(trial)
+    return dict(sorted(found.items()))
+
+
+def _factors(plan: Plan, trials: list[Trial]) -> dict[str, tuple[Value, ...]]:
+    """What varies among a service's trials; levels in ascending order where they can be ordered."""
+    levels = {name: tuple(dict.fromkeys(trial.settings[name] for trial in trials)) for name in trials[0].settings}
+    served = [each for each in plan.deployments if each.service == trials[0].service]
+    levels |= {name: tuple(dict.fromkeys(getattr(each, name) for each in served)) for name in RESOURCES}
+    return {name: _sorted(values) for name, values in levels.items() if len(values) > 1}
+
+
+def _sorted(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    numbers = all(isinstance(value, (int, float)) for value in values)
+    return tuple(sorted(values, key=lambda value: (value is not None, value if numbers else str(value))))
+
+
+def _levels(levels: list[Value]) -> str:
+    shown = ", ".join(show(level) for level in levels[:12])
+    return f"{shown}, ... ({len(levels)} levels)" if len(levels) > 12 else shown
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _number(p: float) -> str:
+    return f"{p:.2f}" if p >= 0.05 else f"{p:.2g}"
