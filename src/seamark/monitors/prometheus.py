@@ -1,0 +1,107 @@
+"""The server's own figures, from its Prometheus endpoint: fetched, parsed, bounded. No client library."""
+
+import http.client
+import math
+import time
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from seamark.monitors.sampler import Reading, Say
+
+MOST_SERIES = 500
+MOST_BYTES = 16 * 1024 * 1024
+TIMEOUT_S = 1.0
+UNITS = (
+    ("_seconds", "s"),
+    ("_bytes", "bytes"),
+    ("_ratio", "ratio"),
+    ("_celsius", "C"),
+    ("_joules", "J"),
+    ("_us", "us"),
+)
+
+
+class Prometheus:
+    """Scrapes one endpoint, not more often than every `interval_s`; what does not answer gives nothing."""
+
+    def __init__(self, url: str, say: Say, interval_s: float = 1.0) -> None:
+        self._url = urlsplit(url)
+        self._say = say
+        self._interval_s = interval_s
+        self._due_s = 0.0
+        self._dropped_said = False
+
+    def read(self) -> Iterator[Reading]:
+        """Return every series of the endpoint; buckets of histograms last, so that they are what a bound cuts."""
+        if time.monotonic() < self._due_s:
+            return
+        self._due_s = time.monotonic() + self._interval_s * 0.9
+        text = self._fetch()
+        if text is None:
+            return
+        series = sorted(parse(text), key=lambda one: "_bucket" in one[0].partition("{")[0])
+        if len(series) > MOST_SERIES and not self._dropped_said:
+            self._dropped_said = True
+            self._say("series-dropped", kept=MOST_SERIES, seen=len(series))
+        for name, value in series[:MOST_SERIES]:
+            yield Reading(source="service", name=name, value=value, unit=unit_of(name))
+
+    def _fetch(self) -> str | None:
+        assert self._url.hostname is not None
+        connection = http.client.HTTPConnection(self._url.hostname, self._url.port or 80, timeout=TIMEOUT_S)
+        try:
+            connection.request("GET", self._url.path or "/")
+            reply = connection.getresponse()
+            return reply.read(MOST_BYTES).decode("utf-8", errors="replace") if reply.status == 200 else None
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+
+def parse(text: str) -> Iterator[tuple[str, float]]:
+    """Give name (with labels, as printed) and value of each sample of the text format; NaN and infinity are left out.
+
+    A line that is no sample is passed over: half of a page that was cut off must not cost the other half.
+    """
+    for line in text.splitlines():
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        end = _end_of_name(line)
+        fields = line[end:].split()
+        try:
+            value = float(fields[0])
+        except (IndexError, ValueError):
+            continue
+        if math.isfinite(value):
+            yield line[:end], value
+
+
+def _end_of_name(line: str) -> int:
+    """Return where name and labels end; label values may hold braces, spaces and escaped quotes."""
+    brace, space = line.find("{"), line.find(" ")
+    if brace < 0 or (0 <= space < brace):
+        return space if space >= 0 else len(line)
+    quoted, position = False, brace + 1
+    while position < len(line):
+        letter = line[position]
+        if letter == "\\" and quoted:
+            position += 1
+        elif letter == '"':
+            quoted = not quoted
+        elif letter == "}" and not quoted:
+            return position + 1
+        position += 1
+    return len(line)
+
+
+def unit_of(name: str) -> str:
+    """Return the unit that a metric's name ends in, before suffixes of its kind; '' when it names none."""
+    word = name.partition("{")[0]
+    for suffix in ("_total", "_sum", "_count", "_bucket"):
+        if word.endswith(suffix):
+            if suffix in ("_count", "_bucket"):
+                return ""
+            word = word.removesuffix(suffix)
+    return next((unit for ending, unit in UNITS if word.endswith(ending)), "")

@@ -1,0 +1,319 @@
+"""What scripts do with a deployment: serve, renew, stop, tear down, and sweep what earlier runs left.
+
+Nothing here raises for a service's failure: a server that does not come up is a result like any other. The keeper
+(keeper.py) does the work in a process of its own.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from seamark.errors import UserError
+from seamark.model.service import Service
+from seamark.model.site import Site
+from seamark.model.trial import SCHEMA_VERSION, Deployment
+from seamark.servers.environments import prepare_environment
+from seamark.servers.keeperlog import timestamp
+from seamark.servers.order import MARK, Order, expanded
+from seamark.servers.signs import (
+    Signs,
+    allocation,
+    beating,
+    hold,
+    node,
+    read_beat,
+    read_sign,
+    signs_of,
+    touch,
+    write_sign,
+)
+from seamark.servers.tree import marked, send
+from seamark.store import DeploymentFolder, write_json
+
+STOP_WAIT_S = 30.0
+"""How long `stop` waits for a keeper beyond the server's own stop_timeout_s."""
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+
+
+def serve(
+    deployment: Deployment,
+    service: Service,
+    site: Site,
+    folder: DeploymentFolder,
+    *,
+    scenario: str,
+    seed: int,
+    locks: Path,
+    container: str | None = None,
+    binds: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Start the deployment's server under a keeper, wait until it answers or fails, and write endpoint.json.
+
+    Ends this user's other deployments of the same results on this node (in this batch job) first: two servers
+    side by side would measure each other. Returns what it wrote; `status` is 'ok' or 'failed', and a failure
+    carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `container` and `binds` are the
+    scenario's own image and binds, for sites that run containers.
+    """
+    signs = signs_of(folder)
+    signs.root.mkdir(parents=True, exist_ok=True)
+    touch(signs.lease)
+    try:
+        name, root = service.environment, expanded(site.paths.environments)
+        environment = prepare_environment(name, locks, root) if name else None
+    except UserError as cause:
+        answer = _no_answer(deployment, service, site, str(cause), [])
+        write_json(folder.endpoint, answer)
+        return answer
+    order = Order(
+        deployment=deployment,
+        service=service,
+        site=site,
+        folder=DeploymentFolder(root=folder.root.resolve()),
+        scenario=scenario,
+        seed=seed,
+        environment=environment,
+        container=container,
+        binds=tuple(binds),
+    )
+    with hold(signs.serve_lock, wait_s=600.0) or open(os.devnull):
+        _make_room(folder)
+        folder.endpoint.unlink(missing_ok=True)
+        for old in (signs.end, signs.answer, signs.stop, signs.published, signs.ports):
+            old.unlink(missing_ok=True)
+        answer = _start_and_wait(order, signs)
+        write_json(folder.endpoint, answer)
+        touch(signs.published)
+    return answer
+
+
+def renew(folder: DeploymentFolder) -> None:
+    """Say that the server is still needed, for another `lease_s` of the site."""
+    touch(signs_of(folder).lease)
+
+
+def alive(folder: DeploymentFolder) -> bool:
+    """Return whether the deployment's server runs and its keeper says so, on this node or another."""
+    signs = signs_of(folder)
+    return not signs.end.exists() and beating(signs)
+
+
+def why_ended(folder: DeploymentFolder) -> dict[str, Any] | None:
+    """Return how the server ended, None while it lives or when it never was.
+
+    Keys: why, returncode, reason, log_tail, at (ISO 8601); `category` for one that never answered.
+    """
+    signs = signs_of(folder)
+    if end := read_sign(signs.end):
+        return end
+    if not signs.beat.exists() or beating(signs):
+        return None
+    return {
+        "why": "crash",
+        "returncode": None,
+        "reason": "The keeper vanished without a word: it was killed, or its node went down.",
+        "log_tail": [],
+        "at": None,
+    }
+
+
+def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WAIT_S) -> bool:
+    """End the server and wait until nothing of it is left. False when something still is after `wait_s`."""
+    signs = signs_of(folder)
+    if not signs.root.exists():
+        return True
+    _ask_to_stop(signs, why)
+    return _wait_until_gone(signs, wait_s)
+
+
+def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> dict[str, Any]:
+    """End the server and write deployment.json: what it was, how long each phase took, how it ended."""
+    stop(folder, "teardown")
+    signs = signs_of(folder)
+    endpoint = read_sign(folder.endpoint) or read_sign(signs.answer) or {"schema_version": SCHEMA_VERSION}
+    end = why_ended(folder) or {"why": "teardown", "returncode": None, "at": None}
+    reports = [read_sign(load) or {} for load in loads]
+    started_at = endpoint.get("started_at")
+    uptime_s = _seconds_between(endpoint.get("ready_at"), end.get("at"))
+    gpus = endpoint.get("gpus")
+    record = {
+        **{key: value for key, value in endpoint.items() if key not in ("phases", "ready_at")},
+        "ended": {key: value for key, value in end.items() if key not in ("at", "schema_version")},
+        "started_at": started_at,
+        "ended_at": end.get("at"),
+        "time_to_service_s": {
+            phase.removesuffix("_s"): taken for phase, taken in (endpoint.get("phases") or {}).items()
+        },
+        "uptime_s": uptime_s,
+        "gpu_hours": _gpu_hours(gpus, started_at, end.get("at")),
+        "trials": {"n": len(reports), "ok": sum(report.get("status") == "ok" for report in reports)},
+    }
+    write_json(folder.record, record)
+    return record
+
+
+def stop_all(results_root: Path, why: str = "stop") -> int:
+    """End every server of ours whose results lie under `results_root`; return how many lived."""
+    running = [signs for signs in _keepers(results_root) if beating(signs)]
+    for signs in running:
+        _ask_to_stop(signs, why)
+    for signs in running:
+        _wait_until_gone(signs, STOP_WAIT_S)
+    return len(running)
+
+
+def sweep(results_root: Path) -> list[Path]:
+    """Remove every endpoint.json and warmup.json that no living keeper stands behind; return what was removed.
+
+    Also ends processes on this node that a killed keeper and its killed guard left behind.
+    """
+    removed = []
+    for root in sorted(results_root.glob("*/deployments/*/")):
+        folder = DeploymentFolder(root=root)
+        stale = [path for path in (folder.endpoint, folder.warmup) if path.exists()]
+        if not stale and not folder.runtime.exists():
+            continue
+        signs = signs_of(folder)
+        if signs.beat.exists() and not beating(signs):
+            _end_strays(signs)
+        if stale and not alive(folder):
+            for path in stale:
+                path.unlink(missing_ok=True)
+            removed += stale
+    return removed
+
+
+def _start_and_wait(order: Order, signs: Signs) -> dict[str, Any]:
+    keeper = _spawn_keeper(order, signs)
+    renewed = time.monotonic()
+    try:
+        while True:
+            if answer := read_sign(signs.answer):
+                return answer
+            if keeper.poll() is not None:
+                return read_sign(signs.answer) or _keeper_lost(order, signs, keeper.returncode)
+            time.sleep(0.02)
+            if time.monotonic() - renewed > 1.0:
+                touch(signs.lease)
+                renewed = time.monotonic()
+    except BaseException:
+        write_sign(signs.stop, {"why": "stop"})
+        raise
+
+
+def _spawn_keeper(order: Order, signs: Signs) -> "subprocess.Popen[bytes]":
+    environment = {
+        **os.environ,
+        MARK: str(signs.root),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")))),
+    }
+    with signs.log.open("ab") as log:
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "seamark.servers.keeper", str(order.folder.root)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+    assert keeper.stdin is not None
+    try:
+        keeper.stdin.write(pickle.dumps(order))
+        keeper.stdin.close()
+    except BrokenPipeError:
+        pass
+    return keeper
+
+
+def _keeper_lost(order: Order, signs: Signs, returncode: int) -> dict[str, Any]:
+    reason = f"The keeper ended with {returncode} before it could say anything; its log is {signs.log}."
+    lines = signs.log.read_text(errors="replace").splitlines()[-20:] if signs.log.exists() else []
+    return _no_answer(order.deployment, order.service, order.site, reason, lines)
+
+
+def _no_answer(
+    deployment: Deployment, service: Service, site: Site, reason: str, log_tail: list[str]
+) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "status": "failed",
+        "category": "setup_failed",
+        "reason": reason,
+        "log_tail": log_tail,
+        "deployment": deployment.id,
+        "service": service.name,
+        "runtime": site.runtime,
+        "host": site.address,
+        "ports": {},
+        "server_pid": None,
+        "keeper_pid": None,
+        "node": node(),
+        "gpus": deployment.gpus,
+        "phases": {},
+        "facts": {},
+        "started_at": timestamp(),
+    }
+
+
+def _make_room(folder: DeploymentFolder) -> None:
+    """End what would share this node with the new server: an earlier keeper of this deployment, others of ours."""
+    ours = signs_of(folder)
+    for signs in _keepers(folder.root.resolve().parents[2]):
+        beat = read_beat(signs)
+        beside = beat and beat.node == node() and beat.allocation == allocation()
+        if (beside or signs.root == ours.root) and beating(signs):
+            _ask_to_stop(signs, "evicted")
+            _wait_until_gone(signs, STOP_WAIT_S)
+    _end_strays(ours)
+    ours.beat.unlink(missing_ok=True)
+
+
+def _keepers(results_root: Path) -> Iterator[Signs]:
+    for beat in sorted(results_root.resolve().glob("*/deployments/*/.keeper/beat.json")):
+        yield Signs(root=beat.parent)
+
+
+def _end_strays(signs: Signs) -> None:
+    """Kill what carries this deployment's mark though no keeper of it lives."""
+    deadline = time.monotonic() + 5.0
+    while time.monotonic() < deadline and (left := marked(f"{MARK}={signs.root}")):
+        send(left, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _ask_to_stop(signs: Signs, why: str) -> None:
+    if signs.beat.exists() and not signs.end.exists():
+        write_sign(signs.stop, {"why": why})
+
+
+def _wait_until_gone(signs: Signs, wait_s: float) -> bool:
+    deadline = time.monotonic() + wait_s
+    while beating(signs):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    beat = read_beat(signs)
+    if beat and beat.node == node():
+        if guarded := hold(signs.lock, wait_s=5.0):
+            guarded.close()
+        _end_strays(signs)
+        signs.beat.unlink(missing_ok=True)
+    return True
+
+
+def _seconds_between(start: str | None, end: str | None) -> float | None:
+    if not start or not end:
+        return None
+    return round((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds(), 3)
+
+
+def _gpu_hours(gpus: Any, start: str | None, end: str | None) -> float | None:
+    taken_s = _seconds_between(start, end)
+    return None if taken_s is None or gpus is None else gpus * taken_s / 3600

@@ -1,0 +1,137 @@
+"""The Python environment of a service, made once from its lock file and found again by the lock's content.
+
+Virtual environments do not bear being moved, so one is built where it stays, behind a lock; a marker written last
+says that it is whole. What a killed build left is removed and built anew.
+"""
+
+import hashlib
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.servers.signs import hold
+from seamark.store import write_text
+
+COMPLETE = ".complete"
+TAIL_LINES = 15
+WAIT_FOR_BUILD_S = 3600.0
+PIP_OPTIONS = "# pip:"
+"""A line of a lock that starts so gives options of `pip install`, such as `# pip: --no-deps`."""
+
+
+def environment_folder(name: str, locks: Path, root: Path) -> Path:
+    """Return where the environment of lock `name` lies or will lie. UserError when there is no such lock."""
+    lock = _lock_file(name, locks)
+    made_by = f"{platform.python_implementation()} {platform.python_version()} {platform.machine()}"
+    digest = hashlib.sha256(made_by.encode() + b"\n" + lock.read_bytes()).hexdigest()
+    return root.expanduser().absolute() / f"{name}-{digest[:12]}"
+
+
+def prepare_environment(name: str, locks: Path, root: Path) -> Path:
+    """Return the environment of lock `name`, built first if it is not whole.
+
+    Of several processes that ask at once one builds and the others wait. Raises UserError for a lock that is
+    missing or has requirements without hashes, SiteError when it cannot be built here.
+    """
+    folder = environment_folder(name, locks, root)
+    if (folder / COMPLETE).exists():
+        return folder
+    lock = _lock_file(name, locks)
+    _require_hashes(lock)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        held = hold(folder.with_name(f".{folder.name}.lock"), wait_s=WAIT_FOR_BUILD_S)
+    except OSError as cause:
+        raise SiteError(
+            f"{folder.parent}: cannot be written ({cause}). Set paths.environments of the site."
+        ) from cause
+    if held is None:
+        raise SiteError(
+            f"{folder}: someone else has been building it for {WAIT_FOR_BUILD_S:.0f} s. End that, try again."
+        )
+    with held:
+        if not (folder / COMPLETE).exists():
+            _build(folder, lock)
+    return folder
+
+
+def _build(folder: Path, lock: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    log = folder.with_name(f"{folder.name}.log")
+    log.unlink(missing_ok=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+    bare = ["--without-pip"]
+    if not _has_pip():
+        pip, bare = [str(folder / "bin" / "python"), "-m", "pip"], []
+    _run(
+        [sys.executable, "-m", "venv", *bare, str(folder)], lock, log, "Is the venv module of this Python installed?"
+    )
+    _run(
+        [
+            *pip,
+            "install",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--require-hashes",
+            *_options(lock),
+            "-r",
+            str(lock),
+        ],
+        lock,
+        log,
+        "Is the network up, and does pip need a proxy (https_proxy) or an index of its own (PIP_INDEX_URL)?",
+    )
+    write_text(folder / COMPLETE, lock.read_text(encoding="utf-8"))
+
+
+def _run(command: list[str], lock: Path, log: Path, remedy: str) -> None:
+    try:
+        with log.open("ab") as output:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+    except OSError as cause:
+        raise SiteError(f"{lock}: the environment cannot be built: {cause}.") from cause
+    if done.returncode != 0:
+        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+        raise SiteError(
+            f"{lock}: `{' '.join(command[1:4])} ...` ended with {done.returncode}. {remedy} Its log is {log}:",
+            *(f"    {line}" for line in tail),
+        )
+
+
+def _has_pip() -> bool:
+    """Return whether our own pip can install into another environment: quicker than one pip in each."""
+    command = [sys.executable, "-m", "pip", "--python", sys.executable, "--version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _options(lock: Path) -> list[str]:
+    lines = lock.read_text(encoding="utf-8").splitlines()
+    return [word for line in lines if line.startswith(PIP_OPTIONS) for word in line.removeprefix(PIP_OPTIONS).split()]
+
+
+def _lock_file(name: str, locks: Path) -> Path:
+    lock = locks / f"{name}.lock"
+    if not lock.is_file():
+        known = sorted(path.stem for path in locks.glob("*.lock"))
+        raise UserError(
+            f"environment '{name}': no such lock as {lock}. Known: {', '.join(known) or 'none'}."
+            f"{did_you_mean(name, known)}"
+        )
+    return lock
+
+
+def _require_hashes(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8").replace("\\\n", " ")
+    bare = [
+        line.split()[0]
+        for line in map(str.strip, text.splitlines())
+        if line and not line.startswith(("#", "-")) and "--hash=" not in line
+    ]
+    if bare:
+        raise UserError(
+            *(f"{lock}: '{requirement}' has no --hash. Make the lock with hashes." for requirement in bare[:10])
+        )

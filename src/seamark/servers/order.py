@@ -1,0 +1,33 @@
+"""What a keeper is told to serve. It goes to the keeper's standard input when it is started."""
+
+from dataclasses import dataclass
+from os.path import expandvars
+from pathlib import Path
+
+from seamark.model.service import Service
+from seamark.model.site import Site
+from seamark.model.trial import Deployment
+from seamark.store import DeploymentFolder
+
+MARK = "SEAMARK_KEEPER"
+"""Environment variable of every process of a deployment: the folder of its keeper's signs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """One deployment to be served. Paths are absolute; `environment` is None for the base."""
+
+    deployment: Deployment
+    service: Service
+    site: Site
+    folder: DeploymentFolder
+    scenario: str
+    seed: int
+    environment: Path | None
+    container: str | None = None
+    binds: tuple[str, ...] = ()
+
+
+def expanded(path: str) -> Path:
+    """Return a path of a site with `~` and `$NAME` put in, absolute."""
+    return Path(expandvars(path)).expanduser().absolute()

@@ -1,0 +1,144 @@
+"""From a service, a deployment and a site to the server that is to be started: one function a runtime."""
+
+import getpass
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import seamark
+from seamark.errors import SiteError
+from seamark.model.service import Server
+from seamark.servers.containers import container_command, visible_gpus
+from seamark.servers.launch import Launch, Template, printed
+from seamark.servers.order import MARK, Order
+from seamark.servers.privilege import as_user, user_for
+
+PACKAGE = Path(seamark.__file__).parent
+UNWANTED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "SNAKEMAKE_PROFILE")
+CONTAINER_PYTHON = "python3"
+
+
+def launch_of(
+    order: Order, server: Server, *, ports: Mapping[str, int], data: Path, environment: Path | None
+) -> Launch:
+    """Return how the site's runtime starts the order's server.
+
+    `environment` is the root of the service's environment, None for the base. Raises SiteError when this machine
+    cannot start it (no image, a runtime that is not there), UserError when the recipe's templates are wrong.
+    """
+    runtimes: dict[str, Callable[..., Launch]] = {"venv": _venv, "apptainer": _apptainer}
+    if order.site.runtime not in runtimes:
+        raise SiteError(
+            f"site '{order.site.name}': runtime '{order.site.runtime}' starts no servers in this version."
+            f" Use one of: {', '.join(runtimes)}, external."
+        )
+    return runtimes[order.site.runtime](order, server, ports=ports, data=data, environment=environment)
+
+
+def _venv(order: Order, server: Server, *, ports: Mapping[str, int], data: Path, environment: Path | None) -> Launch:
+    user = user_for(server.refuses_root)
+    python = interpreter(environment)
+    root = python.parent.parent
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    template = Template(
+        order.service.name,
+        _common(order, ports, data, user)
+        | {
+            "env": root,
+            "python": python,
+            "site_packages": root / "lib" / f"python{version}" / "site-packages",
+            "libdir": sysconfig.get_config_var("LIBDIR"),
+            "package": PACKAGE,
+            "python_version": version,
+        },
+    )
+    inherited = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    path = os.pathsep.join([str(root / "bin"), inherited.get("PATH", os.defpath)])
+    home = {"HOME": str(data), "USER": user, "LOGNAME": user} if user else {}
+    own = {name: template.fill(value) for name, value in server.environment.items()}
+
+    def run(command: tuple[str, ...]) -> tuple[str, ...]:
+        words = template.fill_all(command)
+        return as_user(user, words) if user else words
+
+    return Launch(
+        command=run(server.command),
+        setup=tuple(run(command) for command in server.setup),
+        health_command=template.fill_all(server.health.command),
+        environment={**inherited, "PATH": path, "VIRTUAL_ENV": str(root), **home, **_gpus(order), **own},
+        user=user,
+    )
+
+
+def _apptainer(
+    order: Order, server: Server, *, ports: Mapping[str, int], data: Path, environment: Path | None
+) -> Launch:
+    """In a container the recipe's own `container.command` stands for `server.command` and its setup."""
+    container = order.service.container
+    values = _common(order, ports, data, None) | {"python": CONTAINER_PYTHON}
+    template = Template(order.service.name, values)
+    declared = container.environment if container else {}
+    variables = {
+        MARK: os.environ.get(MARK, ""),
+        **visible_gpus(),
+        **{name: template.fill(value) for name, value in declared.items()},
+    }
+    binds = [template.fill(bind) for bind in (container.binds if container else ())]
+
+    def run(command: tuple[str, ...]) -> tuple[str, ...]:
+        return container_command(order, template.fill_all(command), variables, binds, data)
+
+    whole = container.command if container else None
+    return Launch(
+        command=run(whole or server.command),
+        setup=() if whole else tuple(run(command) for command in server.setup),
+        health_command=run(server.health.command) if server.health.command else (),
+        environment={**os.environ, **_gpus(order)},
+    )
+
+
+def external_ports(order: Order, server: Server) -> tuple[str, dict[str, int]]:
+    """Return host and ports of a server that someone else runs.
+
+    The setting `address`, else the site's, is `host` or `host:port`; that port is the recipe's first. Every other
+    port is the setting `<name>_port`. SiteError names what is missing.
+    """
+    address = str(order.deployment.settings.get("address") or order.site.address)
+    host, _, first = address.rpartition(":") if address.count(":") == 1 else (address, "", "")
+    given: dict[str, Any] = {name: order.deployment.settings.get(f"{name}_port") for name in server.ports}
+    if first and server.ports:
+        given[server.ports[0]] = first
+    missing = [name for name, port in given.items() if not str(port or "").isdigit()]
+    if missing:
+        raise SiteError(
+            f"service '{order.service.name}' at '{address}': no port for {', '.join(missing)}. Write the address as"
+            " host:port, and further ports as settings <name>_port."
+        )
+    return host, {name: int(port) for name, port in given.items()}
+
+
+def interpreter(environment: Path | None) -> Path:
+    """Return the Python of an environment; our own for None."""
+    return environment / "bin" / "python" if environment else Path(sys.executable)
+
+
+def _common(order: Order, ports: Mapping[str, int], data: Path, user: str | None) -> dict[str, Any]:
+    return {
+        "ports": dict(ports),
+        "host": order.site.address,
+        "data": data,
+        "user": user or getpass.getuser(),
+        "settings": printed(order.deployment.settings),
+    }
+
+
+def _gpus(order: Order) -> dict[str, str]:
+    """Return what shows the server as many GPUs as its deployment asked for, unless the batch system chose them."""
+    if order.deployment.gpus == 0:
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in range(order.deployment.gpus))}

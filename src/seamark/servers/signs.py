@@ -1,0 +1,220 @@
+"""The signs that keeper, load and scripts give each other: heartbeat, lease, stop, end. Only files.
+
+Each is a file in a deployment's `.keeper/` folder on the shared file system, so all of it works across nodes. On
+the node where a keeper runs, its age is told by the monotonic clock: a step of the wall clock ends nothing.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from seamark.store import DeploymentFolder, write_json
+
+STALE_S = 10.0
+"""A keeper whose last heartbeat is older than this counts as gone."""
+
+BEAT_INTERVAL_S = 1.0
+
+BOOT_FILE = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signs:
+    """The files of one deployment's keeper."""
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        """Held by the keeper and its guard for as long as either lives."""
+        return self.root / "keeper.lock"
+
+    @property
+    def serve_lock(self) -> Path:
+        """Held by whoever is starting this deployment."""
+        return self.root / "serve.lock"
+
+    @property
+    def beat(self) -> Path:
+        """Who keeps the server and when it last said so; gone when everything has ended."""
+        return self.root / "beat.json"
+
+    @property
+    def lease(self) -> Path:
+        """Touched by every phase that still needs the server."""
+        return self.root / "lease"
+
+    @property
+    def stop(self) -> Path:
+        return self.root / "stop.json"
+
+    @property
+    def end(self) -> Path:
+        """Why the server ended; written as soon as that is known, before everything is cleaned up."""
+        return self.root / "end.json"
+
+    @property
+    def answer(self) -> Path:
+        """What the keeper has to say of its start: the content of endpoint.json."""
+        return self.root / "answer.json"
+
+    @property
+    def published(self) -> Path:
+        """There when endpoint.json is; from then on its removal ends the server."""
+        return self.root / "published"
+
+    @property
+    def ports(self) -> Path:
+        """The ports that were chosen, before the server is started."""
+        return self.root / "ports.json"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "keeper.log"
+
+
+def signs_of(folder: DeploymentFolder) -> Signs:
+    """Return the files of the folder's keeper."""
+    return Signs(root=folder.runtime.resolve())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beat:
+    """One heartbeat. `allocation` is the batch job in which the keeper runs, None outside of one."""
+
+    pid: int
+    node: str
+    boot: str
+    allocation: str | None
+    monotonic_ns: int
+
+
+def boot_id() -> str:
+    """Return what tells this boot of this machine from any other."""
+    try:
+        return BOOT_FILE.read_text().strip()
+    except OSError:
+        return f"{node()}-unknown-boot"
+
+
+def node() -> str:
+    """Return this machine's name; Slurm's own where it gives one."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def allocation() -> str | None:
+    """Return the id of the batch job that we run in, or None."""
+    return os.environ.get("SLURM_JOB_ID")
+
+
+def write_beat(signs: Signs, pid: int) -> None:
+    """Say that the keeper `pid` lives. Not synced to disk: after a crash it means nothing."""
+    beat = {
+        "pid": pid,
+        "node": node(),
+        "boot": boot_id(),
+        "allocation": allocation(),
+        "monotonic_ns": time.monotonic_ns(),
+    }
+    temporary = signs.beat.with_name(".beat.tmp")
+    temporary.write_text(json.dumps(beat))
+    temporary.replace(signs.beat)
+
+
+def read_beat(signs: Signs) -> Beat | None:
+    """Return the last heartbeat, None when there is none that can be read."""
+    document = read_sign(signs.beat)
+    try:
+        return Beat(**document) if document else None
+    except TypeError:
+        return None
+
+
+def beating(signs: Signs) -> bool:
+    """Return whether a keeper still lives here or on another node.
+
+    On another node its heartbeat must be young; one that seems old, perhaps because the clocks of the nodes
+    disagree, is watched for up to three heartbeats before it counts as gone.
+    """
+    beat = read_beat(signs)
+    if beat is None:
+        return False
+    if beat.boot == boot_id():
+        return _runs(beat.pid) and time.monotonic_ns() - beat.monotonic_ns < STALE_S * 1e9
+    try:
+        seen = signs.beat.stat().st_mtime_ns
+        if abs(time.time() - seen / 1e9) < STALE_S:
+            return True
+        deadline = time.monotonic() + 3 * BEAT_INTERVAL_S
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+            if signs.beat.stat().st_mtime_ns != seen:
+                return True
+    except OSError:
+        return False
+    return False
+
+
+def _runs(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def touch(path: Path) -> None:
+    """Make the file, or make it newer."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+
+
+def modified_ns(path: Path) -> int | None:
+    """Return when the file was last written, None when there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def read_sign(path: Path) -> dict[str, Any] | None:
+    """Return a JSON object, None when it is missing or damaged."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def write_sign(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a sign, whole or not at all; a full disk does not stop whoever gives it."""
+    with contextlib.suppress(OSError):
+        write_json(path, document)
+
+
+def hold(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
+    """Return the locked file, None when someone else holds it after `wait_s`.
+
+    A file system that knows no locks gives the file all the same: the heartbeat then is all that protects.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a+")
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                file.close()
+                return None
+            time.sleep(0.05)
+        except OSError:
+            return file
