@@ -1,0 +1,66 @@
+"""What test_faiss.py asks in the environment of FAISS. Every answer is JSON."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seamark.drivers.vectors import faiss
+from seamark.drivers.vectors.dataset import Dataset
+from seamark.load.driver import Body, Target
+
+
+def staged(settings: dict[str, Any], data: str, seed: int) -> Any:
+    return dict(faiss.stage(Target(settings=settings, data=Path(data)), seed))
+
+
+def recalls(settings: dict[str, Any], data: str, knob: str, levels: list[int]) -> Any:
+    return [faiss.quality(Target(settings={**settings, knob: level}, data=Path(data)), 0) for level in levels]
+
+
+def searched(settings: dict[str, Any], data: str, threads: int, requests: int) -> Any:
+    """Search in threads as the load does; give each thread's ids of its last request, and what its queries were."""
+    driver = faiss.Search(Target(settings=settings, data=Path(data)))
+    bodies = driver.bodies(requests, 7)
+    seen: dict[int, Any] = {}
+
+    def user(number: int) -> None:
+        session = driver.session()
+        mine = bodies[number::threads]
+        replies = [session.call(body) for body in mine]
+        seen[number] = {
+            "units": sum(reply.units for reply in replies),
+            "failures": [int(reply.failure) for reply in replies if reply.failure],
+            "ids": session._ids.tolist(),
+            "wanted": driver._index.search(mine[-1].content, settings["k"])[1].tolist(),
+        }
+        session.close()
+
+    users = [threading.Thread(target=user, args=(number,)) for number in range(threads)]
+    for one in users:
+        one.start()
+    for one in users:
+        one.join()
+    return [seen[number] for number in range(threads)]
+
+
+def asked(settings: dict[str, Any], data: str, count: int, seed: int) -> Any:
+    """Give which query of the data set each row of each body is."""
+    queries = Dataset.load(Path(data)).queries
+    bodies = faiss.Search(Target(settings=settings, data=Path(data))).bodies(count, seed)
+    return [[int(np.flatnonzero((queries == row).all(axis=1))[0]) for row in body.content] for body in bodies]
+
+
+def searched_an_empty_list(settings: dict[str, Any], data: str) -> Any:
+    """Search with an index whose vectors are gone."""
+    driver = faiss.Search(Target(settings=settings, data=Path(data)))
+    driver._index.reset()
+    reply = driver.session().call(Body(content=np.zeros((1, settings["dimensions"]), dtype=np.float32)))
+    return {"units": reply.units, "failure": reply.failure.name}
+
+
+def main(argv: list[str]) -> int:
+    print(json.dumps(globals()[argv[0]](**json.loads(argv[1]))))
+    return 0

@@ -1,0 +1,33 @@
+"""Runs questions of a test in a service's own environment, made from its lock on first use."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import seamark
+from seamark.servers.environments import prepare_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")
+OUTSIDE = Path(seamark.__file__).parent / "outside.py"
+
+
+def environment(name: str) -> Path:
+    """Return the root of a service's environment."""
+    return prepare_environment(name, ROOT / "envs", CACHE / "envs")
+
+
+def ask(environment_root: Path, module: str, question: str, **told: Any) -> Any:
+    """Call `question(**told)` of a module beside this file in that environment; return its answer through JSON."""
+    done = subprocess.run(
+        [str(environment_root / "bin" / "python"), str(OUTSIDE), module, question, json.dumps(told)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
