@@ -269,7 +269,8 @@ class Supervisor:
         load = self._load
         wait_s = max(0.001, min(WATCH_S, load.timeout_ns / 1e10))
         while any(user.is_alive() for user in self._users) and load.fault is None:
-            time.sleep(wait_s)
+            to_deadline_s = (load.deadline_ns - monotonic_ns()) / 1e9
+            time.sleep(min(wait_s, to_deadline_s) if to_deadline_s > 0 else wait_s)
             self._look(monotonic_ns())
             if load.stop.is_set():
                 self._cancel()

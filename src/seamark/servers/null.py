@@ -18,8 +18,8 @@ from typing import cast
 class Behaviour:
     """How the server answers request number n (from 1). `None`: never so.
 
-    A stall holds every reply that falls due between `stall_from_s` and `stall_for_s` later, counted from the first
-    request, and releases them together.
+    A stall holds every reply that falls due from `stall_from_s` after the first request until `stall_for_s` later,
+    and releases them together.
     """
 
     reply_bytes: int = 2
@@ -28,7 +28,7 @@ class Behaviour:
     close_every: int | None = None
     error_every: int | None = None
     silent_every: int | None = None
-    stall_from_s: float | None = None
+    stall_from_s: float = 0.0
     stall_for_s: float = 0.0
 
 
@@ -46,7 +46,7 @@ class Server:
         self.in_flight = 0
         self.connections = 0
         plain = (behaviour.reset_every, behaviour.close_every, behaviour.error_every, behaviour.silent_every)
-        self.is_plain = not behaviour.delay_s and behaviour.stall_from_s is None and not any(plain)
+        self.is_plain = not behaviour.delay_s and not behaviour.stall_for_s and not any(plain)
 
     def metrics(self) -> bytes:
         """Return what /metrics shows."""
@@ -69,7 +69,7 @@ class Server:
         if self.first_at_s is None:
             self.first_at_s = now_s
         due_s = now_s + self.behaviour.delay_s
-        if self.behaviour.stall_from_s is not None:
+        if self.behaviour.stall_for_s:
             stall_s = self.first_at_s + self.behaviour.stall_from_s
             if stall_s <= due_s < stall_s + self.behaviour.stall_for_s:
                 due_s = stall_s + self.behaviour.stall_for_s
@@ -158,6 +158,11 @@ class Connection(asyncio.Protocol):
             transport.write(self._server.good)
 
 
+def _count(text: str) -> int | None:
+    """Read a number of requests; 0 is 'never'."""
+    return int(text) or None
+
+
 def _falls_on(every: int | None, number: int) -> bool:
     return every is not None and number % every == 0
 
@@ -194,12 +199,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--port", type=int, required=True, help="0: any; it is printed")
     parser.add_argument("--reply-bytes", type=int, default=2)
     parser.add_argument("--delay-ms", type=float, default=0.0, help="answer after so long")
-    parser.add_argument("--reset-every", type=int, help="reset the connection instead of every n-th reply")
-    parser.add_argument("--close-every", type=int, help="close the connection after every n-th reply")
-    parser.add_argument("--error-every", type=int, help="answer 503 to every n-th request")
-    parser.add_argument("--silent-every", type=int, help="never answer every n-th request")
-    parser.add_argument("--stall-from-s", type=float, help="hold all replies, so long after the first request")
-    parser.add_argument("--stall-for-s", type=float, default=0.0)
+    parser.add_argument("--reset-every", type=_count, help="reset the connection instead of every n-th reply")
+    parser.add_argument("--close-every", type=_count, help="close the connection after every n-th reply")
+    parser.add_argument("--error-every", type=_count, help="answer 503 to every n-th request")
+    parser.add_argument("--silent-every", type=_count, help="never answer every n-th request")
+    parser.add_argument(
+        "--stall-from-s", type=float, default=0.0, help="a stall begins so long after the first request"
+    )
+    parser.add_argument("--stall-for-s", type=float, default=0.0, help="how long the stall holds all replies")
     given = vars(parser.parse_args(argv))
     host, port, delay_ms = given.pop("host"), given.pop("port"), given.pop("delay_ms")
     behaviour = Behaviour(delay_s=delay_ms / 1000, **given)

@@ -1,0 +1,88 @@
+"""Raw segments into samples.parquet, in constant memory and atomically. Runs in the base environment (pyarrow)."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seamark.load.records import read_segment, segment_state
+from seamark.model.sample import MISSING_NS, SAMPLE, Failure
+from seamark.store import replacing
+
+METADATA_KEY = b"seamark"
+TIMES = ("due_ns", "sent_ns", "first_ns", "last_ns")
+ROWS_IN_GROUP = 1 << 17
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """What went into samples.parquet. `cut` names the segments whose worker did not close them."""
+
+    rows: int
+    failures: Mapping[str, int] = field(default_factory=dict)
+    cut: tuple[str, ...] = ()
+    last_ns: int = 0
+    """When the last reply came, from the start of load."""
+
+
+def sample_schema(metadata: Mapping[str, Any]) -> pa.Schema:
+    """Return the schema of samples.parquet: the columns of SAMPLE, and our metadata as JSON under `seamark`."""
+    columns = [(name, pa.from_numpy_dtype(SAMPLE[name])) for name in SAMPLE.names or ()]
+    return pa.schema(columns, metadata={METADATA_KEY: json.dumps(dict(metadata)).encode()})
+
+
+def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str, Any]) -> Gathered:
+    """Write the records of all segments, one worker after another, to `target`; whole or not at all.
+
+    A time that a raw record marks as missing is null. Records of a segment that was cut short are taken as far as
+    they are whole. Raises OSError (no space) and ValueError (a file that is no segment).
+    """
+    schema = sample_schema(metadata)
+    failures = np.zeros(len(Failure), dtype=np.int64)
+    rows = last_ns = 0
+    with replacing(target) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for path in segments:
+            for records in read_segment(path, ROWS_IN_GROUP):
+                writer.write_batch(_batch(records, schema))
+                rows += records.size
+                failures += np.bincount(records["failure"], minlength=len(Failure))
+                last_ns = max(last_ns, int(records["last_ns"].max()))
+    counts = {failure.name.lower(): int(failures[failure]) for failure in Failure if failures[failure]}
+    counts.pop("none", None)
+    cut = tuple(path.name for path in segments if not segment_state(path)[1])
+    return Gathered(rows=rows, failures=counts, cut=cut, last_ns=last_ns)
+
+
+def read_metadata(samples: Path) -> dict[str, Any]:
+    """Return our metadata of a samples.parquet. Raises ValueError for a damaged or foreign file."""
+    try:
+        raw = (pq.read_schema(samples).metadata or {})[METADATA_KEY]
+        document = json.loads(raw)
+    except (pa.ArrowException, KeyError, ValueError) as cause:
+        raise ValueError(
+            f"{samples}: not samples of ours, or damaged ({cause}). Remove the file and rerun."
+        ) from cause
+    if not isinstance(document, dict):
+        raise ValueError(f"{samples}: its metadata is no JSON object. Remove the file and rerun.")
+    return document
+
+
+def read_samples(samples: Path, rows: int = ROWS_IN_GROUP) -> Iterator[pa.RecordBatch]:
+    """Yield the samples in batches, in constant memory."""
+    with pq.ParquetFile(samples) as file:
+        yield from file.iter_batches(batch_size=rows)
+
+
+def _batch(records: npt.NDArray[np.void], schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for name in SAMPLE.names or ():
+        values = np.ascontiguousarray(records[name])
+        missing = values == MISSING_NS if name in TIMES else None
+        columns.append(pa.array(values, mask=missing))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
