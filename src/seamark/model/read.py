@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
         setting = structure(each, Setting, mistakes, given={"name": name})
         if setting is not WRONG:
             _check_setting(each, setting, mistakes)
-            found.append(setting)
+            whole = setting.type == "float" and isinstance(setting.default, int)
+            found.append(replace(setting, default=float(setting.default or 0)) if whole else setting)
     return tuple(found)
 
 
@@ -160,7 +162,11 @@ def _check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
         _check_template(part, set(ports), names, mistakes)
 
 
-PLACES = ("ports", "host", "data", "env", "site_packages", "libdir", "python_version", "user", "settings")
+PLACES = (
+    *("ports", "host", "data", "settings", "user"),
+    *("env", "python", "package", "site_packages", "libdir", "python_version"),
+)
+"""Names that a template of a server may use; servers/ fills them in."""
 
 
 def _check_template(item: Item, ports: set[str], settings: set[str], mistakes: Mistakes) -> None:
