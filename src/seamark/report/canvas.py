@@ -12,9 +12,10 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from seamark.model.service import Value
 from seamark.report.content import Picture
@@ -127,6 +128,17 @@ def plain_numbers(axis: Axes, *, x: bool = False, y: bool = False) -> None:
     for wanted, which in ((x, axis.xaxis), (y, axis.yaxis)):
         if wanted:
             which.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+
+
+def log_ticks(axis: Axis, low: float, high: float) -> None:
+    """Label a logarithmic axis at 1, 2, 5 of each decade, or at decades only where it spans many."""
+    decades = math.log10(high / low)
+    subs: tuple[float, ...] = (1.0, 2.0, 5.0) if decades < 3.2 else (1.0,)
+    if decades < 0.7:
+        subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=20))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+    axis.set_minor_locator(NullLocator())
 
 
 def _tick(value: float) -> str:

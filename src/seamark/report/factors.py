@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import numpy as np
 from matplotlib.axes import Axes
 
-from seamark.report.canvas import drawing, level_axis, look, panels, plain_numbers, written
+from seamark.report.canvas import drawing, level_axis, log_ticks, look, numeric, plain_numbers, written
 from seamark.report.content import Picture
 from seamark.report.grid import Grid, grid_for, levels_of, order_of
 from seamark.report.numbers import unit_words
@@ -54,75 +53,103 @@ def _picture(
     keys = [key for key in grid.panel_keys() if any(grid.panel_of(t) == key for t in treatments)]
     shown = keys[:MOST_PANELS]
     count = len(shown)
-    columns = min(count, MOST_COLUMNS)
-    rows = math.ceil(count / columns)
-    width, height = (8.4, 3.0) if count == 1 else (max(8.4, 2.9 * columns), 2.2 + 2.2 * (2 * rows - 1))
-    with drawing(width, height) as figure:
-        if count == 1:
-            pair = panels(figure, 2, columns=2, sharey=False)
-            tops, bottoms = pair[:1], pair[1:]
-            tops[0].set_title("Throughput")
-            bottoms[0].set_title("Response time, p50 and p99")
-        else:
-            upper, lower = np.asarray(figure.subfigures(2, 1))
-            tops, bottoms = panels(upper, count, columns=columns), panels(lower, count, columns=columns)
+    with drawing(*_size(count)) as figure:
+        tops, bottoms, columns = _axes(figure.subplots, count)
         for axes, measures in ((tops, THROUGHPUT), (bottoms, RESPONSE)):
             seen: list[float] = []
             for axis, key in zip(axes, shown, strict=True):
-                inside = [t for t in treatments if grid.panel_of(t) == key]
-                seen += _draw(axis, grid, inside, repeated, measures)
-                if count > 1:
-                    axis.set_title(grid.title(key), fontsize=8)
+                seen += _draw(axis, grid, [t for t in treatments if grid.panel_of(t) == key], repeated, measures)
             _scale(axes, seen, columns)
+        if count == 1:
+            tops[0].set_title("Throughput")
+            bottoms[0].set_title("Response time, p50 and p99")
+        else:
+            for axis, key in zip(tops, shown, strict=True):
+                axis.set_title(grid.title(key), fontsize=8)
+            for axis, key in zip(bottoms, shown, strict=True):
+                axis.set_title(grid.title(key) if count > columns else "", fontsize=8)
+            for axis in tops:
+                axis.set_xlabel("")
         unit = next((trial.unit for trials in repeated.values() for trial in trials if trial.unit), "")
         for place in range(0, count, columns):
             tops[place].set_ylabel(unit_words(unit))
             bottoms[place].set_ylabel("response time (ms)")
         if grid.curves:
             handles, labels = tops[0].get_legend_handles_labels()
-            figure.legend(handles, labels, loc="outside upper left", ncols=7, title=grid.curves, alignment="left")
+            figure.legend(
+                handles,
+                [f"{grid.curves} {label}" for label in labels],
+                loc="outside upper left",
+                ncols=4 if len(grid.curves) < 14 else 3,
+            )
         left_out = f" {len(keys) - count} of {len(keys)} combinations are not drawn." if len(keys) > count else ""
         return written(
             figure,
             folder,
             f"{stem}-by-{grid.x.replace('_', '-')}",
             alt=f"Throughput and response time of {workload} against {grid.x}",
-            caption=f"Throughput and response time against {grid.x}: one point for each repetition, lines through "
-            "their medians. Response time: filled points and thick lines are p50; hollow points and thin lines "
-            f"are p99, left out where it is withheld.{left_out}",
+            caption=f"Against {grid.x}: a point for each repetition, lines at the medians. Response time: filled and "
+            f"thick is p50; hollow and thin is p99, left out where it is withheld.{left_out}",
         )
+
+
+def _size(count: int) -> tuple[float, float]:
+    columns = min(count, MOST_COLUMNS)
+    return (8.4, 2.7) if count == 1 else (max(8.4, 2.7 * columns), 0.7 + 3.5 * math.ceil(count / columns))
+
+
+def _axes(subplots: Callable[..., object], count: int) -> tuple[list[Axes], list[Axes], int]:
+    """Return the axes for throughput and for response time, and how many stand in a row."""
+    if count == 1:
+        pair = list(np_flat(subplots(1, 2, squeeze=False)))
+        return pair[:1], pair[1:], 1
+    columns = min(count, MOST_COLUMNS)
+    rows = math.ceil(count / columns)
+    every = list(np_flat(subplots(2 * rows, columns, squeeze=False)))
+    halves = every[: rows * columns], every[rows * columns :]
+    for half in halves:
+        for unused in half[count:]:
+            unused.remove()
+    return halves[0][:count], halves[1][:count], columns
+
+
+def np_flat(axes: object) -> list[Axes]:
+    """Return an array of axes as a list, row by row."""
+    return list(axes.flat)  # type: ignore[attr-defined]
 
 
 def _draw(
     axis: Axes, grid: Grid, treatments: Sequence[Document], repeated: Repeated, measures: Sequence[Measure]
 ) -> list[float]:
-    """Draw one panel and return the values in it."""
+    """Draw one panel and return the values in it. Words on the x axis get short bars, not lines between them."""
     places = level_axis(axis, grid.levels[grid.x], grid.x)
+    ordered = numeric(grid.levels[grid.x])
+    curves = grid.curves_of(treatments)
     seen: list[float] = []
-    for index, label, own in grid.curves_of(treatments):
+    for index, label, own in curves:
         style = look(index)
+        aside = 0.0 if ordered else 0.22 * (index - (len(curves) - 1) / 2) / max(1, (len(curves) - 1) / 2)
         for measure in measures:
             medians = []
             for treatment in own:
-                at = places[treatment["factors"][grid.x]]
-                values = [
-                    v for trial in repeated[str(treatment["treatment"])] if (v := measure.value(trial)) is not None
-                ]
+                at = places[treatment["factors"][grid.x]] + aside
+                trials = repeated[str(treatment["treatment"])]
+                values = [value for trial in trials if (value := measure.value(trial)) is not None]
                 if values:
                     face = "white" if measure.hollow else style.colour
                     axis.plot(
-                        [at] * len(values), values, style.marker, color=style.colour, mfc=face, alpha=0.8, zorder=3
+                        [at] * len(values), values, style.marker, color=style.colour, mfc=face, alpha=0.85, zorder=3
                     )
                     medians.append((at, median(values)))
                     seen += values
-            axis.plot(
-                [at for at, _ in medians],
-                [value for _, value in medians],
-                ls=style.dashes,
-                color=style.colour,
-                lw=measure.line_width,
-            )
-        axis.plot([], [], ls=style.dashes, marker=style.marker, color=style.colour, label=label)
+            if ordered:
+                at_x, middle = [at for at, _ in medians], [value for _, value in medians]
+                axis.plot(at_x, middle, ls=style.dashes, color=style.colour, lw=measure.line_width)
+            else:
+                for at, value in medians:
+                    axis.plot([at - 0.09, at + 0.09], [value, value], color=style.colour, lw=measure.line_width)
+        drawn = style.dashes if ordered else "none"
+        axis.plot([], [], ls=drawn, marker=style.marker, color=style.colour, label=label)
     return seen
 
 
@@ -134,9 +161,10 @@ def _scale(axes: Sequence[Axes], values: Sequence[float], columns: int) -> None:
         if logarithmic:
             axis.set_yscale("log")
             axis.set_ylim(min(positive) / 1.4, max(positive) * 1.4)
+            log_ticks(axis.yaxis, min(positive), max(positive))
         elif positive:
             axis.set_ylim(0, 1.08 * max(positive))
-        plain_numbers(axis, y=True)
+            plain_numbers(axis, y=True)
         axis.tick_params(labelleft=place % columns == 0)
         if place + columns < len(axes):
             axis.set_xlabel("")

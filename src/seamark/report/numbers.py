@@ -31,7 +31,8 @@ def span(low: float | None, high: float | None) -> str:
 
 def percent(ratio: float | None) -> str:
     """Return a ratio as a percentage without its sign: the unit stands in the column's head."""
-    return number(None if ratio is None else 100 * ratio)
+    text = number(None if ratio is None else 100 * ratio)
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def level(value: Value) -> str:

@@ -1,6 +1,6 @@
 """Reads what a report is made of from a scenario's results. Small records stay; samples are read elsewhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,17 +74,36 @@ class Results:
 
     def services(self) -> Iterator[tuple[str, tuple[tuple[str, tuple[Document, ...]], ...]]]:
         """Yield each service with its workloads, and each workload with its treatments, in the plan's order."""
-        names = dict.fromkeys(str(treatment["service"]) for treatment in self.treatments)
+        planned = list(self.plan.get("factors") or {})
+        rank = {name: place for place, name in enumerate(planned)}
+        ordered = sorted(self.treatments, key=lambda t: rank.get(str(t["workload"]), len(rank)))
+        names = dict.fromkeys(str(treatment["service"]) for treatment in ordered)
         for service in names:
-            own = [treatment for treatment in self.treatments if treatment["service"] == service]
+            own = [treatment for treatment in ordered if treatment["service"] == service]
             workloads = dict.fromkeys(str(treatment["workload"]) for treatment in own)
             yield (
                 service,
                 tuple(
-                    (name, tuple(treatment for treatment in own if treatment["workload"] == name))
+                    (name, self._by_level(name, [treatment for treatment in own if treatment["workload"] == name]))
                     for name in workloads
                 ),
             )
+
+    def _by_level(self, workload: str, treatments: Sequence[Document]) -> tuple[Document, ...]:
+        """Sort treatments by the levels of their factors: numbers by size, words as the plan lists them."""
+        listed = (self.plan.get("factors") or {}).get(workload) or {}
+
+        def place(treatment: Document) -> list[tuple[float, float, str]]:
+            keys = []
+            for name, value in (treatment.get("factors") or {}).items():
+                levels = list(listed.get(name) or ())
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    keys.append((0.0, float(value), ""))
+                else:
+                    keys.append((1.0, float(levels.index(value)) if value in levels else 0.0, str(value)))
+            return keys
+
+        return tuple(sorted(treatments, key=place))
 
     def trials_of(self, treatment: Document) -> tuple[TrialRecord, ...]:
         """Return the trials of one treatment by repetition, failed ones too."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 
-from seamark.report.canvas import MUTED, drawing, look, plain_numbers, written
+from seamark.report.canvas import drawing, log_ticks, look, written
 from seamark.report.content import Picture
 from seamark.report.distribution import Curve, pooled
 from seamark.report.numbers import level
@@ -14,75 +15,85 @@ from seamark.report.source import Document, Results
 MOST_CURVES = 7
 MOST_FIGURES = 4
 
+Measured = tuple[dict[str, Any], Curve]
+
 
 def tail_pictures(
     results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
 ) -> list[Picture]:
     """Draw the pooled distribution of each treatment, up to seven of them in a figure."""
-    measured = []
-    for treatment in treatments:
+    able = [t for t in treatments if any(x.ok and x.folder.samples.is_file() for x in results.trials_of(t))]
+    measured: list[Measured] = []
+    for treatment in able[: MOST_CURVES * MOST_FIGURES]:
         trials = [t for t in results.trials_of(treatment) if t.ok and t.folder.samples.is_file()]
-        curve = pooled((trial.folder.samples, trial.window_s) for trial in trials) if trials else None
+        curve = pooled((trial.folder.samples, trial.window_s) for trial in trials)
         if curve is not None:
-            measured.append((_label(treatment), curve))
-        if len(measured) == MOST_CURVES * MOST_FIGURES:
-            break
-    groups = [measured[at : at + MOST_CURVES] for at in range(0, len(measured), MOST_CURVES)]
-    left_out = sum(1 for t in treatments if any(x.ok for x in results.trials_of(t))) - len(measured)
+            measured.append((dict(treatment.get("factors") or {}), curve))
+    groups = grouped(measured)
     return [
-        _picture(group, workload, f"{stem}-response-time{f'-{place}' if place else ''}", folder, left_out)
-        for place, group in enumerate(groups)
+        _picture(group, workload, f"{stem}-response-time{f'-{place}' if place > 1 else ''}", folder, len(able))
+        for place, group in enumerate(groups, 1)
     ]
 
 
-def _label(treatment: Document) -> str:
-    return ", ".join(f"{name} {level(value)}" for name, value in (treatment.get("factors") or {}).items()) or "all"
+def grouped(measured: Sequence[Measured]) -> list[list[Measured]]:
+    """Split curves into figures of at most seven: by the first factor if that will do, else evenly."""
+    if len(measured) <= MOST_CURVES:
+        return [list(measured)] if measured else []
+    for name in measured[0][0]:
+        by_level: dict[Any, list[Measured]] = {}
+        for one in measured:
+            by_level.setdefault(one[0].get(name), []).append(one)
+        if 1 < len(by_level) <= MOST_FIGURES and max(map(len, by_level.values())) <= MOST_CURVES:
+            return list(by_level.values())
+    count = -(-len(measured) // MOST_CURVES)
+    each = -(-len(measured) // count)
+    return [list(measured[at : at + each]) for at in range(0, len(measured), each)]
 
 
-def _picture(group: Sequence[tuple[str, Curve]], workload: str, name: str, folder: Path, left_out: int) -> Picture:
-    with drawing(8.4, 3.2 + 0.16 * len(group)) as figure:
+def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, able: int) -> Picture:
+    names = [n for n in group[0][0] if len({repr(factors.get(n)) for factors, _ in group}) > 1]
+    shared = ", ".join(f"{n} {level(v)}" for n, v in group[0][0].items() if n not in names)
+    with drawing(8.4, 2.9 + 0.16 * -(-len(group) // 2)) as figure:
         body, tail = figure.subplots(1, 2)
-        for index, (label, curve) in enumerate(group):
+        for index, (factors, curve) in enumerate(group):
             style = look(index)
-            body.plot(
-                curve.at_ms, curve.share, ls=style.dashes, color=style.colour, label=f"{label} (n = {curve.n:,})"
-            )
-            tail.plot(curve.at_ms, 1 - curve.share, ls=style.dashes, color=style.colour)
+            label = ", ".join(f"{n} {level(factors.get(n))}" for n in names) or workload
+            line = {"ls": style.dashes, "color": style.colour}
+            body.plot(curve.at_ms, curve.share, **line)
+            tail.plot(curve.at_ms, 1 - curve.share, **line)
+            body.plot([], [], marker=style.marker, label=f"{label} (n = {curve.n:,})", **line)
             for share in (0.5, 0.95, 0.99):
                 _mark(body, tail, curve, share, style.marker, style.colour)
         body.set_title("Share of requests that took less")
-        body.set_ylim(0, 1.01)
-        tail.set_title("Share that took longer (the tail)")
-        tail.set_yscale("log")
-        tail.set_ylim(0.0009, 1.15)
-        tail.set_yticks([1, 0.1, 0.01, 0.001], ["100 %", "10 %\np90", "1 %\np99", "0.1 %\np99.9"])
+        body.set_ylim(0, 1.02)
         body.set_yticks([0, 0.25, 0.5, 0.75, 0.95], ["0", "25 %", "p50", "75 %", "p95"])
+        tail.set_title("Share that took longer: the tail")
+        tail.set_yscale("log")
+        tail.set_ylim(0.0009, 1.2)
+        tail.set_yticks([1, 0.1, 0.01, 0.001], ["100 %", "10 %\np90", "1 %\np99", "0.1 %\np99.9"])
         low = min(float(curve.at_ms[0]) for _, curve in group)
         high = max(float(curve.at_ms[-1]) for _, curve in group)
         for axis in (body, tail):
-            _milliseconds(axis, low, high)
-        figure.legend(loc="outside lower left", ncols=2 if max(len(label) for label, _ in group) < 50 else 1)
+            axis.set_xlabel("response time (ms)")
+            axis.set_xscale("log")
+            axis.set_xlim(low / 1.1, high * 1.1)
+            log_ticks(axis.xaxis, low, high)
+        figure.legend(loc="outside lower left", ncols=2)
         return written(
             figure,
             folder,
             name,
-            alt=f"Distribution of the response times of {workload}",
-            caption="Response times of good requests in the measured window, raw samples of all repetitions pooled. "
-            "Markers stand at p50, p95 and p99. A curve ends at p99.9, or where fewer than ten requests are left."
-            + (f" {left_out} treatments are not drawn." if left_out > 0 else ""),
+            alt=f"Distribution of the response times of {workload}{', ' + shared if shared else ''}",
+            caption=f"Response times{' with ' + shared if shared else ''}: good requests in the measured window, raw "
+            "samples of all repetitions pooled. Markers stand at p50, p95 and p99. A curve ends at p99.9, or where "
+            "fewer than ten requests are left."
+            + (f" Only {MOST_CURVES * MOST_FIGURES} of {able} treatments are drawn." if able > 28 else ""),
         )
 
 
 def _mark(body: Axes, tail: Axes, curve: Curve, share: float, marker: str, colour: str) -> None:
     place = int(curve.share.searchsorted(share))
     if place < len(curve.share):
-        body.plot(curve.at_ms[place], share, marker, color=colour, mec="white", mew=0.6)
-        tail.plot(curve.at_ms[place], 1 - share, marker, color=colour, mec="white", mew=0.6)
-
-
-def _milliseconds(axis: Axes, low: float, high: float) -> None:
-    axis.set_xlabel("response time (ms)", color=MUTED)
-    axis.set_xscale("log")
-    axis.set_xlim(low / 1.15, high * 1.15)
-    plain_numbers(axis, x=True)
-    axis.tick_params(axis="x", which="minor", labelbottom=False)
+        for axis, at in ((body, share), (tail, 1 - share)):
+            axis.plot(curve.at_ms[place], at, marker, color=colour, mec="white", mew=0.6, zorder=3)

@@ -4,10 +4,11 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 from matplotlib.axes import Axes
 
-from seamark.report.canvas import COLOURS, DASHES, INK, MUTED, SHADE, drawing, plain_numbers, written
+from seamark.report.canvas import COLOURS, DASHES, INK, MUTED, SHADE, drawing, log_ticks, plain_numbers, written
 from seamark.report.content import Picture
 from seamark.report.numbers import level, unit_words
 from seamark.report.source import Document, Results, TrialRecord
@@ -38,7 +39,7 @@ def timeline_picture(
     telemetry = [_telemetry(trial.folder.telemetry) for trial in trials]
     has_telemetry = any(telemetry)
     rows = 4 if has_telemetry else 2
-    with drawing(max(8.4, 3.4 * len(trials)), 1.55 * rows + 0.7) as figure:
+    with drawing(max(8.4, 3.4 * len(trials)), 1.2 * rows + 0.6) as figure:
         axes = figure.subplots(rows, len(trials), squeeze=False, sharex="col", sharey="row")
         for column, (trial, samples) in enumerate(zip(trials, telemetry, strict=True)):
             _load(axes[0][column], axes[1][column], trial)
@@ -53,8 +54,11 @@ def timeline_picture(
             axes, (unit_words(trials[0].unit), "response (ms)", "CPU (%)", "RSS (MiB)"), strict=False
         ):
             row[0].set_ylabel(label)
-            plain_numbers(row[0], y=True)
-        axes[0][0].set_ylim(bottom=0)
+            if label != "response (ms)":
+                plain_numbers(row[0], y=True)
+        most = max((value for line in axes[0].flat for value in _drawn(line)), default=1.0)
+        axes[0][0].set_ylim(0, 1.12 * most)
+        _times(axes[1])
         for row, marks in ((axes[1], 2), *(((axes[2], 3), (axes[3], 2)) if has_telemetry else ())):
             handles, labels = row[0].get_legend_handles_labels()
             if labels:
@@ -71,12 +75,29 @@ def timeline_picture(
         )
 
 
+def _drawn(axis: Axes) -> list[float]:
+    return [
+        float(value) for line in axis.lines for value in np.asarray(line.get_ydata()) if len(line.get_xdata()) > 2
+    ]
+
+
+def _times(axes: Sequence[Axes]) -> None:
+    """Response times on a logarithmic axis with plain numbers."""
+    values = [value for axis in axes for value in _drawn(axis) if value > 0]
+    if values:
+        for axis in axes:
+            axis.set_yscale("log")
+            axis.set_ylim(min(values) / 1.3, max(values) * 1.3)
+            log_ticks(axis.yaxis, min(values), max(values))
+
+
 def _load(rate: Axes, response: Axes, trial: TrialRecord) -> None:
     rows = _series(trial.folder.series)
-    rate.plot(*_column(rows, "throughput"), color=COLOURS[0], lw=1.3, drawstyle="steps-post")
-    response.plot(*_column(rows, "latency_p50_s", 1e3), color=COLOURS[0], label="p50", lw=1.3)
-    response.plot(*_column(rows, "latency_p99_s", 1e3), color=COLOURS[1], ls=DASHES[1], label="p99", lw=1.1)
-    response.set_yscale("log")
+    at_s, values = _column(rows, "throughput")
+    if at_s:  # a row stands for the second that begins with it
+        rate.plot([*at_s, at_s[-1] + 1], [*values, values[-1]], color=COLOURS[0], lw=1.3, drawstyle="steps-post")
+    response.plot(*_column(rows, "latency_p50_s", 1e3, 0.5), color=COLOURS[0], label="p50", lw=1.3)
+    response.plot(*_column(rows, "latency_p99_s", 1e3, 0.5), color=COLOURS[1], ls=DASHES[1], label="p99", lw=1.1)
 
 
 def _window(axis: Axes, trial: TrialRecord) -> None:
@@ -92,9 +113,11 @@ def _series(path: Path) -> list[dict[str, str]]:
     return rows[:: max(1, -(-len(rows) // MOST_POINTS))]
 
 
-def _column(rows: Sequence[Mapping[str, str]], name: str, scale: float = 1.0) -> Series:
+def _column(rows: Sequence[Mapping[str, str]], name: str, scale: float = 1.0, shift_s: float = 0.0) -> Series:
     known = [
-        (float(row["second"]), scale * float(row[name])) for row in rows if row.get(name) not in (None, "", "nan")
+        (float(row["second"]) + shift_s, scale * float(row[name]))
+        for row in rows
+        if row.get(name) not in (None, "", "nan")
     ]
     return [at for at, _ in known], [value for _, value in known]
 
