@@ -1,0 +1,1 @@
+"""Statistics without a domain word: quantiles, histograms, steady state, rank tests, intervals."""

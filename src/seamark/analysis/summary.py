@@ -1,0 +1,148 @@
+"""Sums up a scenario from the metrics.json and histogram.json of its trials: one treatment in memory at a time."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamark.analysis.outcome import Document, Outcome, read_outcome
+from seamark.analysis.spread import each, known, medians, spread, telemetry
+from seamark.analysis.treatments import group_of, levels_of
+from seamark.checks import verdict_of, worst
+from seamark.metrics import VERSION
+from seamark.metrics.table import QUANTILES
+from seamark.model.service import Value
+from seamark.model.trial import SCHEMA_VERSION, Plan, Trial
+from seamark.stats.histogram import RELATIVE_ERROR, merge
+from seamark.stats.quantiles import samples_needed
+from seamark.store import ScenarioFolder
+
+TIMES = {"latency_ms": "response_ns", "service_time_ms": "service_ns", "first_reply_ms": "first_ns"}
+
+
+def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
+    """Return summary.json: every treatment of the plan over its good trials, and the trials that are not good.
+
+    A missing, failed or damaged trial is named under `failed` and takes part in nothing else. Percentiles are those
+    of all requests of a treatment's trials together, from their mergeable histograms (0.5 % relative error).
+    """
+    grouped: dict[str, list[Trial]] = {}
+    for trial in plan.trials:
+        grouped.setdefault(trial.treatment, []).append(trial)
+    levels = levels_of(plan)
+    treatments, failed, ok = [], [], 0
+    for trials in grouped.values():
+        outcomes = [read_outcome(trial, folder.trial(trial.id)) for trial in trials]
+        ok += sum(outcome.ok for outcome in outcomes)
+        failed += [
+            {
+                "trial": outcome.trial.id,
+                "status": outcome.status,
+                "category": outcome.category,
+                "reason": outcome.reason,
+            }
+            for outcome in outcomes
+            if not outcome.ok
+        ]
+        treatments.append(_treatment(levels[trials[0].treatment], outcomes))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "metrics_version": VERSION,
+        "scenario": plan.scenario,
+        "trials": len(plan.trials),
+        "ok": ok,
+        "failed": failed,
+        "verdicts": dict(Counter(verdict for treatment in treatments for verdict in treatment["trial_verdicts"])),
+        "generated_from": "metrics.json and histogram.json of every trial",
+        "percentiles": {"method": "pooled histograms", "relative_error": RELATIVE_ERROR},
+        "treatments": treatments,
+    }
+
+
+def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Document:
+    trial = outcomes[0].trial
+    good = [outcome.metrics for outcome in outcomes if outcome.ok and outcome.metrics is not None]
+    unit = next((metrics["throughput"]["unit"] for metrics in good), None)
+    verdicts = [
+        str(outcome.metrics["verdict"]) if outcome.ok and outcome.metrics else "INVALID" for outcome in outcomes
+    ]
+    reasons = _reasons(outcomes)
+    return {
+        "treatment": trial.treatment,
+        "workload": group_of(trial),
+        "service": trial.service,
+        "component": trial.component,
+        "deployment": trial.deployment,
+        "config": good[0]["config"] if good else dict(trial.settings),
+        "changed": dict(trial.changed),
+        "factors": dict(factors),
+        "repetitions": len(good),
+        "planned": len(outcomes),
+        "throughput": {**spread(each(good, "throughput", "value")), "unit": unit},
+        "requests_per_s": spread(each(good, "requests_per_s")),
+        "bandwidth_mb_per_s": known(spread(each(good, "bandwidth", "mb_per_s"))),
+        **{group: _pooled(outcomes, name) for group, name in TIMES.items()},
+        "concurrency_mean": spread(each(good, "concurrency_mean")),
+        "errors": {"rate": _error_rate(good)},
+        "goodput": known(spread(each(good, "goodput", "ratio"))),
+        "energy_joules_per_unit": known(spread(each(good, "energy", "joules_per_unit"))),
+        "quality": medians(good, "quality"),
+        "resource": medians(good, "resource"),
+        "telemetry": telemetry(good),
+        "slos": _objectives(good),
+        "verdict": worst([verdict_of(reason) for reason in reasons]) if good else "INVALID",
+        "trial_verdicts": verdicts,
+        "reasons": reasons,
+        "trials": [outcome.trial.id for outcome in outcomes],
+    }
+
+
+def _pooled(outcomes: Sequence[Outcome], name: str) -> Document | None:
+    """Percentiles of all requests of the good trials together; those that these are too few for are None."""
+    whole = merge(outcome.histograms[name] for outcome in outcomes if name in outcome.histograms)
+    count = whole.count
+    if not count and name == "first_ns":
+        return None
+    quantiles = {
+        quantile: _ms(whole.quantile(q)) if count >= samples_needed(q) else None for quantile, q in QUANTILES.items()
+    }
+    figures = {"mean": _ms(whole.mean), "min": _ms(whole.minimum), "max": _ms(whole.maximum), "n": count}
+    return quantiles | figures
+
+
+def _ms(value_ns: float | None) -> float | None:
+    return None if value_ns is None else float(f"{value_ns / 1e6:.9g}")
+
+
+def _error_rate(good: Sequence[Document]) -> float | None:
+    """Failed requests of all trials over those sent in all of them."""
+    failed = sum(metrics["counts"]["failed"] + metrics["counts"]["lost"] for metrics in good)
+    sent = sum(metrics["counts"]["failed"] + metrics["counts"]["ok"] + metrics["counts"]["lost"] for metrics in good)
+    return failed / sent if sent else None
+
+
+def _objectives(good: Sequence[Document]) -> list[Document]:
+    """How many of the good trials meet each objective."""
+    found: dict[tuple[str, str, float], list[Any]] = {}
+    for metrics in good:
+        for slo in metrics.get("slos") or ():
+            found.setdefault((slo["metric"], slo["op"], slo["limit"]), []).append(slo["met"])
+    return [
+        {"metric": metric, "op": op, "limit": limit, "met": sum(value is True for value in met), "of": len(met)}
+        for (metric, op, limit), met in found.items()
+    ]
+
+
+def _reasons(outcomes: Sequence[Outcome]) -> list[Document]:
+    """Codes of all trials with how many have each, the gravest first; each with the text of its first trial.
+
+    A trial without figures leaves the others as good as they are, but fewer than planned: that alone is SUSPECT.
+    """
+    some_good = any(outcome.ok for outcome in outcomes)
+    found: dict[str, Document] = {}
+    for outcome in outcomes:
+        for reason in outcome.reasons:
+            severity = "suspect" if some_good and not outcome.ok else reason["severity"]
+            first = found.setdefault(reason["code"], {**reason, "severity": severity, "count": 0})
+            first["count"] += 1
+    grave = {"invalid": 0, "suspect": 1, "note": 2}
+    return sorted(found.values(), key=lambda reason: grave.get(reason["severity"], 0))

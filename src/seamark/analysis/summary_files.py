@@ -1,0 +1,109 @@
+"""Writes summary.json, and summary.csv and summary.parquet with one row for each planned trial."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from seamark.analysis.outcome import Document, Outcome, read_outcome
+from seamark.analysis.summary import summarise
+from seamark.analysis.tables import csv_lines
+from seamark.analysis.treatments import group_of, levels_of
+from seamark.metrics import METRICS
+from seamark.metrics.objectives import look_up
+from seamark.model.service import Value
+from seamark.model.trial import Plan
+from seamark.store import ScenarioFolder, replacing, write_json
+
+ROWS_AT_ONCE = 1000
+IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
+PLACE = ("repetition", "block", "position")
+STATE = ("status", "category", "verdict", "reasons", "throughput_unit")
+
+Row = dict[str, Any]
+
+
+def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
+    """Sum up a scenario and write its three files; return summary.json.
+
+    The tables have a row for each planned trial, failed ones too: identity, a column `factor_NAME` for whatever
+    varies within a group of treatments, status, verdict, every metric of the reference, and `quality_NAME`.
+    """
+    summary = summarise(plan, folder)
+    levels = levels_of(plan)
+    qualities = list(dict.fromkeys(name for treatment in summary["treatments"] for name in treatment["quality"]))
+    factors = list(dict.fromkeys(name for treatment in levels.values() for name in treatment))
+    header = [
+        *IDENTITY,
+        *PLACE,
+        *(f"factor_{name}" for name in factors),
+        *STATE,
+        *(metric.column for metric in METRICS),
+        *(f"quality_{name}" for name in qualities),
+    ]
+    words = {*IDENTITY, *STATE} | {f"factor_{name}" for name in factors if _has_words(levels, name)}
+    with (
+        replacing(folder.root / "summary.csv") as as_csv,
+        replacing(folder.root / "summary.parquet") as as_parquet,
+        as_csv.open("w", encoding="utf-8", newline="") as text,
+        _parquet_writer(as_parquet, header, words) as writer,
+    ):
+        text.write(",".join(header) + "\n")
+        rows = _rows(plan, folder, levels, qualities)
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            text.write(csv_lines(header, some))
+            writer.write_table(_arrow(header, words, some))
+    write_json(folder.summary, summary)
+    return summary
+
+
+def _rows(
+    plan: Plan, folder: ScenarioFolder, levels: Mapping[str, Mapping[str, Value]], qualities: Sequence[str]
+) -> Iterator[Row]:
+    for trial in plan.trials:
+        outcome = read_outcome(trial, folder.trial(trial.id))
+        row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": group_of(trial)}
+        row |= {name: getattr(trial, name) for name in (*IDENTITY[3:], *PLACE)}
+        row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}
+        yield row | _figures(outcome, qualities)
+
+
+def _figures(outcome: Outcome, qualities: Sequence[str]) -> Row:
+    metrics = outcome.metrics or {}
+    row: Row = {
+        "status": outcome.status,
+        "category": outcome.category,
+        "verdict": metrics.get("verdict", "INVALID"),
+        "reasons": " ".join(reason["code"] for reason in outcome.reasons),
+        "throughput_unit": (metrics.get("throughput") or {}).get("unit"),
+    }
+    row |= {metric.column: look_up(metrics, metric.path) for metric in METRICS}
+    return row | {f"quality_{name}": (metrics.get("quality") or {}).get(name) for name in qualities}
+
+
+def _has_words(levels: Mapping[str, Mapping[str, Value]], name: str) -> bool:
+    return any(isinstance(level.get(name), (str, bool)) for level in levels.values())
+
+
+def _parquet_writer(path: Any, header: Sequence[str], words: set[str]) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(path, _schema(header, words), compression="zstd")
+
+
+def _arrow(header: Sequence[str], words: set[str], rows: Sequence[Row]) -> Any:
+    import pyarrow as pa
+
+    columns = {name: [_typed(row.get(name), name in words) for row in rows] for name in header}
+    return pa.table(columns, schema=_schema(header, words))
+
+
+def _schema(header: Sequence[str], words: set[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.string() if name in words else pa.float64()) for name in header])
+
+
+def _typed(value: Any, as_word: bool) -> str | float | None:
+    if value is None:
+        return None
+    return str(value) if as_word else float(value)

@@ -1,0 +1,6 @@
+"""From raw samples to the figures of one trial. Pure: reads a trial's files and writes none."""
+
+from seamark.metrics.document import Measured, compute, measure
+from seamark.metrics.table import METRICS, VERSION
+
+__all__ = ["METRICS", "VERSION", "Measured", "compute", "measure"]

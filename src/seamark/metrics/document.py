@@ -1,0 +1,297 @@
+"""Makes metrics.json of one trial from what its load left. Writes nothing, raises nothing for the faults of files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from seamark.checks import Findings, Reason, judge
+from seamark.metrics.findings import findings
+from seamark.metrics.objectives import judged_objectives
+from seamark.metrics.samples import DamagedError, Samples, open_samples
+from seamark.metrics.table import METRICS, QUANTILES, VERSION, Evidence
+from seamark.metrics.tally import Tally, tally
+from seamark.metrics.telemetry import Seen, watch
+from seamark.metrics.timeline import SECOND_NS, Second, Timeline, seconds
+from seamark.metrics.window import Window, find_window
+from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.model.sample import MISSING_NS
+from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
+from seamark.stats.histogram import Histogram
+
+Document = dict[str, Any]
+OPTIONAL = ("bandwidth", "first_reply_ms", "schedule_lag_ms", "goodput", "energy")
+
+
+class Recorded(Protocol):
+    """The folder of a trial, as far as metrics are concerned."""
+
+    @property
+    def samples(self) -> Path: ...
+
+    @property
+    def telemetry(self) -> Path: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """All that is derived from one trial's samples. `series` and `histograms` are empty when they cannot be read."""
+
+    document: Document
+    series: Sequence[Second]
+    histograms: Mapping[str, Histogram]
+
+
+def compute(
+    trial: Trial,
+    load: Mapping[str, Any],
+    folder: Recorded,
+    *,
+    scenario: str,
+    deployment: Deployment | None = None,
+    client_is_server: bool | None = None,
+    ceiling_rps: float | None = None,
+) -> Document:
+    """Return the metrics.json document of a trial; `measure` returns the series and histograms besides."""
+    return measure(
+        trial,
+        load,
+        folder,
+        scenario=scenario,
+        deployment=deployment,
+        client_is_server=client_is_server,
+        ceiling_rps=ceiling_rps,
+    ).document
+
+
+def measure(
+    trial: Trial,
+    load: Mapping[str, Any],
+    folder: Recorded,
+    *,
+    scenario: str,
+    deployment: Deployment | None = None,
+    client_is_server: bool | None = None,
+    ceiling_rps: float | None = None,
+) -> Measured:
+    """Derive everything from a trial's load.json, samples and telemetry.
+
+    `client_is_server` says that the service runs inside the client; None: it does when no telemetry of a server is
+    there. `ceiling_rps` is what the same driver reaches against the null server on this machine. A failed load or
+    damaged samples give a document of status failed, with nulls and a reason.
+    """
+    envelope = _envelope(trial, load, scenario, deployment)
+    try:
+        samples = open_samples(folder.samples, trial.config_hash)
+        series = _series(samples, trial)
+        if load.get("status") != "ok":
+            return Measured(document=_failed(envelope, load, None), series=series, histograms={})
+        found = _evidence(trial, load, samples, folder.telemetry)
+    except DamagedError as damage:
+        return Measured(document=_failed(envelope, load, damage), series=(), histograms={})
+    if not found.tally.rows:
+        return Measured(
+            document=_failed(envelope, load, DamagedError("no request was recorded")), series=(), histograms={}
+        )
+    document = _figures(envelope, found, load)
+    document["slos"] = judged_objectives(trial.slos, document)
+    facts = findings(trial, load, document, found, client_is_server=client_is_server, ceiling_rps=ceiling_rps)
+    verdict, reasons = judge(facts)
+    document |= {"verdict": verdict, "reasons": [reason.to_json() for reason in reasons]}
+    counted = found.tally
+    histograms = {
+        "response_ns": counted.response.histogram,
+        "service_ns": counted.service.histogram,
+        "first_ns": counted.first.histogram,
+    }
+    return Measured(document=_rounded(document), series=series, histograms=histograms)
+
+
+def _envelope(trial: Trial, load: Mapping[str, Any], scenario: str, deployment: Deployment | None) -> Document:
+    batch = trial.settings.get("batch", trial.settings.get("batch_size"))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "metrics_version": VERSION,
+        "trial_id": trial.trial_id,
+        "trial": trial.id,
+        "scenario": scenario,
+        "treatment": trial.treatment,
+        "timestamp": load.get("started_at") or load.get("finished_at"),
+        "component": trial.component,
+        "service": trial.service,
+        "status": "ok",
+        "category": None,
+        "reason": None,
+        "repetition": trial.repetition,
+        "block": trial.block,
+        "position": trial.position,
+        "config": {
+            **trial.settings,
+            "gpus": deployment.gpus if deployment else None,
+            "batch": batch,
+            "concurrency": trial.settings.get("concurrency"),
+            "nodes": deployment.nodes if deployment else None,
+        },
+        "changed": dict(trial.changed),
+    }
+
+
+def _failed(envelope: Document, load: Mapping[str, Any], damage: DamagedError | None) -> Document:
+    """The document of a trial without figures: what can be counted comes from load.json."""
+    status = str(load.get("status", "failed"))
+    if status == "ok":
+        category, reason = "no_samples", str(damage)
+    else:
+        category = load.get("category") or ("timeout" if status == "timeout" else "client_died")
+        reason = load.get("reason") or (str(damage) if damage else f"the load ended as {status}")
+    document = envelope | {"status": "failed", "category": category, "reason": reason}
+    for metric in METRICS:
+        _put(document, metric.path, None)
+    failures = load.get("failures") or {}
+    document["counts"] |= {"requests": load.get("sent"), "failed": sum(failures.values()) if failures else None}
+    for name, count in failures.items():
+        if name in document["errors"]["by_category"]:
+            document["errors"]["by_category"][name] = count
+    _, reasons = judge(Findings(status="failed", category=category, failure=reason))
+    return _closed(document, load, None, "INVALID", reasons)
+
+
+def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Document:
+    document = dict(envelope)
+    for metric in METRICS:
+        _put(document, metric.path, metric.value(found))
+    document = _closed(document, load, found.window, "VALID", ())
+    kinds = list(load.get("kinds") or ())
+    if len(found.tally.by_kind) > 1:
+        document["by_kind"] = {
+            kinds[number] if number < len(kinds) else str(number): {
+                "requests": times.count,
+                "latency_ms": {
+                    name: None if (value := times.quantile_ns(q)) is None else value / 1e6
+                    for name, q in QUANTILES.items()
+                },
+            }
+            for number, times in sorted(found.tally.by_kind.items())
+        }
+    if not found.tally.response.exact:
+        document["percentiles"] |= {
+            "method": "histogram",
+            "relative_error": found.tally.response.histogram.relative_error,
+        }
+    document["telemetry"] = {
+        f"{source}.{name}": _seen(seen) for (source, name), seen in sorted(found.telemetry.items())
+    }
+    return document
+
+
+def _closed(
+    document: Document,
+    load: Mapping[str, Any],
+    window: Window | None,
+    verdict: str,
+    reasons: Sequence[Reason],
+) -> Document:
+    """Add what is no figure, and put null for groups of which nothing is known."""
+    document["throughput"]["unit"] = f"{plural(str(load.get('unit') or 'reply'))}_per_s"
+    for name in OPTIONAL:
+        if all(value is None for value in document[name].values()):
+            document[name] = None
+    return document | {
+        "window": {
+            "start_s": window.start_ns / 1e9 if window else None,
+            "end_s": window.end_ns / 1e9 if window else None,
+            "rule": window.rule if window else None,
+            "steady": window.steady if window else None,
+            "reason": window.reason if window else None,
+        },
+        "percentiles": {"method": "exact", "relative_error": 0.0},
+        "by_kind": None,
+        "slos": [],
+        "quality": dict(load.get("quality") or {}),
+        "telemetry": {},
+        "verdict": verdict,
+        "reasons": [reason.to_json() for reason in reasons],
+        "notes": None,
+    }
+
+
+def _series(samples: Samples, trial: Trial) -> tuple[Second, ...]:
+    settings = trial.settings
+    planned_s = _number(settings, "warmup_s", 0.0) + _number(settings, "duration_s", 10.0)
+    latest_s = planned_s + _number(settings, "timeout_s", 30.0) + 1
+    known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
+    size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))
+    timeline = Timeline(origin_ns=0, width_ns=SECOND_NS, size=size)
+    for batch in samples.batches():
+        timeline.add(batch)
+    return tuple(seconds(timeline, samples))
+
+
+def _evidence(trial: Trial, load: Mapping[str, Any], samples: Samples, telemetry: Path) -> Evidence:
+    settings = trial.settings
+    warmup_s = _number(load, "warmup_s", _number(settings, "warmup_s", 0.0))
+    duration_s = _number(load, "duration_s", _number(settings, "duration_s", 10.0))
+    pattern = settings.get("pattern", "closed")
+    window = find_window(
+        samples,
+        warmup_s=warmup_s,
+        duration_s=duration_s,
+        is_ramp=pattern == "ramp",
+        sending_ended_ns=_last_send_ns(samples) if _ran_out(settings, samples) else None,
+    )
+    counted = tally(samples, window, warmup_ns=round(warmup_s * 1e9), slos=trial.slos)
+    return Evidence(
+        tally=counted,
+        window=window,
+        open_loop=pattern != "closed",
+        has_objectives=any(slo.metric in REQUEST_OBJECTIVES for slo in trial.slos),
+        lost=_lost(load, counted),
+        telemetry=watch(telemetry, window.start_ns / 1e9, window.end_ns / 1e9),
+    )
+
+
+def _ran_out(settings: Mapping[str, Any], samples: Samples) -> bool:
+    limit = settings.get("requests")
+    return limit is not None and samples.rows >= limit
+
+
+def _last_send_ns(samples: Samples) -> int | None:
+    latest = max((int(batch.sent.max(initial=MISSING_NS)) for batch in samples.batches()), default=MISSING_NS)
+    return None if latest == MISSING_NS else latest
+
+
+def _lost(load: Mapping[str, Any], counted: Tally) -> int:
+    """Requests that were scheduled and left no sample, when a worker died."""
+    died = any(not worker.get("ok", True) for worker in load.get("workers") or ())
+    return max(0, int(load.get("scheduled") or 0) - counted.rows) if died else 0
+
+
+def _seen(seen: Seen) -> dict[str, Any]:
+    figures = {"min": seen.minimum, "mean": seen.mean, "p50": seen.p50, "p95": seen.p95, "max": seen.maximum}
+    return {"unit": seen.unit, "n": seen.n, **figures}
+
+
+def _number(mapping: Mapping[str, Any], name: str, default: float) -> float:
+    value = mapping.get(name)
+    return default if value is None else float(value)
+
+
+def _put(document: Document, path: str, value: Any) -> None:
+    *groups, last = path.split(".")
+    for group in groups:
+        document = document.setdefault(group, {})
+    document[last] = value
+
+
+def plural(unit: str) -> str:
+    """Return the plural of a unit's name: queries, replies, tokens."""
+    return f"{unit[:-1]}ies" if unit.endswith("y") and unit[-2:-1] not in "aeiou" else f"{unit}s"
+
+
+def _rounded(value: Any) -> Any:
+    """Nine significant digits: no more was measured, and the files stay small and readable."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,130 @@
+"""Reads raw samples in batches, in constant memory. Knows the file; counts nothing."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from seamark.model.sample import MISSING_NS, SAMPLE
+
+BATCH_ROWS = 1 << 17
+Times = NDArray[np.int64]
+
+
+class DamagedError(ValueError):
+    """The samples cannot be used: missing, cut off, of another configuration, or not samples at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Some samples as columns; times in ns from the start of load, MISSING_NS where there is none."""
+
+    due: Times
+    sent: Times
+    first: Times
+    last: Times
+    units: Times
+    bytes_sent: Times
+    bytes_received: Times
+    failure: Times
+    kind: Times
+
+    @property
+    def good(self) -> NDArray[np.bool_]:
+        """Which requests have a good and complete reply."""
+        return np.asarray((self.failure == 0) & (self.last != MISSING_NS) & (self.sent != MISSING_NS))
+
+
+COLUMNS = {
+    "due": "due_ns",
+    "sent": "sent_ns",
+    "first": "first_ns",
+    "last": "last_ns",
+    "units": "units",
+    "bytes_sent": "bytes_sent",
+    "bytes_received": "bytes_received",
+    "failure": "failure",
+    "kind": "kind",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """A samples file that was found sound at its edges: it has our columns and our metadata."""
+
+    path: Path
+    rows: int
+    latest_ns: int | None
+    about: dict[str, Any]
+
+    def batches(self, between_ns: tuple[int, int] | None = None) -> Iterator[Batch]:
+        """Yield all samples; with `between_ns`, row groups with no reply in that range may be left out.
+
+        DamagedError when a page cannot be read.
+        """
+        try:
+            with pq.ParquetFile(self.path, buffer_size=1 << 20) as file:
+                groups = [i for i in range(file.num_row_groups) if _touches(file, i, between_ns)]
+                for part in file.iter_batches(
+                    BATCH_ROWS, row_groups=groups, columns=list(COLUMNS.values()), use_threads=False
+                ):
+                    yield Batch(**{name: _numbers(part.column(column)) for name, column in COLUMNS.items()})
+        except (pa.ArrowException, OSError) as cause:
+            raise DamagedError(f"{self.path.name} is damaged: {_one_line(cause)}") from cause
+
+
+def open_samples(path: Path, config_hash: str | None = None) -> Samples:
+    """Return the samples at `path`; DamagedError with the reason when they are not those of `config_hash`."""
+    try:
+        with pq.ParquetFile(path) as file:
+            names = set(file.schema_arrow.names)
+            metadata = file.schema_arrow.metadata or {}
+            rows = file.metadata.num_rows
+            latest = [_latest(file, i) for i in range(file.num_row_groups)]
+        about = json.loads(metadata.get(b"seamark", b"{}"))
+    except FileNotFoundError as cause:
+        raise DamagedError(f"{path.name} is missing") from cause
+    except (pa.ArrowException, OSError, ValueError) as cause:
+        raise DamagedError(f"{path.name} is damaged: {_one_line(cause)}") from cause
+    missing = [name for name in SAMPLE.names or () if name in COLUMNS.values() and name not in names]
+    if missing:
+        raise DamagedError(f"{path.name} is not a samples file: it lacks {', '.join(missing)}")
+    if config_hash is not None and about.get("config_hash") not in (None, config_hash):
+        raise DamagedError(f"{path.name} is of another configuration ({about['config_hash']}, not {config_hash})")
+    known = [value for value in latest if value is not None]
+    return Samples(path=path, rows=rows, latest_ns=max(known, default=None), about=about)
+
+
+def _one_line(cause: Exception) -> str:
+    return " ".join(str(cause).split())[:200]
+
+
+def _numbers(column: pa.Array) -> Times:
+    if column.null_count:
+        column = column.cast(pa.int64()).fill_null(MISSING_NS)
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _statistics(file: pq.ParquetFile, group: int) -> Any:
+    described = file.metadata.row_group(group)
+    index = file.schema_arrow.names.index("last_ns") if "last_ns" in file.schema_arrow.names else -1
+    statistics = described.column(index).statistics if index >= 0 else None
+    return statistics if statistics is not None and statistics.has_min_max else None
+
+
+def _latest(file: pq.ParquetFile, group: int) -> int | None:
+    statistics = _statistics(file, group)
+    return int(statistics.max) if statistics is not None else None
+
+
+def _touches(file: pq.ParquetFile, group: int, between_ns: tuple[int, int] | None) -> bool:
+    statistics = _statistics(file, group) if between_ns else None
+    if between_ns is None or statistics is None:
+        return True
+    return bool(statistics.min < between_ns[1] and statistics.max >= between_ns[0])

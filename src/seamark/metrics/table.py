@@ -1,0 +1,433 @@
+"""The one table of what is measured: path in metrics.json -> unit, which way is better, meaning, and how it is made.
+
+The document, its JSON Schema, metrics.csv and the reference are all made from METRICS. To add a metric, add a line.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seamark.metrics.tally import Distribution, Tally
+from seamark.metrics.telemetry import Key, Seen
+from seamark.metrics.window import Window
+from seamark.model.sample import Failure
+
+VERSION = 1
+"""Rises when the meaning of a metric changes; a summary names the versions it was made from."""
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the metrics of one trial are made from."""
+
+    tally: Tally
+    window: Window
+    open_loop: bool
+    has_objectives: bool = False
+    lost: int = 0
+    telemetry: Mapping[Key, Seen] = field(default_factory=dict)
+
+
+Better = Literal["higher", "lower", "neither"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One figure of metrics.json. `path` has dots where the document nests."""
+
+    path: str
+    unit: str
+    better: Better
+    meaning: str
+    value: Callable[[Evidence], float | int | bool | None]
+
+    @property
+    def column(self) -> str:
+        """Its name in a flat table."""
+        return self.path.replace(".", "_")
+
+
+def _rate(count: float, evidence: Evidence) -> float | None:
+    return count / evidence.window.length_s if evidence.window.length_s > 0 else None
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def saturated(evidence: Evidence) -> bool:
+    """Whether more was offered than was served: the requests waiting grew over the window by more than 5 % of those
+    offered and by more than chance would explain (the number in a queue of mean L varies by about sqrt(2 L))."""
+    tally = evidence.tally
+    if not evidence.open_loop or not tally.due:
+        return False
+    growth = tally.due - tally.served
+    waiting = max(0.0, tally.waiting_at_start + growth / 2)
+    return bool(growth > max(0.05 * tally.due, 3 * (2 * waiting) ** 0.5, 1))
+
+
+def error_rate(evidence: Evidence) -> float | None:
+    """Failed requests of those sent in the window; those that a lost worker never sent count as both."""
+    tally = evidence.tally
+    return _ratio(tally.failed + evidence.lost, tally.sent + evidence.lost)
+
+
+def _mb_per_s(evidence: Evidence, unit_bytes: float) -> float | None:
+    total = evidence.tally.bytes_sent + evidence.tally.bytes_received
+    return _rate(total / unit_bytes, evidence) if total else None
+
+
+def _times(prefix: str, meaning: str, pick: Callable[[Tally], Distribution]) -> tuple[Metric, ...]:
+    def quantile(probability: float) -> Callable[[Evidence], float | None]:
+        return lambda evidence: _ms(pick(evidence.tally).quantile_ns(probability))
+
+    def figure(name: str) -> Callable[[Evidence], float | None]:
+        return lambda evidence: _ms(getattr(pick(evidence.tally).histogram, name))
+
+    return (
+        *(
+            Metric(
+                path=f"{prefix}.{name}", unit="ms", better="lower", meaning=f"{name} of {meaning}", value=quantile(q)
+            )
+            for name, q in QUANTILES.items()
+        ),
+        *(
+            Metric(
+                path=f"{prefix}.{name}",
+                unit="ms",
+                better="lower",
+                meaning=f"{name} of {meaning}",
+                value=figure(figured),
+            )
+            for name, figured in (("mean", "mean"), ("min", "minimum"), ("max", "maximum"))
+        ),
+    )
+
+
+def _ms(value_ns: float | None) -> float | None:
+    return None if value_ns is None else value_ns / 1e6
+
+
+def _watched(source: str, name: str, figure: str, scale: float = 1.0) -> Callable[[Evidence], float | None]:
+    def value(evidence: Evidence) -> float | None:
+        seen = evidence.telemetry.get((source, name))
+        return None if seen is None else getattr(seen, figure) * scale
+
+    return value
+
+
+def _gpus(name: str, figure: str, evidence: Evidence) -> list[float]:
+    seen = [found for (source, named), found in evidence.telemetry.items() if named == name and _is_gpu(source)]
+    return [value for found in seen if (value := getattr(found, figure)) is not None]
+
+
+def _is_gpu(source: str) -> bool:
+    return source.startswith("gpu") and source[3:].isdigit()
+
+
+def _gpu_util(evidence: Evidence) -> float | None:
+    values = _gpus("util_ratio", "mean", evidence)
+    return sum(values) / len(values) if values else None
+
+
+def _gpu_mem_mb(evidence: Evidence) -> float | None:
+    values = _gpus("memory_used_bytes", "maximum", evidence)
+    return sum(values) / 1e6 if values else None
+
+
+def _joules(evidence: Evidence) -> float | None:
+    values = _gpus("energy_j", "increase", evidence)
+    return sum(values) if values else None
+
+
+def _joules_per_unit(evidence: Evidence) -> float | None:
+    joules = _joules(evidence)
+    return None if joules is None else _ratio(joules, evidence.tally.units)
+
+
+def _power_w(evidence: Evidence) -> float | None:
+    values = _gpus("energy_j", "mean", evidence) or _gpus("power_w", "mean", evidence)
+    return sum(values) if values else None
+
+
+def _lag(probability: float) -> Callable[[Evidence], float | None]:
+    return lambda e: _ms(e.tally.lag.quantile_ns(probability)) if e.open_loop else None
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        path="throughput.value",
+        unit="units/s",
+        better="higher",
+        meaning="units of good replies that arrived inside the window, a second",
+        value=lambda e: _rate(e.tally.units, e),
+    ),
+    Metric(
+        path="throughput.whole_run_value",
+        unit="units/s",
+        better="higher",
+        meaning="units of all good replies, warm-up and drain too, over the time to the last reply",
+        value=lambda e: _ratio(e.tally.whole_units * 1e9, e.tally.whole_end_ns),
+    ),
+    Metric(
+        path="requests_per_s",
+        unit="requests/s",
+        better="higher",
+        meaning="good replies that arrived inside the window, a second",
+        value=lambda e: _rate(e.tally.replies, e),
+    ),
+    Metric(
+        path="bandwidth.mb_per_s",
+        unit="MB/s",
+        better="higher",
+        meaning="bytes of good replies and of their requests, in 10^6 bytes a second",
+        value=lambda e: _mb_per_s(e, 1e6),
+    ),
+    Metric(
+        path="bandwidth.mib_per_s",
+        unit="MiB/s",
+        better="higher",
+        meaning="the same in 2^20 bytes a second",
+        value=lambda e: _mb_per_s(e, 2**20),
+    ),
+    *_times("latency_ms", "response time: from the intended send to the end of the reply", lambda t: t.response),
+    *_times("service_time_ms", "service time: from the actual send to the end of the reply", lambda t: t.service),
+    *_times("first_reply_ms", "the time from the actual send to the first unit of the reply", lambda t: t.first),
+    Metric(
+        path="schedule_lag_ms.p50",
+        unit="ms",
+        better="lower",
+        meaning="median lateness of our own sends; open loop only",
+        value=_lag(0.5),
+    ),
+    Metric(
+        path="schedule_lag_ms.p99",
+        unit="ms",
+        better="lower",
+        meaning="p99 of the lateness of our own sends; open loop only",
+        value=_lag(0.99),
+    ),
+    Metric(
+        path="schedule_lag_ms.max",
+        unit="ms",
+        better="lower",
+        meaning="greatest lateness of our own sends; open loop only",
+        value=lambda e: _ms(e.tally.lag.histogram.maximum) if e.open_loop else None,
+    ),
+    Metric(
+        path="counts.requests",
+        unit="requests",
+        better="neither",
+        meaning="requests that were due inside the window",
+        value=lambda e: e.tally.due,
+    ),
+    Metric(
+        path="counts.ok",
+        unit="requests",
+        better="neither",
+        meaning="those with a good reply",
+        value=lambda e: e.tally.ok,
+    ),
+    Metric(
+        path="counts.failed",
+        unit="requests",
+        better="neither",
+        meaning="those that were sent and failed",
+        value=lambda e: e.tally.failed,
+    ),
+    Metric(
+        path="counts.timeouts",
+        unit="requests",
+        better="neither",
+        meaning="those that failed by time-out",
+        value=lambda e: e.tally.timeouts,
+    ),
+    Metric(
+        path="counts.unfinished",
+        unit="requests",
+        better="neither",
+        meaning="those still under way, or still waiting to be sent, when the load ended",
+        value=lambda e: e.tally.cancelled + e.tally.unsent,
+    ),
+    Metric(
+        path="counts.warmup",
+        unit="requests",
+        better="neither",
+        meaning="requests of the warm-up, which are in no figure but the whole-run throughput",
+        value=lambda e: e.tally.warmup,
+    ),
+    Metric(
+        path="counts.lost",
+        unit="requests",
+        better="neither",
+        meaning="requests of the whole schedule that workers which died never sent",
+        value=lambda e: e.lost,
+    ),
+    Metric(
+        path="errors.rate",
+        unit="ratio",
+        better="lower",
+        meaning="failed requests of those sent; those lost with a worker count as sent and failed",
+        value=error_rate,
+    ),
+    Metric(
+        path="errors.timeouts",
+        unit="requests",
+        better="lower",
+        meaning="requests that timed out inside the window",
+        value=lambda e: e.tally.timeouts,
+    ),
+    *(
+        Metric(
+            path=f"errors.by_category.{kind.name.lower()}",
+            unit="requests",
+            better="lower",
+            meaning=f"requests of the window that failed as {kind.name.lower()}",
+            value=lambda e, kind=kind: e.tally.failures.get(kind, 0),  # type: ignore[misc]
+        )
+        for kind in Failure
+        if kind not in (Failure.NONE, Failure.CANCELLED)
+    ),
+    Metric(
+        path="resource.gpu_util",
+        unit="ratio",
+        better="neither",
+        meaning="mean utilisation of the GPUs, 0 to 1",
+        value=_gpu_util,
+    ),
+    Metric(
+        path="resource.gpu_mem_mb",
+        unit="MB",
+        better="lower",
+        meaning="peak memory in use, summed over the GPUs",
+        value=_gpu_mem_mb,
+    ),
+    Metric(
+        path="resource.cpu_util",
+        unit="ratio",
+        better="neither",
+        meaning="mean CPU utilisation of the whole machine, 0 to 1",
+        value=_watched("host", "cpu_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.ram_mb",
+        unit="MB",
+        better="lower",
+        meaning="peak memory in use on the machine",
+        value=_watched("host", "ram_used_bytes", "maximum", 1e-6),
+    ),
+    Metric(
+        path="resource.server_cpu_util",
+        unit="ratio",
+        better="neither",
+        meaning="mean CPU use of the server's processes, as a share of the machine",
+        value=_watched("server", "cpu_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.server_rss_mb",
+        unit="MB",
+        better="lower",
+        meaning="peak resident memory of the server's processes",
+        value=_watched("server", "rss_bytes", "maximum", 1e-6),
+    ),
+    Metric(
+        path="resource.client_cpu_util",
+        unit="ratio",
+        better="neither",
+        meaning="mean CPU use of the load's processes, as a share of the machine",
+        value=_watched("client", "cpu_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.client_rss_mb",
+        unit="MB",
+        better="neither",
+        meaning="peak resident memory of the load's processes",
+        value=_watched("client", "rss_bytes", "maximum", 1e-6),
+    ),
+    Metric(
+        path="resource.cpu_iowait",
+        unit="ratio",
+        better="neither",
+        meaning="mean share of CPU time that waited for I/O",
+        value=_watched("host", "cpu_iowait_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.disk_read_mb_per_s",
+        unit="MB/s",
+        better="neither",
+        meaning="what the machine read from its disks",
+        value=_watched("host", "read_bytes", "mean", 1e-6),
+    ),
+    Metric(
+        path="resource.disk_write_mb_per_s",
+        unit="MB/s",
+        better="neither",
+        meaning="what the machine wrote to its disks",
+        value=_watched("host", "write_bytes", "mean", 1e-6),
+    ),
+    Metric(
+        path="offered_rps",
+        unit="requests/s",
+        better="neither",
+        meaning="requests that were due inside the window, a second",
+        value=lambda e: _rate(e.tally.due, e),
+    ),
+    Metric(
+        path="achieved_rps",
+        unit="requests/s",
+        better="higher",
+        meaning="requests answered inside the window, well or badly but in time, a second",
+        value=lambda e: _rate(e.tally.served, e),
+    ),
+    Metric(
+        path="saturated",
+        unit="yes or no",
+        better="neither",
+        meaning="more was offered than was served, so waiting requests piled up; open loop only",
+        value=saturated,
+    ),
+    Metric(
+        path="concurrency_mean",
+        unit="requests",
+        better="neither",
+        meaning="requests in flight, from actual send to end of reply, time-weighted over the window",
+        value=lambda e: _rate(e.tally.in_flight_ns / 1e9, e),
+    ),
+    Metric(
+        path="goodput.per_s",
+        unit="requests/s",
+        better="higher",
+        meaning="requests due inside the window that meet every objective on a single request, a second",
+        value=lambda e: _rate(e.tally.good, e) if e.has_objectives else None,
+    ),
+    Metric(
+        path="goodput.ratio",
+        unit="ratio",
+        better="higher",
+        meaning="the same as a share of all requests due: failed and unfinished ones do not meet",
+        value=lambda e: _ratio(e.tally.good, e.tally.due + e.lost) if e.has_objectives else None,
+    ),
+    Metric(
+        path="energy.joules",
+        unit="J",
+        better="lower",
+        meaning="energy of the GPUs over the window",
+        value=_joules,
+    ),
+    Metric(
+        path="energy.joules_per_unit",
+        unit="J/unit",
+        better="lower",
+        meaning="the same for one unit of reply",
+        value=_joules_per_unit,
+    ),
+    Metric(
+        path="energy.power_w",
+        unit="W",
+        better="lower",
+        meaning="mean power of the GPUs over the window",
+        value=_power_w,
+    ),
+)

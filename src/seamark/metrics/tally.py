@@ -1,0 +1,182 @@
+"""Counts the samples of one measured window, batch after batch, in constant memory. Derives nothing."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.metrics.samples import Batch, Samples, Times
+from seamark.metrics.window import Window
+from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.model.sample import MISSING_NS, Failure
+from seamark.model.scenario import Slo
+from seamark.stats import histogram
+from seamark.stats.histogram import Histogram
+from seamark.stats.quantiles import quantiles, samples_needed
+
+EXACT_LIMIT = 2_000_000
+"""Up to so many samples percentiles are exact; above, they come from the histogram."""
+
+UNSERVED = (Failure.TIMEOUT, Failure.CANCELLED)
+KNOWN = frozenset(int(kind) for kind in Failure)
+
+
+class Distribution:
+    """Times of the requests of a window: always a histogram, and the times themselves while they are few."""
+
+    def __init__(self) -> None:
+        self._histogram = Histogram()
+        self._pieces: list[Times] | None = []
+
+    def add(self, times: Times) -> None:
+        """Take some times in ns; one below zero (sent a little early) counts as zero."""
+        times = np.maximum(times, 0)
+        self._histogram = self._histogram.merged(histogram.of(times))
+        if self._pieces is not None:
+            self._pieces.append(times)
+        if self._histogram.count > EXACT_LIMIT:
+            self._pieces = None
+
+    @property
+    def histogram(self) -> Histogram:
+        return self._histogram
+
+    @property
+    def count(self) -> int:
+        return self._histogram.count
+
+    @property
+    def exact(self) -> bool:
+        return self._pieces is not None
+
+    def quantile_ns(self, probability: float) -> float | None:
+        """Return a quantile, or None when there are too few samples for it."""
+        if self.count < samples_needed(probability):
+            return None
+        if self._pieces is None:
+            return self._histogram.quantile(probability)
+        if len(self._pieces) > 1:
+            self._pieces = [np.concatenate(self._pieces)]
+        return float(quantiles(self._pieces[0], (probability,))[0])
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What was counted. Requests belong to the window in which they were due; replies, units and bytes to that in
+    which they arrived."""
+
+    window: Window
+    rows: int = 0
+    warmup: int = 0
+    due: int = 0
+    unsent: int = 0
+    sent: int = 0
+    ok: int = 0
+    cancelled: int = 0
+    failures: dict[Failure, int] = field(default_factory=dict)
+    served: int = 0
+    waiting_at_start: int = 0
+    replies: int = 0
+    units: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    whole_units: int = 0
+    whole_end_ns: int = 0
+    in_flight_ns: int = 0
+    good: int = 0
+    disordered: int = 0
+    response: Distribution = field(default_factory=Distribution)
+    service: Distribution = field(default_factory=Distribution)
+    first: Distribution = field(default_factory=Distribution)
+    lag: Distribution = field(default_factory=Distribution)
+    by_kind: dict[int, Distribution] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> int:
+        return sum(self.failures.values())
+
+    @property
+    def timeouts(self) -> int:
+        return self.failures.get(Failure.TIMEOUT, 0)
+
+
+def tally(samples: Samples, window: Window, *, warmup_ns: int, slos: tuple[Slo, ...] = ()) -> Tally:
+    """Count all samples; those SLOs that one request can meet say which replies are good enough."""
+    counted = Tally(window=window)
+    for batch in samples.batches():
+        _whole(counted, batch, warmup_ns)
+        _arrivals(counted, batch)
+        _requests(counted, batch, slos)
+    return counted
+
+
+def _whole(counted: Tally, batch: Batch, warmup_ns: int) -> None:
+    counted.rows += len(batch.due)
+    counted.warmup += int((batch.due < warmup_ns).sum())
+    good = batch.good
+    counted.whole_units += int(batch.units[good].sum())
+    if len(batch.last):
+        counted.whole_end_ns = max(counted.whole_end_ns, int(batch.last.max()))
+    sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
+    first = (batch.first != MISSING_NS) & good
+    wrong = (sent & complete & (batch.last < batch.sent)) | (
+        first & ((batch.first < batch.sent) | (batch.first > batch.last))
+    )
+    counted.disordered += int(wrong.sum())
+
+
+def _arrivals(counted: Tally, batch: Batch) -> None:
+    start, end = counted.window.start_ns, counted.window.end_ns
+    sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
+    inside = complete & (batch.last >= start) & (batch.last <= end)
+    good = inside & batch.good
+    counted.replies += int(good.sum())
+    counted.units += int(batch.units[good].sum())
+    counted.bytes_sent += int(batch.bytes_sent[good].sum())
+    counted.bytes_received += int(batch.bytes_received[good].sum())
+    unserved = np.isin(batch.failure, UNSERVED)
+    counted.served += int((inside & ~unserved & sent).sum())
+    finished_before = complete & ~unserved & (batch.last < start)
+    counted.waiting_at_start += int((batch.due < start).sum()) - int(finished_before.sum())
+    until = np.minimum(np.where(complete, batch.last, end), end)
+    spent = np.where(sent, until - np.maximum(batch.sent, start), 0)
+    counted.in_flight_ns += int(np.maximum(spent, 0).sum())
+
+
+def _requests(counted: Tally, batch: Batch, slos: tuple[Slo, ...]) -> None:
+    window = counted.window
+    due = (batch.due >= window.start_ns) & (batch.due < window.end_ns)
+    sent = batch.sent != MISSING_NS
+    ok = due & batch.good
+    counted.due += int(due.sum())
+    counted.unsent += int((due & ~sent).sum())
+    counted.sent += int((due & sent).sum())
+    counted.ok += int(ok.sum())
+    numbers, counts = np.unique(batch.failure[due & sent & ~batch.good], return_counts=True)
+    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        if number == Failure.CANCELLED or number == Failure.NONE:
+            counted.cancelled += count
+        else:
+            kind = Failure(number) if number in KNOWN else Failure.DRIVER
+            counted.failures[kind] = counted.failures.get(kind, 0) + count
+    counted.response.add((batch.last - batch.due)[ok])
+    counted.service.add((batch.last - batch.sent)[ok])
+    counted.lag.add((batch.sent - batch.due)[due & sent])
+    first = ok & (batch.first != MISSING_NS)
+    counted.first.add((batch.first - batch.sent)[first])
+    for kind_number in np.unique(batch.kind[ok]).tolist():
+        of_kind = counted.by_kind.setdefault(kind_number, Distribution())
+        of_kind.add((batch.last - batch.due)[ok & (batch.kind == kind_number)])
+    counted.good += int((ok & meets(batch, slos)).sum())
+
+
+def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
+    """Which requests meet every objective on their own times; a missing time does not meet one."""
+    met = np.ones(len(batch.due), dtype=np.bool_)
+    for slo in slos:
+        if slo.metric not in REQUEST_OBJECTIVES:
+            continue
+        times = batch.first if slo.metric == "first_s" else batch.last
+        took_s = (times - (batch.sent if slo.metric == "service_time_s" else batch.due)) / 1e9
+        met &= (times != MISSING_NS) & ((took_s <= slo.limit) if slo.op == "<=" else (took_s >= slo.limit))
+    return met

@@ -1,0 +1,112 @@
+"""Sums up what the monitors saw inside the measured window: gauges as they are, counters as rates."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from seamark.stats.quantiles import rank
+
+COUNTERS = frozenset({"read_bytes", "write_bytes", "net_received_bytes", "net_sent_bytes", "energy_j", "cpu_s"})
+COUNTER_ENDINGS = ("_total", "_count", "_sum")
+LEFT_OUT_ENDINGS = ("_bucket", "_created")
+
+Values = NDArray[np.float64]
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One telemetry series within a window. Of a counter, all but `increase` are rates a second."""
+
+    unit: str
+    counter: bool
+    n: int
+    mean: float
+    minimum: float
+    p50: float
+    p95: float
+    maximum: float
+    increase: float | None = None
+
+
+def watch(path: Path, start_s: float, end_s: float) -> Mapping[Key, Seen]:
+    """Return every series of a telemetry file by (source, name); empty when there is no readable file.
+
+    Counters are interpolated at the window's edges, so that a short window is not cut to whole samples.
+    """
+    try:
+        table = pq.read_table(path, columns=["at_s", "source", "name", "value", "unit"], use_threads=False)
+    except (pa.ArrowException, OSError):
+        return {}
+    found: dict[Key, Seen] = {}
+    for key, unit, at_s, values in _series(table):
+        counter = key[1] in COUNTERS or (key[0] == "service" and _bare(key[1]).endswith(COUNTER_ENDINGS))
+        seen = _rates(at_s, values, unit, start_s, end_s) if counter else _gauge(at_s, values, unit, start_s, end_s)
+        if seen is not None:
+            found[key] = seen
+    return found
+
+
+def _bare(name: str) -> str:
+    return name.split("{", 1)[0]
+
+
+def _series(table: pa.Table) -> Iterator[tuple[Key, str, Values, Values]]:
+    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    sources = columns["source"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    names = columns["name"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    units = columns["unit"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    at_s = columns["at_s"].to_numpy(zero_copy_only=False).astype(np.float64)
+    values = columns["value"].to_numpy(zero_copy_only=False).astype(np.float64)
+    places: dict[Key, list[int]] = {}
+    for place, key in enumerate(zip(sources, names, strict=True)):
+        places.setdefault(key, []).append(place)
+    for key, rows in places.items():
+        if _bare(str(key[1])).endswith(LEFT_OUT_ENDINGS):
+            continue
+        chosen = np.array(rows)
+        chosen = chosen[np.isfinite(values[chosen]) & np.isfinite(at_s[chosen])]
+        chosen = chosen[np.argsort(at_s[chosen], kind="stable")]
+        if len(chosen):
+            yield key, str(units[chosen[0]] or ""), at_s[chosen], values[chosen]
+
+
+def _gauge(at_s: Values, values: Values, unit: str, start_s: float, end_s: float) -> Seen | None:
+    inside = values[(at_s >= start_s) & (at_s <= end_s)]
+    return _seen(inside, unit, float(inside.mean()), None) if len(inside) else None
+
+
+def _rates(at_s: Values, values: Values, unit: str, start_s: float, end_s: float) -> Seen | None:
+    start_s, end_s = max(start_s, float(at_s[0])), min(end_s, float(at_s[-1]))
+    if end_s <= start_s:
+        return None
+    inside = (at_s > start_s) & (at_s < end_s)
+    edges = np.interp([start_s, end_s], at_s, values)
+    times = np.concatenate([[start_s], at_s[inside], [end_s]])
+    steps = np.diff(np.concatenate([[edges[0]], values[inside], [edges[1]]]))
+    spans = np.diff(times)
+    if (steps < 0).any():
+        return None
+    rates = (steps / spans)[spans > 1e-9]
+    increase = float(steps.sum())
+    return _seen(rates, f"{unit}/s", increase / (end_s - start_s), increase) if len(rates) else None
+
+
+def _seen(values: Values, unit: str, mean: float, increase: float | None) -> Seen:
+    ordered = np.sort(values)
+    return Seen(
+        unit=unit,
+        counter=increase is not None,
+        n=len(values),
+        mean=mean,
+        minimum=float(ordered[0]),
+        p50=float(ordered[rank(0.5, len(ordered))]),
+        p95=float(ordered[rank(0.95, len(ordered))]),
+        maximum=float(ordered[-1]),
+        increase=increase,
+    )

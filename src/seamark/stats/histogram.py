@@ -1,0 +1,162 @@
+"""A histogram of non-negative integers with logarithmic buckets: mergeable, of stated relative error.
+
+The scheme is that of DDSketch (Masson, Rim, Lee 2019) without its collapsing: bucket i holds the values in
+(g^(i-1), g^i], g = (1 + e) / (1 - e), so that 2 g^i / (1 + g) is within a share e of all of them. Counts, sum,
+minimum and maximum are exact integers; hence merging is associative and commutative to the last bit.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.stats.quantiles import rank
+
+RELATIVE_ERROR = 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """Counts of values by bucket; `zeros` are apart since they have no logarithm."""
+
+    relative_error: float = RELATIVE_ERROR
+    zeros: int = 0
+    buckets: Mapping[int, int] = field(default_factory=dict)
+    total: int = 0
+    minimum: int | None = None
+    maximum: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many values were counted."""
+        return self.zeros + sum(self.buckets.values())
+
+    @property
+    def mean(self) -> float | None:
+        """The exact mean, or None when empty."""
+        count = self.count
+        return self.total / count if count else None
+
+    def quantile(self, probability: float) -> float | None:
+        """Return the nearest-rank quantile within the stated relative error, or None when empty."""
+        count = self.count
+        if self.minimum is None or self.maximum is None:
+            return None
+        wanted = rank(probability, count) + 1
+        seen = self.zeros
+        if wanted <= seen:
+            return 0.0
+        growth = _growth(self.relative_error)
+        for index in sorted(self.buckets):
+            seen += self.buckets[index]
+            if seen >= wanted:
+                middle = math.exp(index * math.log(growth)) * 2 / (1 + growth)
+                return min(max(middle, float(self.minimum)), float(self.maximum))
+        return float(self.maximum)
+
+    def merged(self, other: "Histogram") -> "Histogram":
+        """Return the histogram of both; ValueError when their buckets are not the same."""
+        return merge((self, other))
+
+    def cumulative(self) -> list[tuple[float, float]]:
+        """Return (upper bound of bucket, share of values at or below it): the empirical distribution, for plots."""
+        count, seen = self.count, self.zeros
+        step = math.log(_growth(self.relative_error))
+        points = [(0.0, seen / count)] if seen else []
+        for index in sorted(self.buckets):
+            seen += self.buckets[index]
+            upper = min(math.exp(index * step), float(self.maximum or 0))
+            points.append((upper, seen / count))
+        return points
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what from_json reads; buckets as two parallel lists in rising order."""
+        indexes = sorted(self.buckets)
+        return {
+            "relative_error": self.relative_error,
+            "count": self.count,
+            "sum": self.total,
+            "min": self.minimum,
+            "max": self.maximum,
+            "zeros": self.zeros,
+            "indexes": indexes,
+            "counts": [self.buckets[index] for index in indexes],
+        }
+
+
+def from_json(document: Mapping[str, Any]) -> Histogram:
+    """Read a histogram; ValueError when it contradicts itself."""
+    try:
+        indexes, counts = document["indexes"], document["counts"]
+        histogram = Histogram(
+            relative_error=document["relative_error"],
+            zeros=document["zeros"],
+            buckets=dict(zip(indexes, counts, strict=True)),
+            total=document["sum"],
+            minimum=document["min"],
+            maximum=document["max"],
+        )
+        if histogram.count != document["count"]:
+            raise ValueError(f"its buckets hold {histogram.count} values and it claims {document['count']}")
+    except (KeyError, TypeError) as cause:
+        raise ValueError(f"not a histogram: {cause!r}") from cause
+    return histogram
+
+
+def merge(parts: Iterable[Histogram]) -> Histogram:
+    """Return one histogram of all `parts`; empty for none. ValueError when their errors differ."""
+    buckets: dict[int, int] = {}
+    zeros = total = 0
+    minima, maxima, errors = [], [], set()
+    for part in parts:
+        errors.add(part.relative_error)
+        zeros += part.zeros
+        total += part.total
+        minima += [] if part.minimum is None else [part.minimum]
+        maxima += [] if part.maximum is None else [part.maximum]
+        for index, count in part.buckets.items():
+            buckets[index] = buckets.get(index, 0) + count
+    if len(errors) > 1:
+        raise ValueError(f"histograms of different relative error cannot be merged: {sorted(errors)}")
+    return Histogram(
+        relative_error=errors.pop() if errors else RELATIVE_ERROR,
+        zeros=zeros,
+        buckets=buckets,
+        total=total,
+        minimum=min(minima, default=None),
+        maximum=max(maxima, default=None),
+    )
+
+
+def of(values: NDArray[np.int64], relative_error: float = RELATIVE_ERROR) -> Histogram:
+    """Return the histogram of an array of non-negative integers."""
+    if not len(values):
+        return Histogram(relative_error=relative_error)
+    positive = values[values > 0]
+    indexes, counts = np.unique(bucket_indexes(positive, relative_error), return_counts=True)
+    return Histogram(
+        relative_error=relative_error,
+        zeros=len(values) - len(positive),
+        buckets=dict(zip(indexes.tolist(), counts.tolist(), strict=True)),
+        total=int(values.sum(dtype=np.int64)),
+        minimum=int(values.min()),
+        maximum=int(values.max()),
+    )
+
+
+def bucket_indexes(positive: NDArray[np.int64], relative_error: float) -> NDArray[np.int64]:
+    """Return the bucket of each positive value."""
+    return np.ceil(np.log(positive) / math.log(_growth(relative_error))).astype(np.int64)
+
+
+def bucket_value(index: NDArray[np.int64], relative_error: float) -> NDArray[np.float64]:
+    """Return the value that stands for each bucket."""
+    growth = _growth(relative_error)
+    return np.asarray(np.exp(index * math.log(growth)) * 2 / (1 + growth), dtype=np.float64)
+
+
+def _growth(relative_error: float) -> float:
+    return (1 + relative_error) / (1 - relative_error)

@@ -1,0 +1,102 @@
+"""Makes the files that a load leaves, with requests whose times are known. Used by tests of metrics and reports."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seamark.model.sample import MISSING_NS, SAMPLE
+from seamark.model.scenario import Slo
+from seamark.model.trial import Trial
+
+ARROW = {"<i8": pa.int64(), "<i4": pa.int32(), "<i2": pa.int16(), "|i1": pa.int8()}
+
+
+def samples_of(
+    due_s: Any,
+    sent_s: Any = None,
+    last_s: Any = None,
+    *,
+    first_s: Any = None,
+    failure: Any = 0,
+    units: Any = 1,
+    bytes_sent: Any = 0,
+    bytes_received: Any = 0,
+    kind: Any = 0,
+) -> np.ndarray:
+    """Raw samples from times in seconds; NaN is a missing time, and `sent_s` is `due_s` when not given."""
+    due_s = np.asarray(due_s, dtype=float)
+    rows = np.zeros(len(due_s), dtype=SAMPLE)
+    rows["index"] = np.arange(len(due_s))
+    times = {"due_ns": due_s, "sent_ns": due_s if sent_s is None else sent_s, "last_ns": last_s, "first_ns": first_s}
+    for name, values in times.items():
+        values = np.broadcast_to(np.asarray(np.nan if values is None else values, dtype=float), len(due_s))
+        known = np.isfinite(values)
+        rows[name] = np.where(known, np.round(np.where(known, values, 0) * 1e9).astype("<i8"), MISSING_NS)
+    rows["failure"], rows["units"], rows["kind"] = failure, units, kind
+    rows["bytes_sent"], rows["bytes_received"] = bytes_sent, bytes_received
+    return rows
+
+
+def write_samples(path: Path, rows: np.ndarray, *, config_hash: str = "cafe", row_group: int = 1 << 17) -> Path:
+    """Write raw samples as a load does: our columns, null for missing times, our metadata."""
+    columns = {}
+    for name in SAMPLE.names:
+        kind = ARROW[SAMPLE[name].str]
+        missing = rows[name] == MISSING_NS if name.endswith("_ns") else None
+        columns[name] = pa.array(np.ascontiguousarray(rows[name]), type=kind, mask=missing)
+    about = {"config_hash": config_hash, "trial": "t", "unit": "reply", "kinds": ["get"], "schema_version": 1}
+    table = pa.table(columns).replace_schema_metadata({"seamark": json.dumps(about)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=row_group)
+    return path
+
+
+def write_telemetry(path: Path, rows: Sequence[tuple[float, str, str, float, str]]) -> Path:
+    """Write telemetry rows of (at_s, source, name, value, unit)."""
+    names = ("at_s", "source", "name", "value", "unit")
+    columns = list(zip(*rows, strict=True)) if rows else [[]] * 5
+    pq.write_table(pa.table(dict(zip(names, map(list, columns), strict=True))), path)
+    return path
+
+
+def a_trial(
+    settings: Mapping[str, Any] | None = None, *, slos: tuple[Slo, ...] = (), repetition: int = 1, **other: Any
+) -> Trial:
+    """A trial of a null service; `settings` over closed loop of one for 10 s without warm-up."""
+    defaults = {"pattern": "closed", "concurrency": 1, "duration_s": 10.0, "warmup_s": 0.0, "timeout_s": 30.0}
+    fields = {
+        "id": f"d-1--w-1--r{repetition}",
+        "trial_id": f"00000000-0000-5000-8000-{repetition:012d}",
+        "deployment": "d-1",
+        "workload": "w-1",
+        "component": "storage",
+        "service": "fileio",
+        "changed": dict(settings or {}),
+        "repetition": repetition,
+        "block": repetition,
+        "position": 1,
+        "seed": 1,
+        "config_hash": "cafe",
+    }
+    return Trial(settings=defaults | dict(settings or {}), slos=slos, **(fields | other))
+
+
+def a_load(**changes: Any) -> dict[str, Any]:
+    """The load.json of a load that went well."""
+    return {
+        "schema_version": 1,
+        "status": "ok",
+        "category": None,
+        "reason": None,
+        "started_at": "2026-01-01T00:00:00+00:00",
+        "finished_at": "2026-01-01T00:00:10+00:00",
+        "unit": "reply",
+        "kinds": ["get"],
+        "workers": [],
+        "quality": {},
+    } | changes
