@@ -1,5 +1,6 @@
 """Triton over gRPC, as a Call driver: a connection for each user, requests encoded before the clock."""
 
+import queue
 from collections.abc import Sequence
 from math import prod
 
@@ -19,7 +20,6 @@ OPTIONS = (
 )
 FAILURES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Failure.TIMEOUT,
-    grpc.StatusCode.UNAVAILABLE: Failure.CONNECT,
     grpc.StatusCode.CANCELLED: Failure.CANCELLED,
     grpc.StatusCode.INVALID_ARGUMENT: Failure.CLIENT_ERROR,
     grpc.StatusCode.NOT_FOUND: Failure.CLIENT_ERROR,
@@ -58,11 +58,13 @@ class TritonGrpc:
 
     def failure(self, error: Exception) -> Failure:
         """Return the category of gRPC's own status."""
-        if isinstance(error, grpc.FutureTimeoutError):
+        if isinstance(error, ConnectionError):
             return Failure.CONNECT
-        if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
-            return FAILURES.get(error.code(), Failure.SERVER_ERROR)
-        return Failure.DRIVER
+        if not (isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call)):
+            return Failure.DRIVER
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            return Failure.CONNECT if "failed to connect" in (error.details() or "") else Failure.RESET
+        return FAILURES.get(error.code(), Failure.SERVER_ERROR)
 
 
 class GrpcSession:
@@ -72,7 +74,7 @@ class GrpcSession:
         self._requests = requests
         self._timeout_s = timeout_s
         self._channel = grpc.insecure_channel(address, options=OPTIONS)
-        grpc.channel_ready_future(self._channel).result(timeout=CONNECT_S)
+        _connect(self._channel, address)
         self._infer = self._channel.unary_unary(INFER)  # bytes in, bytes out
 
     def call(self, body: Body) -> Reply:
@@ -98,3 +100,19 @@ class GrpcSession:
             and len(tensor) == 4 * prod(output.shape)
             for output, tensor in zip(outputs, tensors, strict=True)
         )
+
+
+def _connect(channel: grpc.Channel, address: str) -> None:
+    """Return when the channel is connected; ConnectionError at its first failure, where gRPC would try again."""
+    states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
+    channel.subscribe(states.put, try_to_connect=True)
+    state = grpc.ChannelConnectivity.CONNECTING
+    try:
+        while state is not grpc.ChannelConnectivity.READY:
+            if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
+                raise ConnectionError(f"{address}: gRPC cannot connect ({state.name})")
+            state = states.get(timeout=CONNECT_S)
+    except queue.Empty:
+        raise ConnectionError(f"{address}: gRPC is not connected after {CONNECT_S:g} s") from None
+    finally:
+        channel.unsubscribe(states.put)
