@@ -55,13 +55,14 @@ class S3:
         """Return host and port of the endpoint."""
         return self._target.host, self._target.ports["main"]
 
-    def encode(self, body: Body) -> bytes:
-        """Return the request, signed for as long as S3 allows (7 days)."""
+    def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
+        """Return the request, signed for as long as S3 allows (7 days); every PUT has the same payload behind it."""
         name, key = body.content
         path = self._signer.path(name.upper(), f"/{self._bucket}/{key}")
         if name == GET:
             return http_request("GET", path, host=self._host)
-        return http_request("PUT", path, host=self._host, body=self._payload)
+        headers = {"Content-Length": str(self._object_bytes)}
+        return http_request("PUT", path, host=self._host, headers=headers), self._payload
 
     def decoder(self) -> "ObjectDecoder":
         """Return a decoder that knows how long an object is."""
@@ -73,7 +74,7 @@ class S3:
 
     @cached_property
     def _payload(self) -> bytes:
-        """What every PUT sends: random, so that nothing can compress it, and one buffer for all."""
+        """What every PUT sends: random, so that nothing can compress it."""
         return s3_objects.payload(self._object_bytes)
 
 

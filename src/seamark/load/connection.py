@@ -2,8 +2,9 @@
 
 import asyncio
 import traceback
+from collections.abc import Callable
 from time import monotonic_ns
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from seamark.load.driver import Decoder
 from seamark.model.sample import MISSING_NS, Failure
@@ -21,6 +22,7 @@ class Connection(asyncio.Protocol):
         "_generator",
         "_streams",
         "_transport",
+        "_write",
         "busy",
         "due_ns",
         "first_ns",
@@ -34,6 +36,7 @@ class Connection(asyncio.Protocol):
         self._decoder = decoder
         self._streams: bool = getattr(decoder, "streams", True)
         self._transport: asyncio.Transport | None = None
+        self._write: Callable[[Any], None]
         self.busy = False
         self.index = 0
         self.due_ns = 0
@@ -57,14 +60,17 @@ class Connection(asyncio.Protocol):
             self._generator.connect(self)
         else:
             self._decoder.reset()
-            self._transport.write(self._generator.encoded(index))
+            self._write(self._generator.encoded(index))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; send the request that was waiting for it."""
         self._transport = cast(asyncio.Transport, transport)
+        write: Callable[[Any], None] = self._transport.write
+        lines: Callable[[Any], None] = self._transport.writelines
+        self._write = lines if self._generator.in_pieces else write
         if self.busy:
             self._decoder.reset()
-            self._transport.write(self._generator.encoded(self.index))
+            self._write(self._generator.encoded(self.index))
 
     def data_received(self, data: bytes) -> None:
         """Stamp, then look what came."""

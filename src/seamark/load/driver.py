@@ -85,8 +85,11 @@ class Wire(Driver, Protocol):
     def address(self) -> tuple[str, int]:
         """Return host and port to connect to."""
 
-    def encode(self, body: Body) -> bytes:
-        """Return the request on the wire; called before the clock starts."""
+    def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
+        """Return the request on the wire; called before the clock starts.
+
+        Several pieces are sent one after another without being joined, so that many requests share a large one.
+        """
 
     def decoder(self) -> Decoder:
         """Return a decoder for one connection."""

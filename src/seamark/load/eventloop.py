@@ -35,15 +35,19 @@ def own_schedule(share: Share) -> Callable[[], Iterator[Nanoseconds]] | None:
 
 
 def encode_all(driver: Wire, bodies: Sequence[Body]) -> list[Request]:
-    """Encode bodies in order until they take 256 MiB: big ones are used again the sooner."""
+    """Encode bodies in order until they take 256 MiB: big ones are used again the sooner. A piece that several
+    share counts once."""
     requests: list[Request] = []
+    seen: set[int] = set()
     total_bytes = 0
     for body in bodies:
-        data = driver.encode(body)
-        total_bytes += len(data)
+        request = Request(data=driver.encode(body), kind=body.kind)
+        for piece in request.pieces:
+            total_bytes += 0 if id(piece) in seen else len(piece)
+            seen.add(id(piece))
         if requests and total_bytes > LARGEST_BODIES_BYTES:
             break
-        requests.append(Request(data=data, kind=body.kind))
+        requests.append(request)
     return requests
 
 

@@ -29,10 +29,14 @@ LONGEST_PAUSE_S = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a body became: bytes on the wire and their kind."""
+    """What a body became: bytes on the wire, whole or in pieces, and their kind."""
 
-    data: bytes
+    data: bytes | tuple[bytes, ...]
     kind: int
+
+    @property
+    def pieces(self) -> tuple[bytes, ...]:
+        return self.data if isinstance(self.data, tuple) else (self.data,)
 
 
 class Flow(Protocol):
@@ -75,7 +79,9 @@ class Generator:
         self.survivors: int | None = None
         self.loop_lag = LagHistogram()
         self._driver = driver
-        self._data = [request.data for request in requests]
+        self.in_pieces = any(isinstance(request.data, tuple) for request in requests)
+        self._data = [request.pieces if self.in_pieces else request.data for request in requests]
+        self._sizes = [sum(map(len, request.pieces)) for request in requests]
         self._kinds = [request.kind for request in requests]
         self._bodies = len(requests)
         self._recorder = recorder
@@ -86,8 +92,8 @@ class Generator:
         self._refused_in_a_row = 0
         self._stopped = False
 
-    def encoded(self, index: int) -> bytes:
-        """Return request `index` on the wire."""
+    def encoded(self, index: int) -> bytes | tuple[bytes, ...]:
+        """Return request `index` on the wire: in pieces when `in_pieces`, else whole."""
         return self._data[index % self._bodies]
 
     async def open(self, count: int) -> list[Connection]:
@@ -137,7 +143,7 @@ class Generator:
             first_ns if first_ns == MISSING_NS else first_ns - epoch_ns,
             now_ns - epoch_ns,
             units,
-            0 if failure == Failure.CONNECT else len(self._data[at]),
+            0 if failure == Failure.CONNECT else self._sizes[at],
             connection.received_bytes,
             status,
             failure,
