@@ -74,11 +74,17 @@ def monitor(scenario_file: str, site: str, scenario: str, trial_id: str) -> None
 
 def metrics(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
     """Derive the metrics of one trial."""
-    from seamark.metrics import write_metrics
+    from seamark.analysis import write_metrics
 
     study = _study(scenario_file, site)
     trial = study.trial(scenario, trial_id)
-    write_metrics(trial, study.folder(scenario).trial(trial_id), study.deployment(scenario, trial.deployment))
+    write_metrics(
+        trial,
+        study.folder(scenario).trial(trial_id),
+        study.deployment(scenario, trial.deployment),
+        scenario=scenario,
+        client_is_server=study.services[trial.service].server is None,
+    )
 
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:
