@@ -1,0 +1,177 @@
+"""The rooms of src/seamark, their ranks, and the arrows between them as the code has them. Imports none of it."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """A module or package directly in src/seamark. It may import a room of lower rank, or one of its own rank
+    as long as no circle comes of it. `alone` rooms import nothing of ours and are imported by none."""
+
+    rank: int
+    what: str
+    alone: bool = False
+
+
+ROOMS: Mapping[str, Room] = {
+    "errors": Room(rank=0, what="mistakes that are printed without a traceback, and 'did you mean'"),
+    "model": Room(rank=1, what="frozen nouns, and YAML read into them with every mistake at once"),
+    "store": Room(rank=1, what="every path of a study, and files written whole or not at all"),
+    "stats": Room(rank=2, what="quantiles, histogram, steady state; no word of benchmarks"),
+    "load": Room(rank=2, what="arrivals, event loop, workers, raw samples; owns the only request clock"),
+    "identity": Room(rank=3, what="names, hashes and seeds of deployments, workloads and trials"),
+    "treatments": Room(rank=3, what="the combinations of levels of one workload"),
+    "plan": Room(rank=3, what="from a scenario and a site to deployments and trials"),
+    "plan_document": Room(rank=3, what="a plan as plan.json, and read back"),
+    "plan_text": Room(rank=3, what="a plan as text, with time and what its statistics can tell"),
+    "metrics": Room(rank=3, what="from samples and telemetry to figures"),
+    "checks": Room(rank=3, what="from figures to a verdict with reasons and remedies"),
+    "drivers": Room(rank=4, what="how to speak to each service"),
+    "servers": Room(rank=4, what="how a server lives and dies: keeper, runtimes, health, environments"),
+    "monitors": Room(rank=4, what="telemetry of host, processes, GPU and service"),
+    "study": Room(rank=4, what="a working folder: its scenarios, recipes, site and results"),
+    "provenance": Room(rank=4, what="where and with what a number was measured"),
+    "trial": Room(rank=5, what="where rooms meet: serve, warm up, measure"),
+    "analysis": Room(rank=5, what="the summary of a scenario"),
+    "report": Room(rank=5, what="tables, figures and pages"),
+    "sites": Room(rank=5, what="what a site needs beyond its profile"),
+    "progress": Room(rank=5, what="how far a scenario is, from its files"),
+    "doctor": Room(rank=5, what="whether this machine can measure"),
+    "dag": Room(rank=6, what="what Snakemake asks of a study"),
+    "jobs": Room(rank=6, what="one function a rule"),
+    "snake": Room(rank=6, what="how Snakemake is called, and who else calls it"),
+    "cli": Room(rank=7, what="the command bench, a thin module a verb"),
+    "outside": Room(rank=0, what="runs a module of ours in a service's environment", alone=True),
+}
+"""The one place where a new room gets its rank."""
+
+Arrows = dict[str, dict[str, str]]
+"""Room -> room that it imports -> one place where it does, as `src/seamark/plan.py:6`."""
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Give line and full name of every import in a file, also those inside functions and for types only.
+
+    `from a import b` gives both `a` and `a.b`, as b may be a module.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield node.lineno, name.name
+        elif isinstance(node, ast.ImportFrom):
+            module = ("." * node.level) + (node.module or "")
+            yield node.lineno, module
+            for name in node.names:
+                yield node.lineno, f"{module}.{name.name}"
+
+
+def sources(package: Path) -> Iterator[tuple[str, Path]]:
+    """Give room and path of every Python file of the package; `shipped` holds copies, not code of ours."""
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).with_suffix("").parts
+        if parts[0] != "shipped" and parts != ("__init__",):
+            yield parts[0], path
+
+
+def rooms_in(package: Path) -> set[str]:
+    """Return the rooms that the package really has."""
+    return {room for room, _ in sources(package)}
+
+
+def arrows(package: Path) -> Arrows:
+    """Return which room imports which, with a place for each arrow."""
+    there = rooms_in(package)
+    found: Arrows = {room: {} for room in sorted(there)}
+    for room, path in sources(package):
+        for line, name in imports(path):
+            words = name.split(".")
+            if words[0] == package.name and len(words) > 1 and words[1] in there and words[1] != room:
+                found[room].setdefault(words[1], f"{path.relative_to(package.parents[1]).as_posix()}:{line}")
+    return found
+
+
+def breaches(found: Arrows, rooms: Mapping[str, Room] = ROOMS) -> list[str]:
+    """Return a line for each rule that the arrows break, with the remedy."""
+    lines = [
+        f"the room '{room}' has no rank. Add it to ROOMS in docs/layers.py: the lowest rank above all it imports."
+        for room in found
+        if room not in rooms
+    ]
+    for room, targets in found.items():
+        for target, place in targets.items():
+            if room in rooms and target in rooms:
+                lines += _breach(room, target, place, rooms)
+    circle = circle_in(found)
+    if circle:
+        steps = ", ".join(f"{a} -> {b} ({found[a][b]})" for a, b in pairwise(circle))
+        lines.append(f"rooms import each other in a circle: {steps}. Move what both need to a lower room.")
+    return lines
+
+
+def _breach(room: str, target: str, place: str, rooms: Mapping[str, Room]) -> list[str]:
+    if rooms[room].alone or rooms[target].alone:
+        return [f"{place}: '{room}' imports '{target}', but one of them stands alone and takes no part in imports."]
+    if rooms[target].rank > rooms[room].rank:
+        return [
+            f"{place}: '{room}' (rank {rooms[room].rank}) imports '{target}' (rank {rooms[target].rank})."
+            " Imports go down: move the shared part to a lower room, or hand it in as an argument."
+        ]
+    return []
+
+
+def circle_in(found: Arrows) -> list[str]:
+    """Return the rooms of one circle, first one repeated at the end, or nothing."""
+    done: set[str] = set()
+
+    def visit(room: str, path: list[str]) -> list[str]:
+        if room in path:
+            return [*path[path.index(room) :], room]
+        if room in done:
+            return []
+        for target in found.get(room, {}):
+            if circle := visit(target, [*path, room]):
+                return circle
+        done.add(room)
+        return []
+
+    return next((circle for room in found if (circle := visit(room, []))), [])
+
+
+def direct(found: Arrows) -> dict[str, list[str]]:
+    """Return the arrows without those that a longer way implies, so that a picture of them can be read."""
+    below = {room: _reached(room, found) for room in found}
+    return {
+        room: [t for t in targets if not any(t in below[other] for other in targets if other != t)]
+        for room, targets in found.items()
+    }
+
+
+def _reached(room: str, found: Arrows) -> set[str]:
+    reached: set[str] = set()
+    ahead = list(found[room])
+    while ahead:
+        if (target := ahead.pop()) not in reached:
+            reached.add(target)
+            ahead += found[target]
+    return reached
+
+
+def drawn(found: Arrows, rooms: Mapping[str, Room] = ROOMS) -> str:
+    """Return the rooms and arrows as Markdown: a picture with the direct arrows, a table with all of them."""
+    ranks = sorted({rooms[room].rank for room in found if not rooms[room].alone}, reverse=True)
+    lines = ["```mermaid", "flowchart TD"]
+    for rank in ranks:
+        inside = [room for room in rooms if room in found and rooms[room].rank == rank and not rooms[room].alone]
+        lines += [f"  subgraph rank{rank}[rank {rank}]", *(f"    {room}" for room in inside), "  end"]
+    for room, targets in direct(found).items():
+        lines += [f"  {room} --> {target}" for target in sorted(targets)]
+    lines += ["```", "", "| rank | room | what lives there | imports |", "| --- | --- | --- | --- |"]
+    for room in sorted(found, key=lambda room: (rooms[room].alone, -rooms[room].rank, list(rooms).index(room))):
+        place = "alone" if rooms[room].alone else str(rooms[room].rank)
+        below = ", ".join(f"`{target}`" for target in sorted(found[room])) or "nothing of ours"
+        lines.append(f"| {place} | `{room}` | {rooms[room].what} | {below} |")
+    return "\n".join(lines)

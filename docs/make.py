@@ -1,0 +1,90 @@
+"""Writes what the docs derive from code and tests; with --check it writes nothing and says what differs.
+
+Called as `python docs/make.py [--check]`; `make docs` does so, and the tests run the check.
+"""
+
+import difflib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+sys.path[:0] = [str(DOCS), str(ROOT / "src")]
+
+import layers  # noqa: E402
+import reference  # noqa: E402
+import traceability  # noqa: E402
+
+from seamark.errors import UserError  # noqa: E402
+
+
+def between(text: str, name: str, content: str) -> str:
+    """Return `text` with what stands between `<!-- name: begin ... -->` and `<!-- name: end -->` replaced."""
+    begin, end = text.find(f"<!-- {name}: begin"), text.find(f"<!-- {name}: end")
+    if not 0 <= begin < end:
+        raise UserError(f"the marks '<!-- {name}: begin -->' and '<!-- {name}: end -->' are missing or out of order.")
+    head = text.index("-->", begin) + 3
+    return f"{text[:head]}\n\n{content.strip()}\n\n{text[end:]}"
+
+
+def traceability_page() -> str:
+    """Return docs/traceability.md."""
+    parts = traceability.requirements(DOCS / "requirements.yaml")
+    claims = traceability.claims_of(ROOT / "tests")
+    traceability.check_ids(claims, [name for part in parts.values() for name in part])
+    return traceability.page(parts, claims)
+
+
+def architecture_page() -> str:
+    """Return docs/architecture.md with the layers drawn from the code."""
+    found = layers.arrows(ROOT / "src" / "seamark")
+    unknown = [room for room in found if room not in layers.ROOMS]
+    if unknown:
+        raise UserError(*layers.breaches({room: {} for room in unknown}))
+    return between((DOCS / "architecture.md").read_text(encoding="utf-8"), "layers", layers.drawn(found))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/traceability.md": traceability_page,
+    "docs/architecture.md": architecture_page,
+    "docs/cli.md": lambda: reference.cli_page(),
+    "docs/services.md": lambda: reference.services_page(ROOT / "config" / "services"),
+}
+
+
+def differences() -> list[str]:
+    """Return a diff for each page that is not what the code and the tests say now."""
+    found = []
+    for name, make in PAGES.items():
+        path = ROOT / name
+        written = path.read_text(encoding="utf-8") if path.exists() else ""
+        lines = difflib.unified_diff(written.splitlines(), make().splitlines(), name, "as derived", lineterm="", n=0)
+        if difference := "\n".join(list(lines)[:40]):
+            found.append(difference)
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Write every page, or with --check say which ones differ; return the exit code."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python docs/make.py [--check]", file=sys.stderr)
+        return 2
+    try:
+        if arguments:
+            found = differences()
+            if found:
+                print(*found, "Run `make docs` and commit what it writes.", sep="\n", file=sys.stderr)
+            return 1 if found else 0
+        for name, make in PAGES.items():
+            text = make()
+            (ROOT / name).write_text(text, encoding="utf-8")
+            print(name)
+    except UserError as mistake:
+        print(mistake, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,148 @@
+"""Pages that say again what the code says: the commands from click's help, the services from their recipes."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from seamark.cli.main import cli  # noqa: E402
+from seamark.model.levels import show  # noqa: E402
+from seamark.model.pattern import LOAD_SETTINGS  # noqa: E402
+from seamark.model.read import read_services  # noqa: E402
+from seamark.model.service import Service, Setting, Value  # noqa: E402
+
+MADE = "Made by `make docs` from {source}. Do not edit."
+
+
+def commands(group: click.Group = cli, parent: click.Context | None = None) -> Iterator[tuple[str, click.Context]]:
+    """Give the full name and the context of every command, groups before what is in them."""
+    context = click.Context(group, info_name="bench" if parent is None else group.name, parent=parent)
+    context.terminal_width = 100
+    if parent is None:
+        yield context.command_path, context
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context, terminal_width=100, max_content_width=100)
+        yield inner.command_path, inner
+        if isinstance(command, click.Group):
+            yield from commands(command, context)
+
+
+def cli_page() -> str:
+    """Return cli.md: the help of every command."""
+    lines = [
+        "# The command bench",
+        "",
+        MADE.format(source="the help of each command"),
+        "",
+        "A file is named relative to the study, the folder in which `bench` is called. `-c` takes a scenario file,",
+        "`--site` a name from `config/sites`. Colours go away with `NO_COLOR=1` and where the output is no terminal.",
+        "",
+        "| exit code | meaning |",
+        "| --- | --- |",
+        "| 0 | done |",
+        "| 1 | some trials failed |",
+        "| 2 | a mistake in what was asked; nothing was run |",
+        "| 3 | the site lacks something, such as Slurm, an image or space |",
+        "| 130 | stopped by Ctrl-C; `bench submit` goes on from there |",
+    ]
+    for path, context in commands():
+        text = "\n".join(line.rstrip() for line in context.command.get_help(context).splitlines())
+        lines += ["", f"## {path}", "", "```text", text, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def services_page(folder: Path) -> str:
+    """Return services.md: every recipe with its settings."""
+    services = read_services(folder)
+    lines = [
+        "# Services",
+        "",
+        MADE.format(source="the recipes in `config/services`"),
+        "",
+        "| service | component | version | licence | where it runs | seen running here |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for service in services.values():
+        link = f"[{service.name}](#{service.name})"
+        seen = "yes" if service.not_run_here is None else f"no: {_cell(service.not_run_here)}"
+        facts = (link, service.component, service.version, _cell(service.licence), _where(service), seen)
+        lines.append(f"| {' | '.join(facts)} |")
+    lines += [
+        "",
+        "A `deployment` setting needs a new server when it changes, a `workload` setting does not.",
+        "",
+        "## Settings of every load",
+        "",
+        *settings_table(LOAD_SETTINGS),
+    ]
+    for service in services.values():
+        lines += ["", f"## {service.name}", "", *_service(service)]
+    return "\n".join(lines) + "\n"
+
+
+def settings_table(settings: tuple[Setting, ...]) -> list[str]:
+    """Return the lines of a table of settings."""
+    lines = ["| setting | role | type | default | allowed | what |", "| --- | --- | --- | --- | --- | --- |"]
+    for each in settings:
+        default = "none" if each.default is None else f"`{show(each.default)}`"
+        unit = f", {each.unit}" if each.unit else ""
+        what = _cell(each.help)
+        lines.append(
+            f"| `{each.name}` | {each.role} | {each.type}{unit} | {default} | {_cell(_allowed(each))} | {what} |"
+        )
+    return lines
+
+
+def _service(service: Service) -> list[str]:
+    lines = [_cell(service.summary).rstrip(".") + ".", ""]
+    if service.not_run_here:
+        lines += [f"> **Not run here.** {_cell(service.not_run_here)}", ""]
+    environment = f"`envs/{service.environment}.lock`" if service.environment else "the base environment"
+    facts = [
+        ("version", service.version),
+        ("licence", service.licence),
+        ("where it runs", _where(service)),
+        ("driver", f"`{service.driver}`, workers: {service.workers}"),
+        ("environment", environment),
+    ]
+    if service.server is not None:
+        health = service.server.health
+        facts.append(("ports", ", ".join(service.server.ports)))
+        facts.append(("health", f"{health.probe} on {health.port}, within {health.timeout_s:g} s"))
+        if service.server.metrics_port:
+            facts.append(("scraped", f"{service.server.metrics_path} on {service.server.metrics_port}"))
+    if service.container is not None:
+        pinned = service.container.digest or "no digest pinned yet"
+        facts.append(("image", f"`{service.container.image}`, {pinned}"))
+    lines += [f"- {name}: {_cell(fact)}" for name, fact in facts]
+    if service.notes:
+        lines += ["", _cell(service.notes)]
+    return [*lines, "", *(settings_table(service.settings) if service.settings else ["No settings of its own."])]
+
+
+def _where(service: Service) -> str:
+    return "inside the client" if service.server is None else "as a server"
+
+
+def _allowed(setting: Setting) -> str:
+    if setting.allowed is not None:
+        return ", ".join(f"`{show(value)}`" for value in setting.allowed)
+    low, high = _bound(setting.minimum), _bound(setting.maximum)
+    if low and high:
+        return f"{low} to {high}"
+    return f"from {low}" if low else f"to {high}" if high else ""
+
+
+def _bound(value: float | None) -> str:
+    exact: Value = int(value) if value is not None and float(value).is_integer() else value
+    return "" if value is None else show(exact)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

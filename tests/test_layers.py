@@ -1,0 +1,159 @@
+"""The rooms of src/seamark: imports go one way, Snakemake stays outside, and workers stay light."""
+
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "seamark"
+
+WORKER_MAY = {"numpy", "uvloop", "httptools"}
+SDK = {
+    "postgres": {"psycopg2"},
+    "s3": {"boto3", "botocore", "urllib3"},
+    "triton": {"tritonclient", "grpc", "onnx", "onnxruntime"},
+    "vectors/faiss": {"faiss"},
+}
+"""What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
+
+WORKER_ROOMS = {"errors", "load", "drivers"}
+WORKER_MODEL = {"service", "pattern", "sample"}
+BASE_ONLY = {"load/segments.py", "load/clientwatch.py", "load/shards.py"}
+"""Parts of load that run in the base environment, in the parent of the workers."""
+
+
+sys.path.insert(0, str(ROOT / "docs"))
+layers = import_module("layers")
+
+
+def package_of(folder: Path, files: dict[str, str]) -> Path:
+    """Write a small package with these files; return its folder."""
+    package = folder / "src" / "seamark"
+    for name, text in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    return package
+
+
+def reached_from(start: Path, package: Path = PACKAGE) -> dict[str, list[str]]:
+    """Return every file of ours that importing `start` loads, with the top-level imports of others that each has."""
+    found: dict[str, list[str]] = {}
+    ahead = [start]
+    while ahead:
+        path = ahead.pop()
+        name = path.relative_to(package).as_posix()
+        if name in found:
+            continue
+        found[name] = []
+        for _, full in layers.imports(path):
+            words = full.split(".")
+            if words[0] != package.name:
+                found[name].append(words[0])
+                continue
+            for depth in range(1, len(words) + 1):
+                inner = package.joinpath(*words[1:depth])
+                ahead += [each for each in (inner.with_suffix(".py"), inner / "__init__.py") if each.is_file()]
+    found.pop("__init__.py", None)
+    return found
+
+
+def foreign(name: str, roots: list[str]) -> set[str]:
+    """Return what a file that a worker loads imports, but may not."""
+    path = name.removeprefix("drivers/")
+    sdk = set().union(*(names for begin, names in SDK.items() if path.startswith(begin)))
+    return {root for root in roots if root not in sys.stdlib_module_names} - WORKER_MAY - sdk
+
+
+def starts() -> list[Path]:
+    """Return what is imported in a service's environment: the worker, the hooks' runner, every driver."""
+    load = PACKAGE / "load"
+    return [load / "worker.py", load / "preparation.py", *sorted((PACKAGE / "drivers").rglob("*.py"))]
+
+
+def test_imports_between_rooms_point_one_way():
+    assert layers.breaches(layers.arrows(PACKAGE)) == []
+
+
+def test_every_room_with_a_rank_is_there_or_is_gone_from_the_list():
+    assert layers.rooms_in(PACKAGE) == set(layers.ROOMS), (
+        "Add the room to ROOMS in docs/layers.py, or remove it there."
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (
+            {"errors.py": "", "model/a.py": "from seamark.plan import plan\n", "plan.py": ""},
+            "(rank 1) imports 'plan'",
+        ),
+        ({"model/a.py": "def f():\n    import seamark.cli\n", "cli/main.py": ""}, "src/seamark/model/a.py:2"),
+        ({"plan.py": "from seamark import checks\n", "checks.py": "from seamark.plan import p\n"}, "in a circle"),
+        ({"attic.py": ""}, "the room 'attic' has no rank. Add it to ROOMS"),
+        ({"outside.py": "import seamark.errors\n", "errors.py": ""}, "stands alone"),
+    ],
+)
+def test_an_import_against_the_rule_is_named_with_its_place_or_its_remedy(tmp_path, files, says):
+    [first, *_] = layers.breaches(layers.arrows(package_of(tmp_path, files)))
+    assert says in first
+
+
+def test_imports_down_and_along_a_rank_are_allowed(tmp_path):
+    files = {"errors.py": "", "plan.py": "import seamark.errors\nfrom seamark.checks import x\n", "checks.py": ""}
+    assert layers.breaches(layers.arrows(package_of(tmp_path, files))) == []
+
+
+def test_the_picture_leaves_out_what_a_longer_way_implies():
+    found = {"cli": {"plan": "", "model": ""}, "plan": {"model": ""}, "model": {}}
+    assert layers.direct(found) == {"cli": ["plan"], "plan": ["model"], "model": []}
+
+
+def test_nothing_in_src_imports_snakemake():
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for _, path in layers.sources(PACKAGE)
+        for line, name in layers.imports(path)
+        if name.split(".")[0].startswith("snakemake")
+    ]
+    assert found == [], "Snakemake is a process to us (snake.py); the Snakefile asks dag.py."
+
+
+def test_what_a_worker_loads_needs_only_what_every_service_environment_has():
+    found = {
+        f"{name} imports {', '.join(sorted(wrong))}"
+        for start in starts()
+        for name, roots in reached_from(start).items()
+        if (wrong := foreign(name, roots))
+    }
+    assert found == set(), "Workers run beside the service's own libraries: move this import to the base environment."
+
+
+def test_a_worker_loads_no_other_room_of_ours():
+    found = set()
+    for start in starts():
+        for name in reached_from(start):
+            room, _, rest = name.partition("/")
+            inside = room.removesuffix(".py") in WORKER_ROOMS and name not in BASE_ONLY
+            model = room == "model" and Path(rest).stem in WORKER_MODEL | {"__init__"}
+            if not inside and not model:
+                found.add(f"{start.relative_to(PACKAGE)} loads {name}")
+    assert found == set()
+
+
+def test_the_check_of_workers_sees_an_import_behind_another(tmp_path):
+    files = {"__init__.py": "", "drivers/x.py": "from seamark.load import far\n", "load/far.py": "import pandas\n"}
+    package = package_of(tmp_path, files)
+    reached = reached_from(package / "drivers" / "x.py", package)
+    assert foreign("load/far.py", reached["load/far.py"]) == {"pandas"}
+
+
+def test_a_script_of_a_rule_imports_one_function_and_calls_it():
+    for path in sorted((ROOT / "scripts").glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        ours = [n for n in tree.body if isinstance(n, ast.ImportFrom) and (n.module or "").startswith("seamark")]
+        kinds = {type(node) for node in tree.body}
+        assert [len(node.names) for node in ours] == [1], path
+        assert kinds <= {ast.Import, ast.ImportFrom, ast.Expr}, path
