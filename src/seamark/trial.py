@@ -17,9 +17,8 @@ from typing import Any
 import yaml
 
 from seamark import provenance, store
-from seamark.load.segments import write_samples
+from seamark.load.segments import gather_samples
 from seamark.load.shards import LoadError, LoadJob, LoadOutcome, run_load
-from seamark.model.sample import Failure
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
@@ -284,8 +283,8 @@ def _keep_samples(folder: TrialFolder, trial: Trial, outcome: LoadOutcome, docum
     head = {
         key: document[key] for key in ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
     }
-    written = write_samples(outcome.segments, folder.samples, head)
-    document["failures"] = {Failure(code).name.lower(): n for code, n in written.failures.items() if n and code}
+    written = gather_samples(outcome.segments, folder.samples, head)
+    document["failures"] = {name: count for name, count in written.failures.items() if count}
     document["rows"] = written.rows
     if outcome.client_csv.exists():
         shutil.copyfile(outcome.client_csv, folder.client_telemetry)
