@@ -70,13 +70,13 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
     """Return the schema of a scenario, with the settings of all known recipes."""
     name = {"type": "string", "pattern": f"^{NAME.pattern}$"}
     path = {"type": "string", "minLength": 1}
-    load = {each.name: levels_schema(each) for each in LOAD_SETTINGS}
-    every = {each.name: levels_schema(each) for service in services.values() for each in service.settings}
+    load = {each.name: _ref("load", each) for each in LOAD_SETTINGS}
+    every = [each.name for service in services.values() for each in service.settings]
     artifacts = _object(Artifacts)
     artifacts["properties"]["container"] = {"anyOf": [{"type": "string", "pattern": r"\.sif$"}, {"type": "null"}]}
     metadata = _object(Metadata)
     metadata["properties"]["seed"] |= {"minimum": 0, "maximum": 2**53 - 1}
-    resources = {each.name: levels_schema(each) for each in RESOURCE_SETTINGS}
+    resources = {each.name: _ref("resources", each) for each in RESOURCE_SETTINGS}
     return {
         "$schema": DIALECT,
         "title": "A Seamark scenario",
@@ -120,13 +120,18 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 ],
             },
             **{f"workload_{each}": _workload(services[each]) for each in sorted(services)},
+            "level": {group: {s.name: level_schema(s) for s in each} for group, each in _groups(services).items()},
+            "levels": {
+                group: {s.name: _levels_schema(group, s) for s in each} for group, each in _groups(services).items()
+            },
         },
     }
 
 
 def _workload(service: Service) -> Schema:
-    settings = (*service.settings, *LOAD_SETTINGS)
-    one = {each.name: level_schema(each) for each in (*settings, *RESOURCE_SETTINGS)}
+    settings = [*((service.name, each) for each in service.settings), *(("load", each) for each in LOAD_SETTINGS)]
+    treatable = [*settings, *(("resources", each) for each in RESOURCE_SETTINGS)]
+    one = {each.name: _ref(group, each, "level") for group, each in treatable}
     partial = {"type": "object", "minProperties": 1, "additionalProperties": False, "properties": one}
     texts = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
     return {
@@ -138,7 +143,7 @@ def _workload(service: Service) -> Schema:
             "name": {"type": "string", "pattern": f"^{NAME.pattern}$", "description": "Default: the service's name."},
             "component": {"const": service.component},
             "service": {"const": service.name},
-            **{each.name: levels_schema(each) for each in settings},
+            **{each.name: _ref(group, each) for group, each in settings},
             "include": {"type": "array", "items": partial, "description": "Treatments to add to the matrix."},
             "exclude": {"type": "array", "items": partial, "description": "Treatments to drop: all that match."},
             "where": texts | {"description": "Conditions that each treatment keeps: batch <= concurrency"},
@@ -160,9 +165,18 @@ def level_schema(setting: Setting) -> Schema:
     return schema if setting.default is not None else {"anyOf": [schema, {"type": "null"}]}
 
 
-def levels_schema(setting: Setting) -> Schema:
+def _groups(services: Mapping[str, Service]) -> dict[str, tuple[Setting, ...]]:
+    own = {name: services[name].settings for name in sorted(services)}
+    return {"load": LOAD_SETTINGS, "resources": RESOURCE_SETTINGS, **own}
+
+
+def _ref(group: str, setting: Setting, kind: str = "levels") -> Schema:
+    return {"$ref": f"#/$defs/{kind}/{group}/{setting.name}"}
+
+
+def _levels_schema(group: str, setting: Setting) -> Schema:
     """Return the schema of a setting in a scenario: one value, or a list of different levels."""
-    one = level_schema(setting)
+    one = _ref(group, setting, "level")
     many = {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}
     unit = f" [{setting.unit}]" if setting.unit else ""
     return {"anyOf": [one, many], "description": f"{setting.help.strip()}{unit} ({setting.role} setting)"}

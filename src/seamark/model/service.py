@@ -45,8 +45,8 @@ class Server:
 
     Names known to the templates: `{ports[NAME]}`, `{host}`, `{data}` (the deployment's private folder),
     `{env}` (root of the service's environment), `{python}` (its interpreter), `{package}` (seamark's own folder,
-    whose outside.py runs a module of ours in another environment), `{site_packages}`, `{libdir}` (where libpython lies),
-    `{python_version}`, `{user}`, and `{settings[NAME]}`. `typical_start_s` only serves to estimate a plan's time.
+    whose outside.py runs a module of ours in another environment), `{site_packages}`, `{libdir}` (where libpython
+    lies), `{python_version}`, `{user}`, and `{settings[NAME]}`. `typical_start_s` only serves to estimate a plan.
     """
 
     command: tuple[str, ...]

@@ -129,10 +129,12 @@ NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 
 def _not_a(form: type, item: Item) -> str:
     value, text = item.value, item.text or ""
+    if value is None and text and form is str:
+        return f"expected text, but YAML reads {text} as nothing. Put it in quotes: '{text}'."
     if isinstance(value, (list, dict)) or value is None:
         return f"expected {NOUNS[form]}, but it is {item.shown}."
     if form is str:
-        return f"expected text, but YAML reads {text} as {NOUNS[type(value)]}. Put it in quotes: '{text}'."
+        return f"expected text, but YAML reads {text} as {NOUNS.get(type(value), 'something else')}. Put it in quotes: '{text}'."
     if form is bool:
         return f"expected true or false, but it is {item.shown}."
     if isinstance(value, bool):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from seamark.errors import UserError, did_you_mean
 
 LARGEST_BYTES = 4_000_000
 MOST_NODES = 500_000
+UNREAD: Any = object()
+"""The value of an Item whose mistake is noted already: nothing more is noted about it."""
 _OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -58,7 +60,8 @@ class Mistakes:
 
     def add(self, at: Item, text: str) -> None:
         """Note what is wrong with one part. `text` says what, what is allowed, and the remedy."""
-        self.note(f"{at.where}: {text}")
+        if at.value is not UNREAD:
+            self.note(f"{at.where}: {text}")
 
     def note(self, line: str) -> None:
         """Note a whole line."""
@@ -141,7 +144,7 @@ def _syntax(path: Path, error: yaml.YAMLError, text: str) -> str:
     written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
         return f"{shown(path)}:{line}: a tab indents this line, which YAML forbids. Use spaces."
-    if "expected a single document" in problem:
+    if "another document" in problem:
         return f"{shown(path)}:{line}: a second document begins here ('---'). One file holds one document."
     if "undefined alias" in problem:
         return f"{shown(path)}:{line}: {problem}. Define it above with '&', or quote a value that begins with '*'."
@@ -161,7 +164,7 @@ class _Tree:
         self.seen[0] += 1
         if id(node) in self.open or self.seen[0] > MOST_NODES:
             self.mistakes.add(blank, "an alias ('*name') that holds itself, or too many of them. Write it out.")
-            return blank
+            return replace(blank, value=UNREAD)
         self.open.append(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -199,6 +202,7 @@ class _Tree:
         value: Any = text
         if kind in ("int", "float") and _OLD_NUMBER.fullmatch(text):
             self.mistakes.add(blank, f"'{text}' has two readings in YAML. Write a plain decimal number, or quote it.")
+            value = UNREAD
         elif kind == "null":
             value = None
         elif kind == "bool":
@@ -209,4 +213,5 @@ class _Tree:
             value = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
         elif node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"):
             self.mistakes.add(blank, f"the tag '{node.tag}' is not read. Remove it.")
+            value = UNREAD
         return Item(value=value, file=self.file, line=blank.line, path=blank.path, text=text)
