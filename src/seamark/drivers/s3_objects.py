@@ -22,6 +22,7 @@ from seamark.model.service import Value
 
 EXPIRES_S = 7 * 24 * 3600
 PAYLOAD_SEED = 42
+PIECE_BYTES = 1 << 24
 SPARE_BYTES = 1 << 28
 UPLOADS_AT_ONCE = 8
 
@@ -32,8 +33,12 @@ def key_of(kind: str, number: int) -> str:
 
 
 def payload(size_bytes: int) -> bytes:
-    """Return the content of every object of that size."""
-    return np.random.default_rng(PAYLOAD_SEED).bytes(size_bytes)
+    """Return the content of every object of that size, made piece by piece: a gibibyte is not held twice."""
+    random = np.random.default_rng(PAYLOAD_SEED)
+    content = io.BytesIO()
+    for at in range(0, size_bytes, PIECE_BYTES):
+        content.write(random.bytes(min(PIECE_BYTES, size_bytes - at)))
+    return content.getvalue()
 
 
 def credentials(target: Target) -> Credentials:
