@@ -6,11 +6,10 @@ Nothing here raises for a service's failure: a server that does not come up is a
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from seamark.errors import UserError
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment
+from seamark.servers.ending import ask_to_stop, end_strays, keepers, wait_until_gone
 from seamark.servers.environments import prepare_environment
 from seamark.servers.keeperlog import timestamp
 from seamark.servers.order import MARK, Order, expanded
@@ -34,7 +34,6 @@ from seamark.servers.signs import (
     touch,
     write_sign,
 )
-from seamark.servers.tree import marked, send
 from seamark.store import DeploymentFolder, write_json
 
 STOP_WAIT_S = 30.0
@@ -129,8 +128,8 @@ def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WA
     signs = signs_of(folder)
     if not signs.root.exists():
         return True
-    _ask_to_stop(signs, why)
-    return _wait_until_gone(signs, wait_s)
+    ask_to_stop(signs, why)
+    return wait_until_gone(signs, wait_s)
 
 
 def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> dict[str, Any]:
@@ -161,11 +160,11 @@ def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> dict[str, Any]:
 
 def stop_all(results_root: Path, why: str = "stop") -> int:
     """End every server of ours whose results lie under `results_root`; return how many lived."""
-    running = [signs for signs in _keepers(results_root) if beating(signs)]
+    running = [signs for signs in keepers(results_root) if beating(signs)]
     for signs in running:
-        _ask_to_stop(signs, why)
+        ask_to_stop(signs, why)
     for signs in running:
-        _wait_until_gone(signs, STOP_WAIT_S)
+        wait_until_gone(signs, STOP_WAIT_S)
     return len(running)
 
 
@@ -182,7 +181,7 @@ def sweep(results_root: Path) -> list[Path]:
             continue
         signs = signs_of(folder)
         if signs.beat.exists() and not beating(signs):
-            _end_strays(signs)
+            end_strays(signs)
         if stale and not alive(folder):
             for path in stale:
                 path.unlink(missing_ok=True)
@@ -268,47 +267,14 @@ def _no_answer(
 def _make_room(folder: DeploymentFolder) -> None:
     """End what would share this node with the new server: an earlier keeper of this deployment, others of ours."""
     ours = signs_of(folder)
-    for signs in _keepers(folder.root.resolve().parents[2]):
+    for signs in keepers(folder.root.resolve().parents[2]):
         beat = read_beat(signs)
         beside = beat and beat.node == node() and beat.allocation == allocation()
         if (beside or signs.root == ours.root) and beating(signs):
-            _ask_to_stop(signs, "evicted")
-            _wait_until_gone(signs, STOP_WAIT_S)
-    _end_strays(ours)
+            ask_to_stop(signs, "evicted")
+            wait_until_gone(signs, STOP_WAIT_S)
+    end_strays(ours)
     ours.beat.unlink(missing_ok=True)
-
-
-def _keepers(results_root: Path) -> Iterator[Signs]:
-    for beat in sorted(results_root.resolve().glob("*/deployments/*/.keeper/beat.json")):
-        yield Signs(root=beat.parent)
-
-
-def _end_strays(signs: Signs) -> None:
-    """Kill what carries this deployment's mark though no keeper of it lives."""
-    deadline = time.monotonic() + 5.0
-    while time.monotonic() < deadline and (left := marked(f"{MARK}={signs.root}")):
-        send(left, signal.SIGKILL)
-        time.sleep(0.02)
-
-
-def _ask_to_stop(signs: Signs, why: str) -> None:
-    if signs.beat.exists() and not signs.end.exists():
-        write_sign(signs.stop, {"why": why})
-
-
-def _wait_until_gone(signs: Signs, wait_s: float) -> bool:
-    deadline = time.monotonic() + wait_s
-    while beating(signs):
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.02)
-    beat = read_beat(signs)
-    if beat and beat.node == node():
-        if guarded := hold(signs.lock, wait_s=5.0):
-            guarded.close()
-        _end_strays(signs)
-        signs.beat.unlink(missing_ok=True)
-    return True
 
 
 def _seconds_between(start: str | None, end: str | None) -> float | None:

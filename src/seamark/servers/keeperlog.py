@@ -1,6 +1,8 @@
 """The keeper's own log, JSON lines on its standard output; and the last lines of a server's log."""
 
+import contextlib
 import json
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,3 +30,12 @@ def tail(log: Path, start: int) -> list[str]:
             return file.read().decode("utf-8", errors="replace").splitlines()[-TAIL_LINES:]
     except OSError:
         return []
+
+
+def spoken(returncode: int) -> str:
+    """Return how a process ended, in words."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-returncode).name
+    return f"signal {-returncode}"

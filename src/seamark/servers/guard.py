@@ -1,0 +1,29 @@
+"""The guard: the keeper's parent, which ends whatever a killed keeper leaves behind, and records that."""
+
+import os
+import signal
+
+from seamark.model.trial import SCHEMA_VERSION
+from seamark.servers.keeperlog import say, spoken, timestamp
+from seamark.servers.signs import Signs, read_sign, write_sign
+from seamark.servers.tree import kill_below, reap, send
+
+
+def guard(keeper: int, signs: Signs) -> int:
+    """Wait for the keeper to end, hand on signals meanwhile; return an exit code.
+
+    We adopted the orphans of our whole tree, so everything a killed keeper leaves is below us.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: send([keeper], number))
+    _, waited = os.waitpid(keeper, 0)
+    kill_below(os.getpid())
+    reap()
+    returncode = os.waitstatus_to_exitcode(waited)
+    if read_sign(signs.end) is None:
+        reason = f"The keeper ended with {spoken(returncode)}; its server was ended with it."
+        end = {"schema_version": SCHEMA_VERSION, "why": "crash", "returncode": None, "reason": reason}
+        write_sign(signs.end, {**end, "log_tail": [], "at": timestamp()})
+        say("keeper-killed", reason=reason)
+    signs.beat.unlink(missing_ok=True)
+    return 0 if returncode == 0 else 1

@@ -1,0 +1,72 @@
+"""Every reason to end a deployment, looked at again and again by its keeper; and the heartbeat it gives meanwhile."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from seamark.servers.failure import EndedError
+from seamark.servers.keeperlog import spoken
+from seamark.servers.signs import BEAT_INTERVAL_S, Signs, modified_ns, read_sign, signs_of, write_beat
+from seamark.store import DeploymentFolder
+
+TICK_S = 0.05
+FILES_INTERVAL_S = 0.2
+
+
+class Watch:
+    """The first of: server death, SIGTERM, stop file, endpoint.json gone, lease run out.
+
+    The lease is as old as the last change of its file that we saw, by the monotonic clock: neither a step of the
+    wall clock nor a file server whose clock differs ends a server.
+    """
+
+    def __init__(self, folder: DeploymentFolder, lease_s: float) -> None:
+        self.signs: Signs = signs_of(folder)
+        self.server: subprocess.Popen[bytes] | None = None
+        self._endpoint = folder.endpoint
+        self._lease_limit_s = lease_s
+        self._lease_ns = modified_ns(self.signs.lease)
+        self._lease_s = time.monotonic()
+        self._signalled = False
+        self._beat_s = self._files_s = float("-inf")
+
+    def obey_signals(self) -> None:
+        """Take SIGTERM and SIGINT as a reason to end from now on."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._signalled = True
+
+    def tick(self) -> None:
+        """Beat, and raise EndedError as soon as there is a reason to end. To be called at least every second."""
+        self.beat()
+        if self.server is not None and (returncode := self.server.poll()) is not None:
+            raise EndedError("crash", f"The server ended with {spoken(returncode)}.")
+        if self._signalled:
+            raise EndedError("sigterm", "The keeper was told to end by a signal.")
+        now_s = time.monotonic()
+        if now_s - self._files_s >= FILES_INTERVAL_S:
+            self._files_s = now_s
+            self._look_at_files(now_s)
+
+    def beat(self) -> None:
+        """Say that we live, at most once a second; a full disk does not end the keeper."""
+        now_s = time.monotonic()
+        if now_s - self._beat_s >= BEAT_INTERVAL_S:
+            self._beat_s = now_s
+            with contextlib.suppress(OSError):
+                write_beat(self.signs, os.getpid())
+
+    def _look_at_files(self, now_s: float) -> None:
+        if stop := read_sign(self.signs.stop):
+            raise EndedError(str(stop.get("why", "stop")), "It was asked to stop.")
+        if self.signs.published.exists() and not self._endpoint.exists():
+            raise EndedError("endpoint-removed", "Its endpoint.json was removed: nobody needs it any more.")
+        lease_ns = modified_ns(self.signs.lease)
+        if lease_ns != self._lease_ns:
+            self._lease_ns, self._lease_s = lease_ns, now_s
+        elif now_s - self._lease_s > self._lease_limit_s:
+            raise EndedError("lease", f"Nobody renewed its lease for {self._lease_limit_s:g} s.")
