@@ -5,7 +5,7 @@ Called as `python docs/make.py [--check]`; `make docs` does so, and the tests ru
 
 import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,21 +45,40 @@ def architecture_page() -> str:
     return between((DOCS / "architecture.md").read_text(encoding="utf-8"), "layers", layers.drawn(found))
 
 
+def measurement_page() -> str:
+    """Return docs/measurement.md with the figures and the reasons as the code has them."""
+    text = (DOCS / "measurement.md").read_text(encoding="utf-8")
+    text = between(text, "metrics", reference.metrics_tables())
+    return between(text, "reasons", reference.reasons_tables(ROOT / "src" / "seamark" / "checks.py"))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/traceability.md": traceability_page,
     "docs/architecture.md": architecture_page,
+    "docs/measurement.md": measurement_page,
     "docs/cli.md": lambda: reference.cli_page(),
     "docs/services.md": lambda: reference.services_page(ROOT / "config" / "services"),
 }
 
 
-def differences() -> list[str]:
+def derived() -> tuple[dict[str, str], list[str]]:
+    """Return every page that can be made, and the mistakes of those that cannot."""
+    pages, mistakes = {}, []
+    for name, make in PAGES.items():
+        try:
+            pages[name] = make()
+        except UserError as mistake:
+            mistakes += [f"{name}: {line}" for line in mistake.mistakes]
+    return pages, mistakes
+
+
+def differences(pages: Mapping[str, str]) -> list[str]:
     """Return a diff for each page that is not what the code and the tests say now."""
     found = []
-    for name, make in PAGES.items():
+    for name, text in pages.items():
         path = ROOT / name
         written = path.read_text(encoding="utf-8") if path.exists() else ""
-        lines = difflib.unified_diff(written.splitlines(), make().splitlines(), name, "as derived", lineterm="", n=0)
+        lines = difflib.unified_diff(written.splitlines(), text.splitlines(), name, "as derived", lineterm="", n=0)
         if difference := "\n".join(list(lines)[:40]):
             found.append(difference)
     return found
@@ -70,20 +89,16 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print("usage: python docs/make.py [--check]", file=sys.stderr)
         return 2
-    try:
-        if arguments:
-            found = differences()
-            if found:
-                print(*found, "Run `make docs` and commit what it writes.", sep="\n", file=sys.stderr)
-            return 1 if found else 0
-        for name, make in PAGES.items():
-            text = make()
+    pages, wrong = derived()
+    if arguments:
+        found = differences(pages)
+        wrong += [*found, "Run `make docs` and commit what it writes."] if found else []
+    else:
+        for name, text in pages.items():
             (ROOT / name).write_text(text, encoding="utf-8")
             print(name)
-    except UserError as mistake:
-        print(mistake, file=sys.stderr)
-        return 1
-    return 0
+    print(*wrong, sep="\n", end="\n" if wrong else "", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Pages that say again what the code says: the commands from click's help, the services from their recipes."""
+"""What the code says, said again for readers: commands, services, figures, verdicts. Each from its one source."""
 
+import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,9 @@ import click
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
+from seamark.checks import REMEDIES  # noqa: E402
 from seamark.cli.main import cli  # noqa: E402
+from seamark.metrics.table import METRICS  # noqa: E402
 from seamark.model.levels import show  # noqa: E402
 from seamark.model.pattern import LOAD_SETTINGS  # noqa: E402
 from seamark.model.read import read_services  # noqa: E402
@@ -20,8 +23,8 @@ MADE = "Made by `make docs` from {source}. Do not edit."
 
 def commands(group: click.Group = cli, parent: click.Context | None = None) -> Iterator[tuple[str, click.Context]]:
     """Give the full name and the context of every command, groups before what is in them."""
-    context = click.Context(group, info_name="bench" if parent is None else group.name, parent=parent)
-    context.terminal_width = 100
+    name = "bench" if parent is None else group.name
+    context = click.Context(group, info_name=name, parent=parent, terminal_width=100, **group.context_settings)
     if parent is None:
         yield context.command_path, context
     for name in group.list_commands(context):
@@ -146,3 +149,47 @@ def _bound(value: float | None) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def metrics_tables() -> str:
+    """Return a table of the figures of metrics.json; those that differ only in their last word share a row."""
+    rows: dict[tuple[str, str, str, str], list[str]] = {}
+    for metric in METRICS:
+        group, _, last = metric.path.rpartition(".")
+        meaning = metric.meaning.replace(last, "…") if group else metric.meaning
+        way = "—" if metric.better == "neither" else metric.better
+        rows.setdefault((group, metric.unit, way, meaning), []).append(last)
+    lines = ["| figure | unit | better | meaning |", "| --- | --- | --- | --- |"]
+    for (group, unit, way, meaning), names in rows.items():
+        inside = f"{group}." if group else ""
+        figure = f"`{inside}{names[0]}`" if len(names) == 1 else f"`{inside}…`: {', '.join(names)}"
+        text = meaning.replace("…", names[0]) if len(names) == 1 else meaning
+        lines.append(f"| {figure} | {unit} | {way} | {_cell(text)} |")
+    return "\n".join(lines)
+
+
+def reasons_tables(checks: Path) -> str:
+    """Return the codes of all checks, read from their code, and those of trials without figures."""
+    lines = ["| code | severity | why | remedy |", "| --- | --- | --- | --- |"]
+    for function in ast.parse(checks.read_text(encoding="utf-8")).body:
+        if isinstance(function, ast.FunctionDef) and (made := _reason(function)) is not None:
+            code, severity, remedy = (" or ".join(_words(made, key)) for key in ("code", "severity", "remedy"))
+            if code:
+                why = (ast.get_docstring(function) or "").splitlines()[0]
+                lines.append(f"| `{code}` | {severity} | {_cell(why)} | {_cell(remedy)} |")
+    lines += ["", "A trial that failed as a whole is INVALID, with its category as the code:", ""]
+    lines += ["| category | remedy |", "| --- | --- |"]
+    lines += [f"| `{category}` | {_cell(remedy)} |" for category, remedy in REMEDIES.items()]
+    return "\n".join(lines)
+
+
+def _reason(function: ast.FunctionDef) -> ast.Call | None:
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    return next((call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Reason"), None)
+
+
+def _words(made: ast.Call, key: str) -> list[str]:
+    """Return the texts that an argument can have: one, or both of an `x if y else z`."""
+    value = next(each.value for each in made.keywords if each.arg == key)
+    choices = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+    return [each.value for each in choices if isinstance(each, ast.Constant) and isinstance(each.value, str)]
