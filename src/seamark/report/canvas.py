@@ -134,8 +134,8 @@ def log_ticks(axis: Axis, low: float, high: float) -> None:
     """Label a logarithmic axis at 1, 2, 5 of each decade, or at decades only where it spans many."""
     decades = math.log10(high / low)
     subs: tuple[float, ...] = (1.0, 2.0, 5.0) if decades < 3.2 else (1.0,)
-    if decades < 0.7:
-        subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+    if decades < 0.9:
+        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(subs=subs, numticks=20))
     axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
     axis.set_minor_locator(NullLocator())
@@ -144,12 +144,12 @@ def log_ticks(axis: Axis, low: float, high: float) -> None:
 def _tick(value: float) -> str:
     if value and abs(value) >= 1e6:
         return f"{value / 1e6:g} M"
-    if value and abs(value) >= 1e4:
+    if value and abs(value) >= 1e5:
         return f"{value / 1e3:g} k"
-    return f"{value:,g}" if abs(value) < 1e4 else number(value)
+    return f"{value:,g}" if abs(value) < 1e5 else number(value)
 
 
-def level_axis(axis: Axes, levels: Sequence[Value], name: str, unit: str = "") -> dict[Value, float]:
+def level_axis(axis: Axes, levels: Sequence[Value], name: str) -> dict[Value, float]:
     """Set the x axis up for a factor's levels and return where each stands.
 
     Numbers that grow by factors stand on a logarithmic axis, other numbers on a linear one, words side by side.
@@ -171,10 +171,10 @@ def level_axis(axis: Axes, levels: Sequence[Value], name: str, unit: str = "") -
     else:
         places = {value: float(index) for index, value in enumerate(levels)}
         axis.set_xlim(-0.5, len(places) - 0.5)
-    axis.set_xticks(list(places.values()), [level(value) for value in places])
-    if sum(len(level(value)) for value in places) > 34:
+    axis.set_xticks(list(places.values()), [level(value, name) for value in places])
+    if sum(len(level(value, name)) for value in places) > 34:
         axis.tick_params(axis="x", labelrotation=25)
-    axis.set_xlabel(f"{name} ({unit})" if unit else name)
+    axis.set_xlabel(name)
     return places
 
 

@@ -9,7 +9,7 @@ class Cell:
     """One cell of a table. `title` explains it on demand; `share` (0..1) draws a bar behind a number."""
 
     text: str
-    kind: Literal["text", "number", "verdict", "code", "absent"] = "text"
+    kind: Literal["text", "number", "verdict", "code", "time", "absent", "short"] = "text"
     title: str | None = None
     share: float | None = None
     href: str | None = None

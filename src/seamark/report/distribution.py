@@ -27,7 +27,7 @@ class Curve:
 def pooled(
     trials: Iterable[tuple[Path, tuple[float, float] | None]], *, points: int = 2000, tail: float = 0.999
 ) -> Curve | None:
-    """Pool the response times of good requests that ended in each trial's window; None when there are none.
+    """Pool the response times of good requests that were due in each trial's window; None when there are none.
 
     `trials` are pairs of a samples.parquet and its measured window in seconds. Samples are counted into narrow
     buckets row group by row group. At a bucket's edge the share below is a count, not an estimate; at most
@@ -66,7 +66,7 @@ def _count(path: Path, window_s: tuple[float, float] | None, counts: NDArray[np.
         due_ns = columns.column("due_ns").fill_null(0).to_numpy()
         good &= last_ns >= 0
         if window_s is not None:
-            good &= (last_ns >= window_s[0] * 1e9) & (last_ns < window_s[1] * 1e9)
+            good &= (due_ns >= window_s[0] * 1e9) & (due_ns < window_s[1] * 1e9)
         took_ns = np.maximum((last_ns - due_ns)[good], 1).astype(np.float64)
         buckets = (took_ns.view(np.int64) >> _BITS) - _FIRST
         counts += np.bincount(np.minimum(buckets, _BUCKETS - 1), minlength=_BUCKETS)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from seamark.report.canvas import drawing, level_axis, log_ticks, look, numeric, plain_numbers, written
 from seamark.report.content import Picture
-from seamark.report.grid import Grid, grid_for, levels_of, order_of
+from seamark.report.grid import Grid, grid_for, independent, levels_of, order_of
 from seamark.report.numbers import unit_words
 from seamark.report.source import Document, Results, TrialRecord
 
@@ -39,16 +39,17 @@ def factor_pictures(
     results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
 ) -> list[Picture]:
     """Draw a figure for each factor of a workload: throughput, response time, a column for each panel."""
-    levels = levels_of(treatments)
+    levels, follows = independent(levels_of(treatments), treatments)
     repeated = {str(t["treatment"]): [trial for trial in results.trials_of(t) if trial.ok] for t in treatments}
     if not any(repeated.values()):
         return []
     grids = [grid_for(levels, x) for x in order_of(levels)[:MOST_FIGURES]]
-    return [_picture(grid, workload, treatments, repeated, stem, folder) for grid in grids]
+    note = "".join(f" {name} varies with {other} only." for name, other in follows.items())
+    return [_picture(grid, workload, treatments, repeated, stem, folder, note) for grid in grids]
 
 
 def _picture(
-    grid: Grid, workload: str, treatments: Sequence[Document], repeated: Repeated, stem: str, folder: Path
+    grid: Grid, workload: str, treatments: Sequence[Document], repeated: Repeated, stem: str, folder: Path, note: str
 ) -> Picture:
     keys = [key for key in grid.panel_keys() if any(grid.panel_of(t) == key for t in treatments)]
     shown = keys[:MOST_PANELS]
@@ -89,7 +90,7 @@ def _picture(
             f"{stem}-by-{grid.x.replace('_', '-')}",
             alt=f"Throughput and response time of {workload} against {grid.x}",
             caption=f"Against {grid.x}: a point for each repetition, lines at the medians. Response time: filled and "
-            f"thick is p50; hollow and thin is p99, left out where it is withheld.{left_out}",
+            f"thick is p50; hollow and thin is p99, left out where it is withheld.{note}{left_out}",
         )
 
 

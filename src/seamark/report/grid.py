@@ -36,7 +36,7 @@ class Grid:
 
     def title(self, key: tuple[Value, ...]) -> str:
         """Return a panel's title."""
-        return "\n".join(f"{name} = {level(value)}" for name, value in zip(self.panels, key, strict=True))
+        return "\n".join(f"{name} = {level(value, name)}" for name, value in zip(self.panels, key, strict=True))
 
     def curves_of(self, treatments: Sequence[Document]) -> list[tuple[int, str, list[Document]]]:
         """Split treatments into curves: index of its look, label, treatments by x."""
@@ -47,7 +47,11 @@ class Grid:
         if self.curves is None:
             return [(0, "", sorted(treatments, key=at))]
         return [
-            (index, level(value), sorted((t for t in treatments if t["factors"].get(self.curves) == value), key=at))
+            (
+                index,
+                level(value, self.curves),
+                sorted((t for t in treatments if t["factors"].get(self.curves) == value), key=at),
+            )
             for index, value in enumerate(self.levels[self.curves])
         ]
 
@@ -63,6 +67,26 @@ def levels_of(treatments: Sequence[Document]) -> dict[str, tuple[Value, ...]]:
         for name, values in found.items()
         if len(values) > 1
     }
+
+
+def independent(
+    levels: Mapping[str, tuple[Value, ...]], treatments: Sequence[Document]
+) -> tuple[dict[str, tuple[Value, ...]], dict[str, str]]:
+    """Return the factors without those that another determines, and for each of these the other's name.
+
+    Where small blocks are always read at random and large ones in sequence, one of both tells everything.
+    """
+    kept: dict[str, tuple[Value, ...]] = {}
+    follows: dict[str, str] = {}
+    for name in order_of(levels):
+        for other in kept:
+            pairs = {((t.get("factors") or {}).get(other), (t.get("factors") or {}).get(name)) for t in treatments}
+            if len(pairs) == len(levels[other]) == len(levels[name]):
+                follows[name] = other
+                break
+        else:
+            kept[name] = levels[name]
+    return kept, follows
 
 
 def order_of(levels: Mapping[str, tuple[Value, ...]]) -> list[str]:

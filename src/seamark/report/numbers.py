@@ -35,25 +35,17 @@ def percent(ratio: float | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def level(value: Value) -> str:
-    """Return a factor's level as a person would write it."""
+def level(value: Value, name: str = "") -> str:
+    """Return a factor's level as a person would write it; that of a factor named `..._bytes` with its unit."""
     if value is None:
         return "default"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10_000 else bytes_or_count(value)
+        return size(value) if name.endswith("_bytes") and value % 1024 == 0 else f"{value:,}"
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
-
-
-def bytes_or_count(value: int) -> str:
-    """Return a large integer exactly, with a binary prefix where that is shorter and exact (1048576: 1 Mi)."""
-    for power, prefix in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
-        if value % (1 << power) == 0:
-            return f"{value >> power:,} {prefix}"
-    return f"{value:,}"
 
 
 def unit_words(unit: str | None) -> str:
@@ -81,5 +73,6 @@ def size(count_bytes: float | None) -> str:
         return ABSENT
     for power, prefix in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if count_bytes >= 1 << power:
-            return f"{number(count_bytes / (1 << power))} {prefix}"
+            amount = number(count_bytes / (1 << power))
+            return f"{amount.rstrip('0').rstrip('.') if '.' in amount else amount} {prefix}"
     return f"{count_bytes:.0f} B"

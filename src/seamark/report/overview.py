@@ -1,11 +1,12 @@
 """The first things a reader looks for: what was run, where, and what came out of it for each service."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from seamark.report.content import Cell, Column, Facts, Section, Table, Text, absent, known
 from seamark.report.grid import levels_of
-from seamark.report.numbers import ABSENT, level, number, percent, size, span, unit_words
+from seamark.report.numbers import ABSENT, duration, level, number, percent, size, span, unit_words
 from seamark.report.source import Document, Results
 
 WITHHELD = "withheld: too few samples in the measured window (p99 needs 1,000, p99.9 needs 10,000)"
@@ -48,12 +49,21 @@ def about(results: Results) -> Facts:
             f"{results.plan.get('repetitions', ABSENT)} repetitions in randomised blocks, "
             f"seed {results.plan.get('seed')}",
         ),
-        ("Measured", f"{started[0]} to {finished[-1]}" if started and finished else ABSENT),
+        ("Measured", _between(started[0], finished[-1]) if started and finished else ABSENT),
         *machine(results.meta),
     ]
     if results.plan.get("notes"):
         pairs.append(("Notes", str(results.plan["notes"])))
     return Facts(pairs=tuple(pairs))
+
+
+def _between(started: str, finished: str) -> str:
+    try:
+        took_s = (datetime.fromisoformat(finished) - datetime.fromisoformat(started)).total_seconds()
+        first, last = (datetime.fromisoformat(at).replace(microsecond=0) for at in (started, finished))
+    except ValueError:
+        return f"{started} to {finished}"
+    return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S %Z} ({duration(took_s)})"
 
 
 def machine(meta: Document) -> list[tuple[str, str]]:
@@ -146,7 +156,7 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
         rows.append(
             (
                 *(
-                    Cell(text=level(factors.get(n)), kind="number" if c.numeric else "text")
+                    Cell(text=level(factors.get(n), n), kind="number" if c.numeric else "text")
                     for n, c in zip(levels, columns, strict=False)
                 ),
                 _figure(middle, NOT_MEASURED, share=middle / most if middle is not None and most else None),
@@ -162,7 +172,7 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
                 ),
                 _ratio((treatment.get("errors") or {}).get("rate"), NOT_MEASURED),
                 *(_figure((treatment.get("quality") or {}).get(name), "not measured") for name in qualities),
-                known(f"{treatment.get('repetitions', 0)} / {treatment.get('planned', ABSENT)}"),
+                _complete(treatment),
                 Cell(text=str(treatment.get("verdict") or "INVALID"), kind="verdict", title=reasons or None),
             )
         )
@@ -191,6 +201,12 @@ def reason_counts(treatment: Document) -> dict[str, int]:
     return counts
 
 
+def _complete(treatment: Document) -> Cell:
+    done, planned = treatment.get("repetitions") or 0, treatment.get("planned")
+    text = f"{done} / {planned if planned is not None else ABSENT}"
+    return known(text) if done == planned else Cell(text=text, kind="short", title="some repetitions have no result")
+
+
 def _figure(value: float | None, why: str, *, share: float | None = None) -> Cell:
     return absent(why) if value is None else known(number(value), share=share)
 
@@ -202,11 +218,13 @@ def _ratio(value: float | None, why: str) -> Cell:
 def trials_section(results: Results, most: int = 400) -> Section:
     """Return the table of all trials in the order of the run."""
     ordered = sorted(results.trials, key=lambda t: (t.started_at is None, t.started_at or "", t.block, t.position))
+    days = {trial.started_at[:10] for trial in ordered if trial.started_at}
+    clock = slice(11, 19) if len(days) == 1 else slice(0, 19)
     columns = (
         Column(name="trial"),
         Column(name="block", numeric=True),
         Column(name="position", numeric=True),
-        Column(name="started"),
+        Column(name="started", unit=days.pop() if len(days) == 1 else ""),
         Column(name="throughput", numeric=True),
         Column(name="unit"),
         *(Column(name=name, unit="ms", numeric=True) for name in ("p50", "p99")),
@@ -219,7 +237,7 @@ def trials_section(results: Results, most: int = 400) -> Section:
             Cell(text=trial.id, kind="code"),
             known(str(trial.block)),
             known(str(trial.position)),
-            Cell(text=(trial.started_at or ABSENT).replace("T", " ")[:19]),
+            Cell(text=trial.started_at.replace("T", " ")[clock] if trial.started_at else ABSENT, kind="time"),
             _figure(trial.throughput, "no result"),
             Cell(text=unit_words(trial.unit)),
             *(_figure(trial.latency_ms.get(name), WITHHELD if trial.ok else "no result") for name in ("p50", "p99")),

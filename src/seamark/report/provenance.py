@@ -52,7 +52,7 @@ def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
     rows = tuple(
         (
             Cell(text=str(treatment["treatment"]), kind="code"),
-            *(Cell(text=level(config[n])) if n in config else absent("not a setting here") for n in varying),
+            *(Cell(text=level(config[n], n)) if n in config else absent("not a setting here") for n in varying),
         )
         for treatment, config in list(zip(treatments, configs, strict=True))[:MOST_ROWS]
     )
@@ -62,7 +62,7 @@ def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
 
 
 def _listed(names: Sequence[str], config: Document) -> str:
-    return ", ".join(f"{name} = {level(config[name])}" for name in names) or "nothing"
+    return ", ".join(f"{name} = {level(config[name], name)}" for name in names) or "nothing"
 
 
 def reproduce_section(results: Results) -> Section:
@@ -114,7 +114,7 @@ def deployments_table(results: Results) -> Table:
         rows.append(
             (
                 Cell(text=name, kind="code"),
-                Cell(text=str(record.get("started_at") or ABSENT).replace("T", " ")[:19]),
+                Cell(text=str(record.get("started_at") or ABSENT).replace("T", " ")[:19], kind="time"),
                 Cell(text=duration(record.get("uptime_s"))),
                 Cell(text=str(ended.get("why") or ABSENT)),
                 Cell(text=f"{trials.get('ok', ABSENT)} of {trials.get('n', ABSENT)}" if trials else ABSENT),

@@ -74,9 +74,9 @@ class Results:
 
     def services(self) -> Iterator[tuple[str, tuple[tuple[str, tuple[Document, ...]], ...]]]:
         """Yield each service with its workloads, and each workload with its treatments, in the plan's order."""
-        planned = list(self.plan.get("factors") or {})
+        planned = dict.fromkeys(str(deployment["service"]) for deployment in self.plan.get("deployments") or ())
         rank = {name: place for place, name in enumerate(planned)}
-        ordered = sorted(self.treatments, key=lambda t: rank.get(str(t["workload"]), len(rank)))
+        ordered = sorted(self.treatments, key=lambda t: rank.get(str(t["service"]), len(rank)))
         names = dict.fromkeys(str(treatment["service"]) for treatment in ordered)
         for service in names:
             own = [treatment for treatment in ordered if treatment["service"] == service]
@@ -84,14 +84,15 @@ class Results:
             yield (
                 service,
                 tuple(
-                    (name, self._by_level(name, [treatment for treatment in own if treatment["workload"] == name]))
+                    (name, self._by_level([treatment for treatment in own if treatment["workload"] == name]))
                     for name in workloads
                 ),
             )
 
-    def _by_level(self, workload: str, treatments: Sequence[Document]) -> tuple[Document, ...]:
+    def _by_level(self, treatments: Sequence[Document]) -> tuple[Document, ...]:
         """Sort treatments by the levels of their factors: numbers by size, words as the plan lists them."""
-        listed = (self.plan.get("factors") or {}).get(workload) or {}
+        roles = (self.plan.get("factors") or {}).values()
+        listed = {name: levels for role in roles for name, levels in role.items()}
 
         def place(treatment: Document) -> list[tuple[float, float, str]]:
             keys = []

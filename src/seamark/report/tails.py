@@ -53,12 +53,12 @@ def grouped(measured: Sequence[Measured]) -> list[list[Measured]]:
 
 def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, able: int) -> Picture:
     names = [n for n in group[0][0] if len({repr(factors.get(n)) for factors, _ in group}) > 1]
-    shared = ", ".join(f"{n} {level(v)}" for n, v in group[0][0].items() if n not in names)
+    shared = ", ".join(f"{n} {level(v, n)}" for n, v in group[0][0].items() if n not in names)
     with drawing(8.4, 2.9 + 0.16 * -(-len(group) // 2)) as figure:
         body, tail = figure.subplots(1, 2)
         for index, (factors, curve) in enumerate(group):
             style = look(index)
-            label = ", ".join(f"{n} {level(factors.get(n))}" for n in names) or workload
+            label = ", ".join(f"{n} {level(factors.get(n), n)}" for n in names) or workload
             line = {"ls": style.dashes, "color": style.colour}
             body.plot(curve.at_ms, curve.share, **line)
             tail.plot(curve.at_ms, 1 - curve.share, **line)
@@ -85,8 +85,8 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
             folder,
             name,
             alt=f"Distribution of the response times of {workload}{', ' + shared if shared else ''}",
-            caption=f"Response times{' with ' + shared if shared else ''}: good requests in the measured window, raw "
-            "samples of all repetitions pooled. Markers stand at p50, p95 and p99. A curve ends at p99.9, or where "
+            caption=f"Response times{' with ' + shared if shared else ''}: good requests due in the measured window, "
+            "raw samples of all repetitions pooled. Markers stand at p50, p95, p99. A curve ends at p99.9, or where "
             "fewer than ten requests are left."
             + (f" Only {MOST_CURVES * MOST_FIGURES} of {able} treatments are drawn." if able > 28 else ""),
         )

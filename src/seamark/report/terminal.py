@@ -27,7 +27,7 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     for treatment in summary.get("treatments") or ():
         throughput, latency = treatment.get("throughput") or {}, treatment.get("latency_ms") or {}
         verdict = str(treatment.get("verdict") or "INVALID")
-        factors = " ".join(f"{name}={level(value)}" for name, value in (treatment.get("factors") or {}).items())
+        factors = " ".join(f"{name}={level(value, name)}" for name, value in (treatment.get("factors") or {}).items())
         workload = str(treatment["workload"])
         if last is not None and workload != last:
             table.add_section()

@@ -63,7 +63,9 @@ def timeline_picture(
             handles, labels = row[0].get_legend_handles_labels()
             if labels:
                 row[-1].legend(handles[:marks], labels[:marks], loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        factors = ", ".join(f"{name} {level(value)}" for name, value in (treatment.get("factors") or {}).items())
+        factors = ", ".join(
+            f"{name} {level(value, name)}" for name, value in (treatment.get("factors") or {}).items()
+        )
         return written(
             figure,
             folder,
@@ -76,9 +78,9 @@ def timeline_picture(
 
 
 def _drawn(axis: Axes) -> list[float]:
-    return [
-        float(value) for line in axis.lines for value in np.asarray(line.get_ydata()) if len(line.get_xdata()) > 2
-    ]
+    """Return every value of the axis' curves; the mark of the warm-up has but two points and is none."""
+    curves = [np.asarray(line.get_ydata(), dtype=float) for line in axis.lines]
+    return [float(value) for curve in curves if len(curve) > 2 for value in curve]
 
 
 def _times(axes: Sequence[Axes]) -> None:
