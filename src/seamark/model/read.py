@@ -125,9 +125,10 @@ def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
             mistakes.add(each, f"'{name}' is no name of a setting: use letters, digits and '_'.")
         setting = structure(each, Setting, mistakes, given={"name": name})
         if setting is not WRONG:
+            if setting.type == "float" and type(setting.default) is int:
+                setting = replace(setting, default=float(setting.default))
             _check_setting(each, setting, mistakes)
-            whole = setting.type == "float" and isinstance(setting.default, int)
-            found.append(replace(setting, default=float(setting.default or 0)) if whole else setting)
+            found.append(setting)
     return tuple(found)
 
 
@@ -136,8 +137,7 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
     if setting.minimum is not None and setting.maximum is not None and setting.minimum > setting.maximum:
         mistakes.add(entries["minimum"], f"is above the maximum ({show(setting.maximum)}).")
     if setting.default is not None and type(setting.default) is not TYPES[setting.type]:
-        if not (setting.type == "float" and type(setting.default) is int):
-            mistakes.add(entries["default"], f"{entries['default'].shown} is not of type {setting.type}.")
+        mistakes.add(entries["default"], f"{entries['default'].shown} is not of type {setting.type}.")
     elif setting.default is not None and (complaint := misfit(setting.default, setting)):
         mistakes.add(entries["default"], complaint)
     for each in entries["allowed"].value if setting.allowed is not None else ():

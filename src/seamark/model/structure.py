@@ -134,7 +134,8 @@ def _not_a(form: type, item: Item) -> str:
     if isinstance(value, (list, dict)) or value is None:
         return f"expected {NOUNS[form]}, but it is {item.shown}."
     if form is str:
-        return f"expected text, but YAML reads {text} as {NOUNS.get(type(value), 'something else')}. Put it in quotes: '{text}'."
+        kind = NOUNS.get(type(value), "something else")
+        return f"expected text, but YAML reads {text} as {kind}. Put it in quotes: '{text}'."
     if form is bool:
         return f"expected true or false, but it is {item.shown}."
     if isinstance(value, bool):

@@ -12,6 +12,7 @@ from seamark.errors import UserError, did_you_mean
 
 LARGEST_BYTES = 4_000_000
 MOST_NODES = 500_000
+DEEPEST = 60
 UNREAD: Any = object()
 """The value of an Item whose mistake is noted already: nothing more is noted about it."""
 _OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
@@ -87,6 +88,10 @@ def load(path: Path, mistakes: Mistakes) -> Item | None:
     if text is None:
         return None
     try:
+        deep = _too_deep(text)
+        if deep is not None:
+            mistakes.note(f"{shown(path)}:{deep}: lists or mappings are nested too deep ({DEEPEST} levels at most).")
+            return None
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -103,6 +108,16 @@ def load(path: Path, mistakes: Mistakes) -> Item | None:
         mistakes.add(tree, f"expected keys and values such as 'name: value', but the file holds {tree.shown}.")
         return None
     return tree
+
+
+def _too_deep(text: str) -> int | None:
+    """Return the line in which nesting passes DEEPEST, which would overflow the composer's stack; else None."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            return int(event.start_mark.line) + 1
+    return None
 
 
 def shown(path: Path) -> str:
