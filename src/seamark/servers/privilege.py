@@ -9,7 +9,7 @@ from pathlib import Path
 from seamark.errors import SiteError
 
 UNPRIVILEGED = "nobody"
-DAC_OVERRIDE, DAC_READ_SEARCH = 1, 2
+DAC_OVERRIDE, DAC_READ_SEARCH, SETPCAP = 1, 2, 8
 
 
 def user_for(refuses_root: bool) -> str | None:
@@ -44,11 +44,15 @@ def as_user(user: str, command: Sequence[str]) -> tuple[str, ...]:
 
 
 def _passage() -> tuple[str, ...]:
-    """Return the options that let an ordinary user pass through closed folders, if we may give that away."""
+    """Return the options that let an ordinary user pass through closed folders, if we may give that away.
+
+    access(2), by which PostgreSQL's tools look for each other, heeds the capability only without the set-uid fix-up.
+    """
     effective = _effective_capabilities()
+    heeded = ("--securebits=+no_setuid_fixup",) if effective >> SETPCAP & 1 else ()
     for bit, name in ((DAC_READ_SEARCH, "dac_read_search"), (DAC_OVERRIDE, "dac_override")):
         if effective >> bit & 1:
-            return (f"--inh-caps=+{name}", f"--ambient-caps=+{name}")
+            return (f"--inh-caps=+{name}", f"--ambient-caps=+{name}", *heeded)
     return ()
 
 
