@@ -141,7 +141,7 @@ def of(values: NDArray[np.int64], relative_error: float = RELATIVE_ERROR) -> His
         relative_error=relative_error,
         zeros=len(values) - len(positive),
         buckets=dict(zip(indexes.tolist(), counts.tolist(), strict=True)),
-        total=int(values.sum(dtype=np.int64)),
+        total=_exact_sum(values),
         minimum=int(values.min()),
         maximum=int(values.max()),
     )
@@ -156,6 +156,11 @@ def bucket_value(index: NDArray[np.int64], relative_error: float) -> NDArray[np.
     """Return the value that stands for each bucket."""
     growth = _growth(relative_error)
     return np.asarray(np.exp(index * math.log(growth)) * 2 / (1 + growth), dtype=np.float64)
+
+
+def _exact_sum(values: NDArray[np.int64]) -> int:
+    """The sum in two halves, since the whole may be more than 64 bits hold."""
+    return (int((values >> 31).sum()) << 31) + int((values & 0x7FFFFFFF).sum())
 
 
 def _growth(relative_error: float) -> float:

@@ -1,0 +1,78 @@
+"""Histogram and quantiles: the stated error holds, merging loses nothing, too few samples are said to be too few."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamark.stats.histogram import RELATIVE_ERROR, Histogram, from_json, merge, of
+from seamark.stats.quantiles import quantiles, samples_needed
+
+values = st.lists(st.one_of(st.integers(0, 50), st.integers(0, 2**62)), min_size=1, max_size=200).map(
+    lambda numbers: np.array(numbers, dtype=np.int64) // 256
+)
+probability = st.floats(0.001, 0.999)
+
+
+@given(values, probability)
+def test_a_quantile_is_within_the_stated_relative_error_of_the_exact_one(numbers, q):
+    exact = quantiles(numbers, (q,))[0]
+    assert abs(of(numbers).quantile(q) - exact) <= exact * RELATIVE_ERROR * (1 + 1e-6)
+
+
+@given(values, probability)
+def test_an_exact_quantile_is_the_smallest_value_with_enough_at_or_below_it(numbers, q):
+    found = quantiles(numbers, (q,))[0]
+    assert found in numbers
+    assert (numbers <= found).sum() >= q * len(numbers) - 1e-6
+    assert (numbers < found).sum() < q * len(numbers) + 1e-6
+
+
+@given(values, values, values)
+def test_merging_is_associative_commutative_and_the_same_as_counting_together(a, b, c):
+    one, two, three = of(a), of(b), of(c)
+    left, right = one.merged(two).merged(three), one.merged(two.merged(three))
+    assert left == right == merge([three, one, two]) == of(np.concatenate([a, b, c]))
+    assert left.count == len(a) + len(b) + len(c)
+    assert left.mean == pytest.approx(float(np.mean(np.concatenate([a, b, c]).astype(float))))
+
+
+@given(values)
+def test_an_empty_histogram_changes_nothing(numbers):
+    assert of(numbers).merged(Histogram()) == of(numbers)
+    assert of(np.array([], dtype=np.int64)).quantile(0.5) is None
+
+
+@given(values)
+def test_a_histogram_survives_json_to_the_last_bit(numbers):
+    assert from_json(json.loads(json.dumps(of(numbers).to_json()))) == of(numbers)
+
+
+@pytest.mark.parametrize("damage", [{"count": 5}, {"counts": [1]}, {"zeros": None}, {"indexes": "x"}])
+def test_a_histogram_that_contradicts_itself_is_refused(damage):
+    document = of(np.array([1, 2, 3])).to_json() | damage
+    with pytest.raises(ValueError):
+        from_json(document)
+
+
+def test_histograms_of_different_error_are_not_merged():
+    with pytest.raises(ValueError, match="relative error"):
+        of(np.array([1])).merged(of(np.array([1]), relative_error=0.01))
+
+
+def test_the_sum_of_many_long_times_does_not_overflow():
+    century_ns = 100 * 365 * 86400 * 10**9
+    assert of(np.full(8, century_ns)).mean == century_ns
+
+
+def test_the_cumulative_curve_rises_to_one():
+    points = of(np.array([0, 0, 10, 1000, 10**9])).cumulative()
+    assert [share for _, share in points] == [0.4, 0.6, 0.8, 1.0]
+    assert points[-1][0] == 10**9
+
+
+@pytest.mark.parametrize(("q", "needed"), [(0.5, 20), (0.9, 100), (0.95, 200), (0.99, 1_000), (0.999, 10_000)])
+def test_a_percentile_needs_ten_samples_beyond_it(q, needed):
+    assert samples_needed(q) == needed
