@@ -61,6 +61,23 @@ def searched_an_empty_list(settings: dict[str, Any], data: str) -> Any:
     return {"units": reply.units, "failure": reply.failure.name}
 
 
+def threads_of_two_users(settings: dict[str, Any], data: str) -> Any:
+    """Give how many OpenMP threads a search may use in each of two threads, and before any search."""
+    driver = faiss.Search(Target(settings=settings, data=Path(data)))
+    (body,) = driver.bodies(1, 0)
+    seen = [faiss.faiss.omp_get_max_threads()]
+
+    def user() -> None:
+        driver.session().call(body)
+        seen.append(faiss.faiss.omp_get_max_threads())
+
+    for _ in range(2):
+        one = threading.Thread(target=user)
+        one.start()
+        one.join()
+    return seen
+
+
 def main(argv: list[str]) -> int:
     print(json.dumps(globals()[argv[0]](**json.loads(argv[1]))))
     return 0

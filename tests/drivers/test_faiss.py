@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from service_environment import ROOT, ask, environment
+from service_loads import deployed, loaded
 
 from seamark.drivers.vectors.collection import fill
 from seamark.drivers.vectors.dataset import Dataset, nearest_distances, recall_at_k
@@ -159,8 +160,36 @@ def test_every_query_is_asked_once_before_any_is_asked_again_in_an_order_of_the_
 
 
 @pytest.mark.services
+def test_every_thread_searches_with_as_many_openmp_threads_as_asked(faiss, tmp_path):
+    settings = small(index="flat", threads_per_search=3)
+    ask(faiss, "inside_faiss", "staged", settings=settings, data=str(tmp_path), seed=0)
+    before, *users = ask(faiss, "inside_faiss", "threads_of_two_users", settings=settings, data=str(tmp_path))
+    assert before != 3, "a machine of three cores cannot show it"
+    assert users == [3, 3]
+
+
+@pytest.mark.services
 def test_a_search_that_finds_nothing_is_an_empty_reply_and_not_a_fast_one(faiss, tmp_path):
     settings = small(index="flat")
     ask(faiss, "inside_faiss", "staged", settings=settings, data=str(tmp_path), seed=0)
     reply = ask(faiss, "inside_faiss", "searched_an_empty_list", settings=settings, data=str(tmp_path))
     assert reply == {"units": 0, "failure": "EMPTY_REPLY"}
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR22", "E-FR23")
+def test_a_load_on_the_recipe_searches_and_gives_the_recall_of_its_own_settings(tmp_path):
+    with deployed("faiss", tmp_path, index="ivf") as endpoint:
+        assert endpoint["facts"]["vectors"] == 20_000
+        assert endpoint["facts"]["ingest_vectors_per_s"] > 0
+        recalls = []
+        for nprobe in (8, 128):
+            outcome, samples = loaded(
+                endpoint, tmp_path / f"parts-{nprobe}", nprobe=nprobe, batch=3, concurrency=3, requests=300
+            )
+            assert outcome.unit == "query"
+            assert outcome.completed == len(samples) == 300
+            assert not samples["failure"].any()
+            assert (samples["units"] == 3).all()
+            recalls.append(outcome.quality["recall_at_10"])
+    assert recalls == pytest.approx([0.339, 1.0], abs=0.02)

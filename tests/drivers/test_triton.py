@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 from service_environment import ROOT, ask, environment
+from service_loads import deployed, loaded
 
 from seamark.drivers.triton_models import MODELS, write_repository
 from seamark.drivers.triton_requests import HttpReplyCheck, Requests
@@ -318,3 +319,23 @@ def test_a_port_that_nobody_listens_on_is_a_failure_to_connect(triton, tmp_path)
 def test_a_server_that_dies_under_a_call_resets_it(triton, tmp_path):
     with serving(triton, tmp_path, model="addsub", protocol="grpc") as where:
         assert ask(triton, "inside_triton", "lost_failure", where=where) == "RESET"
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR19", "E-FR21")
+def test_a_load_on_the_recipe_is_served_over_both_protocols_by_one_server(tmp_path):
+    with deployed("triton", tmp_path) as endpoint:
+        assert endpoint["phases"]["start_s"] > 0
+        assert endpoint["metrics_url"].endswith(f":{endpoint['ports']['metrics']}/metrics")
+        for protocol in ("http", "grpc"):
+            outcome, samples = loaded(
+                endpoint, tmp_path / protocol, protocol=protocol, batch=4, dimensions_max=32, requests=400
+            )
+            assert outcome.unit == "item"
+            assert outcome.completed == len(samples) == 400
+            assert not samples["failure"].any()
+            assert (samples["units"] == 4).all()
+            assert len(set(samples["bytes_sent"])) > 10
+            assert (samples["last_ns"] > samples["sent_ns"]).all()
+            assert outcome.quality == {"right_ratio": 1.0}
+        assert counted(endpoint, "nv_inference_count") >= 2 * 400 * 4

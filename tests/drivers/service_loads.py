@@ -1,0 +1,55 @@
+"""Puts a service under a keeper and a load on it, as scripts do, for tests of drivers."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from service_environment import CACHE, ROOT
+
+from seamark.load.records import read_segment
+from seamark.load.shards import LoadJob, LoadOutcome, run_load
+from seamark.model.read import read_services
+from seamark.model.site import Paths, Site
+from seamark.model.trial import Deployment
+from seamark.servers.deployment import renew, serve, stop
+from seamark.store import DeploymentFolder
+
+
+@contextmanager
+def deployed(name: str, root: Path, **changes: Any) -> Iterator[dict[str, Any]]:
+    """Serve by the recipe `name`, its defaults changed; give the endpoint with `settings` and `renew` added."""
+    service = read_services(ROOT / "config" / "services")[name]
+    settings = {setting.name: setting.default for setting in service.settings} | changes
+    site = Site(
+        name="here",
+        summary="",
+        paths=Paths(scratch=str(root / "scratch"), environments=str(CACHE / "envs")),
+    )
+    deployment = Deployment(id=name, service=name, settings=settings, nodes=1, gpus=0, cpus_per_task=1, mem_gb=1)
+    folder = DeploymentFolder(root=root / "results" / "deployments" / name)
+    endpoint = serve(deployment, service, site, folder, scenario="test", seed=0, locks=ROOT / "envs")
+    try:
+        assert endpoint["status"] == "ok", endpoint
+        yield {**endpoint, "settings": settings, "service": service, "renew": lambda: renew(folder)}
+    finally:
+        assert stop(folder)
+
+
+def loaded(endpoint: Mapping[str, Any], parts: Path, **changes: Any) -> tuple[LoadOutcome, np.ndarray]:
+    """Run a short closed loop on a deployment; give its outcome and all its samples."""
+    load = {"pattern": "closed", "concurrency": 2, "warmup_s": 0.0, "duration_s": 1.0, "timeout_s": 10.0}
+    service = endpoint["service"]
+    job = LoadJob(
+        driver=service.driver,
+        workers=service.workers,
+        settings={**endpoint["settings"], **load, **changes},
+        seed=0,
+        data=Path(endpoint["data"]),
+        host=endpoint["host"],
+        ports=endpoint["ports"],
+    )
+    outcome = run_load(job, Path(endpoint["environment"]) / "bin" / "python", parts, endpoint["renew"])
+    blocks = [block.copy() for path in outcome.segments for block in read_segment(path, 1 << 16)]
+    return outcome, np.concatenate(blocks)
