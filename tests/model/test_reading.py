@@ -205,7 +205,7 @@ def test_aliases_that_multiply_are_refused_before_they_fill_memory(tmp_path: Pat
     lines = ["scenario: a", "x0: &x0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10)}]" for i in range(1, 9)]
     mistakes = mistakes_of_scenario(written(tmp_path, "bomb.yaml", "\n".join(lines) + "\n"))
-    assert any("too many of them" in mistake for mistake in mistakes)
+    assert mistakes == ("bomb.yaml: more than 100000 parts, aliases ('*name') counted each time.",)
 
 
 @pytest.mark.covers("E-SVR", "E-NFR")
@@ -233,7 +233,7 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
         (
             "    role: workload",
             "    roll: workload",
-            "toy.yaml:11: settings.size.roll: unknown key. Did you mean 'role'?",
+            "toy.yaml:11: settings.size.roll: unknown key.",
         ),
         ("workers: wire", "workers: wire\nserver: {command: ['{dta}']}", "'{dta}' is not known. Known: ports,"),
         ("workers: wire", "workers: wire\nserver: {command: ['{ports[http]}']}", "'{ports[http]}': no such port."),
@@ -242,7 +242,7 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
         (
             "workers: wire",
             "workers: wire\nserver: {command: [x], health: {port: http}}",
-            "the port 'http' is none of",
+            "the port 'http' is none",
         ),
         ("workers: wire", "workers: wire\nserver: {command: [x], metrics_port: web}", "is none of the ports main."),
     ],
@@ -289,7 +289,7 @@ def test_meluxina_is_as_its_documentation_says() -> None:
         ("name: here\nsummary: x\nruntime: docker\n", "here.yaml:3: runtime: 'docker' is none of venv,"),
         (
             "name: here\nsummary: x\nneeds: [acount]\n",
-            "here.yaml:3: needs[0]: 'acount' is none of partition, account, qos.",
+            "here.yaml:3: needs[0]: 'acount' is none of partition,",
         ),
         ("name: here\nsummary: x\npartitions: {p: {nodes: 0, cpus: 1, mem_gb: 1}}\n", "nodes: must be at least 1."),
         ("name: here\nsummary: x\nlease_s: 0\n", "here.yaml:3: lease_s: must be more than 0 s."),

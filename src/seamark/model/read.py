@@ -12,10 +12,11 @@ from seamark.model.fit import Asked, misfits
 from seamark.model.levels import TYPES, level, misfit, show
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.scenario import Scenario
-from seamark.model.scenario_form import RESOURCE_SETTINGS, WORKLOAD_KEYS, lines_of, scenario_of
+from seamark.model.scenario_form import lines_of, scenario_of
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
 from seamark.model.structure import WRONG, is_mapping, structure
+from seamark.model.workload_form import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.model.yaml_lines import Item, Mistakes, load, shown
 
 SiteOf = Callable[[str | None], Site]

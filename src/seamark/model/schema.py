@@ -15,10 +15,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.read import read_services
 from seamark.model.scenario import Artifacts, Metadata
-from seamark.model.scenario_form import COUNTS, NAME, RESOURCE_SETTINGS, TEXT_KEYS
+from seamark.model.scenario_form import COUNTS, TEXT_KEYS
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
 from seamark.model.structure import hints, required
+from seamark.model.workload_form import NAME, RESOURCE_SETTINGS
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

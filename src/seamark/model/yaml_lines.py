@@ -11,7 +11,7 @@ import yaml
 from seamark.errors import UserError, did_you_mean
 
 LARGEST_BYTES = 4_000_000
-MOST_NODES = 500_000
+MOST_NODES = 100_000
 DEEPEST = 60
 UNREAD: Any = object()
 """The value of an Item whose mistake is noted already: nothing more is noted about it."""
@@ -103,7 +103,11 @@ def load(path: Path, mistakes: Mistakes) -> Item | None:
     if node is None:
         mistakes.note(f"{shown(path)}:1: the file is empty; expected keys and values such as 'name: value'.")
         return None
-    tree = _Tree(file=shown(path), mistakes=mistakes).item(node, "", node.start_mark.line + 1)
+    try:
+        tree = _Tree(file=shown(path), mistakes=mistakes).item(node, "", node.start_mark.line + 1)
+    except OverflowError:
+        mistakes.note(f"{shown(path)}: more than {MOST_NODES} parts, aliases ('*name') counted each time.")
+        return None
     if not isinstance(tree.value, dict):
         mistakes.add(tree, f"expected keys and values such as 'name: value', but the file holds {tree.shown}.")
         return None
@@ -116,7 +120,7 @@ def _too_deep(text: str) -> int | None:
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
-            return int(event.start_mark.line) + 1
+            return event.start_mark.line + 1 if event.start_mark is not None else 1
     return None
 
 
@@ -177,8 +181,10 @@ class _Tree:
         """Turn a node and all below it into Items."""
         blank = Item(value=None, file=self.file, line=line, path=path)
         self.seen[0] += 1
-        if id(node) in self.open or self.seen[0] > MOST_NODES:
-            self.mistakes.add(blank, "an alias ('*name') that holds itself, or too many of them. Write it out.")
+        if self.seen[0] > MOST_NODES:
+            raise OverflowError
+        if id(node) in self.open:
+            self.mistakes.add(blank, "an alias ('*name') that holds itself. Write it out.")
             return replace(blank, value=UNREAD)
         self.open.append(id(node))
         try:
