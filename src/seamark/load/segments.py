@@ -46,7 +46,10 @@ def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str
     schema = sample_schema(metadata)
     failures = np.zeros(len(Failure), dtype=np.int64)
     rows = last_ns = 0
-    with replacing(target) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+    with (
+        replacing(target) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer,
+    ):
         for path in segments:
             for records in read_segment(path, ROWS_IN_GROUP):
                 writer.write_batch(_batch(records, schema))
