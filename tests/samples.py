@@ -52,7 +52,7 @@ def write_samples(path: Path, rows: np.ndarray, *, config_hash: str = "cafe", ro
     about = {"config_hash": config_hash, "trial": "t", "unit": "reply", "kinds": ["get"], "schema_version": 1}
     table = pa.table(columns).replace_schema_metadata({"seamark": json.dumps(about)})
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, row_group_size=row_group)
+    pq.write_table(table, path, row_group_size=row_group, compression="zstd", write_page_checksum=True)
     return path
 
 

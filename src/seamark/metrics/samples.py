@@ -69,7 +69,7 @@ class Samples:
         DamagedError when a page cannot be read.
         """
         try:
-            with pq.ParquetFile(self.path, buffer_size=1 << 20) as file:
+            with pq.ParquetFile(self.path, buffer_size=1 << 20, page_checksum_verification=True) as file:
                 groups = [i for i in range(file.num_row_groups) if _touches(file, i, between_ns)]
                 for part in file.iter_batches(
                     BATCH_ROWS, row_groups=groups, columns=list(COLUMNS.values()), use_threads=False

@@ -128,7 +128,7 @@ def _whole(counted: Tally, batch: Batch, warmup_ns: int) -> None:
 def _arrivals(counted: Tally, batch: Batch) -> None:
     start, end = counted.window.start_ns, counted.window.end_ns
     sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
-    inside = complete & (batch.last >= start) & (batch.last <= end)
+    inside = complete & (batch.last > start) & (batch.last <= end)
     good = inside & batch.good
     counted.replies += int(good.sum())
     counted.units += int(batch.units[good].sum())
@@ -136,7 +136,7 @@ def _arrivals(counted: Tally, batch: Batch) -> None:
     counted.bytes_received += int(batch.bytes_received[good].sum())
     unserved = np.isin(batch.failure, UNSERVED)
     counted.served += int((inside & ~unserved & sent).sum())
-    finished_before = complete & ~unserved & (batch.last < start)
+    finished_before = complete & ~unserved & (batch.last <= start)
     counted.waiting_at_start += int((batch.due < start).sum()) - int(finished_before.sum())
     until = np.minimum(np.where(complete, batch.last, end), end)
     spent = np.where(sent, until - np.maximum(batch.sent, start), 0)
