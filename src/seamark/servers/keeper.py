@@ -114,7 +114,7 @@ def main(argv: list[str]) -> int:
     become_subreaper()
     parent = os.getpid()
     if keeper := os.fork():
-        return guard(keeper, signs)
+        os._exit(guard(keeper, signs))  # so that the lock is given back by nothing but our end
     os.setsid()
     become_subreaper()
     die_with_parent(signal.SIGTERM)
