@@ -107,6 +107,8 @@ def _service(service: Service) -> list[str]:
     if service.not_run_here:
         lines += [f"> **Not run here.** {_cell(service.not_run_here)}", ""]
     environment = f"`envs/{service.environment}.lock`" if service.environment else "the base environment"
+    if service.environment and not (ROOT / "envs" / f"{service.environment}.lock").exists():
+        environment = f"{service.environment}, which has no lock yet"
     facts = [
         ("version", service.version),
         ("licence", service.licence),
@@ -160,11 +162,11 @@ def metrics_tables() -> str:
         way = "—" if metric.better == "neither" else metric.better
         rows.setdefault((group, metric.unit, way, meaning), []).append(last)
     lines = ["| figure | unit | better | meaning |", "| --- | --- | --- | --- |"]
-    for (group, unit, way, meaning), names in rows.items():
+    for (group, unit, which, meaning), names in rows.items():
         inside = f"{group}." if group else ""
         figure = f"`{inside}{names[0]}`" if len(names) == 1 else f"`{inside}…`: {', '.join(names)}"
         text = meaning.replace("…", names[0]) if len(names) == 1 else meaning
-        lines.append(f"| {figure} | {unit} | {way} | {_cell(text)} |")
+        lines.append(f"| {figure} | {unit} | {which} | {_cell(text)} |")
     return "\n".join(lines)
 
 

@@ -1,0 +1,248 @@
+"""The docs say what is: derived pages are current, commands, links, examples and names in them are real."""
+
+import dataclasses
+import re
+import shlex
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from seamark import store
+from seamark.checks import CHECKS, REMEDIES
+from seamark.cli.main import VERBS, cli
+from seamark.model.objectives import OBJECTIVES
+from seamark.model.pattern import PATTERNS
+from seamark.model.read import read_scenario, read_services, read_site
+from seamark.model.scenario_form import TOP_KEYS
+from seamark.model.workload_form import RESOURCE_SETTINGS, WORKLOAD_KEYS
+from seamark.plan import plan
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS))
+make = import_module("make")
+reference = import_module("reference")
+layers = import_module("layers")
+IMPORTED_AS = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml"}
+
+PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
+WRITTEN = [page for page in PAGES if page.name != "traceability.md"]
+
+
+def text_of(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the code blocks of one language."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def bench_lines(text: str) -> list[str]:
+    """Return every call of bench in code, as it would be typed after `bench`."""
+    calls = re.findall(r"(?:^\s*|\$ |&& )(?:\S*/)?bench ([^\n|&>]+)", "\n".join(_code(text)), re.MULTILINE)
+    return [call.strip() for call in calls]
+
+
+def _code(text: str) -> list[str]:
+    fenced = re.findall(r"```(?:sh|text|console|bash)?\n(.*?)```", text, re.DOTALL)
+    inline = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return [*fenced, *inline]
+
+
+def parse(call: str) -> None:
+    """Parse a call of bench without running it; raises for what bench does not have."""
+    words = shlex.split(call, comments=True)
+    command: click.Command = cli
+    context = click.Context(cli, info_name="bench")
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None
+        context, command = click.Context(found, info_name=name, parent=context), found
+    if words and words != ["--help"] and words != ["--version"] and not isinstance(command, click.Group):
+        command.make_context(context.info_name, words, parent=context.parent)
+
+
+def test_the_derived_pages_are_what_code_and_tests_say_now():
+    pages, mistakes = make.derived()
+    assert mistakes == []
+    assert make.differences(pages) == [], "Run `make docs` and commit what it writes."
+
+
+def test_the_check_says_what_differs(monkeypatch, capsys):
+    monkeypatch.setattr(make, "PAGES", {"docs/cli.md": lambda: text_of("cli.md") + "one more line\n"})
+    assert make.main(["--check"]) == 1
+    assert "+one more line" in capsys.readouterr().err
+    monkeypatch.setattr(make, "PAGES", {"docs/cli.md": lambda: text_of("cli.md")})
+    assert make.main(["--check"]) == 0
+
+
+def test_what_stands_between_marks_is_replaced_and_nothing_else():
+    text = "a\n<!-- x: begin (made) -->\nold\n<!-- x: end -->\nb\n"
+    assert make.between(text, "x", "new") == "a\n<!-- x: begin (made) -->\n\nnew\n\n<!-- x: end -->\nb\n"
+    assert make.between(make.between(text, "x", "new"), "x", "new") == make.between(text, "x", "new")
+
+
+@pytest.mark.covers("E-FR01")
+def test_every_command_has_help_with_an_example_and_stands_in_the_docs():
+    page = text_of("cli.md")
+    for path, context in reference.commands():
+        help_text = context.command.help or ""
+        assert f"## {path}\n" in page
+        assert "Example" in help_text, path
+        assert f"{path.split()[0]} " in help_text, path
+    assert {path.split()[1] for path, _ in reference.commands() if path != "bench"} == set(VERBS)
+
+
+def test_every_example_in_the_help_is_a_call_that_bench_understands():
+    for _, context in reference.commands():
+        for call in re.findall(r"^\s*bench (.+)$|&& bench (.+)$", context.command.help or "", re.MULTILINE):
+            for part in call:
+                if part:
+                    parse(re.split(r" \| | && | >> ", part)[0])
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_every_call_of_bench_in_a_page_is_one_that_bench_understands(page):
+    for call in bench_lines(page.read_text(encoding="utf-8")):
+        if not re.search(r"\.\.\.|[A-Z]{4,}\]|\|", call):
+            parse(re.sub(r"[<\[].*?[>\]]", "x", call))
+
+
+def test_the_check_of_calls_sees_an_unknown_option_and_an_unknown_command():
+    with pytest.raises(click.UsageError):
+        parse("status --wach")
+    with pytest.raises(Exception, match="no such command"):
+        parse("sumbit")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_in_a_page_leads_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?:|mailto:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), f"{page.name}: {target}"
+        if anchor and file.suffix == ".md":
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            known = {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+            assert anchor in known, f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_every_file_test_and_target_that_a_page_names_is_there(page):
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for code in _code(page.read_text(encoding="utf-8")):
+        for name in re.findall(r"\btest_\w+\b(?!\.py|\*)", code):
+            assert f"def {name}(" in tests, f"{page.name}: {name}"
+        for path in re.findall(r"(?:src|docs|tests|config|envs|profiles|workflow|scripts)/[\w./-]+\.\w+", code):
+            shown = f"```\n{path}\n```"
+            example = any(path in block for block in blocks(page, "yaml")) or "triton_batch" in path
+            assert example or (ROOT / path).exists(), f"{page.name}: {shown}"
+        for target in re.findall(r"^make ([a-z]+)", code, re.MULTILINE):
+            assert target in targets, f"{page.name}: make {target}"
+
+
+@pytest.mark.covers("E-FR02", "E-CFG")
+def test_every_example_of_a_scenario_in_the_docs_is_read_and_planned(tmp_path, monkeypatch):
+    services = read_services(ROOT / "config" / "services")
+    monkeypatch.chdir(tmp_path)
+    examples = [block for page in PAGES for block in blocks(page, "yaml") if re.search("^scenario:", block, re.M)]
+    for block in examples:
+        found = re.search(r"^scenario: (\S+)", block, re.MULTILINE)
+        assert found is not None
+        path = tmp_path / f"{found[1]}.yaml"
+        path.write_text(block)
+        scenario = read_scenario(path, services)
+        site = read_site(ROOT / "config" / "sites" / f"{scenario.site or 'local'}.yaml")
+        assert plan(scenario, services, site).trials
+    assert len(examples) >= 6
+
+
+def test_the_first_example_plans_what_the_text_says(tmp_path):
+    services = read_services(ROOT / "config" / "services")
+    path = tmp_path / "triton_batch.yaml"
+    path.write_text(blocks(DOCS / "scenario.md", "yaml")[0])
+    made = plan(read_scenario(path, services), services, read_site(ROOT / "config" / "sites" / "local.yaml"))
+    assert (len(made.trials), len(made.deployments)) == (24, 1)
+    assert len({trial.treatment for trial in made.trials}) == 6
+
+
+@pytest.mark.covers("E-FR02", "E-CFG", "E-EX")
+@pytest.mark.parametrize("path", sorted((ROOT / "config" / "scenarios").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_scenario_that_ships_is_read_and_planned(path):
+    services = read_services(ROOT / "config" / "services")
+    scenario = read_scenario(path, services)
+    site = scenario.site or ("meluxina" if scenario.partition else "local")
+    assert plan(scenario, services, read_site(ROOT / "config" / "sites" / f"{site}.yaml")).trials
+
+
+def test_every_key_of_a_scenario_stands_in_its_page():
+    page = text_of("scenario.md")
+    resources = [setting.name for setting in RESOURCE_SETTINGS]
+    for key in (*TOP_KEYS, *WORKLOAD_KEYS, *resources, "container", "dataset", "seed", "git_commit", "notes"):
+        assert f"`{key}`" in page, key
+    for pattern in PATTERNS:
+        assert f"`{pattern}`" in page or f"pattern: {pattern}" in page, pattern
+    for objective in (name for name in OBJECTIVES if not re.search(r"_(p\d+|mean|max)_s$", name)):
+        assert f"`{objective}`" in page, objective
+
+
+def test_every_pattern_category_and_code_stands_in_the_page_on_measurement():
+    page = text_of("measurement.md")
+    codes = re.findall(r'code="(\w+)"', (ROOT / "src" / "seamark" / "checks.py").read_text(encoding="utf-8"))
+    assert len(codes) >= len(CHECKS) - 1
+    for name in (*PATTERNS, *REMEDIES, *codes):
+        assert f"`{name}`" in page, name
+
+
+def test_every_file_of_a_trial_a_deployment_and_a_scenario_stands_in_the_flow_of_data():
+    page = text_of("architecture.md")
+    for form in (store.TrialFolder, store.DeploymentFolder, store.ScenarioFolder):
+        folder = form(root=Path("x"))
+        fields = {field.name for field in dataclasses.fields(form)}
+        names = [name for name, value in vars(form).items() if isinstance(value, property) and name not in fields]
+        for name in names:
+            assert f"`{getattr(folder, name).name}`" in page, f"{form.__name__}.{name}"
+
+
+def test_every_dependency_has_its_reason():
+    page = text_of("dependencies.md")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [
+        *project["dependencies"],
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
+    ]
+    for path in (ROOT / "envs").glob("*.in"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        wanted += [line for line in lines if line.strip() and not line.startswith(("#", "-"))]
+    for line in wanted:
+        name = re.split(r"[\s<>=~!;\[]", line.strip())[0]
+        assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", page), name
+
+
+def test_a_dependency_that_nothing_imports_is_said_to_be_so():
+    unused = text_of("dependencies.md").split("not imported by this version:")[1].split("\n\n")[0]
+    imported = {
+        name.split(".")[0] for _, path in layers.sources(ROOT / "src" / "seamark") for _, name in layers.imports(path)
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for line in project["dependencies"]:
+        name = re.split(r"[<>=~!;\[]", line)[0]
+        if not name.startswith("snakemake") and name != "pygments":  # Snakemake itself needs that one
+            assert (IMPORTED_AS.get(name, name) in imported) != (f"`{name}`" in unused), name
+
+
+def test_the_docs_stand_alone_and_name_no_machine_of_ours():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"(?<![\w.$])/(work|root)/|shared/(?!lib)|design\.md|measurement rules of", text), (
+            page.name
+        )
