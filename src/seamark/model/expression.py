@@ -1,6 +1,7 @@
 """Conditions that a scenario states: `where: batch <= concurrency` and `slos: latency_p99_s <= 0.2`. Never `eval`."""
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -78,7 +79,10 @@ def slo_parts(text: str) -> tuple[str, str, float]:
     if op not in ("<=", ">="):
         raise ValueError(f"'{op}' is not read in '{text}'. Use <= or >=")
     try:
-        return metric, op, float(limit)
+        number = float(limit)
+        if not math.isfinite(number):
+            raise ValueError
+        return metric, op, number
     except ValueError:
         raise ValueError(
             f"the limit '{limit}' is not a number; its unit is the metric's own (seconds for _s)"
