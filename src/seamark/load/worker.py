@@ -8,7 +8,6 @@ import gc
 import importlib
 import json
 import os
-import resource
 import sys
 import time
 import traceback
@@ -119,7 +118,7 @@ def worker_report(share: Share, observed: Observed, *, wall_s: float, cpu_s: flo
         "wall_s": wall_s,
         "cpu_s": cpu_s,
         "spin_s": observed.spin_s,
-        "max_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "max_rss_bytes": largest_rss_bytes(),
         "lag_ns": None if closed else schedule_lag(share.segment),
         "loop_lag_ns": observed.loop_lag_ns,
         "backlog_max": observed.backlog_max,
@@ -129,6 +128,12 @@ def worker_report(share: Share, observed: Observed, *, wall_s: float, cpu_s: flo
         "sent": observed.sent,
         "completed": observed.completed,
     }
+
+
+def largest_rss_bytes() -> int:
+    """Return this program's largest resident size. getrusage would count the parent's, which was ours until exec."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 def write_report(share: Share, report: dict[str, Any]) -> None:

@@ -1,0 +1,99 @@
+"""A null server as a process and loads against it, for the tests of the load engine."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seamark
+from seamark.load.records import read_segment
+from seamark.load.shards import LoadJob, LoadOutcome, run_load
+from seamark.model.sample import SAMPLE
+
+OUTSIDE = Path(seamark.__file__).parent / "outside.py"
+
+
+@pytest.fixture
+def null_server() -> Iterator[Callable[..., "Served"]]:
+    """Start null servers: `null_server("--delay-ms", 20)` returns one with its port and process."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object) -> Served:
+        command = [sys.executable, str(OUTSIDE), "seamark.servers.null", "--port", "0", *map(str, arguments)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        return Served(process=process, port=int(process.stdout.readline().split()[-1]))
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    process: "subprocess.Popen[str]"
+    port: int
+
+
+@pytest.fixture
+def running_s(tmp_path: Path) -> Callable[[], float]:
+    """Say for how long the load's clock has been running: for `on_tick`s that do something in mid-load."""
+    first_seen: list[float] = []
+
+    def since_go() -> float:
+        if not first_seen and (tmp_path / "parts" / "client.csv").exists():
+            first_seen.append(time.monotonic())
+        return time.monotonic() - first_seen[0] if first_seen else 0.0
+
+    return since_go
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A load's outcome and all its samples in the order of their index."""
+
+    outcome: LoadOutcome
+    samples: Any
+
+    def failures(self) -> dict[int, int]:
+        values, counts = np.unique(self.samples["failure"], return_counts=True)
+        return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Measured]:
+    """Run a load: settings as keywords; `driver`, `workers` and `port` say on what."""
+
+    def run(
+        driver: str = "seamark.drivers.null:Null",
+        *,
+        workers: str = "wire",
+        port: int = 1,
+        on_tick: Callable[[], str | None] = lambda: None,
+        seed: int = 1,
+        **settings: Any,
+    ) -> Measured:
+        settings = {"duration_s": 0.4, "warmup_s": 0.0, "timeout_s": 5.0, "concurrency": 1} | settings
+        job = LoadJob(
+            driver=driver,
+            workers=workers,  # type: ignore[arg-type]
+            settings=settings,
+            seed=seed,
+            data=tmp_path,
+            ports={"main": port},
+        )
+        outcome = run_load(job, None, tmp_path / "parts", on_tick)
+        blocks = [block for segment in outcome.segments for block in read_segment(segment)]
+        samples = np.concatenate(blocks) if blocks else np.zeros(0, dtype=SAMPLE)
+        return Measured(outcome=outcome, samples=np.sort(samples, order="index"))
+
+    return run

@@ -1,0 +1,103 @@
+"""Call drivers that misbehave in ways the engine must bear. Imported by worker processes in the tests."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+from seamark.load.driver import Body, Reply, Session, Target
+from seamark.model.sample import Failure
+
+
+class Sleeping:
+    """Each call sleeps for `sleep_s`; call number `hang_at` of a session sleeps for ever."""
+
+    unit = "call"
+    kinds: Sequence[str] = ("even", "odd")
+
+    def __init__(self, target: Target) -> None:
+        self.sleep_s = float(target.settings.get("sleep_s") or 0)
+        self.hang_at = target.settings.get("hang_at")
+        self.busy = threading.Semaphore(int(target.settings.get("most_busy") or 1_000_000))
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        return [Body(content=number, kind=number % 2) for number in range(10)]
+
+    def session(self) -> Session:
+        return SleepingSession(self)
+
+    def failure(self, error: Exception) -> Failure:
+        return {"refused": Failure.CONNECT, "reset": Failure.RESET}.get(str(error), Failure.DRIVER)
+
+
+class SleepingSession:
+    def __init__(self, driver: Sleeping) -> None:
+        self.driver = driver
+        self.calls = 0
+
+    def call(self, body: Body) -> Reply:
+        self.calls += 1
+        if not self.driver.busy.acquire(blocking=False):
+            return Reply(failure=Failure.WRONG_REPLY)
+        try:
+            if self.calls == self.driver.hang_at:
+                time.sleep(3600)
+            time.sleep(self.driver.sleep_s)
+        finally:
+            self.driver.busy.release()
+        return Reply(units=1 + body.kind, bytes_sent=10, bytes_received=20, status=7)
+
+    def close(self) -> None:
+        pass
+
+
+class Raising(Sleeping):
+    """Sessions whose calls raise: every third one, as a reset; a session that raised raises ever after."""
+
+    def session(self) -> Session:
+        return RaisingSession(self)
+
+
+class RaisingSession(SleepingSession):
+    def call(self, body: Body) -> Reply:
+        self.calls += 1
+        if self.calls >= 3:
+            raise RuntimeError("reset")
+        return Reply()
+
+
+class Refusing(Sleeping):
+    """The first session works once; no other session can be had."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self.sessions = 0
+
+    def session(self) -> Session:
+        self.sessions += 1
+        if self.sessions > 1:
+            raise RuntimeError("refused")
+        session = RaisingSession(self)
+        session.calls = 1
+        return session
+
+
+class Unmade(Sleeping):
+    """Cannot be made."""
+
+    def __init__(self, target: Target) -> None:
+        raise ValueError("no such index: /nowhere")
+
+
+def stage(target: Target, seed: int) -> dict[str, object]:
+    print("a library that prints")
+    return {"seed": seed, "size_bytes": 12, "setting": target.settings["size"]}
+
+
+def populate(target: Target, seed: int) -> dict[str, object]:
+    if target.settings.get("sleep_s"):
+        time.sleep(3600)
+    raise RuntimeError("disk quota exceeded")
+
+
+def quality(target: Target, seed: int) -> dict[str, float]:
+    return {"recall_at_10": 0.5}

@@ -1,0 +1,157 @@
+"""The HTTP decoder: every framing, cut anywhere, one reply after another."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamark.load.http import HttpDecoder, http_request
+from seamark.model.sample import Failure
+
+SIZED = b"HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 11\r\n\r\nhello world"
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"5\r\nhello\r\n6;name=value\r\n world\r\n0\r\nTrailer: x\r\n\r\n"
+)
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n" + SIZED
+EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+def words(status: int, body: bytes) -> int:
+    return len(body.split())
+
+
+def cuts(data: bytes) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(1, len(data) - 1), max_size=8, unique=True).map(sorted)
+
+
+def pieces(data: bytes, at: list[int]) -> list[bytes]:
+    return [data[start:end] for start, end in zip([0, *at], [*at, len(data)], strict=True)]
+
+
+@pytest.mark.parametrize("reply", [SIZED, CHUNKED, INTERIM], ids=["sized", "chunked", "interim"])
+@given(data=st.data())
+def test_a_reply_cut_anywhere_is_read_the_same(reply: bytes, data: st.DataObject) -> None:
+    decoder = HttpDecoder(words)
+    for _ in range(2):
+        decoder.reset()
+        parts = pieces(reply, data.draw(cuts(reply)))
+        said = [decoder.feed(part) for part in parts]
+        assert said == [False] * (len(parts) - 1) + [True]
+        assert (decoder.status, decoder.units, decoder.failure) == (200, 2, Failure.NONE)
+        assert decoder.body_bytes == 11
+        assert decoder.keep_alive
+
+
+@given(reply=st.binary(max_size=200))
+def test_bytes_that_are_not_http_never_raise(reply: bytes) -> None:
+    decoder = HttpDecoder()
+    decoder.feed(reply)
+    decoder.feed(b"\r\n\r\n" + reply)
+
+
+@given(noise=st.binary(min_size=1, max_size=60), at=st.integers(0, len(CHUNKED)))
+def test_noise_inside_a_chunked_reply_never_raises(noise: bytes, at: int) -> None:
+    HttpDecoder(words).feed(CHUNKED[:at] + noise + CHUNKED[at:])
+
+
+@pytest.mark.parametrize(
+    ("status", "failure"),
+    [
+        (200, Failure.NONE),
+        (206, Failure.NONE),
+        (302, Failure.WRONG_REPLY),
+        (404, Failure.CLIENT_ERROR),
+        (429, Failure.CLIENT_ERROR),
+        (500, Failure.SERVER_ERROR),
+        (503, Failure.SERVER_ERROR),
+    ],
+)
+def test_a_status_is_a_category(status: int, failure: Failure) -> None:
+    decoder = HttpDecoder()
+    assert decoder.feed(b"HTTP/1.1 %d X\r\nContent-Length: 2\r\n\r\nno" % status)
+    assert (decoder.status, decoder.failure) == (status, failure)
+    assert decoder.units == (0 if failure else 1)
+    assert decoder.keep_alive
+
+
+@pytest.mark.parametrize(
+    ("head", "keep_alive"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\ncontent-length:0\r\nConnection: Close\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: Keep-Alive\r\n\r\n", True),
+    ],
+)
+def test_the_connection_is_kept_as_the_reply_says(head: bytes, keep_alive: bool) -> None:
+    decoder = HttpDecoder()
+    assert decoder.feed(head)
+    assert decoder.keep_alive is keep_alive
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n",
+        b"x" * (2 << 20),
+    ],
+)
+def test_what_is_not_http_is_a_protocol_failure_and_ends_the_connection(reply: bytes) -> None:
+    decoder = HttpDecoder()
+    assert decoder.feed(reply)
+    assert decoder.failure == Failure.PROTOCOL
+    assert not decoder.keep_alive
+
+
+def test_a_body_without_a_length_ends_with_the_connection() -> None:
+    decoder = HttpDecoder(words)
+    assert not decoder.feed(b"HTTP/1.1 200 OK\r\n\r\nhello ")
+    assert not decoder.feed(b"world")
+    assert decoder.end_of_stream()
+    assert (decoder.units, decoder.keep_alive) == (2, False)
+
+
+@pytest.mark.parametrize("part", [b"", SIZED[:20], SIZED[:-1], CHUNKED[:-2]])
+def test_a_connection_that_ends_inside_a_reply_does_not_complete_it(part: bytes) -> None:
+    decoder = HttpDecoder()
+    decoder.feed(part)
+    assert not decoder.end_of_stream()
+
+
+def test_bytes_after_a_reply_are_not_part_of_it_and_end_the_connection() -> None:
+    for reply in (SIZED, CHUNKED, EMPTY):
+        decoder = HttpDecoder()
+        assert decoder.feed(reply + b"HTTP/1.1 200")
+        assert not decoder.keep_alive
+
+
+def test_a_head_reply_has_no_body_whatever_its_length_says() -> None:
+    decoder = HttpDecoder(headless=True)
+    assert decoder.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+
+
+def test_units_are_the_drivers_to_count_and_a_bad_body_is_a_wrong_reply() -> None:
+    def nothing_good(status: int, body: bytes) -> int:
+        if body == b"hello world":
+            raise ValueError("not what was asked for")
+        return 0
+
+    decoder = HttpDecoder(nothing_good)
+    assert decoder.feed(SIZED)
+    assert decoder.failure == Failure.WRONG_REPLY
+    decoder.reset()
+    assert decoder.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert decoder.failure == Failure.EMPTY_REPLY
+
+
+def test_a_request_has_a_host_and_the_length_of_its_body() -> None:
+    assert http_request("GET", "/a?b=1", host="h:1") == b"GET /a?b=1 HTTP/1.1\r\nHost: h:1\r\n\r\n"
+    assert http_request("PUT", "/a", host="h", headers={"X": "y"}, body=b"abc") == (
+        b"PUT /a HTTP/1.1\r\nHost: h\r\nX: y\r\nContent-Length: 3\r\n\r\nabc"
+    )
