@@ -35,7 +35,7 @@ class Study:
         """Read the study in `root`. Raises UserError with every mistake of the scenario and its site."""
         path = Path(scenario or DEFAULT_SCENARIO)
         services = read_services(config_folder(root, "services"))
-        read = read_scenario(root / path, services)
+        read = read_scenario(path if root == Path.cwd() else root / path, services)
         return cls(root=root, site_name=site or read.site or "local", scenario_path=path, scenario=read)
 
     @cached_property

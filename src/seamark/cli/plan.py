@@ -27,6 +27,7 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     if write:
         write_json(study.folder(study.scenario.name).plan, as_document(study.plan))
     if as_json:
-        click.echo(json.dumps(plan_facts(study.plan, study.services, study.site) | {"plan": as_document(study.plan)}, indent=1))
+        facts = plan_facts(study.plan, study.services, study.site)
+        click.echo(json.dumps(facts | {"plan": as_document(study.plan)}, indent=1))
     else:
         click.echo(describe(study.plan, study.services, study.site))

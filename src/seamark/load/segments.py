@@ -85,9 +85,9 @@ def read_samples(samples: Path, rows: int = ROWS_IN_GROUP) -> Iterator[pa.Record
 def _batch(records: npt.NDArray[np.void], schema: pa.Schema) -> pa.RecordBatch:
     """Arrow's columns on the records' own bytes. `pa.array` is passed by: it imports pandas for nothing."""
     columns = []
-    for field in schema:
-        values = np.ascontiguousarray(records[field.name])
-        known = values != MISSING_NS if field.name in TIMES else None
+    for column in schema:
+        values = np.ascontiguousarray(records[column.name])
+        known = values != MISSING_NS if column.name in TIMES else None
         valid = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little"))
-        columns.append(pa.Array.from_buffers(field.type, len(values), [valid, pa.py_buffer(values)]))
+        columns.append(pa.Array.from_buffers(column.type, len(values), [valid, pa.py_buffer(values)]))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
