@@ -1,0 +1,104 @@
+"""What test_postgres.py asks in the environment of PostgreSQL. Every answer is JSON."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+
+from seamark.drivers import postgres, postgres_tables
+from seamark.load.driver import Body, Target
+
+
+def target(where: dict[str, Any]) -> Target:
+    return Target(settings=where["settings"], data=Path(where["data"]), ports=where["ports"])
+
+
+def sums(where: dict[str, Any]) -> Any:
+    return postgres_tables.sums(target(where))
+
+
+def judged(where: dict[str, Any]) -> Any:
+    return dict(postgres.quality(target(where), 1))
+
+
+def query(where: dict[str, Any], statement: str) -> Any:
+    """Run one statement; give its rows as text."""
+    connection = postgres_tables.connect(target(where))
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return [[str(value) for value in row] for row in cursor.fetchall()] if cursor.description else []
+
+
+def category(where: dict[str, Any], trouble: str) -> Any:
+    """Get a session into trouble; give the category of what it raised and whether it can go on."""
+    driver = postgres.Postgres(target(where))
+    good = driver.bodies(1, 1)[0]
+    if trouble == "refused":
+        nobody = Target(settings=where["settings"], data=Path(where["data"]), ports={"main": 1})
+        return [_failure(driver, lambda: postgres.Postgres(nobody).session()), False]
+    session = driver.session()
+    session.call(good)
+    if trouble == "statement":
+        failed = _failure(driver, lambda: session.call(Body(content=b"select wrong")))
+    elif trouble == "slow":
+        failed = _failure(driver, lambda: session.call(Body(content=b"select pg_sleep(30)")))
+    elif trouble == "terminated":
+        query(where, "select pg_terminate_backend(pid) from pg_stat_activity where query like 'execute%'")
+        failed = _failure(driver, lambda: session.call(good))
+    else:
+        failed = _deadlock(driver, where)
+    return [failed, _failure(driver, lambda: session.call(good)) is None]
+
+
+def _deadlock(driver: postgres.Postgres, where: dict[str, Any]) -> str | None:
+    """Let two sessions wait for each other; PostgreSQL ends one of them with a deadlock error."""
+    sessions = [driver.session(), driver.session()]
+    seen: list[str] = []
+    both = threading.Barrier(2)
+
+    def run(number: int) -> None:
+        row = "update pgbench_accounts set filler = '' where aid = %d"
+        cursor = sessions[number]._cursor
+        cursor.execute("begin")
+        cursor.execute(row % (number + 1))
+        both.wait()
+        failed = _failure(driver, lambda: sessions[number].call(Body(content=(row % (2 - number)).encode())))
+        seen.extend([failed] if failed else [])
+        sessions[number].close()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return seen[0] if len(seen) == 1 else f"{len(seen)} failures"
+
+
+def _failure(driver: postgres.Postgres, does: Any) -> str | None:
+    try:
+        does()
+    except Exception as error:
+        return driver.failure(error).name
+    return None
+
+
+def with_password(where: dict[str, Any], password: str) -> Any:
+    """Log in with that password; give the server's answer."""
+    try:
+        psycopg2.connect(
+            host="127.0.0.1", port=where["ports"]["main"], user="bench", dbname="postgres", password=password
+        )
+    except psycopg2.OperationalError as error:
+        return str(error)
+    return "welcome"
+
+
+def bodies(where: dict[str, Any], count: int, seed: int) -> Any:
+    return [str(body.content) for body in postgres.Postgres(target(where)).bodies(count, seed)]
+
+
+def main(argv: list[str]) -> int:
+    print(json.dumps(globals()[argv[0]](**json.loads(argv[1]))))
+    return 0

@@ -1,0 +1,183 @@
+"""S3: what is put is there, what is got is whole, and anything else is no success. On the real rclone."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from service_environment import ask, environment
+from storage import serving
+
+pytestmark = pytest.mark.services
+OBJECT = "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nLast-Modified: Sat, 21 Nov 2026 15:00:00 GMT\r\n\r\n{}"
+STORED = 'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: 0\r\n\r\n'
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with serving("s3", tmp_path_factory.mktemp("s3"), object_bytes=20_000, objects=12) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def nowhere(tmp_path_factory):
+    """What a question needs that speaks to no server."""
+    data = tmp_path_factory.mktemp("nowhere")
+    (data / "credentials").write_text("key,secret")
+    settings = {"operation": "get", "object_bytes": 1024, "objects": 10, "bucket": "b", "multipart_bytes": 5 << 20}
+    return {"settings": settings, "data": str(data), "ports": {"main": 1}}
+
+
+def asked(served, question, **told):
+    return ask(served.environment, "inside_s3", question, where=served.where(), **told)
+
+
+def inside(where, question, *, settings=(), **told):
+    where = where | {"settings": where["settings"] | dict(settings)}
+    return ask(environment("s3"), "inside_s3", question, where=where, **told)
+
+
+@pytest.mark.covers("E-FR18")
+def test_what_is_put_can_be_read_back_and_every_key_is_used(store):
+    loaded = store.load(operation="put", concurrency=4, duration_s=2)
+    assert loaded.failures == {"NONE": loaded.ok}
+    assert loaded.ok >= 12
+    found = asked(store, "objects", prefix="put/")
+    md5 = ask(store.environment, "inside_s3", "payload_md5", size=20_000)
+    assert [entry[1:] for entry in found] == [[20_000, md5, md5]] * 12
+    assert (loaded.samples["bytes_sent"] > 20_000).all()
+    assert (loaded.samples["status"] == 200).all()
+
+
+@pytest.mark.covers("E-FR18")
+def test_what_is_got_is_whole(store):
+    loaded = store.load(operation="get", concurrency=8)
+    assert loaded.failures == {"NONE": loaded.ok}
+    assert loaded.ok > 50
+    assert (loaded.samples["bytes_received"] > 20_000).all()
+    assert loaded.samples["bytes_sent"].max() < 1000
+
+
+@pytest.mark.covers("E-FR18")
+def test_a_mixed_load_is_half_gets_and_half_puts(store):
+    loaded = store.load(operation="mixed", concurrency=4, requests=240, duration_s=30)
+    assert loaded.failures == {"NONE": 240}
+    assert loaded.outcome.kinds == ("get", "put")
+    assert np.bincount(loaded.samples["kind"]).tolist() == [120, 120]
+    large = loaded.samples["bytes_received"] > 20_000
+    assert (large == (loaded.samples["kind"] == 0)).all()
+
+
+def test_an_object_of_another_length_and_one_that_is_gone_are_failures_and_no_others(store):
+    asked(store, "replace", key="get/0000003", size=19_999)
+    asked(store, "replace", key="get/0000004", size=20_001)
+    asked(store, "replace", key="get/0000005", size=None)
+    loaded = store.load(operation="get", requests=120, duration_s=30)
+    assert loaded.failures == {"NONE": 90, "WRONG_REPLY": 20, "CLIENT_ERROR": 10}
+    assert loaded.samples["units"].sum() == 90
+    asked(store, "populated")
+
+
+def test_requests_with_another_secret_are_refused(store):
+    credentials = store.data / "credentials"
+    right = credentials.read_text()
+    try:
+        credentials.write_text(right[:-4] + "0000")
+        loaded = store.load(operation="get", requests=10, duration_s=30)
+    finally:
+        credentials.write_text(right)
+    assert loaded.failures == {"CLIENT_ERROR": 10}
+    assert set(loaded.samples["status"]) == {403}
+
+
+@pytest.mark.covers("E-FR18")
+def test_a_large_object_is_put_in_parts_and_is_whole(tmp_path):
+    size = 12_000_000
+    with serving("s3", tmp_path, object_bytes=size, objects=2, multipart_bytes=5 << 20) as served:
+        assert served.endpoint["facts"]["parts"] == 3
+        found = asked(served, "objects", prefix="get/")
+        md5 = ask(served.environment, "inside_s3", "payload_md5", size=size)
+        assert [[entry[1], entry[3]] for entry in found] == [[size, md5]] * 2
+        loaded = served.load(operation="put", requests=3, duration_s=30)
+        assert loaded.failures == {"NONE": 3}
+        assert {entry[2] for entry in asked(served, "objects", prefix="put/")} == {md5}
+
+
+@pytest.mark.covers("E-NFR04")
+def test_a_killed_server_ends_its_load_with_lost_connections_only(tmp_path):
+    with serving("s3", tmp_path, object_bytes=4096, objects=4) as served:
+        pids = [served.endpoint["server_pid"]]
+
+        def kill_in_the_middle():
+            if pids and served.samples_written():
+                os.kill(pids.pop(), signal.SIGKILL)
+
+        loaded = served.load(kill_in_the_middle, operation="get", concurrency=4, duration_s=3)
+        assert loaded.ok > 0
+        assert set(loaded.failures) == {"NONE", "RESET", "CONNECT"} or set(loaded.failures) == {"NONE", "CONNECT"}
+        assert loaded.outcome.died == 0
+
+
+@pytest.mark.covers("E-SEC")
+def test_the_secret_is_made_for_the_run_and_shown_nowhere(store):
+    path = store.data / "credentials"
+    key, secret = path.read_text().split(",")
+    assert key == "seamark"
+    assert len(secret) == 48
+    assert path.stat().st_mode & 0o077 == 0
+    assert secret not in json.dumps(store.endpoint)
+    assert secret not in Path(f"/proc/{store.endpoint['server_pid']}/cmdline").read_text()
+
+
+@pytest.mark.covers("E-SEC")
+def test_without_credentials_the_mistake_names_the_variables(nowhere, tmp_path, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    says = inside(nowhere | {"data": str(tmp_path)}, "refused")
+    assert "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in says
+
+
+def test_objects_that_do_not_fit_the_disk_are_refused_before_the_first(nowhere):
+    says = inside(nowhere, "refused", settings={"object_bytes": 1 << 30, "objects": 100_000})
+    assert "bytes free" in says
+    assert "Lower `objects` or `object_bytes`." in says
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 7, 4096])
+@pytest.mark.parametrize(
+    ("operation", "seen"),
+    [
+        ("get", ["NONE", "WRONG_REPLY", "WRONG_REPLY", "WRONG_REPLY", "CLIENT_ERROR", "SERVER_ERROR"]),
+        ("put", ["WRONG_REPLY", "WRONG_REPLY", "WRONG_REPLY", "NONE", "CLIENT_ERROR", "SERVER_ERROR"]),
+        ("mixed", ["NONE", "WRONG_REPLY", "WRONG_REPLY", "NONE", "CLIENT_ERROR", "SERVER_ERROR"]),
+    ],
+)
+def test_only_a_whole_object_or_an_empty_answer_to_a_put_is_good(nowhere, operation, seen, cut_bytes):
+    replies = [
+        OBJECT.format(1024, "x" * 1024),
+        OBJECT.format(1023, "x" * 1023),
+        OBJECT.format(0, ""),
+        STORED,
+        "HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nno!",
+        "HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n",
+    ]
+    found = inside(nowhere, "decoded", settings={"operation": operation}, replies=replies, cut_bytes=cut_bytes)
+    assert [failure for failure, _ in found] == seen
+    assert [units for _, units in found] == [int(failure == "NONE") for failure in seen]
+
+
+@pytest.mark.covers("E-FR14")
+def test_requests_are_seeded_and_take_every_object_once(nowhere):
+    first, again, other = (inside(nowhere, "requests", count=10, seed=seed) for seed in (1, 1, 2))
+    assert first == again != other
+    assert sorted(first) == sorted(other) == [[0, "get", f"get/{number:07d}"] for number in range(10)]
+    mixed = inside(nowhere, "requests", settings={"operation": "mixed"}, count=20, seed=1)
+    assert len({tuple(one) for one in mixed}) == 20
+
+
+def test_all_puts_share_one_payload(nowhere):
+    payloads, (head, body) = inside(nowhere, "encoded_sizes", settings={"operation": "put", "object_bytes": 1 << 20})
+    assert payloads == 1
+    assert body == 1 << 20
+    assert head < 1000
