@@ -173,7 +173,7 @@ def _reader(positions: Iterator[Position], block_bytes: int, *, drops: bool) -> 
 def _writer(positions: Iterator[Position], block_bytes: int, *, each: bool) -> Callable[[Body], Reply]:
     step = -(-block_bytes // PAGE_BYTES) * PAGE_BYTES
     pool = memoryview(mmap.mmap(-1, max(1, min(64, POOL_BYTES // step)) * step))
-    pool[:] = np.random.default_rng(threading.get_native_id()).bytes(len(pool))
+    pool[:] = os.urandom(len(pool))  # new in every session: a device that knows a block already may not write it
     blocks = cycle([[pool[at : at + block_bytes]] for at in range(0, len(pool), step)])
     good = Reply(bytes_sent=block_bytes)
     pwritev, fdatasync = os.pwritev, os.fdatasync
