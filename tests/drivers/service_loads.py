@@ -18,7 +18,7 @@ from seamark.store import DeploymentFolder
 
 
 @contextmanager
-def deployed(name: str, root: Path, **changes: Any) -> Iterator[dict[str, Any]]:
+def deployed(name: str, root: Path, *, expected: str = "ok", **changes: Any) -> Iterator[dict[str, Any]]:
     """Serve by the recipe `name`, its defaults changed; give the endpoint with `settings` and `renew` added."""
     service = read_services(ROOT / "config" / "services")[name]
     settings = {setting.name: setting.default for setting in service.settings} | changes
@@ -31,7 +31,7 @@ def deployed(name: str, root: Path, **changes: Any) -> Iterator[dict[str, Any]]:
     folder = DeploymentFolder(root=root / "results" / "deployments" / name)
     endpoint = serve(deployment, service, site, folder, scenario="test", seed=0, locks=ROOT / "envs")
     try:
-        assert endpoint["status"] == "ok", endpoint
+        assert endpoint["status"] == expected, endpoint
         yield {**endpoint, "settings": settings, "service": service, "renew": lambda: renew(folder)}
     finally:
         assert stop(folder)
