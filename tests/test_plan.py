@@ -69,7 +69,7 @@ def combinations(each: Plan, *names: str) -> list[tuple[Any, ...]]:
     return sorted({tuple(trial.settings[name] for name in names) for trial in each.trials}, key=str)
 
 
-@pytest.mark.covers("E-CFG", "E-EX", "E-FR02", "E-FR26", "E-AC", "D1")
+@pytest.mark.covers("E-CFG", "E-EX", "E-FR02", "E-FR26", "E-AC02", "D1")
 @pytest.mark.parametrize("site", ["local", "meluxina"])
 def test_the_sample_scenario_plans_to_18_treatments_and_54_trials(site: str) -> None:
     services = read_services(ROOT / "config" / "services")
@@ -163,7 +163,7 @@ def test_a_condition_keeps_what_it_says(condition: str, kept: list[tuple[int, in
     assert combinations(found, "batch", "concurrency") == kept
 
 
-@pytest.mark.covers("E-CLI")
+@pytest.mark.covers("E-CLI02")
 def test_where_the_pattern_varies_a_setting_it_does_not_read_makes_no_second_trial() -> None:
     found = planned({"pattern": ("closed", "poisson"), "rate_rps": (10.0, 20.0)}, repetitions=1)
     assert combinations(found, "pattern", "rate_rps") == [("closed", None), ("poisson", 10.0), ("poisson", 20.0)]
@@ -216,7 +216,7 @@ GROWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.covers("E-NFR", "E-FR14")
+@pytest.mark.covers("E-FR14")
 @pytest.mark.parametrize("what", GROWN)
 def test_old_trials_keep_names_seeds_and_hashes_when_a_scenario_gets(what: str) -> None:
     levels, fields = GROWN[what]

@@ -52,7 +52,7 @@ def mistakes_of(path: Path, site: str) -> tuple[str, ...]:
     return caught.value.mistakes
 
 
-@pytest.mark.covers("E-VAL", "E-CFG", "E-AC", "E-MR", "E-INT")
+@pytest.mark.covers("E-VAL", "E-CFG", "E-AC02", "E-MR01", "E-MR02", "E-INT01")
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_scenario_is_one_line_that_says_where_and_what(name: str, tmp_path: Path, monkeypatch) -> None:
     entry = WRONG[name]

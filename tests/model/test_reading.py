@@ -56,7 +56,7 @@ def mistakes_of_recipe(folder: Path, text: str) -> tuple[str, ...]:
     return caught.value.mistakes
 
 
-@pytest.mark.covers("E-VAL", "E-INT")
+@pytest.mark.covers("E-VAL", "E-INT01")
 def test_all_mistakes_of_a_scenario_are_reported_at_once(tmp_path: Path) -> None:
     path = written(
         tmp_path,
@@ -75,7 +75,7 @@ def test_all_mistakes_of_a_scenario_are_reported_at_once(tmp_path: Path) -> None
     ]
 
 
-@pytest.mark.covers("E-CFG", "E-FR02", "E-MR")
+@pytest.mark.covers("E-CFG", "E-FR02", "E-MR01", "E-MR02", "E-MR04", "E-MR05")
 def test_the_sample_scenario_is_read_as_it_is_written() -> None:
     scenario = read_scenario(ROOT / "config" / "scenarios" / "llm_vllm_baseline.yaml", SERVICES)
     assert (scenario.name, scenario.partition, scenario.account, scenario.repetitions) == (
@@ -208,7 +208,7 @@ def test_aliases_that_multiply_are_refused_before_they_fill_memory(tmp_path: Pat
     assert mistakes == ("bomb.yaml: more than 100000 parts, aliases ('*name') counted each time.",)
 
 
-@pytest.mark.covers("E-SVR", "E-NFR")
+@pytest.mark.covers("E-SVR05")
 def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
     written(tmp_path, "services/toy.yaml", RECIPE)
     toy = read_services(tmp_path / "services")["toy"]
@@ -270,7 +270,7 @@ def test_every_shipped_recipe_is_read(name: str) -> None:
     assert isinstance(SERVICES[name].server, Server) or name in ("fileio", "faiss")
 
 
-@pytest.mark.covers("E-MLX", "E-MR")
+@pytest.mark.covers("E-MR01")
 def test_meluxina_is_as_its_documentation_says() -> None:
     site = read_site(ROOT / "config" / "sites" / "meluxina.yaml")
     gpu = site.partitions["gpu"]

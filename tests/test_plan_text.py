@@ -1,0 +1,109 @@
+"""What `bench plan` says: sizes, time, cost, statistics, and notes on what the design cannot tell."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seamark.model.read import read_scenario, read_services, read_site
+from seamark.model.scenario import Resources, Scenario, Workload
+from seamark.model.site import Partition, Site
+from seamark.plan import plan
+from seamark.plan_text import describe, duration, plan_facts
+
+ROOT = Path(__file__).parent.parent
+SERVICES = read_services(ROOT / "config" / "services")
+HERE = Site(name="here", summary="no batch system")
+
+
+def study(repetitions: int = 3, resources: Resources | None = None, **levels: tuple[object, ...]) -> Scenario:
+    load = Workload(name="files", component="storage", service="fileio", levels={"duration_s": (9.0,), **levels})
+    return Scenario(
+        name="study",
+        path=Path("study.yaml"),
+        workloads=(load,),
+        repetitions=repetitions,
+        resources=resources or Resources(),
+    )
+
+
+@pytest.mark.covers("E-AC04", "E-FR01", "E-EX")
+def test_the_sample_scenario_is_described_with_its_numbers() -> None:
+    site = read_site(ROOT / "config" / "sites" / "meluxina.yaml")
+    path = ROOT / "config" / "scenarios" / "llm_vllm_baseline.yaml"
+    text = describe(plan(read_scenario(path, SERVICES), SERVICES, site), SERVICES, site)
+    assert "18 treatments x 3 repetitions = 54 trials on 1 deployment; seed 0" in text
+    assert "concurrency          workload    1, 8, 32" in text
+    assert "smallest p               0.10 with 3 repetitions" in text
+    assert "3 repetitions cannot reach p = 0.05: use at least 4" in text
+    assert "in a family of 17 comparisons" in text
+    assert "vllm: The driver and the lock of vLLM come later." in text
+    assert "... and 46 more" in text
+
+
+def test_time_is_that_of_loads_pauses_and_starts() -> None:
+    facts = plan_facts(plan(study(3, concurrency=(1, 2)), SERVICES, HERE), SERVICES)
+    assert facts["estimated_s"] == pytest.approx(6 * (9 + 1 + 0.5) + 1)
+    assert facts["node_hours"] == pytest.approx(facts["estimated_s"] / 3600)
+    assert facts["gpu_hours"] == 0
+
+
+def test_cost_counts_the_nodes_and_gpus_of_each_deployment() -> None:
+    resources = Resources(nodes=(2,), gpus=(0, 8))
+    facts = plan_facts(plan(study(2, resources), SERVICES, HERE), SERVICES)
+    one_s = 2 * 10.5 + 1
+    assert facts["node_hours"] == pytest.approx(2 * 2 * one_s / 3600)
+    assert facts["gpu_hours"] == pytest.approx(8 * one_s / 3600)
+    assert facts["workloads"]["fileio"]["factors"] == {"gpus": [0, 8]}
+
+
+@pytest.mark.covers("E-FR29")
+@pytest.mark.parametrize(("repetitions", "p", "warns"), [(3, 0.1, True), (4, 0.0286, False), (5, 0.0079, False)])
+def test_a_design_that_cannot_reach_significance_is_told_so(repetitions: int, p: float, warns: bool) -> None:
+    facts = plan_facts(plan(study(repetitions, concurrency=(1, 2)), SERVICES, HERE))
+    assert facts["smallest_p"] == pytest.approx(p, rel=0.01)
+    assert any("cannot reach p = 0.05" in note for note in facts["notes"]) is warns
+    assert (facts["detectable_shift_sd"] is None) is warns
+
+
+def test_a_single_treatment_is_compared_with_nothing_and_so_not_warned_about() -> None:
+    facts = plan_facts(plan(study(2), SERVICES, HERE))
+    assert facts["notes"] == []
+
+
+def test_a_family_of_many_comparisons_needs_more_repetitions() -> None:
+    facts = plan_facts(plan(study(4, concurrency=(1, 2, 3, 4)), SERVICES, HERE))
+    assert facts["comparisons"] == 3
+    assert facts["smallest_p_holm"] == pytest.approx(3 * 2 / 70)
+    assert any("for 3 comparisons at once (Holm) it takes 5" in note for note in facts["notes"])
+
+
+def test_a_factor_of_the_deployment_is_marked_as_one_start_each() -> None:
+    facts = plan_facts(plan(study(5, files=(1, 2)), SERVICES, HERE))
+    assert any(note.startswith("files: each level is one start of a server") for note in facts["notes"])
+
+
+@pytest.mark.covers("E-MR01")
+def test_a_deployment_that_outlasts_its_qos_is_noted() -> None:
+    site = Site(
+        name="x",
+        summary="",
+        partitions={"cpu": Partition(nodes=4, cpus=8, mem_gb=64)},
+        qos={"default": 60, "long": 9999},
+    )
+    notes = plan_facts(plan(study(5, concurrency=(1, 2)), SERVICES, site), SERVICES, site)["notes"]
+    assert any(
+        "a deployment takes 1 min 46 s, but the QoS 'default' ends a job after 1 min 0 s" in note for note in notes
+    )
+
+
+def test_the_facts_are_json() -> None:
+    facts = plan_facts(plan(study(3, concurrency=(1, 2), directory=(None, "/x")), SERVICES, HERE), SERVICES)
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(59.4, "59 s"), (59.6, "1 min 0 s"), (7500, "2 h 5 min")]
+)
+def test_a_duration_is_shown_in_the_units_that_matter(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
