@@ -262,7 +262,7 @@ def _last_send_ns(samples: Samples) -> int | None:
 
 def _lost(load: Mapping[str, Any], counted: Tally) -> int:
     """Requests that were scheduled and left no sample, when a worker died."""
-    died = any(not worker.get("ok", True) for worker in load.get("workers") or ())
+    died = any(not worker.get("ok", True) for worker in load.get("workers") or () if isinstance(worker, Mapping))
     return max(0, int(load.get("scheduled") or 0) - counted.rows) if died else 0
 
 

@@ -1,0 +1,136 @@
+"""The JSON Schema of metrics.json, made from the table of metrics. `python -m seamark.metrics.schema` prints it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from seamark.metrics.document import OPTIONAL
+from seamark.metrics.table import METRICS, QUANTILES, VERSION, Metric
+from seamark.model.trial import SCHEMA_VERSION
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+WORD: Schema = {"type": ["string", "null"]}
+MEASURED: Schema = {"type": "number"}
+COUNT: Schema = {"type": "integer", "minimum": 1}
+NUMBER: Schema = {"type": ["number", "null"]}
+SETTING: Schema = {"type": ["string", "number", "boolean", "null"]}
+
+
+def _object(properties: Mapping[str, Schema], *, closed: bool = True) -> Schema:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": not closed,
+    }
+
+
+def _map(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+REASON = _object({"code": TEXT, "severity": {"enum": ["invalid", "suspect", "note"]}, "text": TEXT, "remedy": TEXT})
+
+ENVELOPE: Mapping[str, Schema] = {
+    "schema_version": {"const": SCHEMA_VERSION},
+    "metrics_version": {"const": VERSION},
+    "trial_id": {"type": "string", "format": "uuid"},
+    "trial": TEXT,
+    "scenario": TEXT,
+    "treatment": TEXT,
+    "timestamp": {"type": ["string", "null"], "format": "date-time", "description": "start of the load"},
+    "component": {"enum": ["storage", "inference", "vectordb", "null"]},
+    "service": TEXT,
+    "status": {"enum": ["ok", "failed"]},
+    "category": WORD,
+    "reason": WORD,
+    "repetition": COUNT,
+    "block": COUNT,
+    "position": COUNT,
+    "config": {
+        **_object(dict.fromkeys(("gpus", "batch", "concurrency", "nodes"), SETTING)),
+        "additionalProperties": SETTING,
+    },
+    "changed": _map(SETTING),
+}
+"""What a trial is, before any figure."""
+
+TRAILER: Mapping[str, Schema] = {
+    "window": _object(
+        {"start_s": NUMBER, "end_s": NUMBER, "rule": WORD, "steady": {"type": ["boolean", "null"]}, "reason": WORD}
+    ),
+    "percentiles": _object({"method": {"enum": ["exact", "histogram"]}, "relative_error": {"type": "number"}}),
+    "by_kind": {
+        "type": ["object", "null"],
+        "additionalProperties": _object(
+            {"requests": {"type": "integer"}, "latency_ms": _object(dict.fromkeys(QUANTILES, NUMBER))}
+        ),
+    },
+    "slos": {
+        "type": "array",
+        "items": _object(
+            {
+                "metric": TEXT,
+                "op": {"enum": ["<=", ">="]},
+                "limit": {"type": "number"},
+                "value": NUMBER,
+                "met": {"type": ["boolean", "null"]},
+            }
+        ),
+    },
+    "quality": _map(NUMBER),
+    "telemetry": _map(
+        _object(
+            {
+                "unit": TEXT,
+                "n": {"type": "integer"},
+                **dict.fromkeys(("min", "mean", "p50", "p95", "max"), MEASURED),
+            }
+        )
+    ),
+    "verdict": {"enum": ["VALID", "SUSPECT", "INVALID"]},
+    "reasons": {"type": "array", "items": REASON},
+    "notes": WORD,
+}
+"""How far the figures may be believed."""
+
+
+def metrics_schema() -> Schema:
+    """Return the JSON Schema (draft 2020-12) of metrics.json."""
+    properties: dict[str, Schema] = dict(ENVELOPE)
+    for metric in METRICS:
+        _place(properties, metric)
+    properties["throughput"]["properties"]["unit"] = {"type": "string", "pattern": "_per_s$"}
+    properties["throughput"]["required"].append("unit")
+    for name in OPTIONAL:
+        properties[name]["type"] = ["object", "null"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "metrics.json of one trial",
+        "description": "Made from the table of metrics in the package; do not edit. null: not known.",
+        **_object({**properties, **TRAILER}),
+    }
+
+
+def _place(properties: dict[str, Schema], metric: Metric) -> None:
+    *groups, last = metric.path.split(".")
+    for group in groups:
+        inner = properties.setdefault(group, _object({}))
+        properties = inner["properties"]
+        known = inner["required"]
+        following = metric.path.split(".")[groups.index(group) + 1]
+        if following not in known:
+            known.append(following)
+    kind = "boolean" if metric.unit == "yes or no" else "number"
+    properties[last] = {"type": [kind, "null"], "description": f"{metric.meaning} ({metric.unit})"}
+
+
+def schema_text() -> str:
+    """Return the schema as it stands in workflow/schemas."""
+    return json.dumps(metrics_schema(), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")
