@@ -21,6 +21,8 @@ SDK = {
 
 WORKER_ROOMS = {"errors", "load", "drivers"}
 WORKER_MODEL = {"service", "pattern", "sample"}
+LONGEST_LINES = 400
+BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")
 BASE_ONLY = {"load/segments.py", "load/clientwatch.py", "load/shards.py"}
 """Parts of load that run in the base environment, in the parent of the workers."""
 
@@ -157,3 +159,24 @@ def test_a_script_of_a_rule_imports_one_function_and_calls_it():
         kinds = {type(node) for node in tree.body}
         assert [len(node.names) for node in ours] == [1], path
         assert kinds <= {ast.Import, ast.ImportFrom, ast.Expr}, path
+
+
+def test_a_file_has_one_noun_and_at_most_400_lines():
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for _, path in layers.sources(PACKAGE)}
+    long = {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > LONGEST_LINES}
+    assert long == {}, "Split it: a file has one noun."
+
+
+def test_the_first_line_of_a_module_says_what_lives_in_it():
+    for _, path in layers.sources(PACKAGE):
+        text = path.read_text(encoding="utf-8")
+        said = ast.get_docstring(ast.parse(text)) or ""
+        assert not text.strip() or said.splitlines()[:1] != [], f"{path.relative_to(ROOT)} says nothing"
+
+
+def test_no_class_and_no_module_has_a_name_that_says_nothing():
+    for _, path in layers.sources(PACKAGE):
+        assert not {"utils", "util", "helpers", "common"} & set(path.with_suffix("").parts), path
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                assert not node.name.endswith(BANNED), f"{path.relative_to(ROOT)}: {node.name}"
