@@ -346,4 +346,6 @@ def test_a_load_on_the_recipe_is_served_over_both_protocols_by_one_server(tmp_pa
 def test_a_backend_that_the_embedded_server_lacks_is_named_where_the_server_fails(tmp_path):
     with deployed("triton", tmp_path, expected="failed", backend="onnxruntime") as endpoint:
         assert endpoint["category"] == "server_never_healthy"
-        assert any("unable to find backend library for backend 'onnxruntime'" in line for line in endpoint["log_tail"])
+        assert any(
+            "unable to find backend library for backend 'onnxruntime'" in line for line in endpoint["log_tail"]
+        )
