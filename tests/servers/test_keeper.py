@@ -331,7 +331,7 @@ def test_a_server_that_refuses_root_runs_as_nobody_with_a_data_folder_of_its_own
     answer = bench.with_server(refuses_root=True, setup=(made,)).serve()
     assert answer["status"] == "ok", answer
     assert {(bench.data() / name).read_text().strip() for name in ("who", "owner", "told")} == {"nobody"}
-    assert os.stat(f"/proc/{answer['server_pid']}").st_uid == 65534
+    assert Path(f"/proc/{answer['server_pid']}").stat().st_uid == 65534
     kill(answer["keeper_pid"])
     assert eventually(lambda: not runs(answer["server_pid"]))
 

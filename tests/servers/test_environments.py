@@ -1,0 +1,113 @@
+"""Environments of services: found by content, built once, whole or not at all. Builds are real, from PyPI."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from server_bench import eventually
+
+from seamark.errors import SiteError, UserError
+from seamark.servers.environments import environment_folder, prepare_environment
+
+TINY_LOCK = """\
+iniconfig==2.0.0 \\
+    --hash=sha256:b6a85871a79d2e3b22d2d1b94ac2824226a63c6b741c88f7ae975f18b6778374
+"""
+
+
+@pytest.fixture
+def locks(tmp_path: Path) -> Path:
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    (folder / "tiny.lock").write_text(TINY_LOCK)
+    return folder
+
+
+def test_an_environment_is_named_by_what_its_lock_says(locks: Path, tmp_path: Path):
+    first = environment_folder("tiny", locks, tmp_path)
+    (locks / "copy.lock").write_text(TINY_LOCK)
+    assert environment_folder("copy", locks, tmp_path).name.split("-")[1] == first.name.split("-")[1]
+    (locks / "tiny.lock").write_text(TINY_LOCK + "# another remark\n")
+    assert environment_folder("tiny", locks, tmp_path) != first
+
+
+@pytest.mark.covers("E-FR13")
+def test_a_lock_without_a_hash_is_an_error_that_names_the_requirement(locks: Path, tmp_path: Path):
+    (locks / "tiny.lock").write_text(TINY_LOCK + "colorama==0.4.6\npluggy==1.5.0 ; python_version > '3'\n")
+    with pytest.raises(UserError) as caught:
+        prepare_environment("tiny", locks, tmp_path / "envs")
+    assert ["colorama==0.4.6" in mistake for mistake in caught.value.mistakes] == [True, False]
+    assert len(caught.value.mistakes) == 2
+    assert not (tmp_path / "envs").exists()
+
+
+def test_an_unknown_environment_names_the_nearest(locks: Path, tmp_path: Path):
+    with pytest.raises(UserError, match="Did you mean 'tiny'"):
+        environment_folder("tinny", locks, tmp_path)
+
+
+@pytest.mark.services
+def test_what_pip_says_is_told_when_it_fails(locks: Path, tmp_path: Path):
+    (locks / "tiny.lock").write_text(TINY_LOCK.replace("b6a8", "0000"))
+    with pytest.raises(SiteError) as caught:
+        prepare_environment("tiny", locks, tmp_path / "envs")
+    assert "proxy" in caught.value.mistakes[0]
+    assert any("hash" in line.lower() for line in caught.value.mistakes[1:])
+    assert not (environment_folder("tiny", locks, tmp_path / "envs") / ".complete").exists()
+
+
+@pytest.mark.services
+def test_a_half_built_environment_is_built_anew_and_a_whole_one_is_kept(locks: Path, tmp_path: Path):
+    root = tmp_path / "envs"
+    folder = environment_folder("tiny", locks, root)
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").write_text("half of it")
+    assert prepare_environment("tiny", locks, root) == folder
+    done = subprocess.run([folder / "bin" / "python", "-c", "import iniconfig"], check=False)
+    assert done.returncode == 0
+    built_ns = (folder / ".complete").stat().st_mtime_ns
+    (folder / "kept").touch()
+    prepare_environment("tiny", locks, root)
+    assert (folder / ".complete").stat().st_mtime_ns == built_ns
+    assert (folder / "kept").exists()
+
+
+def prepare(locks: Path, root: Path) -> None:
+    prepare_environment("tiny", locks, root)
+
+
+@pytest.mark.services
+def test_of_two_that_build_at_once_one_builds_and_both_have_it(locks: Path, tmp_path: Path):
+    root = tmp_path / "envs"
+    spawn = multiprocessing.get_context("spawn")
+    builders = [spawn.Process(target=prepare, args=(locks, root)) for _ in range(2)]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join(120)
+    assert [builder.exitcode for builder in builders] == [0, 0]
+    log = environment_folder("tiny", locks, root).with_suffix(".log").read_text()
+    assert log.count("Successfully installed") == 1
+
+
+@pytest.mark.services
+def test_a_build_killed_by_9_leaves_no_lock_and_the_next_one_succeeds(locks: Path, tmp_path: Path):
+    root = tmp_path / "envs"
+    folder = environment_folder("tiny", locks, root)
+    code = textwrap.dedent(f"""
+        from pathlib import Path
+        from seamark.servers.environments import prepare_environment
+        prepare_environment("tiny", Path({str(locks)!r}), Path({str(root)!r}))
+    """)
+    builder = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    assert eventually((folder / "bin").exists, within_s=60)
+    os.killpg(builder.pid, signal.SIGKILL)
+    builder.wait()
+    assert not (folder / ".complete").exists()
+    assert prepare_environment("tiny", locks, root) == folder
+    assert (folder / ".complete").exists()

@@ -1,0 +1,194 @@
+"""The command lines that runtimes make, and what a fake `apptainer` on PATH gets of them."""
+
+import json
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from server_bench import HERE, Bench
+
+from seamark.errors import SiteError, UserError
+from seamark.model.service import Container, Server
+from seamark.servers import deployment as servers
+from seamark.servers.containers import image_path
+from seamark.servers.launch import Launch
+from seamark.servers.runtimes import external_ports, launch_of
+
+FAKE_APPTAINER = """#!{python}
+import json, os, sys
+json.dump(sys.argv[1:], open({record!r}, "w"))
+words = sys.argv[2:]
+environment = dict(os.environ)
+while words[0].startswith("-"):
+    option = words.pop(0)
+    if option in ("-B", "--env", "--pwd"):
+        value = words.pop(0)
+        if option == "--env":
+            environment.update([value.split("=", 1)])
+image, *command = words
+open(image).close()
+os.execvpe(command[0], command, environment)
+"""
+
+
+@pytest.fixture
+def apptainer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put an `apptainer` on PATH that records its arguments and runs the command where it stands."""
+    folder, record = bench.root / "bin", bench.root / "apptainer.json"
+    folder.mkdir()
+    (folder / "apptainer").write_text(FAKE_APPTAINER.format(python=sys.executable, record=str(record)))
+    (folder / "apptainer").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return record
+
+
+@pytest.fixture
+def contained(bench: Bench) -> Bench:
+    """A bench whose site runs containers, with an image at its place."""
+    image = bench.root / "tiny.sif"
+    image.touch()
+    container = Container(
+        image=str(image),
+        binds=("/etc/hosts:/etc/hosts:ro",),
+        command=(sys.executable, str(HERE / "tiny_server.py"), "{ports[main]}", "--host", "{host}"),
+        environment={"GREETING": "hello {settings[whom]}"},
+    )
+    return bench.with_service(container=container).with_site(runtime="apptainer")
+
+
+def launch(bench: Bench, *, gpus: int = 0, **changes: object) -> Launch:
+    order = bench.order(**changes)
+    deployment = replace(order.deployment, gpus=gpus, settings={"whom": "world", "on": True, "none": None})
+    assert bench.service.server is not None
+    return launch_of(
+        replace(order, deployment=deployment),
+        bench.service.server,
+        ports={"main": 12345},
+        data=bench.data(),
+        environment=None,
+    )
+
+
+def test_templates_are_filled_as_a_command_line_wants_them(bench: Bench):
+    words = ("{settings[on]}", "<{settings[none]}>", "{ports[main]}", "{python}", "{data}", "{{}}")
+    command = launch(bench.with_service(server=Server(command=words))).command
+    assert command == ("true", "<>", "12345", sys.executable, str(bench.data()), "{}")
+
+
+def test_a_server_without_gpus_sees_none_and_one_with_two_sees_two(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert launch(bench).environment["CUDA_VISIBLE_DEVICES"] == ""
+    assert launch(bench, gpus=2).environment["CUDA_VISIBLE_DEVICES"] == "0,1"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert launch(bench, gpus=2).environment["CUDA_VISIBLE_DEVICES"] == "3,5"
+
+
+@pytest.mark.covers("E-FR05", "E-MR04", "E-MR05")
+def test_a_container_gets_binds_environment_image_and_command(contained: Bench, apptainer: Path):
+    command = launch(contained, binds=("/srv/data:/data",)).command
+    assert command[:3] == ("apptainer", "exec", "--containall")
+    assert "--nv" not in command
+    assert "--writable" not in command
+    pairs = list(pairwise(command))
+    data = contained.data()
+    binds = [value for option, value in pairs if option == "-B"]
+    assert binds == [f"{data}:{data}", "/etc/hosts:/etc/hosts:ro", "/srv/data:/data"]
+    assert ("--env", "GREETING=hello world") in pairs
+    image = command.index(str(contained.root / "tiny.sif"))
+    assert command[image + 1 :] == (sys.executable, str(HERE / "tiny_server.py"), "12345", "--host", "127.0.0.1")
+
+
+@pytest.mark.covers("E-FR05")
+@pytest.mark.parametrize("gpus", [0, 1, 4])
+def test_nv_is_given_exactly_to_deployments_with_gpus(contained: Bench, apptainer: Path, gpus: int):
+    assert ("--nv" in launch(contained, gpus=gpus).command) == (gpus > 0)
+
+
+@pytest.mark.covers("E-MR03")
+def test_module_lines_come_before_apptainer(contained: Bench):
+    site = {"modules": ("env/release/2024.1", "Apptainer"), "module_init": "/opt/lmod/init/bash"}
+    command = launch(contained.with_site(**site)).command
+    assert command[:2] == ("bash", "-c")
+    assert command[2] == (
+        '. /opt/lmod/init/bash && module load env/release/2024.1 && module load Apptainer && exec "$@"'
+    )
+    assert command[4:6] == ("apptainer", "exec")
+
+
+def test_a_variable_that_apptainer_would_split_reaches_the_container_another_way(contained: Bench, apptainer: Path):
+    assert contained.service.container is not None
+    container = replace(contained.service.container, environment={"LIST": 'a,b "c"'})
+    command = launch(contained.with_service(container=container)).command
+    assert command[:3] == ("bash", "-c", 'export APPTAINERENV_LIST=\'a,b "c"\' && exec "$@"')
+
+
+@pytest.mark.covers("E-FR06", "E-FR13")
+def test_a_pinned_image_is_found_by_its_digest_and_a_missing_one_says_how_to_get_it(bench: Bench):
+    digest = "sha256:" + "0123456789abcdef" * 4
+    bench = bench.with_service(container=Container(image="docker.io/library/tiny:1", digest=digest))
+    paths = replace(bench.site.paths, containers=str(bench.root / "images"))
+    order = bench.with_site(paths=paths).order()
+    with pytest.raises(SiteError) as caught:
+        image_path(order)
+    wanted = bench.root / "images" / "tiny-0123456789ab.sif"
+    assert f"apptainer pull {wanted} docker://docker.io/library/tiny:1@{digest}" in str(caught.value)
+    wanted.parent.mkdir()
+    wanted.touch()
+    assert image_path(order) == wanted
+
+
+@pytest.mark.covers("E-MR04")
+def test_the_scenarios_own_image_comes_first(contained: Bench, monkeypatch: pytest.MonkeyPatch):
+    own = contained.root / "own.sif"
+    own.touch()
+    monkeypatch.setenv("WORK", str(contained.root))
+    assert image_path(contained.order(container="$WORK/own.sif")) == own
+    with pytest.raises(SiteError, match="NOWHERE"):
+        image_path(contained.order(container="$NOWHERE/own.sif"))
+
+
+def test_a_recipe_without_a_container_cannot_run_on_a_site_of_containers(bench: Bench, apptainer: Path):
+    with pytest.raises(UserError, match="no `container`"):
+        launch(bench.with_site(runtime="apptainer"))
+
+
+def test_no_apptainer_is_a_site_error_with_a_remedy(contained: Bench, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(contained.root))
+    with pytest.raises(SiteError, match="modules"):
+        launch(contained)
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR05", "E-FR21")
+def test_a_contained_server_is_served_and_ended_like_any_other(contained: Bench, apptainer: Path):
+    answer = contained.with_service(driver="seamark.outside").serve(whom="you")
+    assert answer["status"] == "ok", answer
+    assert answer["runtime"] == "apptainer"
+    assert json.loads(apptainer.read_text())[0] == "exec"
+    environment = Path(f"/proc/{answer['server_pid']}/environ").read_bytes()
+    assert b"GREETING=hello you\0" in environment
+    servers.stop(contained.folder())
+    assert contained.end()["returncode"] == -15
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "expected"),
+    [
+        ("db.example:5432", {}, ("db.example", {"main": 5432})),
+        ("here:1", {"address": "there:2"}, ("there", {"main": 2})),
+        ("db.example", {"main_port": 99}, ("db.example", {"main": 99})),
+    ],
+)
+def test_an_external_address_names_host_and_ports(bench: Bench, address, settings, expected):
+    order = bench.with_site(runtime="external", address=address).order()
+    order = replace(order, deployment=replace(order.deployment, settings=settings))
+    assert external_ports(order, Server(command=())) == expected
+
+
+def test_an_external_address_without_a_port_says_so(bench: Bench):
+    order = bench.with_site(runtime="external", address="db.example").order()
+    with pytest.raises(SiteError, match="no port for main"):
+        external_ports(order, Server(command=()))
