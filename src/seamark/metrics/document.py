@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 from seamark.checks import Findings, Reason, judge
 from seamark.metrics.findings import findings
+from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import judged_objectives
 from seamark.metrics.samples import DamagedError, Samples, open_samples
-from seamark.metrics.table import METRICS, QUANTILES, VERSION, Evidence
+from seamark.metrics.table import METRICS, QUANTILES, VERSION
 from seamark.metrics.tally import Tally, tally
 from seamark.metrics.telemetry import Seen, watch
 from seamark.metrics.timeline import SECOND_NS, Second, Timeline, seconds

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seamark.checks import Findings
+from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import look_up
-from seamark.metrics.table import QUANTILES, Evidence
+from seamark.metrics.table import QUANTILES
 from seamark.model.trial import Trial
 from seamark.stats.quantiles import samples_needed
 

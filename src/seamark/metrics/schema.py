@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.metrics.document import OPTIONAL
-from seamark.metrics.table import METRICS, QUANTILES, VERSION, Metric
+from seamark.metrics.metric import Metric
+from seamark.metrics.table import METRICS, QUANTILES, VERSION
 from seamark.model.trial import SCHEMA_VERSION
 
 Schema = dict[str, Any]

@@ -3,50 +3,17 @@
 The document, its JSON Schema, metrics.csv and the reference are all made from METRICS. To add a metric, add a line.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable
 
+from seamark.metrics.metric import Evidence, Metric
+from seamark.metrics.resources import ENERGY, RESOURCES
 from seamark.metrics.tally import Distribution, Tally
-from seamark.metrics.telemetry import Key, Seen
-from seamark.metrics.window import Window
 from seamark.model.sample import Failure
 
 VERSION = 1
 """Rises when the meaning of a metric changes; a summary names the versions it was made from."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What the metrics of one trial are made from."""
-
-    tally: Tally
-    window: Window
-    open_loop: bool
-    has_objectives: bool = False
-    lost: int = 0
-    telemetry: Mapping[Key, Seen] = field(default_factory=dict)
-
-
-Better = Literal["higher", "lower", "neither"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """One figure of metrics.json. `path` has dots where the document nests."""
-
-    path: str
-    unit: str
-    better: Better
-    meaning: str
-    value: Callable[[Evidence], float | int | bool | None]
-
-    @property
-    def column(self) -> str:
-        """Its name in a flat table."""
-        return self.path.replace(".", "_")
 
 
 def _rate(count: float, evidence: Evidence) -> float | None:
@@ -108,48 +75,6 @@ def _times(prefix: str, meaning: str, pick: Callable[[Tally], Distribution]) -> 
 
 def _ms(value_ns: float | None) -> float | None:
     return None if value_ns is None else value_ns / 1e6
-
-
-def _watched(source: str, name: str, figure: str, scale: float = 1.0) -> Callable[[Evidence], float | None]:
-    def value(evidence: Evidence) -> float | None:
-        seen = evidence.telemetry.get((source, name))
-        return None if seen is None else getattr(seen, figure) * scale
-
-    return value
-
-
-def _gpus(name: str, figure: str, evidence: Evidence) -> list[float]:
-    seen = [found for (source, named), found in evidence.telemetry.items() if named == name and _is_gpu(source)]
-    return [value for found in seen if (value := getattr(found, figure)) is not None]
-
-
-def _is_gpu(source: str) -> bool:
-    return source.startswith("gpu") and source[3:].isdigit()
-
-
-def _gpu_util(evidence: Evidence) -> float | None:
-    values = _gpus("util_ratio", "mean", evidence)
-    return sum(values) / len(values) if values else None
-
-
-def _gpu_mem_mb(evidence: Evidence) -> float | None:
-    values = _gpus("memory_used_bytes", "maximum", evidence)
-    return sum(values) / 1e6 if values else None
-
-
-def _joules(evidence: Evidence) -> float | None:
-    values = _gpus("energy_j", "increase", evidence)
-    return sum(values) if values else None
-
-
-def _joules_per_unit(evidence: Evidence) -> float | None:
-    joules = _joules(evidence)
-    return None if joules is None else _ratio(joules, evidence.tally.units)
-
-
-def _power_w(evidence: Evidence) -> float | None:
-    values = _gpus("energy_j", "mean", evidence) or _gpus("power_w", "mean", evidence)
-    return sum(values) if values else None
 
 
 def _lag(probability: float) -> Callable[[Evidence], float | None]:
@@ -290,83 +215,7 @@ METRICS: tuple[Metric, ...] = (
         for kind in Failure
         if kind not in (Failure.NONE, Failure.CANCELLED)
     ),
-    Metric(
-        path="resource.gpu_util",
-        unit="ratio",
-        better="neither",
-        meaning="mean utilisation of the GPUs, 0 to 1",
-        value=_gpu_util,
-    ),
-    Metric(
-        path="resource.gpu_mem_mb",
-        unit="MB",
-        better="lower",
-        meaning="peak memory in use, summed over the GPUs",
-        value=_gpu_mem_mb,
-    ),
-    Metric(
-        path="resource.cpu_util",
-        unit="ratio",
-        better="neither",
-        meaning="mean CPU utilisation of the whole machine, 0 to 1",
-        value=_watched("host", "cpu_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.ram_mb",
-        unit="MB",
-        better="lower",
-        meaning="peak memory in use on the machine",
-        value=_watched("host", "ram_used_bytes", "maximum", 1e-6),
-    ),
-    Metric(
-        path="resource.server_cpu_util",
-        unit="ratio",
-        better="neither",
-        meaning="mean CPU use of the server's processes, as a share of the machine",
-        value=_watched("server", "cpu_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.server_rss_mb",
-        unit="MB",
-        better="lower",
-        meaning="peak resident memory of the server's processes",
-        value=_watched("server", "rss_bytes", "maximum", 1e-6),
-    ),
-    Metric(
-        path="resource.client_cpu_util",
-        unit="ratio",
-        better="neither",
-        meaning="mean CPU use of the load's processes, as a share of the machine",
-        value=_watched("client", "cpu_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.client_rss_mb",
-        unit="MB",
-        better="neither",
-        meaning="peak resident memory of the load's processes",
-        value=_watched("client", "rss_bytes", "maximum", 1e-6),
-    ),
-    Metric(
-        path="resource.cpu_iowait",
-        unit="ratio",
-        better="neither",
-        meaning="mean share of CPU time that waited for I/O",
-        value=_watched("host", "cpu_iowait_ratio", "mean"),
-    ),
-    Metric(
-        path="resource.disk_read_mb_per_s",
-        unit="MB/s",
-        better="neither",
-        meaning="what the machine read from its disks",
-        value=_watched("host", "read_bytes", "mean", 1e-6),
-    ),
-    Metric(
-        path="resource.disk_write_mb_per_s",
-        unit="MB/s",
-        better="neither",
-        meaning="what the machine wrote to its disks",
-        value=_watched("host", "write_bytes", "mean", 1e-6),
-    ),
+    *RESOURCES,
     Metric(
         path="offered_rps",
         unit="requests/s",
@@ -409,25 +258,5 @@ METRICS: tuple[Metric, ...] = (
         meaning="the same as a share of all requests due: failed and unfinished ones do not meet",
         value=lambda e: _ratio(e.tally.good, e.tally.due + e.lost) if e.has_objectives else None,
     ),
-    Metric(
-        path="energy.joules",
-        unit="J",
-        better="lower",
-        meaning="energy of the GPUs over the window",
-        value=_joules,
-    ),
-    Metric(
-        path="energy.joules_per_unit",
-        unit="J/unit",
-        better="lower",
-        meaning="the same for one unit of reply",
-        value=_joules_per_unit,
-    ),
-    Metric(
-        path="energy.power_w",
-        unit="W",
-        better="lower",
-        meaning="mean power of the GPUs over the window",
-        value=_power_w,
-    ),
+    *ENERGY,
 )

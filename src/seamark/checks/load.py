@@ -1,0 +1,172 @@
+"""Checks of the load: whether it was what the scenario asks for, and whether it measured the service or itself."""
+
+from seamark.checks.findings import Findings, Reason
+
+
+def unfinished(found: Findings) -> Reason | None:
+    """Requests that were cut off are the long ones."""
+    if found.saturated or not found.ok or found.unfinished <= 0.05 * found.requests:
+        return None
+    return Reason(
+        code="unfinished",
+        severity="suspect",
+        text=f"{found.unfinished} of {found.requests} requests outlived the load: the slow ones are missing",
+        remedy="Raise duration_s to many times the latency.",
+    )
+
+
+def shard_lost(found: Findings) -> Reason | None:
+    """The load that was asked for was not there to the end."""
+    if found.status != "ok" or not found.workers_lost:
+        return None
+    return Reason(
+        code="shard_lost",
+        severity="invalid" if 2 * found.workers_lost > found.workers else "suspect",
+        text=f"{found.workers_lost} of {found.workers} workers of the load died",
+        remedy="See the trial's log. `bench retry` measures the trial again.",
+    )
+
+
+def saturated(found: Findings) -> Reason | None:
+    """Response times then grow with the length of the trial and say nothing else."""
+    if not found.saturated or found.offered_rps is None or found.achieved_rps is None:
+        return None
+    return Reason(
+        code="saturated",
+        severity="suspect",
+        text=f"{found.offered_rps:.4g} requests/s were offered and {found.achieved_rps:.4g} served: "
+        "response times grow with the length of the trial",
+        remedy="Lower rate_rps below what was served.",
+    )
+
+
+def rate_not_sent(found: Findings) -> Reason | None:
+    """What was due was not sent in time, though the server kept up."""
+    if found.saturated or found.offered_rps is None or found.sent_rps is None or not found.open_loop:
+        return None
+    if found.sent_rps >= 0.95 * found.offered_rps:
+        return None
+    return Reason(
+        code="rate_not_sent",
+        severity="suspect",
+        text=f"{found.sent_rps:.4g} of {found.offered_rps:.4g} requests/s due were sent",
+        remedy="Raise shards or concurrency.",
+    )
+
+
+def rate_not_asked(found: Findings) -> Reason | None:
+    """The schedule does not have the rate that the scenario asks for; four standard errors are chance."""
+    if found.is_ramp or not found.requested_rps or found.offered_rps is None or not found.window_s:
+        return None
+    off = abs(found.offered_rps - found.requested_rps)
+    chance = 4 * (found.requested_rps / found.window_s) ** 0.5
+    if off <= max(0.02 * found.requested_rps, chance, 1 / found.window_s):
+        return None
+    return Reason(
+        code="rate_not_asked",
+        severity="suspect",
+        text=f"{found.offered_rps:.4g} requests/s were due where {found.requested_rps:.4g} were asked for",
+        remedy="A lost worker or too small a limit of `requests` does this.",
+    )
+
+
+def schedule_lag(found: Findings) -> Reason | None:
+    """Our own lateness is in the response time; the server is not to blame for it."""
+    if found.saturated or found.lag_p99_s is None or found.service_p50_s is None:
+        return None
+    if found.lag_p99_s <= max(0.001, 0.1 * found.service_p50_s):
+        return None
+    return Reason(
+        code="schedule_lag",
+        severity="suspect",
+        text=f"1 % of the requests were sent more than {found.lag_p99_s * 1e3:.3g} ms late, "
+        f"against a median service time of {found.service_p50_s * 1e3:.3g} ms",
+        remedy="Raise concurrency when all users were busy; else shards, or give the load more cores.",
+    )
+
+
+def loop_lag(found: Findings) -> Reason | None:
+    """A late event loop stamps arrivals late."""
+    if found.loop_lag_p99_s is None or found.service_p50_s is None:
+        return None
+    if found.loop_lag_p99_s <= max(0.001, 0.1 * found.service_p50_s):
+        return None
+    return Reason(
+        code="loop_lag",
+        severity="suspect",
+        text=f"the event loop of the load was up to {found.loop_lag_p99_s * 1e3:.3g} ms late (p99)",
+        remedy="Raise shards, or give the load cores of its own.",
+    )
+
+
+def client_cpu(found: Findings) -> Reason | None:
+    """A worker whose core is full measures itself."""
+    if found.client_is_server or found.worker_cpu_ratio is None or found.worker_cpu_ratio <= 0.8:
+        return None
+    return Reason(
+        code="client_cpu",
+        severity="suspect",
+        text=f"a worker of the load used {found.worker_cpu_ratio:.0%} of a core",
+        remedy="Raise shards, or lower the load.",
+    )
+
+
+def client_bound(found: Findings) -> Reason | None:
+    """Close to what the same driver reaches against the null server on this machine."""
+    if found.ceiling_rps is None or found.achieved_rps is None or found.achieved_rps < 0.8 * found.ceiling_rps:
+        return None
+    return Reason(
+        code="client_bound",
+        severity="suspect",
+        text=f"{found.achieved_rps:.4g} requests/s is {found.achieved_rps / found.ceiling_rps:.0%} of what this "
+        "driver reaches on this machine without a server's work",
+        remedy="Raise shards, or load from more machines.",
+    )
+
+
+def machine_full(found: Findings) -> Reason | None:
+    """Load and server share the cores: a faster client would slow the server, and the other way round."""
+    if found.machine_cpu_ratio is None or found.machine_cpu_ratio <= 0.9 or found.client_is_server:
+        return None
+    return Reason(
+        code="machine_full",
+        severity="note",
+        text=f"the machine's CPU was {found.machine_cpu_ratio:.0%} busy, by the load and the server together",
+        remedy="Compare only with results of the same machine, or load from another one.",
+    )
+
+
+def littles_law(found: Findings) -> Reason | None:
+    """Concurrency = throughput x latency, in any stable system; here from three separate counts."""
+    if None in (found.concurrency_mean, found.replies_per_s, found.service_mean_s, found.window_s):
+        return None
+    assert found.concurrency_mean is not None
+    assert found.replies_per_s is not None
+    assert found.service_mean_s is not None
+    assert found.window_s is not None
+    if found.ok < 100 or found.service_mean_s > found.window_s / 20 or found.saturated or found.error_rate:
+        return None
+    expected = found.replies_per_s * found.service_mean_s
+    if abs(expected - found.concurrency_mean) <= max(0.1 * found.concurrency_mean, 0.05):
+        return None
+    return Reason(
+        code="littles_law",
+        severity="suspect",
+        text=f"{found.concurrency_mean:.3g} requests were in flight, but throughput x service time is {expected:.3g}",
+        remedy="The load was not stable over the window: raise duration_s or warmup_s.",
+    )
+
+
+def users_idle(found: Findings) -> Reason | None:
+    """A closed loop keeps every user's request in flight; if not, the client's own work lies between them."""
+    if found.open_loop or found.client_is_server or found.think_time_s or found.concurrency_mean is None:
+        return None
+    if not found.requested_concurrency or found.concurrency_mean >= 0.8 * found.requested_concurrency:
+        return None
+    return Reason(
+        code="users_idle",
+        severity="suspect",
+        text=f"{found.concurrency_mean:.3g} requests were in flight on average, of {found.requested_concurrency:g} "
+        "asked for: the client spent the rest between a reply and the next request",
+        remedy="Raise shards; the service could do more than this.",
+    )

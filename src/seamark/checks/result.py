@@ -1,0 +1,155 @@
+"""Checks of the result: whether there is one, whether it is steady, and what stands in the way of comparing it."""
+
+from collections.abc import Mapping
+
+from seamark.checks.findings import Findings, Reason
+
+REMEDIES: Mapping[str, str] = {
+    "server_died": "See the server's log. `bench retry` measures the trial again.",
+    "server_never_healthy": "See the server's log; a slow start needs a longer health timeout_s in the recipe.",
+    "port_taken": "Stop what listens on the port, or let Seamark choose one.",
+    "setup_failed": "See the log of the deployment's setup.",
+    "client_died": "See the trial's log. `bench retry` measures the trial again.",
+    "all_requests_failed": "See errors.by_category and the server's log.",
+    "no_samples": "`bench retry` measures the trial again.",
+    "disk_full": "Free some space, then `bench retry`.",
+    "timeout": "Allow more time, or ask for less load; then `bench retry`.",
+    "interrupted": "`bench submit` goes on where it ended.",
+}
+
+
+def trial_failed(found: Findings) -> Reason | None:
+    """No figures at all."""
+    if found.status == "ok":
+        return None
+    category = found.category or "failed"
+    text = found.failure or f"the trial ended as {found.status}"
+    return Reason(
+        code=category,
+        severity="invalid",
+        text=text,
+        remedy=REMEDIES.get(category, "See the trial's log, then retry."),
+    )
+
+
+def no_replies(found: Findings) -> Reason | None:
+    """Nothing good came back inside the window."""
+    if found.status != "ok" or found.ok:
+        return None
+    return Reason(
+        code="no_replies",
+        severity="invalid",
+        text=f"none of the {found.requests} requests of the window has a good reply",
+        remedy="See errors.by_category; a duration_s shorter than one reply also ends so.",
+    )
+
+
+def too_few_samples(found: Findings) -> Reason | None:
+    """Even a median needs ten replies on each side."""
+    if found.status != "ok" or not 0 < found.ok < 20:
+        return None
+    return Reason(
+        code="too_few_samples",
+        severity="suspect",
+        text=f"only {found.ok} good replies in the window",
+        remedy="Raise duration_s.",
+    )
+
+
+def times_disordered(found: Findings) -> Reason | None:
+    """A reply cannot end before its request was sent."""
+    if not found.disordered:
+        return None
+    return Reason(
+        code="times_disordered",
+        severity="invalid",
+        text=f"{found.disordered} samples end before they begin",
+        remedy="The driver or the machine's clock is at fault; report it with the samples.",
+    )
+
+
+def error_rate(found: Findings) -> Reason | None:
+    """Failures are quick or slow for reasons of their own: the good replies no longer stand for the load."""
+    if found.error_rate is None or found.error_rate <= 0.01 or not found.ok:
+        return None
+    return Reason(
+        code="error_rate",
+        severity="invalid" if found.error_rate > 0.5 else "suspect",
+        text=f"{found.error_rate:.1%} of the requests failed",
+        remedy="See errors.by_category; lower the load or raise timeout_s.",
+    )
+
+
+def no_steady_state(found: Findings) -> Reason | None:
+    """A mean over something that moves depends on when one looks."""
+    if found.status != "ok" or found.steady or not found.ok:
+        return None
+    return Reason(
+        code="no_steady_state",
+        severity="note" if found.is_ramp else "suspect",
+        text=found.steady_reason or "no steady part was found",
+        remedy="A ramp is read from series.csv." if found.is_ramp else "Raise warmup_s or duration_s.",
+    )
+
+
+def gpu_throttled(found: Findings) -> Reason | None:
+    """A busy GPU below its own clock is too hot or short of power."""
+    if found.gpu_clock_ratio is None or found.gpu_util_ratio is None:
+        return None
+    if found.gpu_util_ratio < 0.5 or found.gpu_clock_ratio >= 0.9:
+        return None
+    return Reason(
+        code="gpu_throttled",
+        severity="suspect",
+        text=f"the mean clock of a busy GPU was {found.gpu_clock_ratio:.0%} of its highest",
+        remedy="Look at temperature and power limit; measure again when cool.",
+    )
+
+
+def fits_cache(found: Findings) -> Reason | None:
+    """Reads from memory are not reads from a disk."""
+    if found.page_cache_ratio is None or found.page_cache_ratio < 0.2:
+        return None
+    return Reason(
+        code="fits_cache",
+        severity="note" if found.wants_cache else "suspect",
+        text=f"{found.page_cache_ratio:.0%} of the data lay in the page cache after the load",
+        remedy="Use direct I/O or a data set larger than memory, if the device is the question.",
+    )
+
+
+def quality_floor(found: Findings) -> Reason | None:
+    """Equal quality before equal speed."""
+    if not found.quality_missed:
+        return None
+    return Reason(
+        code="quality_floor",
+        severity="suspect",
+        text=f"quality objective missed: {'; '.join(found.quality_missed)}",
+        remedy="Do not compare its speed with results of a better quality; change the search settings.",
+    )
+
+
+def slo_missed(found: Findings) -> Reason | None:
+    """A result, not a fault of the measurement."""
+    if not found.slos_missed:
+        return None
+    return Reason(
+        code="slo_missed",
+        severity="note",
+        text=f"objective missed: {'; '.join(found.slos_missed)}",
+        remedy="Lower the load, or change the deployment.",
+    )
+
+
+def percentile_withheld(found: Findings) -> Reason | None:
+    """A percentile with fewer than ten samples beyond it is one sample's chance."""
+    if not found.withheld or not found.ok:
+        return None
+    needs = ", ".join(f"{name} needs {count:,}" for name, count in found.withheld.items())
+    return Reason(
+        code="percentile_withheld",
+        severity="note",
+        text=f"{found.ok:,} samples are too few: {needs}",
+        remedy="Raise duration_s; the summary pools the repetitions.",
+    )

@@ -1,0 +1,40 @@
+"""What a metric is, and what it is made from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seamark.metrics.tally import Tally
+from seamark.metrics.telemetry import Key, Seen
+from seamark.metrics.window import Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the metrics of one trial are made from."""
+
+    tally: Tally
+    window: Window
+    open_loop: bool
+    has_objectives: bool = False
+    lost: int = 0
+    telemetry: Mapping[Key, Seen] = field(default_factory=dict)
+
+
+Better = Literal["higher", "lower", "neither"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One figure of metrics.json. `path` has dots where the document nests."""
+
+    path: str
+    unit: str
+    better: Better
+    meaning: str
+    value: Callable[[Evidence], float | int | bool | None]
+
+    @property
+    def column(self) -> str:
+        """Its name in a flat table."""
+        return self.path.replace(".", "_")

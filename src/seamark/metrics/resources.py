@@ -1,0 +1,152 @@
+"""The part of the table of metrics that comes from telemetry: processors, memory, disks, energy."""
+
+from collections.abc import Callable
+
+from seamark.metrics.metric import Evidence, Metric
+
+
+def _watched(source: str, name: str, figure: str, scale: float = 1.0) -> Callable[[Evidence], float | None]:
+    def value(evidence: Evidence) -> float | None:
+        seen = evidence.telemetry.get((source, name))
+        return None if seen is None else getattr(seen, figure) * scale
+
+    return value
+
+
+def _gpus(name: str, figure: str, evidence: Evidence) -> list[float]:
+    seen = [found for (source, named), found in evidence.telemetry.items() if named == name and _is_gpu(source)]
+    return [value for found in seen if (value := getattr(found, figure)) is not None]
+
+
+def _is_gpu(source: str) -> bool:
+    return source.startswith("gpu") and source[3:].isdigit()
+
+
+def _gpu_util(evidence: Evidence) -> float | None:
+    values = _gpus("util_ratio", "mean", evidence)
+    return sum(values) / len(values) if values else None
+
+
+def _gpu_mem_mb(evidence: Evidence) -> float | None:
+    values = _gpus("memory_used_bytes", "maximum", evidence)
+    return sum(values) / 1e6 if values else None
+
+
+def _joules(evidence: Evidence) -> float | None:
+    values = _gpus("energy_j", "increase", evidence)
+    return sum(values) if values else None
+
+
+def _joules_per_unit(evidence: Evidence) -> float | None:
+    joules = _joules(evidence)
+    return None if joules is None or not evidence.tally.units else joules / evidence.tally.units
+
+
+def _power_w(evidence: Evidence) -> float | None:
+    values = _gpus("energy_j", "mean", evidence) or _gpus("power_w", "mean", evidence)
+    return sum(values) if values else None
+
+
+RESOURCES: tuple[Metric, ...] = (
+    Metric(
+        path="resource.gpu_util",
+        unit="ratio",
+        better="neither",
+        meaning="mean utilisation of the GPUs, 0 to 1",
+        value=_gpu_util,
+    ),
+    Metric(
+        path="resource.gpu_mem_mb",
+        unit="MB",
+        better="lower",
+        meaning="peak memory in use, summed over the GPUs",
+        value=_gpu_mem_mb,
+    ),
+    Metric(
+        path="resource.cpu_util",
+        unit="ratio",
+        better="neither",
+        meaning="mean CPU utilisation of the whole machine, 0 to 1",
+        value=_watched("host", "cpu_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.ram_mb",
+        unit="MB",
+        better="lower",
+        meaning="peak memory in use on the machine",
+        value=_watched("host", "ram_used_bytes", "maximum", 1e-6),
+    ),
+    Metric(
+        path="resource.server_cpu_util",
+        unit="ratio",
+        better="neither",
+        meaning="mean CPU use of the server's processes, as a share of the machine",
+        value=_watched("server", "cpu_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.server_rss_mb",
+        unit="MB",
+        better="lower",
+        meaning="peak resident memory of the server's processes",
+        value=_watched("server", "rss_bytes", "maximum", 1e-6),
+    ),
+    Metric(
+        path="resource.client_cpu_util",
+        unit="ratio",
+        better="neither",
+        meaning="mean CPU use of the load's processes, as a share of the machine",
+        value=_watched("client", "cpu_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.client_rss_mb",
+        unit="MB",
+        better="neither",
+        meaning="peak resident memory of the load's processes",
+        value=_watched("client", "rss_bytes", "maximum", 1e-6),
+    ),
+    Metric(
+        path="resource.cpu_iowait",
+        unit="ratio",
+        better="neither",
+        meaning="mean share of CPU time that waited for I/O",
+        value=_watched("host", "cpu_iowait_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.disk_read_mb_per_s",
+        unit="MB/s",
+        better="neither",
+        meaning="what the machine read from its disks",
+        value=_watched("host", "read_bytes", "mean", 1e-6),
+    ),
+    Metric(
+        path="resource.disk_write_mb_per_s",
+        unit="MB/s",
+        better="neither",
+        meaning="what the machine wrote to its disks",
+        value=_watched("host", "write_bytes", "mean", 1e-6),
+    ),
+)
+
+ENERGY: tuple[Metric, ...] = (
+    Metric(
+        path="energy.joules",
+        unit="J",
+        better="lower",
+        meaning="energy of the GPUs over the window",
+        value=_joules,
+    ),
+    Metric(
+        path="energy.joules_per_unit",
+        unit="J/unit",
+        better="lower",
+        meaning="the same for one unit of reply",
+        value=_joules_per_unit,
+    ),
+    Metric(
+        path="energy.power_w",
+        unit="W",
+        better="lower",
+        meaning="mean power of the GPUs over the window",
+        value=_power_w,
+    ),
+)
