@@ -102,8 +102,6 @@ def test_the_facts_are_json() -> None:
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(59.4, "59 s"), (59.6, "1 min 0 s"), (7500, "2 h 5 min")]
-)
+@pytest.mark.parametrize(("seconds", "text"), [(59.4, "59 s"), (59.6, "1 min 0 s"), (7500, "2 h 5 min")])
 def test_a_duration_is_shown_in_the_units_that_matter(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -13,6 +13,7 @@ from seamark.errors import UserError, did_you_mean
 LARGEST_BYTES = 4_000_000
 MOST_NODES = 100_000
 DEEPEST = 60
+LONGEST_SHOWN = 80
 UNREAD: Any = object()
 """The value of an Item whose mistake is noted already: nothing more is noted about it."""
 _OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
@@ -46,7 +47,8 @@ class Item:
             return "a list"
         if self.value is None:
             return "nothing"
-        return f"'{self.text if self.text is not None else self.value}'"
+        text = self.text if self.text is not None else str(self.value)
+        return f"'{text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + '...'}'"
 
     def items(self) -> Iterator[tuple[str, "Item"]]:
         """Give the entries of a mapping; nothing for anything else."""
@@ -65,7 +67,8 @@ class Mistakes:
             self.note(f"{at.where}: {text}")
 
     def note(self, line: str) -> None:
-        """Note a whole line."""
+        """Note a whole line; what cannot be printed in one is shown as an escape."""
+        line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
         if line not in self.lines:
             self.lines.append(line)
 
