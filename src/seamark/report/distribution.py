@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from seamark.metrics.samples import DamagedError, open_samples
 
 _BITS = 42
 """Low bits of a float64 that are dropped: 1,024 buckets for each doubling, 0.1 % wide."""
@@ -17,11 +18,15 @@ _BUCKETS = (int(np.float64(2.0**45).view(np.int64)) >> _BITS) - _FIRST
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Points of an empirical distribution: `share` of the `n` requests took less than `at_ms`, exactly."""
+    """Points of an empirical distribution: `share` of the `n` requests took less than `at_ms`, exactly.
+
+    `unread` trials are not in it, since their samples are damaged.
+    """
 
     at_ms: NDArray[np.float64]
     share: NDArray[np.float64]
     n: int
+    unread: int = 0
 
 
 def pooled(
@@ -30,13 +35,17 @@ def pooled(
     """Pool the response times of good requests that were due in each trial's window; None when there are none.
 
     `trials` are pairs of a samples.parquet and its measured window in seconds. Samples are counted into narrow
-    buckets row group by row group. At a bucket's edge the share below is a count, not an estimate; at most
+    buckets in batches. At a bucket's edge the share below is a count, not an estimate; at most
     `points` edges are kept, spread evenly over ranks, up to the rank `tail` (but never beyond the rank above
     which fewer than ten requests lie).
     """
     counts = np.zeros(_BUCKETS, dtype=np.int64)
+    unread = 0
     for path, window_s in trials:
-        _count(path, window_s, counts)
+        try:
+            counts += _counted(path, window_s)
+        except DamagedError:
+            unread += 1
     n = int(counts.sum())
     if n == 0:
         return None
@@ -54,19 +63,17 @@ def pooled(
         ends = 1 - np.geomspace(1, 1 - share[-1], points // 2)
         chosen = np.unique(np.clip(np.concatenate((body, np.searchsorted(share, ends))), 0, len(share) - 1))
         at_ms, share = at_ms[chosen], share[chosen]
-    return Curve(at_ms=at_ms, share=share, n=n)
+    return Curve(at_ms=at_ms, share=share, n=n, unread=unread)
 
 
-def _count(path: Path, window_s: tuple[float, float] | None, counts: NDArray[np.int64]) -> None:
-    file = pq.ParquetFile(path)
-    for group in range(file.num_row_groups):
-        columns = file.read_row_group(group, columns=["due_ns", "last_ns", "failure"])
-        good = columns.column("failure").to_numpy() == 0
-        last_ns = columns.column("last_ns").fill_null(-1).to_numpy()
-        due_ns = columns.column("due_ns").fill_null(0).to_numpy()
-        good &= last_ns >= 0
+def _counted(path: Path, window_s: tuple[float, float] | None) -> NDArray[np.int64]:
+    """Count one trial's samples; raises DamagedError when they cannot be read to the end."""
+    counts = np.zeros(_BUCKETS, dtype=np.int64)
+    for batch in open_samples(path).batches():
+        good = batch.good
         if window_s is not None:
-            good &= (due_ns >= window_s[0] * 1e9) & (due_ns < window_s[1] * 1e9)
-        took_ns = np.maximum((last_ns - due_ns)[good], 1).astype(np.float64)
+            good &= (batch.due >= round(window_s[0] * 1e9)) & (batch.due < round(window_s[1] * 1e9))
+        took_ns = np.maximum((batch.last - batch.due)[good], 1).astype(np.float64)
         buckets = (took_ns.view(np.int64) >> _BITS) - _FIRST
         counts += np.bincount(np.minimum(buckets, _BUCKETS - 1), minlength=_BUCKETS)
+    return counts

@@ -41,7 +41,7 @@ def about(results: Results) -> Facts:
     started = sorted(t.started_at for t in results.trials if t.started_at)
     finished = sorted(t.finished_at for t in results.trials if t.finished_at)
     pairs = [
-        ("Question", f"{results.plan.get('source', ABSENT)}"),
+        ("Scenario", f"`{results.source}`"),
         ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
         (
             "Design",
@@ -121,7 +121,7 @@ def glance(results: Results) -> Section:
 def summary_table(workload: str, treatments: Sequence[Document], named: bool) -> Table:
     """Return a row for each treatment: its factors, throughput, response times, errors, quality and verdict."""
     levels = levels_of(treatments)
-    qualities = list(dict.fromkeys(name for t in treatments for name in (t.get("quality") or {})))
+    qualities, alike = qualities_of(treatments)
     bandwidth = any((t.get("bandwidth_mb_per_s") or {}).get("median") is not None for t in treatments)
     unit = next((u for t in treatments if (u := (t.get("throughput") or {}).get("unit"))), "")
     most = max((v for t in treatments if (v := (t.get("throughput") or {}).get("median"))), default=None)
@@ -142,7 +142,7 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
             Column(name=name.replace("_", " "), title="median over the repetitions", numeric=True)
             for name in qualities
         ),
-        Column(name="ok", unit="of planned", title="repetitions with a result", numeric=True),
+        Column(name="ok", unit="of n", title="repetitions with a result, of those planned", numeric=True),
         Column(name="verdict", title="the worst of the repetitions"),
     ]
     rows = []
@@ -181,8 +181,21 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
         columns=tuple(columns),
         rows=tuple(rows),
         caption=workload if named else "",
-        footnotes=(FOOTNOTE,) if missing else (),
+        footnotes=(*((alike,) if alike else ()), *((FOOTNOTE,) if missing else ())),
     )
+
+
+def qualities_of(treatments: Sequence[Document], most: int = 3) -> tuple[list[str], str]:
+    """Return the qualities that get a column, those that vary and any recall, and a line about the others."""
+    values: dict[str, list[Any]] = {}
+    for treatment in treatments:
+        for name, value in (treatment.get("quality") or {}).items():
+            if value is not None:
+                values.setdefault(name, []).append(value)
+    shown = [name for name, found in values.items() if "recall" in name or len(set(found)) > 1][:most]
+    rest = {name: found for name, found in values.items() if name not in shown}
+    said = ", ".join(f"{name.replace('_', ' ')} {span(min(found), max(found))}" for name, found in rest.items())
+    return shown, f"In all treatments that have it: {said}." if said else ""
 
 
 def reason_counts(treatment: Document) -> dict[str, int]:

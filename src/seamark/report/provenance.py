@@ -18,13 +18,17 @@ def configuration_section(results: Results) -> Section:
     source = Path(str(results.plan.get("source") or ""))
     if source.is_file():
         text = source.read_text(encoding="utf-8", errors="replace")
-        blocks.append(Code(text=text, language="yaml", caption=f"{source} as it is now"))
+        blocks.append(Code(text=text, language="yaml", caption=f"{results.source} as it is now"))
     else:
         blocks.append(
             Text(text=f"The scenario's file {source} is not there any more; the plan below is what was run.")
         )
     sections = [
-        Section(id=f"settings-{slug(service)}-{slug(name)}", title=f"{service}: {name}", blocks=_settings(own))
+        Section(
+            id=f"settings-{slug(service)}-{slug(name)}",
+            title=service if name == service else f"{service}: {name}",
+            blocks=_settings(own),
+        )
         for service, workloads in results.services()
         for name, own in workloads
     ]
@@ -70,7 +74,7 @@ def reproduce_section(results: Results) -> Section:
     commit = next(
         (str(v) for k, v in flattened(results.meta) if k.split(".")[-1] in ("git_commit", "commit") and v), None
     )
-    source = str(results.plan.get("source") or "SCENARIO.yaml")
+    source = results.source
     lines = [
         *(["# the code as it was", f"git checkout {shlex.quote(commit)}", ""] if commit else []),
         "# everything; what is already measured is not measured again",
@@ -79,7 +83,7 @@ def reproduce_section(results: Results) -> Section:
     ]
     if results.trials:
         trial = results.trials[0]
-        target = shlex.quote(f"{results.folder.root}/{trial.id}/metrics.json")
+        target = shlex.quote(f"{results.folder.root.parent.name}/{results.scenario}/{trial.id}/metrics.json")
         config = shlex.quote(f"scenario={source}")
         lines += ["# one trial", f"snakemake {target} --config {config}", ""]
     lines += ["# this page, from the results as they are", f"bench report -c {shlex.quote(source)}"]

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seamark.model.pattern import LOAD_SETTINGS
 from seamark.store import ScenarioFolder, TrialFolder, read_json
 
 Document = Mapping[str, Any]
+COMPONENTS = ("storage", "vectordb", "inference")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,8 @@ class TrialRecord:
     started_at: str | None
     finished_at: str | None
     warmup_s: float | None
+    load_s: float | None
+    """Length of the load with its warm-up."""
     throughput: float | None
     unit: str
     latency_ms: Document
@@ -60,6 +64,13 @@ class Results:
         return str(self.plan["scenario"])
 
     @property
+    def source(self) -> str:
+        """The scenario's file as one names it from the study's folder, which holds the folder of results."""
+        path = Path(str(self.plan.get("source") or "SCENARIO.yaml"))
+        study = self.folder.root.parent.parent
+        return str(path.relative_to(study) if path.is_relative_to(study) else path)
+
+    @property
     def meta(self) -> Document:
         """What is known of machine and software from the first trial that says it; empty when none does."""
         return next(iter(self.metas.values()), {})
@@ -73,10 +84,13 @@ class Results:
         return tuple(trial for trial in self.trials if trial.ok)
 
     def services(self) -> Iterator[tuple[str, tuple[tuple[str, tuple[Document, ...]], ...]]]:
-        """Yield each service with its workloads, and each workload with its treatments, in the plan's order."""
-        planned = dict.fromkeys(str(deployment["service"]) for deployment in self.plan.get("deployments") or ())
-        rank = {name: place for place, name in enumerate(planned)}
-        ordered = sorted(self.treatments, key=lambda t: rank.get(str(t["service"]), len(rank)))
+        """Yield each service with its workloads and their treatments: by component and name, so alike in all runs."""
+
+        def place(treatment: Document) -> tuple[int, str]:
+            component = treatment.get("component")
+            return (COMPONENTS.index(component) if component in COMPONENTS else 0, str(treatment["service"]))
+
+        ordered = sorted(self.treatments, key=place)
         names = dict.fromkeys(str(treatment["service"]) for treatment in ordered)
         for service in names:
             own = [treatment for treatment in ordered if treatment["service"] == service]
@@ -131,11 +145,23 @@ def read_results(root: Path) -> Results:
     return Results(
         folder=folder,
         plan=plan,
-        summary=read_json(folder.summary),
+        summary=_in_order(read_json(folder.summary)),
         trials=trials,
         deployments=deployments,
         metas=metas,
     )
+
+
+def _in_order(summary: Document) -> Document:
+    """Put each treatment's factors of the service before those of the load: tables read from left to right."""
+    load = [setting.name for setting in LOAD_SETTINGS]
+
+    def ordered(treatment: Document) -> Document:
+        factors = treatment.get("factors") or {}
+        names = sorted(factors, key=lambda name: load.index(name) if name in load else -1)
+        return {**treatment, "factors": {name: factors[name] for name in names}}
+
+    return {**summary, "treatments": [ordered(treatment) for treatment in summary.get("treatments") or ()]}
 
 
 def _optional(path: Path) -> Document | None:
@@ -178,6 +204,7 @@ def _trial(planned: Document, folder: TrialFolder) -> TrialRecord:
         started_at=load.get("started_at"),
         finished_at=load.get("finished_at"),
         warmup_s=load.get("warmup_s"),
+        load_s=(load.get("warmup_s") or 0.0) + load["duration_s"] if load.get("duration_s") else None,
         throughput=throughput.get("value"),
         unit=str(throughput.get("unit") or ""),
         latency_ms=metrics.get("latency_ms") or {},

@@ -53,6 +53,7 @@ def grouped(measured: Sequence[Measured]) -> list[list[Measured]]:
 
 def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, able: int) -> Picture:
     names = [n for n in group[0][0] if len({repr(factors.get(n)) for factors, _ in group}) > 1]
+    unread = sum(curve.unread for _, curve in group)
     shared = ", ".join(f"{n} {level(v, n)}" for n, v in group[0][0].items() if n not in names)
     with drawing(8.4, 2.9 + 0.16 * -(-len(group) // 2)) as figure:
         body, tail = figure.subplots(1, 2)
@@ -88,6 +89,7 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
             caption=f"Response times{' with ' + shared if shared else ''}: good requests due in the measured window, "
             "raw samples of all repetitions pooled. Markers stand at p50, p95, p99. A curve ends at p99.9, or where "
             "fewer than ten requests are left."
+            + (f" Samples of {unread} trials cannot be read and are left out." if unread else "")
             + (f" Only {MOST_CURVES * MOST_FIGURES} of {able} treatments are drawn." if able > 28 else ""),
         )
 

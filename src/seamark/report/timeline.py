@@ -1,23 +1,19 @@
 """Draws how the trials of one treatment went, second by second: load, response time, CPU and memory."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from seamark.report.canvas import COLOURS, DASHES, INK, MUTED, SHADE, drawing, log_ticks, plain_numbers, written
+from seamark.report.canvas import COLOURS, DASHES, MUTED, SHADE, drawing, log_ticks, plain_numbers, written
 from seamark.report.content import Picture
 from seamark.report.numbers import level, unit_words
+from seamark.report.readings import SOURCES, Series, read_series, read_telemetry
 from seamark.report.source import Document, Results, TrialRecord
 
 MOST_TRIALS = 3
-MOST_POINTS = 1500
-SOURCES = {"host": 0, "server": 1, "client": 2}
-
-Series = tuple[list[float], list[float]]
 
 
 def representative(results: Results, treatments: Sequence[Document]) -> Document | None:
@@ -36,33 +32,25 @@ def timeline_picture(
     if treatment is None:
         return None
     trials = [t for t in results.trials_of(treatment) if t.ok and t.folder.series.is_file()][:MOST_TRIALS]
-    telemetry = [_telemetry(trial.folder.telemetry) for trial in trials]
-    has_telemetry = any(telemetry)
-    rows = 4 if has_telemetry else 2
-    with drawing(max(8.4, 3.4 * len(trials)), 1.2 * rows + 0.6) as figure:
-        axes = figure.subplots(rows, len(trials), squeeze=False, sharex="col", sharey="row")
-        for column, (trial, samples) in enumerate(zip(trials, telemetry, strict=True)):
-            _load(axes[0][column], axes[1][column], trial)
-            if has_telemetry:
-                _by_source(axes[2][column], samples, "cpu_ratio", 100.0)
-                _by_source(axes[3][column], samples, "rss_bytes", 1 / (1 << 20))
+    series = [read_series(trial.folder.series) for trial in trials]
+    telemetry = [read_telemetry(trial.folder.telemetry) for trial in trials]
+    labels = [unit_words(trials[0].unit), "response (ms)", *(["CPU (%)", "RSS (MiB)"] if any(telemetry) else [])]
+    with drawing(max(8.4, 3.4 * len(trials)), 1.2 * len(labels) + 0.6) as figure:
+        axes = figure.subplots(len(labels), len(trials), squeeze=False, sharex="col", sharey="row")
+        for column, trial in enumerate(trials):
+            _load(axes[0][column], axes[1][column], series[column], trial.load_s)
+            if any(telemetry):
+                _by_source(axes[2][column], telemetry[column], "cpu_ratio", 100.0)
+                _by_source(axes[3][column], telemetry[column], "rss_bytes", 1 / (1 << 20))
             for axis in axes[:, column]:
                 _window(axis, trial)
-            axes[0][column].set_title(f"repetition {trial.repetition}")
+            unread = "" if series[column] is not None else " (series.csv cannot be read)"
+            axes[0][column].set_title(f"repetition {trial.repetition}{unread}")
             axes[-1][column].set_xlabel("seconds from the start of the load")
-        for row, label in zip(
-            axes, (unit_words(trials[0].unit), "response (ms)", "CPU (%)", "RSS (MiB)"), strict=False
-        ):
+        for row, label in zip(axes, labels, strict=True):
             row[0].set_ylabel(label)
-            if label != "response (ms)":
-                plain_numbers(row[0], y=True)
-        most = max((value for line in axes[0].flat for value in _drawn(line)), default=1.0)
-        axes[0][0].set_ylim(0, 1.12 * most)
-        _times(axes[1])
-        for row, marks in ((axes[1], 2), *(((axes[2], 3), (axes[3], 2)) if has_telemetry else ())):
-            handles, labels = row[0].get_legend_handles_labels()
-            if labels:
-                row[-1].legend(handles[:marks], labels[:marks], loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            (_times if label == "response (ms)" else _from_zero)(row)
+            _legend(row)
         factors = ", ".join(
             f"{name} {level(value, name)}" for name, value in (treatment.get("factors") or {}).items()
         )
@@ -77,15 +65,56 @@ def timeline_picture(
         )
 
 
-def _drawn(axis: Axes) -> list[float]:
-    """Return every value of the axis' curves; the mark of the warm-up has but two points and is none."""
-    curves = [np.asarray(line.get_ydata(), dtype=float) for line in axis.lines]
-    return [float(value) for curve in curves if len(curve) > 2 for value in curve]
+def _load(rate: Axes, response: Axes, series: Mapping[str, Series] | None, end_s: float | None) -> None:
+    if series is None:
+        return
+    drawn = series["throughput"]
+    whole = drawn.at_s + 1 <= (end_s or np.inf)  # the load ends within its last second: half a second is no rate
+    if whole.any():  # a row stands for the second that begins with it
+        at_s, values = drawn.at_s[whole], drawn.values[whole]
+        at_s, values = np.append(at_s, at_s[-1] + 1), np.append(values, values[-1])
+        rate.plot(at_s, values, color=COLOURS[0], lw=1.3, drawstyle="steps-post")
+    for index, name in enumerate(("p50_ms", "p99_ms")):
+        mark = "." if len(series[name].at_s) < 30 else ""
+        response.plot(
+            series[name].at_s,
+            series[name].values,
+            color=COLOURS[index],
+            ls=DASHES[index],
+            marker=mark,
+            lw=1.2,
+            label=name.removesuffix("_ms"),
+        )
+
+
+def _by_source(axis: Axes, telemetry: Mapping[tuple[str, str], Series], name: str, scale: float) -> None:
+    for index, source in enumerate(SOURCES):
+        drawn = telemetry.get((source, name))
+        if drawn is not None:
+            axis.plot(drawn.at_s, scale * drawn.values, color=COLOURS[index], ls=DASHES[index], lw=1.3, label=source)
+
+
+def _window(axis: Axes, trial: TrialRecord) -> None:
+    if trial.window_s is not None:
+        axis.axvspan(*trial.window_s, color=SHADE, alpha=0.6, lw=0, zorder=0)
+    if trial.warmup_s:
+        axis.axvline(trial.warmup_s, color=MUTED, ls=":", lw=1, gid="warmup")
+
+
+def _drawn(axes: Sequence[Axes]) -> list[float]:
+    """Return every value of the curves in a row of axes; the mark of the warm-up is none."""
+    lines = [line for axis in axes for line in axis.lines if line.get_gid() != "warmup"]
+    return [float(value) for line in lines for value in np.asarray(line.get_ydata(), dtype=float)]
+
+
+def _from_zero(axes: Sequence[Axes]) -> None:
+    axes[0].set_ylim(0, 1.12 * (max(_drawn(axes), default=0.0) or 1.0))
+    plain_numbers(axes[0], y=True)
 
 
 def _times(axes: Sequence[Axes]) -> None:
     """Response times on a logarithmic axis with plain numbers."""
-    values = [value for axis in axes for value in _drawn(axis) if value > 0]
+    values = [value for value in _drawn(axes) if value > 0]
     if values:
         for axis in axes:
             axis.set_yscale("log")
@@ -93,65 +122,11 @@ def _times(axes: Sequence[Axes]) -> None:
             log_ticks(axis.yaxis, min(values), max(values))
 
 
-def _load(rate: Axes, response: Axes, trial: TrialRecord) -> None:
-    rows = _series(trial.folder.series)
-    at_s, values = _column(rows, "throughput")
-    if at_s:  # a row stands for the second that begins with it
-        rate.plot([*at_s, at_s[-1] + 1], [*values, values[-1]], color=COLOURS[0], lw=1.3, drawstyle="steps-post")
-    response.plot(*_column(rows, "latency_p50_s", 1e3, 0.5), color=COLOURS[0], label="p50", lw=1.3)
-    response.plot(*_column(rows, "latency_p99_s", 1e3, 0.5), color=COLOURS[1], ls=DASHES[1], label="p99", lw=1.1)
-
-
-def _window(axis: Axes, trial: TrialRecord) -> None:
-    if trial.window_s is not None:
-        axis.axvspan(*trial.window_s, color=SHADE, alpha=0.6, lw=0, zorder=0)
-    if trial.warmup_s:
-        axis.axvline(trial.warmup_s, color=MUTED, ls=":", lw=1)
-
-
-def _series(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines))
-    return rows[:: max(1, -(-len(rows) // MOST_POINTS))]
-
-
-def _column(rows: Sequence[Mapping[str, str]], name: str, scale: float = 1.0, shift_s: float = 0.0) -> Series:
-    known = [
-        (float(row["second"]) + shift_s, scale * float(row[name]))
-        for row in rows
-        if row.get(name) not in (None, "", "nan")
-    ]
-    return [at for at, _ in known], [value for _, value in known]
-
-
-def _telemetry(path: Path) -> dict[tuple[str, str], Series]:
-    """Return (source, name) -> times and values of what is drawn; empty when there is no telemetry."""
-    if not path.is_file():
-        return {}
-    wanted = [("source", "in", list(SOURCES)), ("name", "in", ["cpu_ratio", "rss_bytes"])]
-    table = pq.read_table(path, columns=["at_s", "source", "name", "value"], filters=wanted)
-    found: dict[tuple[str, str], Series] = {}
-    for row in table.to_pylist():
-        if row["value"] is not None:
-            at_s, values = found.setdefault((row["source"], row["name"]), ([], []))
-            at_s.append(row["at_s"])
-            values.append(row["value"])
-    return {
-        key: (at_s[:: max(1, -(-len(at_s) // MOST_POINTS))], values[:: max(1, -(-len(values) // MOST_POINTS))])
-        for key, (at_s, values) in found.items()
-    }
-
-
-def _by_source(axis: Axes, samples: Mapping[tuple[str, str], Series], name: str, scale: float) -> None:
-    for source, index in SOURCES.items():
-        at_s, values = samples.get((source, name), ([], []))
-        if at_s:
-            axis.plot(
-                at_s,
-                [scale * v for v in values],
-                color=(*COLOURS, INK)[index],
-                ls=DASHES[index],
-                lw=1.3,
-                label=source,
-            )
-    axis.set_ylim(bottom=0)
+def _legend(axes: Sequence[Axes]) -> None:
+    """Name the curves of a row once, at its right end; a source may be missing in some trials."""
+    found: dict[str, Artist] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    if found:
+        axes[-1].legend(list(found.values()), list(found), loc="upper left", bbox_to_anchor=(1.0, 1.0))

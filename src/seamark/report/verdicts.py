@@ -6,7 +6,7 @@ from seamark.report.content import Block, Cell, Code, Column, Section, Table, Te
 from seamark.report.source import Document, Results, TrialRecord
 
 SEVERITY = {"invalid": 0, "suspect": 1, "note": 2}
-MOST_TRIALS, MOST_FAILED, LOG_LINES = 8, 60, 15
+MOST_TRIALS, MOST_FAILED, LOG_LINES = 4, 60, 15
 
 
 def verdicts_section(results: Results) -> Section:
@@ -28,8 +28,9 @@ def verdicts_section(results: Results) -> Section:
         texts = Counter(str(reason.get("text") or "") for _, reason in cases)
         example, _ = texts.most_common(1)[0]
         more = len(texts) - 1
-        shown = ", ".join(trial.id for trial, _ in cases[:MOST_TRIALS])
-        rest = len(cases) - MOST_TRIALS
+        most = 2 if severity == "note" else MOST_TRIALS
+        shown = ", ".join(trial.id for trial, _ in cases[:most])
+        rest = len(cases) - most
         rows.append(
             (
                 Cell(text=severity.upper(), kind="verdict"),
@@ -79,7 +80,7 @@ def failures_section(results: Results) -> Section | None:
     blocks: tuple[Block, ...] = (
         Text(
             text=f"{len(failed)} of {len(results.trials)} trials have no result and are in no figure of this report. "
-            f"`bench retry -c {results.plan.get('source')}` runs them again.",
+            f"`bench retry -c {results.source}` runs them again.",
             kind="warning",
         ),
         Table(columns=columns, rows=rows, footnotes=notes),

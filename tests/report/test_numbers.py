@@ -1,0 +1,53 @@
+"""How numbers look in reports."""
+
+import math
+
+import pytest
+
+from seamark.report.numbers import duration, level, number, percent, size, span, unit_words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (math.nan, "–"),
+        (0, "0"),
+        (0.0, "0"),
+        (0.000_012_34, "1.23e-05"),
+        (0.0123456, "0.0123"),
+        (1.0, "1.00"),
+        (9.999, "10.00"),
+        (12.345, "12.3"),
+        (999.4, "999"),
+        (999.6, "1,000"),
+        (1234.4, "1,234"),
+        (12_345, "12,340"),
+        (1_234_567, "1,235,000"),
+        (-12.345, "-12.3"),
+    ],
+)
+def test_a_number_has_three_or_four_significant_digits(value, text):
+    assert number(value) == text
+
+
+def test_what_is_not_known_is_never_zero():
+    assert percent(None) == number(None) == duration(None) == size(None) == span(None, 3) == "–"
+    assert percent(0.0) == "0"
+
+
+def test_a_span_of_equal_ends_is_one_number():
+    assert span(1.0, 1.001) == "1.00"
+    assert span(1.0, 2.0) == "1.00 – 2.00"
+
+
+def test_levels_units_and_sizes_read_as_a_person_writes_them():
+    assert level(4096, "block_bytes") == "4 KiB"
+    assert level(1000, "block_bytes") == "1,000"
+    assert level(4096, "prompt_length") == "4,096"
+    assert level(None) == "default"
+    assert level(True) == "true"
+    assert unit_words("items_per_s") == "items/s"
+    assert duration(0.25) == "250 ms"
+    assert duration(3725) == "62 min 5 s"
+    assert size(1536) == "1.5 KiB"

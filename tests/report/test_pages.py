@@ -1,0 +1,212 @@
+"""The report of a scenario: every section is there, nothing is fetched, and what is not known is no number."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from make_results import META, SERVICES, Made, make_results
+
+from seamark.report import write_report
+from seamark.store import ScenarioFolder, read_json, write_json
+
+TWO = tuple(made for made in SERVICES if made.service in ("postgres", "faiss"))
+
+
+class Page(HTMLParser):
+    """Gathers what a page would load, its anchors, its links and the text of its cells."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("src", "srcset", "data", "poster") or (name == "href" and tag != "a"):
+                self.loads.append(value or "")
+            elif name == "href":
+                self.links.append(value or "")
+            elif name == "id":
+                self.ids.append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("made")
+    results = make_results(root / "results", services=TWO, fail=(3,), suspect=(6,))
+    return results, write_report(results, root / "reports").parent
+
+
+@pytest.mark.covers("E-FR12", "E-FR27", "E-INT04")
+def test_the_report_has_every_section_and_the_contents_lead_to_them(made):
+    page = Page((made[1] / "index.html").read_text())
+    wanted = ["results", "failed", "verdicts", "course", "trials", "configuration", "reproduce", "glossary"]
+    assert [name for name in wanted if name not in page.ids] == []
+    assert {"service-postgres", "service-faiss"} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert [link for link in page.links if not link.startswith("#") or link[1:] not in page.ids] == []
+
+
+def test_the_page_stands_alone_and_fetches_nothing(made):
+    html = (made[1] / "index.html").read_text()
+    page = Page(html)
+    assert page.loads
+    assert [load[:60] for load in page.loads if not load.startswith("data:")] == []
+    assert "script" not in page.tags
+    style = html.split("<style>")[1].split("</style>")[0]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+@pytest.mark.covers("E-NFR04")
+def test_a_failed_trial_is_listed_with_its_reason_and_the_last_lines_of_the_log(made):
+    results, report = made
+    failed = read_json(results / "summary.json")["failed"]
+    assert len(failed) == 1
+    text = Page((report / "index.html").read_text()).text
+    section = text.split("Failed trials")[-1]
+    assert failed[0]["trial"] in section
+    assert "ended with code 137" in section
+    assert "FATAL:  <out of memory> & gone" in section
+    assert "15 of 20" not in text
+    assert "19 of 20 trials ok" in text
+
+
+def test_a_withheld_percentile_is_a_dash_and_not_a_number(made):
+    results, report = made
+    withheld = [t for t in read_json(results / "summary.json")["treatments"] if t["latency_ms"]["p99"] is None]
+    assert withheld, "the model should make a treatment of few samples"
+    rows = re.findall(r"<tr>(.*?)</tr>", (report / "index.html").read_text(), re.DOTALL)
+    dashes = [row for row in rows if "withheld: too few samples" in row]
+    assert len(dashes) >= len(withheld)
+    for row in dashes:
+        cell = re.search(r'<span class="hint absent" title="withheld[^"]*">(.*?)</span>', row)
+        assert cell is not None
+        assert cell.group(1) == "–"
+
+
+def test_a_suspect_trial_shows_its_reason_its_count_and_what_to_do(made):
+    text = Page((made[1] / "index.html").read_text()).text
+    section = text[text.rindex("Verdicts") :]
+    assert "client_cpu" in section
+    assert "1 of 19" in section
+    assert "Raise shards" in section
+
+
+def test_names_from_results_cannot_become_html(tmp_path):
+    bad = Made(
+        service="<b>x</b>",
+        component="inference",
+        unit="item",
+        service_ms=5,
+        cap_rps=300,
+        factors={"model": ("<script>alert(1)</script>", 'a"onload="x|y`z'), "concurrency": (1, 2)},
+    )
+    results = make_results(tmp_path / "results", services=(bad,), fail=(0,), suspect=())
+    index = write_report(results, tmp_path / "reports")
+    html = index.read_text()
+    page = Page(html)
+    assert "script" not in page.tags
+    assert "b" not in page.tags
+    assert "<script>alert(1)</script>" in page.text
+    markdown = (index.parent / "report.md").read_text()
+    outside = re.sub(r"(`{3,}).*?\1", "", markdown, flags=re.DOTALL)
+    assert "<script>" not in outside
+    assert "<b>" not in outside
+
+
+@pytest.mark.covers("E-FR27")
+def test_the_markdown_says_the_same_and_its_links_exist(made):
+    _results, report = made
+    markdown = (report / "report.md").read_text()
+    targets = re.findall(r"\]\(([^)#]+)\)", markdown)
+    assert any(target.endswith(".png") for target in targets)
+    assert any(target.endswith(".svg") for target in targets)
+    assert [target for target in targets if not (report / target).is_file()] == []
+    headings = re.findall(r"<h[23]><a[^>]*>(.*?)</a>", (report / "index.html").read_text())
+    assert headings == re.findall(r"^#{2,3} (?!Contents)(.*)$", markdown, re.MULTILINE)
+    tables = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert tables
+    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in tables}
+    assert min(widths) > 2
+    for first, rule in zip(markdown.splitlines(), markdown.splitlines()[1:], strict=False):
+        if rule.startswith("| ---"):
+            assert first.count("|") == rule.count("|")
+
+
+@pytest.mark.covers("E-FR28")
+def test_every_figure_is_there_as_png_and_svg(made):
+    figures = made[1] / "figures"
+    names = {path.stem for path in figures.iterdir()}
+    assert {"postgres-by-concurrency", "postgres-response-time", "postgres-over-time", "time-to-service"} <= names
+    for name in names:
+        assert (figures / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in (figures / f"{name}.svg").read_bytes()
+
+
+@pytest.mark.covers("E-NFR04")
+def test_a_scenario_without_one_good_trial_still_gets_a_report(tmp_path):
+    results = make_results(tmp_path / "results", services=TWO[:1], fail=range(100), suspect=())
+    text = Page(write_report(results, tmp_path / "reports").read_text()).text
+    assert "0 of 12 trials ok" in text
+    assert "there is nothing to draw" in text
+    assert "server_died" in text
+
+
+def test_damaged_and_missing_files_of_one_trial_are_told_and_spoil_nothing(tmp_path):
+    results = make_results(tmp_path / "results", services=TWO[:1], fail=(), suspect=(), telemetry=False)
+    plan = read_json(results / "plan.json")
+    folder = ScenarioFolder(root=results)
+    first, second, third, fourth = (folder.trial(trial["id"]) for trial in plan["trials"][:4])
+    first.metrics.write_text('{"status": "o')
+    second.metrics.unlink()
+    third.samples.write_bytes(b"PAR1 and then nothing")
+    fourth.series.write_text("second,throughput\n0,many\n")
+    fourth.meta.write_text("{")
+    text = Page(write_report(results, tmp_path / "reports").read_text()).text
+    assert "10 of 12 trials ok" in text
+    assert "damaged_file" in text
+    assert "not_run" in text
+
+
+def test_the_same_results_give_the_same_figures(tmp_path):
+    results = make_results(tmp_path / "results", services=TWO[1:], fail=(), suspect=())
+    one = write_report(results, tmp_path / "one").parent / "figures"
+    two = write_report(results, tmp_path / "two").parent / "figures"
+    assert {p.name: p.read_bytes() for p in one.iterdir()} == {p.name: p.read_bytes() for p in two.iterdir()}
+
+
+def test_figures_of_an_earlier_report_do_not_stay(tmp_path):
+    results = make_results(tmp_path / "results", services=TWO[1:], fail=(), suspect=())
+    old = tmp_path / "reports" / "made" / "figures" / "gone.svg"
+    old.parent.mkdir(parents=True)
+    old.write_text("<svg/>")
+    write_report(results, tmp_path / "reports")
+    assert not old.exists()
+
+
+def test_the_commands_to_reproduce_are_exact(made):
+    results, report = made
+    text = Page((report / "index.html").read_text()).text
+    assert read_json(results / "plan.json")["source"] == str(results.parent / "made.yaml")
+    assert "bench submit -c results/made.yaml" in text
+    assert f"git checkout {META['git_commit']}" in text
+    assert re.search(r"snakemake results/made/\S+/metrics\.json --config scenario=", text)
+
+
+def test_a_summary_without_optional_parts_is_enough(tmp_path):
+    results = make_results(tmp_path / "results", services=TWO[:1], fail=(), suspect=())
+    summary = read_json(results / "summary.json")
+    kept = ("treatment", "workload", "service", "repetitions", "planned", "throughput", "verdict", "factors")
+    summary["treatments"] = [{name: t[name] for name in kept} for t in summary["treatments"]]
+    write_json(results / "summary.json", summary)
+    assert write_report(results, tmp_path / "reports").is_file()

@@ -1,0 +1,33 @@
+"""The table at the end of a run."""
+
+from make_results import SERVICES, make_results
+from rich.console import Console
+
+from seamark.report import summary_table
+from seamark.store import read_json
+
+
+def test_the_terminal_shows_each_treatment_and_never_a_withheld_number(tmp_path):
+    results = make_results(tmp_path, services=SERVICES[1:2], fail=(), suspect=())
+    summary = read_json(results / "summary.json")
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(summary_table(summary))
+    lines = console.export_text().splitlines()
+    rows = [line for line in lines if "transactions/s" in line]
+    assert len(rows) == len(summary["treatments"])
+    withheld = [t for t in summary["treatments"] if t["latency_ms"]["p99"] is None]
+    assert len([row for row in rows if " – " in row.split("transactions/s")[1]]) == len(withheld)
+
+
+def test_markup_in_a_name_is_shown_and_not_obeyed(tmp_path):
+    treatment = {
+        "workload": "[red]w",
+        "factors": {"model": "[/bold]"},
+        "verdict": "VALID",
+        "repetitions": 1,
+        "planned": 1,
+    }
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(summary_table({"treatments": [treatment]}))
+    assert "[red]w" in (text := console.export_text())
+    assert "[/bold]" in text
