@@ -49,7 +49,7 @@ def measurement_page() -> str:
     """Return docs/measurement.md with the figures and the reasons as the code has them."""
     text = (DOCS / "measurement.md").read_text(encoding="utf-8")
     text = between(text, "metrics", reference.metrics_tables())
-    return between(text, "reasons", reference.reasons_tables(ROOT / "src" / "seamark" / "checks.py"))
+    return between(text, "reasons", reference.reasons_tables())
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -1,6 +1,7 @@
 """What the code says, said again for readers: commands, services, figures, verdicts. Each from its one source."""
 
 import ast
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from seamark.checks import REMEDIES  # noqa: E402
+from seamark.checks import CHECKS, REMEDIES  # noqa: E402
 from seamark.cli.main import cli  # noqa: E402
 from seamark.metrics.table import METRICS  # noqa: E402
 from seamark.model.levels import show  # noqa: E402
@@ -170,15 +171,23 @@ def metrics_tables() -> str:
     return "\n".join(lines)
 
 
-def reasons_tables(checks: Path) -> str:
-    """Return the codes of all checks, read from their code, and those of trials without figures."""
-    lines = ["| code | severity | why | remedy |", "| --- | --- | --- | --- |"]
-    for function in ast.parse(checks.read_text(encoding="utf-8")).body:
-        if isinstance(function, ast.FunctionDef) and (made := _reason(function)) is not None:
+def reasons() -> Iterator[tuple[str, str, str, str]]:
+    """Give code, severity, why and remedy of each check that has a code of its own, read from its source."""
+    for check in CHECKS:
+        [function] = ast.parse(inspect.getsource(check)).body
+        assert isinstance(function, ast.FunctionDef)
+        made = _reason(function)
+        if made is not None and _words(made, "code"):
             code, severity, remedy = (" or ".join(_words(made, key)) for key in ("code", "severity", "remedy"))
-            if code:
-                why = (ast.get_docstring(function) or "").splitlines()[0]
-                lines.append(f"| `{code}` | {severity} | {_cell(why)} | {_cell(remedy)} |")
+            yield code, severity, (check.__doc__ or "").splitlines()[0], remedy
+
+
+def reasons_tables() -> str:
+    """Return the codes of all checks, and those of trials without figures."""
+    lines = ["| code | severity | why | remedy |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| `{code}` | {severity} | {_cell(why)} | {_cell(remedy)} |" for code, severity, why, remedy in reasons()
+    ]
     lines += ["", "A trial that failed as a whole is INVALID, with its category as the code:", ""]
     lines += ["| category | remedy |", "| --- | --- |"]
     lines += [f"| `{category}` | {_cell(remedy)} |" for category, remedy in REMEDIES.items()]

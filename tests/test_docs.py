@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 import tomllib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -31,6 +32,12 @@ IMPORTED_AS = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml"}
 
 PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
 WRITTEN = [page for page in PAGES if page.name != "traceability.md"]
+
+
+@cache
+def all_tests() -> str:
+    """Return the text of every test of ours."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
 
 
 def text_of(name: str) -> str:
@@ -137,11 +144,10 @@ def test_every_link_in_a_page_leads_somewhere(page):
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
 def test_every_file_test_and_target_that_a_page_names_is_there(page):
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     for code in _code(page.read_text(encoding="utf-8")):
         for name in re.findall(r"\btest_\w+\b(?!\.py|\*)", code):
-            assert f"def {name}(" in tests, f"{page.name}: {name}"
+            assert f"def {name}(" in all_tests(), f"{page.name}: {name}"
         for path in re.findall(r"(?:src|docs|tests|config|envs|profiles|workflow|scripts)/[\w./-]+\.\w+", code):
             shown = f"```\n{path}\n```"
             example = any(path in block for block in blocks(page, "yaml")) or "triton_batch" in path
@@ -197,7 +203,7 @@ def test_every_key_of_a_scenario_stands_in_its_page():
 
 def test_every_pattern_category_and_code_stands_in_the_page_on_measurement():
     page = text_of("measurement.md")
-    codes = re.findall(r'code="(\w+)"', (ROOT / "src" / "seamark" / "checks.py").read_text(encoding="utf-8"))
+    codes = [code for code, *_ in reference.reasons()]
     assert len(codes) >= len(CHECKS) - 1
     for name in (*PATTERNS, *REMEDIES, *codes):
         assert f"`{name}`" in page, name
