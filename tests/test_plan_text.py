@@ -1,12 +1,13 @@
 """What `bench plan` says: sizes, time, cost, statistics, and notes on what the design cannot tell."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seamark.model.read import read_scenario, read_services, read_site
-from seamark.model.scenario import Resources, Scenario, Workload
+from seamark.model.scenario import Artifacts, Resources, Scenario, Workload
 from seamark.model.site import Partition, Site
 from seamark.plan import plan
 from seamark.plan_text import describe, duration, plan_facts
@@ -76,6 +77,14 @@ def test_a_family_of_many_comparisons_needs_more_repetitions() -> None:
     assert facts["comparisons"] == 3
     assert facts["smallest_p_holm"] == pytest.approx(3 * 2 / 70)
     assert any("for 3 comparisons at once (Holm) it takes 5" in note for note in facts["notes"])
+
+
+@pytest.mark.covers("E-MR05")
+@pytest.mark.parametrize(("environment", "notes"), [({}, ["DATA", "WORK"]), ({"WORK": "/x", "DATA": "/y"}, [])])
+def test_a_variable_of_a_path_that_is_not_set_is_noted(environment: dict[str, str], notes: list[str]) -> None:
+    files = replace(study(2), artifacts=Artifacts(dataset="$WORK/x.jsonl"), binds=("${DATA}/y:/y",))
+    facts = plan_facts(plan(files, SERVICES, HERE), SERVICES, HERE, environment)
+    assert [note.split()[0] for note in facts["notes"]] == [f"${name}" for name in notes]
 
 
 def test_a_factor_of_the_deployment_is_marked_as_one_start_each() -> None:

@@ -1,5 +1,7 @@
-"""A plan for people and for machines: factors, time, cost, and what the design's statistics can tell. Pure."""
+"""A plan for people and for machines: factors, time, cost, and what the design's statistics can tell."""
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +19,16 @@ POWER = 0.8
 FIRST_TRIALS = 8
 
 
-def plan_facts(plan: Plan, services: Mapping[str, Service] | None = None, site: Site | None = None) -> dict[str, Any]:
-    """Return what `bench plan` shows as numbers. `services` and `site` make the notes and times more exact."""
+def plan_facts(
+    plan: Plan,
+    services: Mapping[str, Service] | None = None,
+    site: Site | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> dict[str, Any]:
+    """Return what `bench plan` shows as numbers. `services` and `site` make the notes and times more exact.
+
+    `environment` is where the plan's paths look for their variables.
+    """
     sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
     comparisons = max(max(sizes.values(), default=1) - 1, 1)
     times = _times_s(plan, services or {})
@@ -48,7 +58,7 @@ def plan_facts(plan: Plan, services: Mapping[str, Service] | None = None, site: 
         "detectable_shift_sd": detectable_shift(plan.repetitions, ALPHA, POWER),
         "first_trials": [trial.id for trial in plan.trials[:FIRST_TRIALS]],
     }
-    return facts | {"notes": _notes(plan, facts, services or {}, site)}
+    return facts | {"notes": _notes(plan, facts, services or {}, site, environment)}
 
 
 def describe(plan: Plan, services: Mapping[str, Service] | None = None, site: Site | None = None) -> str:
@@ -122,7 +132,13 @@ def _design_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _notes(plan: Plan, facts: Mapping[str, Any], services: Mapping[str, Service], site: Site | None) -> list[str]:
+def _notes(
+    plan: Plan,
+    facts: Mapping[str, Any],
+    services: Mapping[str, Service],
+    site: Site | None,
+    environment: Mapping[str, str],
+) -> list[str]:
     notes: list[str] = []
     if facts["treatments"] > 1 and facts["smallest_p"] > ALPHA:
         notes.append(
@@ -140,6 +156,10 @@ def _notes(plan: Plan, facts: Mapping[str, Any], services: Mapping[str, Service]
     for service in sorted({trial.service for trial in plan.trials}):
         if service in services and (reason := services[service].not_run_here):
             notes.append(f"{service}: {reason.strip()}")
+    for name in sorted(_variables(plan) - set(environment)):
+        notes.append(
+            f"${name} is used in paths of the scenario but is not set here: `export {name}=...` before a run."
+        )
     limit = site.qos.get(plan.qos or "") if site is not None else None
     if limit is not None and facts["longest_deployment_s"] > limit:
         notes.append(
@@ -147,6 +167,12 @@ def _notes(plan: Plan, facts: Mapping[str, Any], services: Mapping[str, Service]
             f" after {duration(limit)}. Use a longer one, or fewer trials for each deployment."
         )
     return notes
+
+
+def _variables(plan: Plan) -> set[str]:
+    """The environment variables that the plan's paths speak of."""
+    paths = " ".join(path for path in (plan.container, plan.dataset, *plan.binds) if path)
+    return set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", paths))
 
 
 def _times_s(plan: Plan, services: Mapping[str, Service]) -> dict[str, float]:
