@@ -1,6 +1,6 @@
 """Reads what one trial left for a summary. A missing or damaged file is a finding about that trial, not an error."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from seamark.stats.histogram import Histogram, from_json
 from seamark.store import TrialFolder, read_json
 
 Document = dict[str, Any]
+NEEDED = ("response_ns", "service_ns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ class Outcome:
 def read_outcome(trial: Trial, folder: TrialFolder) -> Outcome:
     """Read what one trial left; a fault of its files is its outcome and not an error."""
     try:
-        metrics = read_json(folder.metrics)
+        metrics = read_metrics(folder)
         status = str(metrics["status"])
         if status != "ok":
             category, reason = metrics.get("category"), metrics.get("reason")
@@ -47,7 +48,6 @@ def read_outcome(trial: Trial, folder: TrialFolder) -> Outcome:
                 trial=trial, metrics=metrics, histograms={}, status=status, category=category, reason=reason
             )
         histograms = read_histograms(folder)
-        _demand(metrics)
     except FileNotFoundError as missing:
         name = str(missing.filename or folder.metrics).rsplit("/", 1)[-1]
         status = "missing" if name == folder.metrics.name else "damaged"
@@ -55,8 +55,8 @@ def read_outcome(trial: Trial, folder: TrialFolder) -> Outcome:
         return Outcome(
             trial=trial, metrics=None, histograms={}, status=status, category=f"{status}_file", reason=reason
         )
-    except (ValueError, KeyError, TypeError, OSError) as damage:
-        reason = " ".join(str(damage).split()) if isinstance(damage, (ValueError, OSError)) else repr(damage)
+    except (ValueError, OSError) as damage:
+        reason = " ".join(str(damage).split())
         return Outcome(
             trial=trial, metrics=None, histograms={}, status="damaged", category="damaged_file", reason=reason
         )
@@ -67,15 +67,43 @@ def read_histograms(folder: TrialFolder) -> dict[str, Histogram]:
     """Return a trial's histograms by name; ValueError that names the file when it is damaged."""
     document = read_json(folder.histogram)
     try:
-        return {name: from_json(part) for name, part in document["histograms"].items()}
+        found = {name: from_json(part) for name, part in document["histograms"].items()}
+        missing = [name for name in NEEDED if name not in found]
     except (ValueError, KeyError, AttributeError, TypeError) as cause:
         raise ValueError(f"{folder.histogram}: {cause}. Remove the file; the next run makes it again.") from cause
+    if missing:
+        raise ValueError(f"{folder.histogram}: it lacks {', '.join(missing)}. Remove the file and run again.")
+    return found
 
 
-def _demand(metrics: Document) -> None:
-    """Raise KeyError or TypeError now for a document that lacks what is summed up below."""
-    for name in ("throughput", "resource", "quality", "counts", "errors", "config"):
-        if not isinstance(metrics[name], dict):
-            raise TypeError(f"metrics.json: '{name}' should be an object")
-    for name in ("verdict", "reasons", "requests_per_s", "bandwidth", "concurrency_mean"):
-        metrics[name]
+def read_metrics(folder: TrialFolder) -> Document:
+    """Return a trial's metrics.json; ValueError that names the file when it lacks what a summary is made from."""
+    document = read_json(folder.metrics)
+    wrong = next(_lacks(document), None)
+    if wrong is not None:
+        raise ValueError(f"{folder.metrics}: {wrong}. Remove the file; the next run makes it again.")
+    return document
+
+
+def _lacks(document: Document) -> Iterator[str]:
+    reasons = document.get("reasons")
+    if not isinstance(document.get("status"), str):
+        yield "it has no status"
+    if not isinstance(reasons, list) or not all(map(_is_reason, reasons)):
+        yield "it has no list of reasons"
+    if document.get("status") != "ok":
+        return
+    for name in ("throughput", "resource", "quality", "counts", "errors", "config", "telemetry"):
+        if not isinstance(document.get(name), dict):
+            yield f"'{name}' is not an object"
+    for name in ("ok", "failed", "lost"):
+        if not isinstance(document["counts"].get(name), int):
+            yield f"counts.{name} is not a number"
+    if not isinstance(document["throughput"].get("unit"), str):
+        yield "throughput has no unit"
+    if not isinstance(document.get("verdict"), str):
+        yield "it has no verdict"
+
+
+def _is_reason(reason: Any) -> bool:
+    return isinstance(reason, dict) and all(isinstance(reason.get(name), str) for name in ("code", "severity"))
