@@ -157,7 +157,7 @@ def _notes(
         if service in services and (reason := services[service].not_run_here):
             notes.append(f"{service}: {reason.strip()}")
     for name in sorted(_variables(plan) - set(environment)):
-        notes.append(
+        notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
             f"${name} is used in paths of the scenario but is not set here: `export {name}=...` before a run."
         )
     limit = site.qos.get(plan.qos or "") if site is not None else None
