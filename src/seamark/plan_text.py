@@ -158,8 +158,6 @@ def _notes(
             notes.append(f"{service}: {reason.strip()}")
     for name in sorted(_variables(plan) - set(environment)):
         notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
-            f"${name} is used in paths of the scenario but is not set here: `export {name}=...` before a run."
-        )
     limit = site.qos.get(plan.qos or "") if site is not None else None
     if limit is not None and facts["longest_deployment_s"] > limit:
         notes.append(
