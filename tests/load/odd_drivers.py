@@ -1,5 +1,6 @@
 """Call drivers that misbehave in ways the engine must bear. Imported by worker processes in the tests."""
 
+import resource
 import threading
 import time
 from collections.abc import Sequence
@@ -79,6 +80,15 @@ class Refusing(Sleeping):
         session = RaisingSession(self)
         session.calls = 1
         return session
+
+
+class Filling(Sleeping):
+    """In worker 1 no file may grow beyond 20 kB: what a full disk looks like to a write."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        if target.worker == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
 
 class Unmade(Sleeping):

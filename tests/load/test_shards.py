@@ -1,6 +1,7 @@
 """The parent of a load: shards that die, loads that are ended early, nothing left behind."""
 
 import csv
+import errno
 import os
 import signal
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 
 from seamark.load.driver import Target
 from seamark.load.job import LoadJob, Share
-from seamark.load.shards import PreparationError, run_preparation
+from seamark.load.records import segment_state
+from seamark.load.shards import LoadError, PreparationError, run_load, run_preparation
 from seamark.model.sample import Failure
 
 HERE = Path(__file__).parent
@@ -141,8 +143,6 @@ def test_workers_die_with_their_parent(null_server: Callable, tmp_path: Path, nu
 
 
 def test_a_worker_that_is_never_ready_stops_the_load(null_server: Callable, tmp_path: Path) -> None:
-    from seamark.load.shards import LoadError, run_load
-
     with_listener_only = null_server()
     os.kill(with_listener_only.process.pid, signal.SIGSTOP)
     try:
@@ -179,13 +179,31 @@ def test_the_clients_own_cost_is_watched(null_server: Callable, load: Callable) 
     assert 10e6 < report["max_rss_bytes"] < 200e6
 
 
-def test_a_full_disk_fails_the_worker_with_its_errno(null_server: Callable, load: Callable, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_before_the_load_stops_it(null_server: Callable, load: Callable, tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "worker-0.samples").symlink_to("/dev/full")
-    from seamark.load.shards import LoadError
-
     with pytest.raises(LoadError, match="No space left"):
         load(port=null_server().port)
+
+
+def test_a_disk_that_fills_in_mid_load_fails_its_worker_with_a_reason_and_keeps_whole_records(
+    load: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    measured = load("odd_drivers:Filling", workers="processes", concurrency=2, shards=2, duration_s=0.5)
+    good, bad = measured.outcome.reports
+    assert good["ok"]
+    assert not bad["ok"]
+    assert "File too large" in bad["reason"]
+    assert bad["errno"] == errno.EFBIG
+    good_segment, bad_segment = measured.outcome.segments
+    assert segment_state(good_segment)[1]
+    count, complete = segment_state(bad_segment)
+    assert not complete
+    written = measured.samples[measured.samples["worker"] == 1]
+    assert len(written) == count <= 20_000 // 66
+    assert (written["index"] % 2 == 1).all()
+    assert set(written["status"].tolist()) <= {7}
 
 
 def test_a_share_survives_its_way_through_json(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_write",
         "busy",
+        "closed",
         "due_ns",
         "first_ns",
         "index",
@@ -38,6 +39,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[Any], None]
         self.busy = False
+        self.closed = False
         self.index = 0
         self.due_ns = 0
         self.sent_ns = 0
@@ -63,8 +65,11 @@ class Connection(asyncio.Protocol):
             self._write(self._generator.encoded(index))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport; send the request that was waiting for it."""
+        """Keep the transport; send the request that was waiting for it, if it has not timed out meanwhile."""
         self._transport = cast(asyncio.Transport, transport)
+        if self.closed:
+            self.close()
+            return
         write: Callable[[Any], None] = self._transport.write
         lines: Callable[[Any], None] = self._transport.writelines
         self._write = lines if self._generator.in_pieces else write
@@ -97,6 +102,7 @@ class Connection(asyncio.Protocol):
         """The server, the network or we ended the connection."""
         now_ns = monotonic_ns()
         self._transport = None
+        self.closed = True
         if not self.busy:
             return
         end_of_stream = getattr(self._decoder, "end_of_stream", None)
@@ -115,6 +121,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection without waiting for anything."""
+        self.closed = True
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()

@@ -108,7 +108,9 @@ class Generator:
         return connections
 
     def begin(self, connection: Connection, index: int, due_ns: int, now_ns: int) -> None:
-        """Send a request on a free connection."""
+        """Send a request on a free connection, or on a new one when that was closed while it was free."""
+        if connection.closed:
+            connection = Connection(self, self._driver.decoder())
         self._in_flight[connection] = None
         connection.begin(index, due_ns, now_ns)
 
@@ -127,13 +129,13 @@ class Generator:
                 connection.end(monotonic_ns(), Failure.CONNECT)
             return
         self._refused_in_a_row = 0
-        if not connection.busy:
-            connection.close()  # its request timed out in the meantime
 
     def ended(self, connection: Connection, now_ns: int, units: int, status: int, failure: Failure) -> None:
         """Record a request that has ended and find its connection something to do."""
         index, first_ns, epoch_ns = connection.index, connection.first_ns, self.epoch_ns
         at = index % self._bodies
+        if failure == Failure.NONE and now_ns - connection.sent_ns > self._timeout_ns:
+            failure = Failure.TIMEOUT
         del self._in_flight[connection]
         self.completed += 1
         self._recorder.add(
@@ -206,6 +208,7 @@ class Generator:
     def stop(self) -> None:
         """End now: what is in flight is recorded as cancelled."""
         self._stopped = True
+        self.deadline_ns = 0
         now_ns = monotonic_ns()
         if self.survivors is None:
             self.survivors = len(self._in_flight)

@@ -31,6 +31,7 @@ class Segment:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.count = 0
+        self._broken = False
         self._lock = Lock()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         os.write(self._fd, HEADER)
@@ -42,10 +43,15 @@ class Segment:
         self.close()
 
     def append(self, records: memoryview, count: int) -> None:
-        """Write `count` records. Raises OSError (no space)."""
+        """Write `count` records, all or none. Raises OSError (no space); the segment is then left without footer."""
         with self._lock:
-            while records:
-                records = records[os.write(self._fd, records) :]
+            try:
+                while records:
+                    records = records[os.write(self._fd, records) :]
+            except OSError:
+                self._broken = True
+                os.ftruncate(self._fd, len(HEADER) + self.count * RECORD.size)
+                raise
             self.count += count
 
     def close(self) -> None:
@@ -54,7 +60,8 @@ class Segment:
             return
         fd, self._fd = self._fd, -1
         try:
-            os.write(fd, FOOTER.pack(FOOTER_MAGIC, self.count))
+            if not self._broken:
+                os.write(fd, FOOTER.pack(FOOTER_MAGIC, self.count))
         finally:
             os.close(fd)
 

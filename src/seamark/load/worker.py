@@ -22,7 +22,7 @@ from seamark.load.observed import Observed
 from seamark.load.parent import die_with_parent
 from seamark.load.preparation import call_hook
 from seamark.load.records import Segment
-from seamark.load.threads import run_calls
+from seamark.load.supervisor import run_calls
 
 
 class Line:
