@@ -1,4 +1,4 @@
-"""Writes what the docs derive from code and tests; with --check it writes nothing and says what differs.
+"""Writes the pages and schemas that are derived from code and tests; --check writes nothing and says what differs.
 
 Called as `python docs/make.py [--check]`; `make docs` does so, and the tests run the check.
 """
@@ -17,6 +17,9 @@ import reference  # noqa: E402
 import traceability  # noqa: E402
 
 from seamark.errors import UserError  # noqa: E402
+from seamark.metrics.schema import schema_text  # noqa: E402
+from seamark.model import schema as model_schema  # noqa: E402
+from seamark.model.read import read_services  # noqa: E402
 
 
 def between(text: str, name: str, content: str) -> str:
@@ -52,12 +55,21 @@ def measurement_page() -> str:
     return between(text, "reasons", reference.reasons_tables())
 
 
+def schema(name: str) -> str:
+    """Return one of the JSON Schemas of what a person writes."""
+    return model_schema.as_text(model_schema.schemas(read_services(ROOT / "config" / "services"))[name])
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/traceability.md": traceability_page,
     "docs/architecture.md": architecture_page,
     "docs/measurement.md": measurement_page,
     "docs/cli.md": lambda: reference.cli_page(),
     "docs/services.md": lambda: reference.services_page(ROOT / "config" / "services"),
+    "workflow/schemas/scenario.schema.json": lambda: schema("scenario.schema.json"),
+    "workflow/schemas/service.schema.json": lambda: schema("service.schema.json"),
+    "workflow/schemas/site.schema.json": lambda: schema("site.schema.json"),
+    "workflow/schemas/metrics.schema.json": schema_text,
 }
 
 
