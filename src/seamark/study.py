@@ -35,7 +35,11 @@ class Study:
         """Read the study in `root`. Raises UserError with every mistake of the scenario and its site."""
         path = Path(scenario or DEFAULT_SCENARIO)
         services = read_services(config_folder(root, "services"))
-        read = read_scenario(path if root == Path.cwd() else root / path, services)
+        read = read_scenario(
+            path if root == Path.cwd() else root / path,
+            services,
+            lambda named: site_of(root, site or named or "local"),
+        )
         return cls(root=root, site_name=site or read.site or "local", scenario_path=path, scenario=read)
 
     @cached_property
@@ -62,7 +66,7 @@ class Study:
         if name == self.scenario.name:
             return self.plan
         if name not in self._plans:
-            scenario = read_scenario(self._find(name), self.services)
+            scenario = read_scenario(self._find(name), self.services, self.site)
             self._plans[name] = plan(scenario, self.services, self.site)
         return self._plans[name]
 
