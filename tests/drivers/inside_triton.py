@@ -76,6 +76,18 @@ def infer_over_grpc(where: dict[str, Any], count: int, threads: int) -> Any:
     return seen
 
 
+def judged_while_it_hangs(where: dict[str, Any]) -> Any:
+    """Stop the server's process, ask what its answers are worth, and let it go on."""
+    triton.CHECK_S = 1.0
+    os.kill(where["process"], signal.SIGSTOP)
+    try:
+        return dict(triton.quality(target(where), 0))
+    except Exception as error:
+        return type(error).__name__
+    finally:
+        os.kill(where["process"], signal.SIGCONT)
+
+
 def lost_failure(where: dict[str, Any]) -> Any:
     """Kill the server under an open session; give the category of the next call."""
     driver = triton.driver(target(where))

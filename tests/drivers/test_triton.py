@@ -316,6 +316,15 @@ def test_a_port_that_nobody_listens_on_is_a_failure_to_connect(triton, tmp_path)
 
 
 @pytest.mark.services
+def test_a_server_that_hangs_is_not_waited_for_when_its_answers_are_judged(triton, addsub):
+    for protocol in ("http", "grpc"):
+        began_s = time.monotonic()
+        error = ask(triton, "inside_triton", "judged_while_it_hangs", where=at(addsub, protocol=protocol))
+        assert isinstance(error, str)
+        assert time.monotonic() - began_s < 20
+
+
+@pytest.mark.services
 def test_a_server_that_dies_under_a_call_resets_it(triton, tmp_path):
     with serving(triton, tmp_path, model="addsub", protocol="grpc") as where:
         assert ask(triton, "inside_triton", "lost_failure", where=where) == "RESET"

@@ -14,6 +14,8 @@ from seamark.load.driver import Call, Target, Wire
 from seamark.model.service import Value
 
 CHECKED_REQUESTS = 8
+CHECK_S = 30.0
+"""How long one of them may take: a server that hangs is not waited for."""
 
 
 def driver(target: Target) -> Wire | Call:
@@ -40,23 +42,26 @@ def stage(target: Target, seed: int) -> Mapping[str, Value]:
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
     """Return the share of a few requests whose outputs are what numpy computes, asked over the trial's protocol."""
-    if target.settings["protocol"] == "grpc":
+    settings = target.settings
+    if settings["protocol"] == "grpc":
         from tritonclient import grpc as client
+
+        limits, call_limits = {}, {"client_timeout": CHECK_S}
     else:
         from tritonclient import http as client
 
-    settings = target.settings
+        limits, call_limits = {"connection_timeout": CHECK_S, "network_timeout": CHECK_S}, {}
     name = str(settings["model"])
     address = f"{target.host}:{target.ports[str(settings['protocol'])]}"
     right = 0
-    with client.InferenceServerClient(address) as server:
+    with client.InferenceServerClient(address, **limits) as server:
         for arrays in Requests.of(settings).arrays(CHECKED_REQUESTS, seed):
             inputs = []
             for key, values in arrays.items():
                 tensor = client.InferInput(key, list(values.shape), "FP32")
                 tensor.set_data_from_numpy(values)
                 inputs.append(tensor)
-            answer = server.infer(name, inputs)
+            answer = server.infer(name, inputs, **call_limits)
             right += all(_alike(answer.as_numpy(key), values) for key, values in expected(name, arrays).items())
     return {"right_ratio": right / CHECKED_REQUESTS}
 
