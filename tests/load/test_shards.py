@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seamark.load.driver import Target
-from seamark.load.job import LoadJob, Share
+from seamark.load.job import LoadJob
 from seamark.load.records import segment_state
-from seamark.load.shards import LoadError, PreparationError, run_load, run_preparation
+from seamark.load.shards import LoadError, run_load
 from seamark.model.sample import Failure
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.services
 
 
 def children() -> list[psutil.Process]:
@@ -204,52 +204,3 @@ def test_a_disk_that_fills_in_mid_load_fails_its_worker_with_a_reason_and_keeps_
     assert len(written) == count <= 20_000 // 66
     assert (written["index"] % 2 == 1).all()
     assert set(written["status"].tolist()) <= {7}
-
-
-def test_a_share_survives_its_way_through_json(tmp_path: Path) -> None:
-    job = LoadJob(driver="a:B", workers="threads", settings={"x": None, "rate_rps": 1.5}, seed=3, data=tmp_path)
-    share = Share(job=job, worker=1, workers=2, segment=tmp_path / "s", report=tmp_path / "r", parent_pid=os.getpid())
-    assert Share.from_json(share.to_json()) == share
-
-
-@pytest.mark.parametrize(
-    ("concurrency", "workers", "parts"), [(5, 2, [3, 2]), (3, 3, [1, 1, 1]), (7, 4, [2, 2, 2, 1])]
-)
-def test_users_are_shared_out_evenly(tmp_path: Path, concurrency: int, workers: int, parts: list[int]) -> None:
-    job = LoadJob(driver="a:B", workers="wire", settings={"concurrency": concurrency}, seed=1, data=tmp_path)
-    shares = [
-        Share(job=job, worker=k, workers=workers, segment=tmp_path, report=tmp_path, parent_pid=1)
-        for k in range(workers)
-    ]
-    assert [share.concurrency for share in shares] == parts
-
-
-class TestPreparation:
-    @pytest.fixture(autouse=True)
-    def _odd_drivers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PYTHONPATH", str(HERE))
-
-    def test_a_hook_returns_its_facts_whatever_it_prints(self, tmp_path: Path) -> None:
-        target = Target(settings={"size": 4}, data=tmp_path)
-        facts = run_preparation("stage", "odd_drivers:Sleeping", target, 9, None)
-        assert facts == {"seed": 9, "size_bytes": 12, "setting": 4}
-
-    def test_a_module_without_the_hook_has_no_facts(self, tmp_path: Path) -> None:
-        target = Target(settings={}, data=tmp_path)
-        assert run_preparation("populate", "seamark.drivers.null:Null", target, 1, None) == {}
-
-    def test_a_hook_that_fails_says_why(self, tmp_path: Path) -> None:
-        with pytest.raises(PreparationError, match="disk quota exceeded") as raised:
-            run_preparation("populate", "odd_drivers", Target(settings={}, data=tmp_path), 1, None)
-        assert "exit code 1" in raised.value.reason
-
-    def test_a_hook_that_takes_too_long_is_ended(self, tmp_path: Path) -> None:
-        target = Target(settings={"sleep_s": 1}, data=tmp_path)
-        with pytest.raises(PreparationError, match="not done after"):
-            run_preparation("populate", "odd_drivers", target, 1, None, timeout_s=0.5)
-        assert not children()
-
-    def test_a_hook_is_ended_when_the_deployment_is_given_up(self, tmp_path: Path) -> None:
-        target = Target(settings={"sleep_s": 1}, data=tmp_path)
-        with pytest.raises(PreparationError, match="server died"):
-            run_preparation("populate", "odd_drivers", target, 1, None, on_tick=lambda: "server died")

@@ -1,5 +1,6 @@
 """The event-loop generator over real sockets: order, time-outs, broken connections, lateness, the end."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ from seamark.load.shards import LoadError
 from seamark.model.sample import MISSING_NS, Failure
 
 MS = 1_000_000
+pytestmark = pytest.mark.services
 
 
 def test_a_closed_loop_of_one_user_never_has_two_requests_in_flight(null_server: Callable, load: Callable) -> None:
@@ -188,12 +190,6 @@ def test_what_is_in_flight_at_the_deadline_is_awaited_and_counted(null_server: C
     assert measured.samples["sent_ns"].max() < 400 * MS
 
 
-def test_an_idle_connection_that_the_server_closed_is_replaced(null_server: Callable, load: Callable) -> None:
-    server = null_server("--close-every", 1)
-    measured = load(port=server.port, pattern="constant", rate_rps=50.0, concurrency=3, requests=20)
-    assert measured.failures() == {Failure.NONE: 20}
-
-
 def test_what_never_comes_after_the_deadline_is_timed_out(null_server: Callable, load: Callable) -> None:
     measured = load(port=null_server("--silent-every", 1).port, concurrency=3, duration_s=0.1, timeout_s=0.4)
     assert measured.failures() == {Failure.TIMEOUT: 3}
@@ -207,9 +203,24 @@ def test_a_load_ends_after_its_requests(null_server: Callable, load: Callable) -
     assert time.monotonic() - began_s < 10
 
 
-@pytest.fixture
-def babbling_server() -> Iterator[int]:
-    """A server that sends what nobody asked for: two replies to each request."""
+REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
+
+
+def babble(connection: socket.socket) -> None:
+    """Send what nobody asked for."""
+    time.sleep(0.002)
+    connection.sendall(b"HTTP/1.1 500 Ill\r\nContent-Length: 1\r\n\r\nb")
+
+
+def hang_up(connection: socket.socket) -> None:
+    """Close an idle connection without having said so."""
+    time.sleep(0.002)
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture(params=[babble, hang_up])
+def ill_mannered_server(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A server that answers well and then does something to the idle connection."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -221,17 +232,16 @@ def babbling_server() -> Iterator[int]:
             threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
     def answer(connection: socket.socket) -> None:
-        with connection:
+        with connection, contextlib.suppress(OSError):
             while connection.recv(1000):
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
-                time.sleep(0.002)
-                connection.sendall(b"HTTP/1.1 500 Ill\r\nContent-Length: 1\r\n\r\nb")
+                connection.sendall(REPLY)
+                request.param(connection)
 
     threading.Thread(target=serve, daemon=True).start()
     yield listening.getsockname()[1]
     listening.close()
 
 
-def test_a_reply_that_no_request_asked_for_ends_its_connection(babbling_server: int, load: Callable) -> None:
-    measured = load(port=babbling_server, think_time_s=0.02, requests=10, duration_s=5.0)
-    assert measured.failures() == {Failure.NONE: 10}
+def test_what_a_server_does_to_an_idle_connection_fails_no_request(ill_mannered_server: int, load: Callable) -> None:
+    measured = load(port=ill_mannered_server, think_time_s=0.1, requests=8, duration_s=20.0)
+    assert measured.failures() == {Failure.NONE: 8}
