@@ -22,6 +22,7 @@ from seamark.monitors.prometheus import Prometheus
 from seamark.monitors.sampler import Monitor, Sampler
 from seamark.servers.failure import EndedError, FailedError
 from seamark.servers.health import look
+from seamark.servers.hooks import offers
 from seamark.servers.keeperlog import say, spoken, timestamp
 from seamark.servers.launch import Launch
 from seamark.servers.order import Order, expanded
@@ -100,6 +101,8 @@ class BringUp:
             raise FailedError("setup_failed", f"`{' '.join(command)}` ended with {spoken(process.returncode)}.")
 
     def _prepare(self, hook: Literal["stage", "populate"]) -> None:
+        if not offers(self.order.service.driver, hook):
+            return
         target = Target(settings=self.order.deployment.settings, data=self.data, host=self.host, ports=self.ports)
         python = interpreter(self.order.environment)
         try:

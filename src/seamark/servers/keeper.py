@@ -30,6 +30,7 @@ from seamark.servers.tree import (
     wait_until_none,
 )
 from seamark.servers.watch import TICK_S, Watch
+from seamark.store import write_json
 
 CHILDREN_GRACE_S = 2.0
 
@@ -49,7 +50,7 @@ def keep(order: Order) -> None:
         if data_lock is None:
             raise FailedError("setup_failed", f"{bringing.data}: the server of another run is using this folder.")
         bringing.run()
-        write_sign(watch.signs.answer, bringing.answer("ok"))
+        write_json(watch.signs.answer, bringing.answer("ok"))
         say("server-up", phases=bringing.phases, ports=bringing.ports)
         while True:
             watch.tick()

@@ -18,7 +18,13 @@ from typing import Any, TextIO
 from seamark.store import DeploymentFolder, write_json
 
 STALE_S = 10.0
-"""A keeper whose last heartbeat is older than this counts as gone."""
+"""A keeper on another node whose last heartbeat seems older than this is looked at twice."""
+
+LONG_GONE_S = 120.0
+"""Clocks of nodes do not disagree so much: an older heartbeat of another node needs no second look."""
+
+STUCK_S = 60.0
+"""A keeper on this node that is there but has not beaten for so long counts as gone."""
 
 BEAT_INTERVAL_S = 1.0
 
@@ -97,9 +103,9 @@ class Beat:
 
 
 def boot_id() -> str:
-    """Return what tells this boot of this machine from any other."""
+    """Return what tells this boot of this machine, and its process ids as we see them, from any other."""
     try:
-        return BOOT_FILE.read_text().strip()
+        return f"{BOOT_FILE.read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return f"{node()}-unknown-boot"
 
@@ -147,18 +153,23 @@ def beating(signs: Signs) -> bool:
     if beat is None:
         return False
     if beat.boot == boot_id():
-        return _runs(beat.pid) and time.monotonic_ns() - beat.monotonic_ns < STALE_S * 1e9
-    try:
-        seen = signs.beat.stat().st_mtime_ns
-        if abs(time.time() - seen / 1e9) < STALE_S:
-            return True
-        deadline = time.monotonic() + 3 * BEAT_INTERVAL_S
-        while time.monotonic() < deadline:
-            time.sleep(0.1)
-            if signs.beat.stat().st_mtime_ns != seen:
-                return True
-    except OSError:
+        return _runs(beat.pid) and time.monotonic_ns() - beat.monotonic_ns < STUCK_S * 1e9
+    seen_ns = modified_ns(signs.beat)
+    if seen_ns is None:
         return False
+    age_s = abs(time.time() - seen_ns / 1e9)
+    if STALE_S <= age_s < LONG_GONE_S:
+        return _changes(signs.beat, seen_ns, 3 * BEAT_INTERVAL_S)
+    return age_s < STALE_S
+
+
+def _changes(path: Path, seen_ns: int, within_s: float) -> bool:
+    """Return whether a file is written anew (and not removed) within some seconds."""
+    deadline_s = time.monotonic() + within_s
+    while time.monotonic() < deadline_s:
+        time.sleep(0.1)
+        if (now_ns := modified_ns(path)) != seen_ns:
+            return now_ns is not None
     return False
 
 
@@ -177,9 +188,13 @@ def touch(path: Path) -> None:
 
 
 def modified_ns(path: Path) -> int | None:
-    """Return when the file was last written, None when there is none."""
+    """Return when the file was last written, None when there is none.
+
+    It is opened for that: a network file system may answer a bare stat from its cache, for up to a minute.
+    """
     try:
-        return path.stat().st_mtime_ns
+        with path.open("rb") as file:
+            return os.fstat(file.fileno()).st_mtime_ns
     except OSError:
         return None
 
