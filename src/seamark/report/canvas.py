@@ -98,7 +98,7 @@ def written(figure: Figure, folder: Path, name: str, *, alt: str, caption: str) 
     engine = figure.get_layout_engine()
     if engine is not None:  # once, and not again for each format
         engine.execute(figure)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = _shortened(buffer.getvalue())

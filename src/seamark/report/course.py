@@ -29,7 +29,9 @@ def phases_of(record: Mapping[str, object]) -> dict[str, float]:
 def phases_picture(results: Results, folder: Path) -> Picture | None:
     """Draw each deployment's time to service as a bar of its phases; None when nothing took measurable time."""
     timed = {
-        name: phases for name, record in results.deployments.items() if any((phases := phases_of(record)).values())
+        name: phases
+        for name, record in sorted(results.deployments.items())
+        if any((phases := phases_of(record)).values())
     }
     if not timed:
         return None

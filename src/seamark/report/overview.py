@@ -11,6 +11,7 @@ from seamark.report.source import Document, Results
 
 WITHHELD = "withheld: too few samples in the measured window (p99 needs 1,000, p99.9 needs 10,000)"
 NOT_MEASURED = "not measured: no trial of this treatment is ok"
+UNSTEADY = "† : saturated. More was offered than answered, so response times grow as long as the load lasts."
 FOOTNOTE = (
     "– : no number is given. A percentile is withheld where too few samples support it "
     "(p99 needs 1,000 in the measured window, p99.9 needs 10,000); it is not zero."
@@ -149,7 +150,6 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
     for treatment in treatments:
         factors = treatment.get("factors") or {}
         throughput = treatment.get("throughput") or {}
-        latency = treatment.get("latency_ms") or {}
         measured = bool(treatment.get("repetitions"))
         middle = throughput.get("median")
         reasons = "; ".join(f"{code} ({count})" for code, count in reason_counts(treatment).items())
@@ -166,22 +166,24 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
                     if bandwidth
                     else []
                 ),
-                *(
-                    _figure(latency.get(name), WITHHELD if measured else NOT_MEASURED)
-                    for name in ("p50", "p95", "p99")
-                ),
+                *(_response(treatment, name) for name in ("p50", "p95", "p99")),
                 _ratio((treatment.get("errors") or {}).get("rate"), NOT_MEASURED),
                 *(_figure((treatment.get("quality") or {}).get(name), "not measured") for name in qualities),
                 _complete(treatment),
                 Cell(text=str(treatment.get("verdict") or "INVALID"), kind="verdict", title=reasons or None),
             )
         )
-    missing = any(cell.kind == "absent" for row in rows for cell in row)
+    missing = any(cell.title == WITHHELD for row in rows for cell in row)
+    unsteady = any(cell.title == UNSTEADY for row in rows for cell in row)
     return Table(
         columns=tuple(columns),
         rows=tuple(rows),
         caption=workload if named else "",
-        footnotes=(*((alike,) if alike else ()), *((FOOTNOTE,) if missing else ())),
+        footnotes=(
+            *((alike,) if alike else ()),
+            *((FOOTNOTE,) if missing else ()),
+            *((UNSTEADY,) if unsteady else ()),
+        ),
     )
 
 
@@ -218,6 +220,14 @@ def _complete(treatment: Document) -> Cell:
     done, planned = treatment.get("repetitions") or 0, treatment.get("planned")
     text = f"{done} / {planned if planned is not None else ABSENT}"
     return known(text) if done == planned else Cell(text=text, kind="short", title="some repetitions have no result")
+
+
+def _response(treatment: Document, name: str) -> Cell:
+    """Return a percentile; one of a saturated open loop is marked, since it grows with the length of the trial."""
+    value = (treatment.get("latency_ms") or {}).get(name)
+    if value is not None and "saturated" in reason_counts(treatment):
+        return known(f"{number(value)} †", title=UNSTEADY)
+    return _figure(value, WITHHELD if treatment.get("repetitions") else NOT_MEASURED)
 
 
 def _figure(value: float | None, why: str, *, share: float | None = None) -> Cell:

@@ -88,19 +88,31 @@ def reproduce_section(results: Results) -> Section:
         lines += ["# one trial", f"snakemake {target} --config {config}", ""]
     lines += ["# this page, from the results as they are", f"bench report -c {shlex.quote(source)}"]
     blocks: list[Block] = [Code(text="\n".join(lines), language="sh")]
-    software = [
-        (name, str(value))
-        for name, value in flattened(results.meta)
-        if any(word in name.lower() for word in ("lock", "digest", "software", "version", "packages"))
-        and value not in (None, "", [])
-    ]
-    if software:
-        rows = tuple(
-            (Cell(text=name, kind="code"), Cell(text=value, kind="code")) for name, value in software[:MOST_ROWS]
-        )
-        table = Table(columns=(Column(name="software"), Column(name="version or digest")), rows=rows)
-        return Section(id="reproduce", title="How to reproduce", blocks=(*blocks, table))
+    if results.metas:
+        blocks.append(_software(results))
     return Section(id="reproduce", title="How to reproduce", blocks=tuple(blocks))
+
+
+def _software(results: Results) -> Table:
+    """Return what each service was, down to the digest of the lock that its environment was made from."""
+    heads = {
+        "version": "service_version",
+        "runtime": "runtime",
+        "lock": "lock",
+        "SHA-256 of the lock": "lock_sha256",
+        "container digest": "container_digest",
+        "licence": "licence",
+    }
+    found = []
+    for service, meta in sorted(results.metas.items()):
+        flat = {key.split(".")[-1]: value for key, value in flattened(meta)}
+        found.append((service, {head: flat.get(key) for head, key in heads.items()}))
+    known = [head for head in heads if any(values[head] for _, values in found)]
+    rows = tuple(
+        (Cell(text=service), *(Cell(text=str(values[h] or ABSENT), kind="code") for h in known))
+        for service, values in found
+    )
+    return Table(columns=(Column(name="service"), *(Column(name=head) for head in known)), rows=rows)
 
 
 def deployments_table(results: Results) -> Table:

@@ -55,6 +55,7 @@ class Results:
     plan: Document
     summary: Document
     trials: tuple[TrialRecord, ...]
+    by_treatment: Mapping[str, tuple[TrialRecord, ...]]
     deployments: Mapping[str, Document]
     metas: Mapping[str, Document]
     """The meta.json of one trial of each service."""
@@ -67,7 +68,7 @@ class Results:
     def source(self) -> str:
         """The scenario's file as one names it from the study's folder, which holds the folder of results."""
         path = Path(str(self.plan.get("source") or "SCENARIO.yaml"))
-        study = self.folder.root.parent.parent
+        study = self.folder.root.absolute().parent.parent
         return str(path.relative_to(study) if path.is_relative_to(study) else path)
 
     @property
@@ -122,7 +123,7 @@ class Results:
 
     def trials_of(self, treatment: Document) -> tuple[TrialRecord, ...]:
         """Return the trials of one treatment by repetition, failed ones too."""
-        return tuple(trial for trial in self.trials if trial.treatment == treatment["treatment"])
+        return self.by_treatment.get(str(treatment["treatment"]), ())
 
 
 def read_results(root: Path) -> Results:
@@ -133,6 +134,9 @@ def read_results(root: Path) -> Results:
     folder = ScenarioFolder(root=root)
     plan = read_json(folder.plan)
     trials = tuple(_trial(planned, folder.trial(str(planned["id"]))) for planned in plan["trials"])
+    by_treatment: dict[str, tuple[TrialRecord, ...]] = {}
+    for trial in sorted(trials, key=lambda trial: trial.repetition):
+        by_treatment[trial.treatment] = (*by_treatment.get(trial.treatment, ()), trial)
     deployments = {
         str(planned["id"]): record
         for planned in plan.get("deployments") or ()
@@ -147,6 +151,7 @@ def read_results(root: Path) -> Results:
         plan=plan,
         summary=_in_order(read_json(folder.summary)),
         trials=trials,
+        by_treatment=by_treatment,
         deployments=deployments,
         metas=metas,
     )
