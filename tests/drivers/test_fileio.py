@@ -103,8 +103,9 @@ def test_the_same_seed_takes_the_same_blocks_and_another_seed_others(tmp_path):
 def test_direct_reads_leave_the_page_cache_empty_and_cached_reads_fill_it(tmp_path):
     needs_direct(tmp_path)
     ratios = {}
-    for direct in ("direct", "cached"):
-        target = staged(tmp_path, direct=direct)
+    staged(tmp_path)
+    for direct in ("cached", "direct"):
+        target = Target(settings=DEFAULTS | {"direct": direct}, data=tmp_path)
         driver = fileio.FileIo(target)
         (body,) = driver.bodies(1, 1)
         assert cached_ratio(Files.of(target)) == 0

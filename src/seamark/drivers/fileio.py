@@ -58,9 +58,9 @@ class FileIo:
         fileio_files.allow_open_files(self._files.count * -(-self._sessions // target.workers) + 64)
         self._direct = _direct(target, self._files, self._block_bytes)
         self._drops = not self._direct and settings["direct"] == "auto" and not self._writes
-        if not self._direct:
-            for path in self._files.paths:
-                fileio_files.drop_cached(path)
+        # also before direct I/O: dirty pages of an earlier trial would be written under it
+        for path in self._files.paths:
+            fileio_files.drop_cached(path)
         self._order: np.ndarray | None = None
         self._opened = 0
         self._lock = threading.Lock()
