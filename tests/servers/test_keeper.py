@@ -1,5 +1,6 @@
 """How a server lives and dies under its keeper. Real processes, really killed."""
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -96,6 +97,34 @@ def test_a_step_of_the_wall_clock_does_not_run_a_lease_out(bench: Bench):
         an_hour_ago += 1
         os.utime(lease, (an_hour_ago, an_hour_ago))
     assert servers.alive(bench.folder())
+
+
+def test_a_killed_serve_leaves_no_server_beyond_the_lease(bench: Bench):
+    """As when Snakemake and its job are killed by 9 while the server comes up."""
+    bench = bench.with_site(lease_s=1.5).with_server("--delay-s", "60", health=Health(probe="http", timeout_s=60))
+    bench.folders.append(bench.folder())
+    serving = multiprocessing.get_context("fork").Process(target=bench.serve)
+    serving.start()
+    assert eventually(signs_of(bench.folder()).ports.exists, within_s=20)
+    assert left_of(bench)
+    serving.kill()
+    serving.join()
+    assert eventually(lambda: left_of(bench) == [])
+    assert bench.end()["why"] == "lease"
+    assert not bench.folder().endpoint.exists()
+
+
+def test_an_interrupted_serve_asks_its_keeper_to_stop(bench: Bench):
+    bench = bench.with_server("--delay-s", "60", health=Health(probe="http", timeout_s=60))
+    bench.folders.append(bench.folder())
+    serving = multiprocessing.get_context("fork").Process(target=bench.serve)
+    serving.start()
+    assert eventually(signs_of(bench.folder()).ports.exists, within_s=20)
+    assert serving.pid is not None
+    os.kill(serving.pid, signal.SIGINT)
+    serving.join()
+    assert eventually(lambda: left_of(bench) == [])
+    assert bench.end()["why"] == "stop"
 
 
 @pytest.mark.parametrize("why", ["stop", "evicted"])

@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from seamark.monitors.proc import descendants, status
 from seamark.monitors.sampler import Reading
-from seamark.servers.tree import descendants, status
 
 CGROUPS = Path("/sys/fs/cgroup")
 

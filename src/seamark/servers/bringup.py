@@ -17,6 +17,7 @@ from seamark.model.service import Server
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.monitors.gpu import Gpus
 from seamark.monitors.host import Host
+from seamark.monitors.proc import alive_below
 from seamark.monitors.process import ProcessTree
 from seamark.monitors.prometheus import Prometheus
 from seamark.monitors.sampler import Monitor, Sampler
@@ -30,7 +31,7 @@ from seamark.servers.ports import choose_ports, owners
 from seamark.servers.privilege import give_to
 from seamark.servers.runtimes import external_ports, interpreter, launch_of
 from seamark.servers.signs import node, write_sign
-from seamark.servers.tree import alive_below, die_with_parent
+from seamark.servers.tree import die_with_parent
 from seamark.servers.watch import TICK_S, Watch
 
 
