@@ -28,10 +28,19 @@ def test_one_command_leaves_every_file_of_every_trial_and_a_report(study):
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(study.trials()) == 4
     for trial in study.trials():
-        for name in (
-            "effective_config.yaml load.json samples.parquet telemetry.parquet telemetry.csv series.csv histogram.json"
-            " metrics.json metrics.csv meta.json log.jsonl"
-        ).split():
+        for name in [
+            "effective_config.yaml",
+            "load.json",
+            "samples.parquet",
+            "telemetry.parquet",
+            "telemetry.csv",
+            "series.csv",
+            "histogram.json",
+            "metrics.json",
+            "metrics.csv",
+            "meta.json",
+            "log.jsonl",
+        ]:
             assert (trial / name).exists(), f"{trial.name}/{name}"
     assert study.json("summary.json")["ok"] == 4
     assert (study.root / "reports" / "try" / "index.html").exists()

@@ -1,0 +1,114 @@
+"""What `bench` says: help with examples, mistakes in a line each, exit codes, completion."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from seamark.cli.main import VERBS, cli
+
+BENCH = [sys.executable, "-m", "seamark.cli.main"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def bench(*words: str, cwd: Path = ROOT, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*BENCH, *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example_that_begins_with_bench(verb):
+    shown = CliRunner().invoke(cli, [verb, "--help"])
+    assert shown.exit_code == 0
+    assert f"bench {verb}" in shown.output.split("Example", 1)[1]
+
+
+@pytest.mark.covers("E-SVR01")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["submti"], "Did you mean 'submit'?"),
+        (["plan", "-c", "config/scenarios/quikstart.yaml"], "quikstart.yaml"),
+        (["plan", "--sit", "local"], "--site"),
+        (["plan", "--site", "meluxna"], "Did you mean 'meluxina'?"),
+        (["retry", "nothing-like-it"], "no such trial"),
+        (["init", "src"], "not an empty folder"),
+    ],
+)
+def test_a_mistake_is_a_line_without_a_traceback_and_exit_code_2(words, said):
+    done = bench(*words)
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_the_shell(shell):
+    assert "_BENCH_COMPLETE" in bench("completion", shell).stdout
+
+
+def test_completion_knows_the_verbs():
+    done = bench(_BENCH_COMPLETE="bash_complete", COMP_WORDS="bench su", COMP_CWORD="1")
+    assert "submit" in done.stdout
+
+
+@pytest.mark.covers("E-SVR03")
+def test_servers_list_says_what_was_not_seen_running():
+    services = {row["name"]: row for row in json.loads(bench("servers", "list", "--json").stdout)["services"]}
+    assert {"fileio", "postgres", "s3", "faiss", "triton"} <= services.keys()
+    assert services["postgres"]["state"] == "runs here"
+    assert services["vllm"]["state"].startswith("not run here")
+
+
+@pytest.mark.covers("E-FR01", "E-AC04")
+def test_plan_prints_the_same_numbers_as_text_and_as_json():
+    words = ["plan", "-c", "config/scenarios/llm_vllm_baseline.yaml", "--no-write"]
+    document = json.loads(bench(*words, "--json").stdout)
+    assert len(document["plan"]["trials"]) == 54
+    assert "18 treatments x 3 repetitions = 54 trials" in bench(*words).stdout
+
+
+def test_no_colour_is_printed_where_none_is_wanted(tmp_path):
+    assert "\x1b[" not in bench("servers", "list", NO_COLOR="1").stdout
+
+
+def test_doctor_looks_at_this_machine_and_names_remedies():
+    findings = json.loads(bench("doctor", "--json").stdout)["findings"]
+    assert {"cores", "timer", "disk space"} <= {finding["what"] for finding in findings}
+    assert all(
+        finding["remedy"] for finding in findings if finding["level"] != "ok" and "looked at" not in finding["seen"]
+    )
+
+
+def test_doctor_of_a_slurm_site_without_slurm_is_the_sites_fault(tmp_path):
+    done = bench(
+        "doctor", "--site", "meluxina", "-c", "config/scenarios/llm_vllm_baseline.yaml", PATH="/usr/bin:/bin"
+    )
+    assert done.returncode == 3
+    assert "sbatch" in done.stdout
+
+
+def test_init_makes_a_study_that_plans(tmp_path):
+    assert bench("init", "study", cwd=tmp_path).returncode == 0
+    done = bench("plan", "-c", "config/scenarios/quickstart.yaml", cwd=tmp_path / "study")
+    assert done.returncode == 0
+    assert "56 trials" in done.stdout
+    assert (tmp_path / "study" / "results" / "quickstart" / "plan.json").exists()
+
+
+def test_a_report_without_results_says_what_to_run_first(tmp_path):
+    bench("init", "study", cwd=tmp_path)
+    done = bench("report", cwd=tmp_path / "study")
+    assert done.returncode == 2
+    assert "bench submit" in done.stderr
