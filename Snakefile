@@ -9,7 +9,11 @@ from seamark.errors import UserError
 from seamark.study import Study
 
 try:
-    dag = Dag(study=Study.at(Path.cwd(), scenario=config.get("scenario"), site=config.get("site")))
+    dag = Dag(
+        study=Study.at(
+            Path.cwd(), scenario=config.get("scenario"), site=config.get("site")
+        )
+    )
 except UserError as mistake:
     raise WorkflowError(str(mistake))
 
@@ -24,17 +28,11 @@ wildcard_constraints:
     repetition=r"\d+",
 
 
+container: dag.client_image
+
+
 resource_scopes:
     slot="local",
-
-
-localrules:
-    all,
-    plan,
-    monitor,
-    metrics,
-    summary,
-    report,
 
 
 if workflow.is_main_process:
@@ -44,6 +42,7 @@ if workflow.is_main_process:
 rule all:
     input:
         dag.targets(),
+    localrule: True
 
 
 include: dag.file("workflow/rules/prepare.smk")

@@ -15,7 +15,7 @@ from seamark.model.trial import Deployment, Trial
 from seamark.plan import as_document
 from seamark.servers.deployment import stop_all, sweep
 from seamark.store import DeploymentFolder, TrialFolder, read_json
-from seamark.study import Study
+from seamark.study import Study, expanded
 from seamark.trial import samples_complete
 
 PHASE_MIN = {"serve": 10, "warmup": 2, "teardown": 2}
@@ -52,11 +52,16 @@ class Dag:
     def script(self, name: str, *wildcards: str) -> str:
         """Return the shell line that runs one of our scripts; `exec` makes Snakemake its parent."""
         words = [sys.executable, str(self.study.file(f"scripts/{name}.py")), str(self.study.scenario_path)]
-        return " ".join(["exec", *map(quote, words), quote(self.study.site_name), *wildcards])
+        return " ".join(["exec", *map(quote, words), quote(self.study.site_name), *wildcards, "> {log} 2>&1"])
 
     def file(self, relative: str) -> str:
         """Return the path of a shipped file."""
         return str(self.study.file(relative))
+
+    @property
+    def client_image(self) -> str:
+        """The image of our own rules, used only with Snakemake's `--software-deployment-method apptainer`."""
+        return str(self.study.root / expanded(self.study.site.paths.containers) / "seamark.sif")
 
     def targets(self) -> list[str]:
         """Return what a run is to make: every trial's metrics, every deployment's record, the report."""

@@ -7,15 +7,17 @@ rule load:
         server=dag.server_for_trial,
     output:
         f"{TRIAL}/load.json",
+    log:
+        f"{SCENARIO}/logs/load/{{deployment}}--{{workload}}--r{{repetition}}.log",
+    priority: dag.priority("load")
     group:
         "dep_{scenario}_{deployment}"
-    priority: dag.priority("load")
     threads: dag.cpus
     resources:
+        **dag.site_resources(),
         slot=100,
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("load"),
-        **dag.site_resources(),
     params:
         changed=dag.changed,
     shell:
@@ -28,6 +30,9 @@ rule monitor:
     output:
         parquet=f"{TRIAL}/telemetry.parquet",
         csv=f"{TRIAL}/telemetry.csv",
+    log:
+        f"{SCENARIO}/logs/monitor/{{deployment}}--{{workload}}--r{{repetition}}.log",
+    localrule: True
     resources:
         slot=dag.analysis_slot,
     shell:
@@ -44,6 +49,9 @@ rule metrics:
         csv=f"{TRIAL}/metrics.csv",
         series=f"{TRIAL}/series.csv",
         histogram=f"{TRIAL}/histogram.json",
+    log:
+        f"{SCENARIO}/logs/metrics/{{deployment}}--{{workload}}--r{{repetition}}.log",
+    localrule: True
     resources:
         slot=dag.analysis_slot,
     shell:

@@ -4,6 +4,9 @@
 rule plan:
     output:
         f"{SCENARIO}/plan.json",
+    log:
+        f"{SCENARIO}/logs/plan.log",
+    localrule: True
     params:
         digest=dag.plan_digest,
     shell:
@@ -13,6 +16,8 @@ rule plan:
 rule environment:
     output:
         dag.environment_record("{environment}"),
+    log:
+        f"{dag.environment_record('{environment}')}.log",
     priority: 1_000_000_000
     resources:
         slot=dag.analysis_slot,

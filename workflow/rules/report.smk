@@ -14,6 +14,9 @@ rule summary:
             subcategory="Tables",
         ),
         parquet=f"{SCENARIO}/summary.parquet",
+    log:
+        f"{SCENARIO}/logs/summary.log",
+    localrule: True
     resources:
         slot=dag.analysis_slot,
     shell:
@@ -35,6 +38,9 @@ rule report:
             subcategory="Figures",
             labels={"figure": "{name}"},
         ),
+    log:
+        f"{SCENARIO}/logs/report.log",
+    localrule: True
     resources:
         slot=dag.analysis_slot,
     shell:

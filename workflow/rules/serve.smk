@@ -7,15 +7,17 @@ rule serve:
         environment=lambda w: [ancient(record) for record in dag.environment_for(w)],
     output:
         temp(f"{DEPLOYMENT}/endpoint.json"),
+    log:
+        f"{SCENARIO}/logs/serve/{{deployment}}.log",
+    priority: dag.priority("serve")
     group:
         "dep_{scenario}_{deployment}"
-    priority: dag.priority("serve")
     threads: dag.cpus
     resources:
+        **dag.site_resources(),
         slot=100,
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("serve"),
-        **dag.site_resources(),
     shell:
         dag.script("serve", "{wildcards.scenario}", "{wildcards.deployment}")
 
@@ -25,15 +27,17 @@ rule warmup:
         rules.serve.output,
     output:
         temp(f"{DEPLOYMENT}/warmup.json"),
+    log:
+        f"{SCENARIO}/logs/warmup/{{deployment}}.log",
+    priority: dag.priority("warmup")
     group:
         "dep_{scenario}_{deployment}"
-    priority: dag.priority("warmup")
     threads: dag.cpus
     resources:
+        **dag.site_resources(),
         slot=100,
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("warmup"),
-        **dag.site_resources(),
     shell:
         dag.script("warmup", "{wildcards.scenario}", "{wildcards.deployment}")
 
@@ -44,14 +48,16 @@ rule teardown:
         loads=dag.loads,
     output:
         f"{DEPLOYMENT}/deployment.json",
+    log:
+        f"{SCENARIO}/logs/teardown/{{deployment}}.log",
+    priority: dag.priority("teardown")
     group:
         "dep_{scenario}_{deployment}"
-    priority: dag.priority("teardown")
     threads: dag.cpus
     resources:
+        **dag.site_resources(),
         slot=100,
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("teardown"),
-        **dag.site_resources(),
     shell:
         dag.script("teardown", "{wildcards.scenario}", "{wildcards.deployment}")
