@@ -14,6 +14,7 @@ from typing import Any
 
 from seamark.errors import UserError
 from seamark.model.trial import SCHEMA_VERSION
+from seamark.monitors.proc import alive_below
 from seamark.servers.bringup import BringUp
 from seamark.servers.failure import EndedError, FailedError
 from seamark.servers.guard import guard
@@ -21,7 +22,6 @@ from seamark.servers.keeperlog import say, tail, timestamp
 from seamark.servers.order import Order
 from seamark.servers.signs import hold, signs_of, write_sign
 from seamark.servers.tree import (
-    alive_below,
     become_subreaper,
     die_with_parent,
     kill_below,
