@@ -3,35 +3,19 @@
 import asyncio
 import resource
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic_ns
 
-from seamark.load.arrivals import Nanoseconds, pattern_of, schedule
 from seamark.load.driver import Body, Wire
+from seamark.load.due import own_schedule
 from seamark.load.flow import Closed, Open
 from seamark.load.generator import Generator, Request
-from seamark.load.job import Share, seed_for
+from seamark.load.job import Share
 from seamark.load.observed import Observed
 from seamark.load.records import Recorder, Segment
 
 LARGEST_BODIES_BYTES = 256 << 20
 SPARE_FILES = 64
-
-
-def own_schedule(share: Share) -> Callable[[], Iterator[Nanoseconds]] | None:
-    """Return what makes this worker's arrivals, None for a closed loop."""
-    job = share.job
-    pattern = pattern_of(job.settings, job.until_s)
-    if pattern is None:
-        return None
-    return lambda: schedule(
-        pattern,
-        seed=seed_for(job.seed, "arrivals"),
-        until_s=job.until_s,
-        requests=job.requests,
-        worker=share.worker,
-        workers=share.workers,
-    )
 
 
 def encode_all(driver: Wire, bodies: Sequence[Body]) -> list[Request]:

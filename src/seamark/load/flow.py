@@ -5,10 +5,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from time import monotonic_ns
 
-import numpy as np
-
 from seamark.load.arrivals import Nanoseconds
 from seamark.load.connection import Connection
+from seamark.load.due import Arrived
 from seamark.load.generator import Generator
 from seamark.load.timer import Timer
 
@@ -74,25 +73,6 @@ class Closed:
 
     def close(self) -> None:
         """Nothing to give back."""
-
-
-class Arrived:
-    """Counts the arrivals of a schedule that are due, without holding more of it than one block."""
-
-    def __init__(self, blocks: Iterator[Nanoseconds]) -> None:
-        self._blocks = blocks
-        self._block = np.zeros(0, dtype=np.int64)
-        self._before = 0
-
-    def until(self, at_ns: int) -> int:
-        """Return how many are due by `at_ns` from the start of load; may not go back in time."""
-        while not self._block.size or self._block[-1] <= at_ns:
-            block = next(self._blocks, None)
-            if block is None:
-                return self._before + self._block.size
-            self._before += self._block.size
-            self._block = block
-        return self._before + int(np.searchsorted(self._block, at_ns, side="right"))
 
 
 class Open:

@@ -13,8 +13,7 @@ from time import monotonic_ns
 
 from seamark.load.arrivals import Nanoseconds
 from seamark.load.driver import Body, Call, Session
-from seamark.load.eventloop import own_schedule
-from seamark.load.flow import Arrived
+from seamark.load.due import Arrived, own_schedule
 from seamark.load.job import Share
 from seamark.load.records import Recorder, Segment
 from seamark.model.sample import MISSING_NS, Failure

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from seamark.load.driver import Call, Driver, Wire
-from seamark.load.eventloop import run_wire
 from seamark.load.job import Share, seed_for
 from seamark.load.lag import schedule_lag
 from seamark.load.observed import Observed
 from seamark.load.parent import die_with_parent
 from seamark.load.preparation import call_hook
 from seamark.load.records import Segment
-from seamark.load.supervisor import run_calls
 
 
 class Line:
@@ -96,8 +94,12 @@ def measure(share: Share, line: Line) -> dict[str, Any]:
 
     with Segment(share.segment) as segment:
         if hasattr(driver, "encode"):  # a service may speak both ways: its driver says which
+            from seamark.load.eventloop import run_wire  # each kind imports what it needs: a worker starts fast
+
             observed = run_wire(share, cast(Wire, driver), bodies, segment, begin)
         else:
+            from seamark.load.supervisor import run_calls
+
             observed = run_calls(share, cast(Call, driver), bodies, segment, begin)
         cpu_s, end_ns = time.process_time(), time.monotonic_ns()
     if observed.fault is not None:
