@@ -5,11 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 
 from seamark.metrics import compute, measure
 from seamark.metrics import tally as tally_module
+from seamark.metrics.samples import open_samples
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 
@@ -471,3 +473,13 @@ def test_the_document_is_plain_json_without_nan(folder):
     sent, ended = one_user(np.full(1000, 0.01))
     document = measured(folder, samples_of(sent, None, ended))
     assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_reading_holds_one_row_group_and_not_the_file(folder):
+    due = np.arange(400_000) / 40_000
+    write_samples(folder.samples, samples_of(due, None, due + 0.001), row_group=10_000)
+    before, most = pa.total_allocated_bytes(), 0
+    for batch in open_samples(folder.samples).batches():
+        assert len(batch.due) <= 10_000
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 400_000 * 9 * 8 / 8

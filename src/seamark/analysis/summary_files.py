@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from seamark.analysis.outcome import Document, Outcome, read_outcome
+from seamark.analysis.outcome import Document, read_metrics
 from seamark.analysis.summary import summarise
 from seamark.analysis.tables import csv_lines
 from seamark.analysis.treatments import group_of, levels_of
@@ -48,7 +48,7 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
         _parquet_writer(as_parquet, header, words) as writer,
     ):
         text.write(",".join(header) + "\n")
-        rows = _rows(plan, folder, levels, qualities)
+        rows = _rows(plan, folder, levels, qualities, {bad["trial"]: bad for bad in summary["failed"]})
         while some := list(islice(rows, ROWS_AT_ONCE)):
             text.write(csv_lines(header, some))
             writer.write_table(_arrow(header, words, some))
@@ -57,27 +57,33 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
 
 
 def _rows(
-    plan: Plan, folder: ScenarioFolder, levels: Mapping[str, Mapping[str, Value]], qualities: Sequence[str]
+    plan: Plan,
+    folder: ScenarioFolder,
+    levels: Mapping[str, Mapping[str, Value]],
+    qualities: Sequence[str],
+    failed: Mapping[str, Document],
 ) -> Iterator[Row]:
     for trial in plan.trials:
-        outcome = read_outcome(trial, folder.trial(trial.id))
         row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": group_of(trial)}
         row |= {name: getattr(trial, name) for name in (*IDENTITY[3:], *PLACE)}
         row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}
-        yield row | _figures(outcome, qualities)
+        bad = failed.get(trial.id)
+        if bad is None:
+            yield row | _figures(read_metrics(folder.trial(trial.id)), qualities)
+        else:
+            state = {"status": bad["status"], "category": bad["category"]}
+            yield row | state | {"verdict": "INVALID", "reasons": bad["category"]}
 
 
-def _figures(outcome: Outcome, qualities: Sequence[str]) -> Row:
-    metrics = outcome.metrics or {}
+def _figures(metrics: Document, qualities: Sequence[str]) -> Row:
     row: Row = {
-        "status": outcome.status,
-        "category": outcome.category,
-        "verdict": metrics.get("verdict", "INVALID"),
-        "reasons": " ".join(reason["code"] for reason in outcome.reasons),
-        "throughput_unit": (metrics.get("throughput") or {}).get("unit"),
+        "status": metrics["status"],
+        "verdict": metrics["verdict"],
+        "reasons": " ".join(reason["code"] for reason in metrics["reasons"]),
+        "throughput_unit": metrics["throughput"]["unit"],
     }
     row |= {metric.column: look_up(metrics, metric.path) for metric in METRICS}
-    return row | {f"quality_{name}": (metrics.get("quality") or {}).get(name) for name in qualities}
+    return row | {f"quality_{name}": metrics["quality"].get(name) for name in qualities}
 
 
 def _has_words(levels: Mapping[str, Mapping[str, Value]], name: str) -> bool:

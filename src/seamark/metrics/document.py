@@ -240,7 +240,8 @@ def _evidence(trial: Trial, load: Mapping[str, Any], samples: Samples, telemetry
         is_ramp=pattern == "ramp",
         sending_ended_ns=_last_send_ns(samples) if _ran_out(settings, samples) else None,
     )
-    counted = tally(samples, window, warmup_ns=round(warmup_s * 1e9), slos=trial.slos)
+    kinds = len(load.get("kinds") or ())
+    counted = tally(samples, window, warmup_ns=round(warmup_s * 1e9), slos=trial.slos, kinds=kinds)
     return Evidence(
         tally=counted,
         window=window,

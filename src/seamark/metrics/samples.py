@@ -70,11 +70,9 @@ class Samples:
         """
         try:
             with pq.ParquetFile(self.path, buffer_size=1 << 20, page_checksum_verification=True) as file:
-                groups = [i for i in range(file.num_row_groups) if _touches(file, i, between_ns)]
-                for part in file.iter_batches(
-                    BATCH_ROWS, row_groups=groups, columns=list(COLUMNS.values()), use_threads=False
-                ):
-                    yield Batch(**{name: _numbers(part.column(column)) for name, column in COLUMNS.items()})
+                for group in range(file.num_row_groups):
+                    if _touches(file, group, between_ns):
+                        yield from _rows_of(file, group)
         except (pa.ArrowException, OSError) as cause:
             raise DamagedError(f"{self.path.name} is damaged: {_one_line(cause)}") from cause
 
@@ -99,6 +97,12 @@ def open_samples(path: Path, config_hash: str | None = None) -> Samples:
         raise DamagedError(f"{path.name} is of another configuration ({about['config_hash']}, not {config_hash})")
     known = [value for value in latest if value is not None]
     return Samples(path=path, rows=rows, latest_ns=max(known, default=None), about=about)
+
+
+def _rows_of(file: pq.ParquetFile, group: int) -> Iterator[Batch]:
+    """One row group at a time: a reader over several keeps what it has read of each."""
+    for part in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(COLUMNS.values()), use_threads=False):
+        yield Batch(**{name: _numbers(part.column(column)) for name, column in COLUMNS.items()})
 
 
 def _one_line(cause: Exception) -> str:

@@ -14,7 +14,7 @@ from seamark.stats import histogram
 from seamark.stats.histogram import Histogram
 from seamark.stats.quantiles import quantiles, samples_needed
 
-EXACT_LIMIT = 2_000_000
+EXACT_LIMIT = 1_000_000
 """Up to so many samples percentiles are exact; above, they come from the histogram."""
 
 UNSERVED = (Failure.TIMEOUT, Failure.CANCELLED)
@@ -100,13 +100,18 @@ class Tally:
         return self.failures.get(Failure.TIMEOUT, 0)
 
 
-def tally(samples: Samples, window: Window, *, warmup_ns: int, slos: tuple[Slo, ...] = ()) -> Tally:
-    """Count all samples; those SLOs that one request can meet say which replies are good enough."""
+def tally(samples: Samples, window: Window, *, warmup_ns: int, slos: tuple[Slo, ...] = (), kinds: int = 1) -> Tally:
+    """Count all samples; those SLOs that one request can meet say which replies are good enough.
+
+    Of more than one kind of request, each has its own distribution besides.
+    """
     counted = Tally(window=window)
     for batch in samples.batches():
         _whole(counted, batch, warmup_ns)
         _arrivals(counted, batch)
         _requests(counted, batch, slos)
+        if kinds > 1:
+            _kinds(counted, batch)
     return counted
 
 
@@ -164,10 +169,14 @@ def _requests(counted: Tally, batch: Batch, slos: tuple[Slo, ...]) -> None:
     counted.lag.add((batch.sent - batch.due)[due & sent])
     first = ok & (batch.first != MISSING_NS)
     counted.first.add((batch.first - batch.sent)[first])
-    for kind_number in np.unique(batch.kind[ok]).tolist():
-        of_kind = counted.by_kind.setdefault(kind_number, Distribution())
-        of_kind.add((batch.last - batch.due)[ok & (batch.kind == kind_number)])
     counted.good += int((ok & meets(batch, slos)).sum())
+
+
+def _kinds(counted: Tally, batch: Batch) -> None:
+    ok = (batch.due >= counted.window.start_ns) & (batch.due < counted.window.end_ns) & batch.good
+    for number in np.unique(batch.kind[ok]).tolist():
+        of_kind = counted.by_kind.setdefault(number, Distribution())
+        of_kind.add((batch.last - batch.due)[ok & (batch.kind == number)])
 
 
 def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
