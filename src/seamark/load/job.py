@@ -21,9 +21,9 @@ class LoadJob:
     """The load of one trial.
 
     `driver` is `module:Class` (or a function): called with a Target it gives a driver, a Wire one if that has
-    `encode`. `workers` says how the recipe wants it spread: only `processes` takes more than `shards`. `settings` holds every setting of the trial,
-    the service's and those of model/pattern.py. `bodies` is how many different requests are made before the
-    clock starts; a driver with an attribute `body_count` says better.
+    `encode`. `workers` says how the recipe wants it spread: only `processes` takes more of them than `shards`.
+    `settings` holds every setting of the trial, the service's and those of model/pattern.py. `bodies` is how many
+    different requests are made before the clock starts; a driver with an attribute `body_count` says better.
     """
 
     driver: str
