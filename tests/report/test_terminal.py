@@ -11,7 +11,7 @@ def test_the_terminal_shows_each_treatment_and_never_a_withheld_number(tmp_path)
     results = make_results(tmp_path, services=SERVICES[1:2], fail=(), suspect=())
     summary = read_json(results / "summary.json")
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(summary))
+    console.print(summary_table(summary, width=160))
     lines = console.export_text().splitlines()
     rows = [line for line in lines if "transactions/s" in line]
     assert len(rows) == len(summary["treatments"])
@@ -22,12 +22,22 @@ def test_the_terminal_shows_each_treatment_and_never_a_withheld_number(tmp_path)
 def test_markup_in_a_name_is_shown_and_not_obeyed(tmp_path):
     treatment = {
         "workload": "[red]w",
+        "service": "x",
         "factors": {"model": "[/bold]"},
         "verdict": "VALID",
         "repetitions": 1,
         "planned": 1,
     }
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table({"treatments": [treatment]}))
+    console.print(summary_table({"treatments": [treatment]}, width=160))
     assert "[red]w" in (text := console.export_text())
     assert "[/bold]" in text
+
+
+def test_eighty_columns_still_show_the_verdict(tmp_path):
+    results = make_results(tmp_path, services=SERVICES[:1], fail=(), suspect=(0,))
+    summary = read_json(results / "summary.json")
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(summary_table(summary, width=80))
+    text = console.export_text()
+    assert text.count("VALID") + text.count("SUSPECT") == len(summary["treatments"])

@@ -37,9 +37,10 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Pairs of a name and what is known of it."""
+    """Pairs of a name and what is known of it; `long` ones take a line each."""
 
     pairs: tuple[tuple[str, str], ...]
+    long: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from seamark.report.canvas import COLOURS, MUTED, drawing, look, panels, plain_numbers, written
 from seamark.report.content import Picture
@@ -90,7 +91,8 @@ def order_picture(results: Results, folder: Path) -> Picture | None:
     if not points:
         return None
     places = {trial.id: place for place, trial in enumerate(points, 1)}
-    services = list(dict.fromkeys(trial.service for trial in points))
+    ran = {trial.service for trial in points}
+    services = [service for service, _ in results.services() if service in ran]
     with drawing(8.4, 1.9 * -(-len(services) // 3) + 0.7) as figure:
         for axis, service in zip(panels(figure, len(services), columns=3), services, strict=True):
             own = [trial for trial in points if trial.service == service]
@@ -110,6 +112,7 @@ def order_picture(results: Results, folder: Path) -> Picture | None:
                 )
             axis.axhline(0, color=MUTED, lw=0.9)
             axis.set_title(service)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
             axis.set_xlabel("place in the order of the run")
         figure.axes[0].set_ylabel("deviation from the\ntreatment's median (%)")
         figure.legend(*_legend(figure.axes), loc="outside upper left", ncols=7)

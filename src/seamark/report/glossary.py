@@ -54,4 +54,4 @@ TERMS = (
 
 def glossary_section() -> Section:
     """Return the glossary."""
-    return Section(id="glossary", title="What the numbers mean", blocks=(Facts(pairs=TERMS),))
+    return Section(id="glossary", title="What the numbers mean", blocks=(Facts(pairs=TERMS, long=True),))

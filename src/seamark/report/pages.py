@@ -13,7 +13,8 @@ from seamark.report.content import Block, Section, Text
 from seamark.report.course import order_picture, phases_picture
 from seamark.report.factors import factor_pictures
 from seamark.report.glossary import glossary_section
-from seamark.report.overview import about, glance, headline, slug, trials_section
+from seamark.report.header import about, headline
+from seamark.report.overview import glance, slug, trials_section
 from seamark.report.provenance import configuration_section, deployments_table, reproduce_section
 from seamark.report.source import Results, read_results
 from seamark.report.tails import tail_pictures

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.report.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
+from seamark.report.header import flattened
 from seamark.report.numbers import ABSENT, duration, level
-from seamark.report.overview import flattened, slug
+from seamark.report.overview import slug
 from seamark.report.source import Document, Results
 
 MOST_ROWS = 200
@@ -48,8 +49,12 @@ def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
             Facts(
                 pairs=(
                     ("Set by the scenario", _listed([n for n in shared if n in changed], configs[0])),
-                    ("Left at defaults", _listed([n for n in shared if n not in changed], configs[0])),
-                )
+                    (
+                        "Left at defaults",
+                        _listed([n for n in shared if n not in changed and configs[0][n] is not None], configs[0]),
+                    ),
+                ),
+                long=True,
             )
         )
     columns = (Column(name="treatment"), *(Column(name=name) for name in varying))

@@ -1,15 +1,14 @@
 """Reads what a report is made of from a scenario's results. Small records stay; samples are read elsewhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seamark.model.pattern import LOAD_SETTINGS
+from seamark.report.ordering import in_order
 from seamark.store import ScenarioFolder, TrialFolder, read_json
 
 Document = Mapping[str, Any]
-COMPONENTS = ("storage", "vectordb", "inference")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +53,7 @@ class Results:
     folder: ScenarioFolder
     plan: Document
     summary: Document
+    treatments: tuple[Document, ...]
     trials: tuple[TrialRecord, ...]
     by_treatment: Mapping[str, tuple[TrialRecord, ...]]
     deployments: Mapping[str, Document]
@@ -77,49 +77,18 @@ class Results:
         return next(iter(self.metas.values()), {})
 
     @property
-    def treatments(self) -> tuple[Document, ...]:
-        return tuple(self.summary.get("treatments") or ())
-
-    @property
     def ok(self) -> tuple[TrialRecord, ...]:
         return tuple(trial for trial in self.trials if trial.ok)
 
     def services(self) -> Iterator[tuple[str, tuple[tuple[str, tuple[Document, ...]], ...]]]:
-        """Yield each service with its workloads and their treatments: by component and name, so alike in all runs."""
-
-        def place(treatment: Document) -> tuple[int, str]:
-            component = treatment.get("component")
-            return (COMPONENTS.index(component) if component in COMPONENTS else 0, str(treatment["service"]))
-
-        ordered = sorted(self.treatments, key=place)
-        names = dict.fromkeys(str(treatment["service"]) for treatment in ordered)
-        for service in names:
-            own = [treatment for treatment in ordered if treatment["service"] == service]
-            workloads = dict.fromkeys(str(treatment["workload"]) for treatment in own)
-            yield (
-                service,
-                tuple(
-                    (name, self._by_level([treatment for treatment in own if treatment["workload"] == name]))
-                    for name in workloads
-                ),
-            )
-
-    def _by_level(self, treatments: Sequence[Document]) -> tuple[Document, ...]:
-        """Sort treatments by the levels of their factors: numbers by size, words as the plan lists them."""
-        roles = (self.plan.get("factors") or {}).values()
-        listed = {name: levels for role in roles for name, levels in role.items()}
-
-        def place(treatment: Document) -> list[tuple[float, float, str]]:
-            keys = []
-            for name, value in (treatment.get("factors") or {}).items():
-                levels = list(listed.get(name) or ())
-                if isinstance(value, int | float) and not isinstance(value, bool):
-                    keys.append((0.0, float(value), ""))
-                else:
-                    keys.append((1.0, float(levels.index(value)) if value in levels else 0.0, str(value)))
-            return keys
-
-        return tuple(sorted(treatments, key=place))
+        """Yield each service with its workloads and their treatments, in the order of `ordering`."""
+        groups: dict[str, dict[str, tuple[Document, ...]]] = {}
+        for treatment in self.treatments:
+            own = groups.setdefault(str(treatment["service"]), {})
+            name = str(treatment["workload"])
+            own[name] = (*own.get(name, ()), treatment)
+        for service, workloads in groups.items():
+            yield service, tuple(workloads.items())
 
     def trials_of(self, treatment: Document) -> tuple[TrialRecord, ...]:
         """Return the trials of one treatment by repetition, failed ones too."""
@@ -132,7 +101,8 @@ def read_results(root: Path) -> Results:
     A damaged record of one trial or deployment is a finding about that one and not an error.
     """
     folder = ScenarioFolder(root=root)
-    plan = read_json(folder.plan)
+    plan, summary = read_json(folder.plan), read_json(folder.summary)
+    levels = {name: values for role in (plan.get("factors") or {}).values() for name, values in role.items()}
     trials = tuple(_trial(planned, folder.trial(str(planned["id"]))) for planned in plan["trials"])
     by_treatment: dict[str, tuple[TrialRecord, ...]] = {}
     for trial in sorted(trials, key=lambda trial: trial.repetition):
@@ -149,24 +119,13 @@ def read_results(root: Path) -> Results:
     return Results(
         folder=folder,
         plan=plan,
-        summary=_in_order(read_json(folder.summary)),
+        summary=summary,
+        treatments=tuple(in_order(summary, levels)),
         trials=trials,
         by_treatment=by_treatment,
         deployments=deployments,
         metas=metas,
     )
-
-
-def _in_order(summary: Document) -> Document:
-    """Put each treatment's factors of the service before those of the load: tables read from left to right."""
-    load = [setting.name for setting in LOAD_SETTINGS]
-
-    def ordered(treatment: Document) -> Document:
-        factors = treatment.get("factors") or {}
-        names = sorted(factors, key=lambda name: load.index(name) if name in load else -1)
-        return {**treatment, "factors": {name: factors[name] for name in names}}
-
-    return {**summary, "treatments": [ordered(treatment) for treatment in summary.get("treatments") or ()]}
 
 
 def _optional(path: Path) -> Document | None:

@@ -1,46 +1,66 @@
 """The summary as a table for a terminal, at the end of `bench submit`."""
 
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from seamark.model.service import Value
 from seamark.report.numbers import ABSENT, level, number, percent, span, unit_words
+from seamark.report.ordering import in_order
 
 COLOURS = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
+MIDDLE, WIDE = 100, 130
+"""Columns of a terminal from which on units are named, and everything is shown."""
 
 
-def summary_table(summary: Mapping[str, Any]) -> Table:
-    """Return a row for each treatment of a summary.json document; a number that is withheld is an en dash."""
-    table = Table(title=None, header_style="bold", pad_edge=False, box=None, padding=(0, 1))
-    table.add_column("workload", overflow="fold")
-    table.add_column("factors", overflow="fold")
-    for head in ("throughput", "min – max"):
+def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table:
+    """Return a row for each treatment of a summary.json document; a number that is withheld is an en dash.
+
+    Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out.
+    """
+    columns = width or shutil.get_terminal_size().columns
+    wide, units = columns >= WIDE, columns >= MIDDLE
+    table = Table(header_style="bold", pad_edge=False, box=None, padding=(0, 1))
+    table.add_column("workload", no_wrap=True)
+    table.add_column("factors", overflow="fold", min_width=20)
+    table.add_column("throughput" if units else "units/s", justify="right", no_wrap=True)
+    if wide:
+        table.add_column("min – max", justify="right", no_wrap=True)
+    if units:
+        table.add_column("", no_wrap=True)
+    for head in ("p50 ms", "p95 ms", "p99 ms") if wide else ("p50 ms", "p99 ms"):
         table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("unit")
-    for head in ("p50 ms", "p95 ms", "p99 ms", "err %"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("ok", justify="right")
-    table.add_column("verdict")
+    table.add_column("err %", justify="right", no_wrap=True)
+    if wide:
+        table.add_column("ok", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
     last = None
-    for treatment in summary.get("treatments") or ():
+    for treatment in in_order(summary):
         throughput, latency = treatment.get("throughput") or {}, treatment.get("latency_ms") or {}
-        verdict = str(treatment.get("verdict") or "INVALID")
-        factors = " ".join(f"{name}={level(value, name)}" for name, value in (treatment.get("factors") or {}).items())
-        workload = str(treatment["workload"])
-        if last is not None and workload != last:
-            table.add_section()
+        verdict, workload = str(treatment.get("verdict") or "INVALID"), str(treatment["workload"])
+        names = ("p50", "p95", "p99") if wide else ("p50", "p99")
         table.add_row(
             Text("" if workload == last else workload),
-            Text(factors or ABSENT),
+            Text(_levels(treatment["factors"]) or ABSENT),
             number(throughput.get("median")),
-            span(throughput.get("min"), throughput.get("max")),
-            Text(unit_words(throughput.get("unit"))),
-            *(number(latency.get(name)) for name in ("p50", "p95", "p99")),
+            *([span(throughput.get("min"), throughput.get("max"))] if wide else []),
+            *([Text(unit_words(throughput.get("unit")))] if units else []),
+            *(number(latency.get(name)) for name in names),
             percent((treatment.get("errors") or {}).get("rate")),
-            f"{treatment.get('repetitions', 0)}/{treatment.get('planned', ABSENT)}",
+            *([f"{treatment.get('repetitions', 0)}/{treatment.get('planned', ABSENT)}"] if wide else []),
             Text(verdict, style=COLOURS.get(verdict, "")),
         )
         last = workload
     return table
+
+
+def _levels(factors: Mapping[str, Value]) -> str:
+    """Return a treatment's levels; a word speaks for itself, a number needs its factor's name."""
+    words = [
+        str(value) if isinstance(value, str) else f"{name}={level(value, name)}".replace(" ", "")
+        for name, value in factors.items()
+    ]
+    return " ".join(words)
