@@ -101,7 +101,7 @@ def test_users_times_transactions_a_second_is_their_latency(database):
 
 
 def test_the_tables_are_those_that_pgbench_makes(tmp_path):
-    with serving("postgres", tmp_path, scale=1) as served:
+    with serving("postgres", tmp_path / "a folder", scale=1) as served:
         environment = os.environ | {
             "PGPASSWORD": (served.data / "password").read_text(),
             "PGOPTIONS": "-c search_path=theirs",
@@ -177,3 +177,15 @@ def test_the_same_seed_makes_the_same_requests_and_another_seed_others(database,
     first, again, other = (asked(database, "bodies", settings=settings, count=50, seed=seed) for seed in (7, 7, 8))
     assert first == again
     assert sum(one == two for one, two in zip(first, other, strict=True)) < 5
+
+
+@pytest.mark.covers("E-SEC", "D4")
+def test_a_server_of_someone_elses_is_logged_into_with_the_variables_of_libpq(database, tmp_path, monkeypatch):
+    monkeypatch.setenv("PGUSER", "bench")
+    monkeypatch.setenv("PGPASSWORD", (database.data / "password").read_text())
+    where = database.where() | {"data": str(tmp_path)}
+    told = {"where": where, "statement": "select current_user, current_schema"}
+    assert ask(database.environment, "inside_postgres", "query", **told) == [["bench", "seamark"]]
+    monkeypatch.setenv("PGPASSWORD", "wrong")
+    with pytest.raises(AssertionError, match="password authentication failed"):
+        ask(database.environment, "inside_postgres", "query", **told)

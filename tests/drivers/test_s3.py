@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from service_environment import ask, environment
+from service_environment import ROOT, ask, environment
 from storage import serving
+
+from seamark.model.read import read_services
 
 pytestmark = pytest.mark.services
 OBJECT = "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nLast-Modified: Sat, 21 Nov 2026 15:00:00 GMT\r\n\r\n{}"
@@ -95,7 +97,7 @@ def test_requests_with_another_secret_are_refused(store):
 @pytest.mark.covers("E-FR18")
 def test_a_large_object_is_put_in_parts_and_is_whole(tmp_path):
     size = 12_000_000
-    with serving("s3", tmp_path, object_bytes=size, objects=2, multipart_bytes=5 << 20) as served:
+    with serving("s3", tmp_path / "a folder", object_bytes=size, objects=2, multipart_bytes=5 << 20) as served:
         assert served.endpoint["facts"]["parts"] == 3
         found = asked(served, "objects", prefix="get/")
         md5 = ask(served.environment, "inside_s3", "payload_md5", size=size)
@@ -181,3 +183,22 @@ def test_all_puts_share_one_payload(nowhere):
     assert payloads == 1
     assert body == 1 << 20
     assert head < 1000
+
+
+@pytest.mark.covers("E-SEC", "D4")
+def test_a_server_of_someone_elses_is_spoken_to_with_the_variables_of_aws(store, tmp_path, monkeypatch):
+    key, secret = (store.data / "credentials").read_text().split(",")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    where = store.where(bucket="theirs", object_bytes=2000, objects=3) | {"data": str(tmp_path)}
+    facts = ask(store.environment, "inside_s3", "populated", where=where)
+    assert (facts["bucket"], facts["total_bytes"]) == ("theirs", 6000)
+    assert len(ask(store.environment, "inside_s3", "objects", where=where, prefix="get/")) == 3
+    assert secret not in json.dumps(facts)
+
+
+@pytest.mark.parametrize("name", ["postgres", "s3"])
+def test_a_recipe_starts_its_server_by_names_that_an_image_has_too(name):
+    server = read_services(ROOT / "config" / "services")[name].server
+    words = [*server.command, *server.health.command, *(word for command in server.setup for word in command)]
+    assert not [word for word in words if "{env}" in word or "{site_packages}" in word or "{python}" in word]
