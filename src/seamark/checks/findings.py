@@ -42,7 +42,7 @@ class Findings:
     workers: int = 0
     lag_p99_s: float | None = None
     loop_lag_p99_s: float | None = None
-    service_p50_s: float | None = None
+    service_tail_s: float | None = None
     service_mean_s: float | None = None
     window_s: float | None = None
     worker_cpu_ratio: float | None = None

@@ -2,6 +2,9 @@
 
 from seamark.checks.findings import Findings, Reason
 
+LATE_S, LATE_RATIO = 0.001, 0.2
+"""Lateness of our own matters above 1 ms and a fifth of the service time, p99 against p99."""
+
 
 def unfinished(found: Findings) -> Reason | None:
     """Requests that were cut off are the long ones."""
@@ -72,29 +75,30 @@ def rate_not_asked(found: Findings) -> Reason | None:
 
 def schedule_lag(found: Findings) -> Reason | None:
     """Our own lateness is in the response time; the server is not to blame for it."""
-    if found.saturated or found.lag_p99_s is None or found.service_p50_s is None:
+    if found.saturated or found.lag_p99_s is None or found.service_tail_s is None:
         return None
-    if found.lag_p99_s <= max(0.001, 0.1 * found.service_p50_s):
+    if found.lag_p99_s <= max(LATE_S, LATE_RATIO * found.service_tail_s):
         return None
     return Reason(
         code="schedule_lag",
         severity="suspect",
         text=f"1 % of the requests were sent more than {found.lag_p99_s * 1e3:.3g} ms late, "
-        f"against a median service time of {found.service_p50_s * 1e3:.3g} ms",
+        f"against a p99 of the service time of {found.service_tail_s * 1e3:.3g} ms",
         remedy="Raise concurrency when all users were busy; else shards, or give the load more cores.",
     )
 
 
 def loop_lag(found: Findings) -> Reason | None:
     """A late event loop stamps arrivals late."""
-    if found.loop_lag_p99_s is None or found.service_p50_s is None:
+    if found.loop_lag_p99_s is None or found.service_tail_s is None:
         return None
-    if found.loop_lag_p99_s <= max(0.001, 0.1 * found.service_p50_s):
+    if found.loop_lag_p99_s <= max(LATE_S, LATE_RATIO * found.service_tail_s):
         return None
     return Reason(
         code="loop_lag",
         severity="suspect",
-        text=f"the event loop of the load was up to {found.loop_lag_p99_s * 1e3:.3g} ms late (p99)",
+        text=f"the event loop of the load was late by {found.loop_lag_p99_s * 1e3:.3g} ms (p99), "
+        f"against a p99 of the service time of {found.service_tail_s * 1e3:.3g} ms",
         remedy="Raise shards, or give the load cores of its own.",
     )
 

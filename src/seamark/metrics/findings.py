@@ -42,7 +42,7 @@ def findings(
         loop_lag_p99_s=_largest((worker.get("loop_lag_ns") or {}).get("p99") for worker in workers) / 1e9
         if any(worker.get("loop_lag_ns") for worker in workers)
         else None,
-        service_p50_s=_seconds(look_up(document, "service_time_ms.p50")),
+        service_tail_s=_seconds(look_up(document, "service_time_ms.p99") or look_up(document, "service_time_ms.max")),
         service_mean_s=_seconds(look_up(document, "service_time_ms.mean")),
         window_s=window.length_s,
         worker_cpu_ratio=_worker_cpu(workers),
