@@ -336,9 +336,9 @@ def test_a_data_folder_that_another_run_uses_is_not_emptied(bench: Bench):
     assert held is not None
     with held:
         answer = bench.serve()
+        assert servers.stop(bench.folder())
     assert answer["category"] == "setup_failed"
     assert "another run" in answer["reason"]
-    servers.stop(bench.folder())
     assert precious.exists()
 
 

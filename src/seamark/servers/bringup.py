@@ -2,13 +2,11 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 from seamark.load.driver import Target
@@ -26,10 +24,11 @@ from seamark.servers.health import look
 from seamark.servers.hooks import offers
 from seamark.servers.keeperlog import say, spoken, timestamp
 from seamark.servers.launch import Launch
-from seamark.servers.order import Order, expanded
+from seamark.servers.order import Order
 from seamark.servers.ports import choose_ports, owners
 from seamark.servers.privilege import give_to
 from seamark.servers.runtimes import external_ports, interpreter, launch_of
+from seamark.servers.scratch import data_folder, empty
 from seamark.servers.signs import node, write_sign
 from seamark.servers.tree import die_with_parent
 from seamark.servers.watch import TICK_S, Watch
@@ -49,12 +48,12 @@ class BringUp:
         self.phases: dict[str, float] = {}
         self.facts: dict[str, Any] = {}
         self.started_at = timestamp()
-        self.data = expanded(order.site.paths.scratch) / order.scenario / order.deployment.id
+        self.data = data_folder(order)
 
     def run(self) -> None:
         """Go through all phases. Raises FailedError, UserError or OSError when one fails, EndedError to end."""
         server = self.order.service.server
-        _empty(self.data)
+        empty(self.data)
         with self._phase("setup"):
             self._choose(server)
             for command in self.launch.setup if self.launch else ():
@@ -215,9 +214,3 @@ class BringUp:
         if server is None or server.metrics_port is None or server.metrics_port not in self.ports:
             return None
         return f"http://{self.host}:{self.ports[server.metrics_port]}{server.metrics_path}"
-
-
-def _empty(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)

@@ -2,14 +2,16 @@
 
 import os
 import signal
+from pathlib import Path
 
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.servers.keeperlog import say, spoken, timestamp
+from seamark.servers.scratch import clear
 from seamark.servers.signs import Signs, read_sign, write_sign
 from seamark.servers.tree import kill_below, reap, send
 
 
-def guard(keeper: int, signs: Signs) -> int:
+def guard(keeper: int, signs: Signs, data: Path) -> int:
     """Wait for the keeper to end, hand on signals meanwhile; return an exit code.
 
     We adopted the orphans of our whole tree, so everything a killed keeper leaves is below us.
@@ -25,5 +27,6 @@ def guard(keeper: int, signs: Signs) -> int:
         end = {"schema_version": SCHEMA_VERSION, "why": "crash", "returncode": None, "reason": reason}
         write_sign(signs.end, {**end, "log_tail": [], "at": timestamp()})
         say("keeper-killed", reason=reason)
+    clear(data)
     signs.beat.unlink(missing_ok=True)
     return 0 if returncode == 0 else 1

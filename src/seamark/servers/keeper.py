@@ -6,7 +6,6 @@ as a guard (guard.py). Both adopt orphans, so that no process can hide from them
 
 import os
 import pickle
-import shutil
 import signal
 import sys
 import time
@@ -20,6 +19,7 @@ from seamark.servers.failure import EndedError, FailedError
 from seamark.servers.guard import guard
 from seamark.servers.keeperlog import say, tail, timestamp
 from seamark.servers.order import Order
+from seamark.servers.scratch import clear, data_folder, hold_data
 from seamark.servers.signs import hold, signs_of, write_sign
 from seamark.servers.tree import (
     become_subreaper,
@@ -46,7 +46,7 @@ def keep(order: Order) -> None:
     end: dict[str, Any] = {"why": "crash", "reason": "The keeper itself failed; its own log says how."}
     try:
         watch.tick()
-        data_lock = hold(bringing.data.with_name(f".{bringing.data.name}.lock"))
+        data_lock = hold_data(bringing.data)
         if data_lock is None:
             raise FailedError("setup_failed", f"{bringing.data}: the server of another run is using this folder.")
         bringing.run()
@@ -66,8 +66,8 @@ def keep(order: Order) -> None:
         lines = end.get("log_tail") or (tail(log, log_start) if end["why"] in ("crash", "failed") else [])
         _take_down(bringing, {**end, "log_tail": lines})
         if data_lock:
-            shutil.rmtree(bringing.data, ignore_errors=True)
             data_lock.close()
+            clear(bringing.data)
 
 
 def _take_down(bringing: BringUp, end: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ def main(argv: list[str]) -> int:
     become_subreaper()
     parent = os.getpid()
     if keeper := os.fork():
-        os._exit(guard(keeper, signs))  # so that the lock is given back by nothing but our end
+        os._exit(guard(keeper, signs, data_folder(order)))  # so that the lock is given back by nothing but our end
     os.setsid()
     become_subreaper()
     die_with_parent(signal.SIGTERM)
