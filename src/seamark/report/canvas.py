@@ -171,9 +171,16 @@ def level_axis(axis: Axes, levels: Sequence[Value], name: str) -> dict[Value, fl
     else:
         places = {value: float(index) for index, value in enumerate(levels)}
         axis.set_xlim(-0.5, len(places) - 0.5)
-    axis.set_xticks(list(places.values()), [level(value, name) for value in places])
-    if sum(len(level(value, name)) for value in places) > 34:
-        axis.tick_params(axis="x", labelrotation=25)
+    labels = [level(value, name) for value in places]
+    if numeric(levels) and len(labels) > 7:
+        labels = [label if place % 2 == 0 else "" for place, label in enumerate(labels)]
+    axis.set_xticks(list(places.values()), labels)
+    if sum(map(len, labels)) > 34:
+        steep = len(labels) > 6 and max(map(len, labels)) > 6
+        for text in axis.get_xticklabels():
+            text.set(rotation=90 if steep else 25, ha="center" if steep else "right", rotation_mode="anchor")
+            if steep:
+                text.set(rotation_mode="default")
     axis.set_xlabel(name)
     return places
 

@@ -169,3 +169,4 @@ def _scale(axes: Sequence[Axes], values: Sequence[float], columns: int) -> None:
         axis.tick_params(labelleft=place % columns == 0)
         if place + columns < len(axes):
             axis.set_xlabel("")
+            axis.tick_params(labelbottom=False)
