@@ -37,6 +37,9 @@ class Dag:
 
     study: Study
 
+    def __post_init__(self) -> None:
+        self.study.require_environments()
+
     @property
     def patterns(self) -> tuple[str, str, str]:
         """Folders of a scenario, a deployment and a trial, with Snakemake's wildcards, relative to the study."""

@@ -7,7 +7,7 @@ from functools import cached_property
 from os.path import expandvars
 from pathlib import Path
 
-from seamark.errors import UserError, did_you_mean
+from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.read import read_scenario, read_services, read_site
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service
@@ -103,6 +103,23 @@ class Study:
         """Return the study's own copy of a shipped file or folder, else the package's."""
         own = self.root / relative
         return own if own.exists() else SHIPPED / relative
+
+    def require_environments(self) -> None:
+        """Raise SiteError when a service of the plan cannot be started on this site, before anything runs."""
+        if self.site.runtime != "venv":
+            return
+        lacking = []
+        for name in sorted({deployment.service for deployment in self.plan.deployments}):
+            service = self.services[name]
+            lock = self.locks / f"{service.environment}.lock"
+            if service.environment is not None and not lock.is_file():
+                why = service.not_run_here or f"there is no {lock.name} in envs/"
+                lacking.append(
+                    f"{self.scenario_path}: service '{name}' cannot run on site '{self.site_name}': {why.strip()}"
+                    " Choose a site that runs containers with --site, or another service (`bench servers list`)."
+                )
+        if lacking:
+            raise SiteError(*lacking)
 
     def folder(self, scenario: str) -> ScenarioFolder:
         """Return the results folder of a scenario."""

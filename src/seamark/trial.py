@@ -1,5 +1,6 @@
 """Where the rooms meet: one deployment is served and warmed up, one trial is measured. Ten readable steps."""
 
+import errno
 import fcntl
 import getpass
 import importlib
@@ -10,7 +11,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -92,7 +93,7 @@ def warm_up(bench: Bench, trial: Trial) -> None:
         settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0}
         job = replace(_job(bench, trial, endpoint), settings=settings, seed=trial.seed + 1)
         try:
-            outcome = run_load(job, _python(endpoint), parts, lambda: _tick(bench))
+            outcome = run_load(job, _python(endpoint), parts, _watch(bench))
             document |= {"status": "ok" if outcome.completed else "failed", "requests": outcome.completed}
         except LoadError as error:
             document |= {"reason": error.reason, "log_tail": list(error.log_tail)}
@@ -152,18 +153,20 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int) -> d
             failure, tail = (endpoint["category"], endpoint["reason"]), endpoint.get("log_tail", [])
         else:
             _import_while_workers_start("seamark.load.segments")
-            outcome = run_load(_job(bench, trial, endpoint), _python(endpoint), folder.parts, lambda: _tick(bench))
+            outcome = run_load(_job(bench, trial, endpoint), _python(endpoint), folder.parts, _watch(bench))
             failure, tail = _verdict(bench, outcome)
     except LoadError as error:
         died = _death(bench)
         failure, tail = ("server_died", died) if died else ("client_died", error.reason), list(error.log_tail)
+    except OSError as error:
+        failure = _disk(error)
     document = _record(bench, trial, outcome, failure, tail) | {"attempt": attempt, "started_at": started_at}
     try:
         if outcome is not None:
             _keep_samples(folder, trial, outcome, document)
     except OSError as error:
-        document |= {"status": "failed", "category": "disk_full" if error.errno == 28 else "no_samples"}
-        document["reason"] = f"the samples could not be written: {error}. Free some space, then `bench retry`."
+        category, reason = _disk(error)
+        document |= {"status": "failed", "category": category, "reason": reason}
     _write_meta(bench, trial, folder, before)
     store.append_log(folder.log, trial.trial_id, "load ended", status=document["status"], reason=document["reason"])
     if document["status"] == "ok":
@@ -203,12 +206,17 @@ def _python(endpoint: Mapping[str, Any]) -> Path | None:
     return None if endpoint["environment"] is None else Path(endpoint["environment"]) / "bin" / "python"
 
 
-def _tick(bench: Bench) -> str | None:
-    """Renew the server's lease; return why the load must end, if it must."""
-    servers.renew(bench.folder)
-    if os.getppid() == 1:
-        return "interrupted: the run that asked for this load has gone"
-    return _death(bench)
+def _watch(bench: Bench) -> Callable[[], str | None]:
+    """Return what a load calls as it goes: it renews the server's lease and says why the load must end."""
+    parent_pid = os.getppid()
+
+    def tick() -> str | None:
+        servers.renew(bench.folder)
+        if os.getppid() != parent_pid:
+            return "interrupted: the run that asked for this load has gone"
+        return _death(bench)
+
+    return tick
 
 
 def _death(bench: Bench) -> str | None:
@@ -226,10 +234,18 @@ def _verdict(bench: Bench, outcome: LoadOutcome) -> tuple[tuple[str, str] | None
         category = "interrupted" if reason.startswith("interrupted") else "server_died"
         return (category, reason), _server_tail(bench)
     if outcome.died == len(outcome.reports):
-        return ("client_died", "; ".join(str(report["reason"]) for report in outcome.reports)), list(outcome.log_tail)
+        full = any(report.get("errno") == errno.ENOSPC for report in outcome.reports)
+        reasons = "; ".join(str(report["reason"]) for report in outcome.reports)
+        return ("disk_full" if full else "client_died", reasons), list(outcome.log_tail)
     if outcome.sent == 0:
         return ("no_samples", "no request was sent: the load ended before its first one was due"), []
     return None, []
+
+
+def _disk(error: OSError) -> tuple[str, str]:
+    """Return category and reason of a file that could not be written."""
+    category = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "no_samples"
+    return category, f"a file of the load could not be written: {error}. Free some space, then `bench retry`."
 
 
 def _server_tail(bench: Bench) -> list[str]:

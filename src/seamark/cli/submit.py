@@ -32,6 +32,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
       bench submit -c config/scenarios/quickstart.yaml -- --jobs 4
     """
     study = open_study(scenario, site)
+    study.require_environments()
     if dry_run:
         from seamark.snake import command as words
 
