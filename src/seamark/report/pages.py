@@ -40,7 +40,7 @@ def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
         "headline": headline(results),
         "about": about(results),
         "sections": sections,
-        "style": files("seamark.report").joinpath("templates", "page.css").read_text(encoding="utf-8"),
+        "style": files("seamark.report").joinpath("page.css").read_text(encoding="utf-8"),
         "made_at": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
     write_text(folder / "report.md", environment.get_template("page.md.j2").render(told))
@@ -110,7 +110,7 @@ def course_section(results: Results, figures: Path) -> Section:
 def _environment() -> Environment:
     here = files("seamark.report")
     environment = Environment(
-        loader=FunctionLoader(lambda name: here.joinpath("templates", name).read_text(encoding="utf-8")),
+        loader=FunctionLoader(lambda name: here.joinpath(name).read_text(encoding="utf-8")),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=StrictUndefined,
         trim_blocks=True,
