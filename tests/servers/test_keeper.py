@@ -1,5 +1,6 @@
 """How a server lives and dies under its keeper. Real processes, really killed."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -393,3 +394,27 @@ def test_kubernetes_is_said_not_to_be_in_this_version(bench: Bench):
     answer = bench.with_site(runtime="kubernetes").serve()
     assert answer["category"] == "setup_failed"
     assert "in this version" in answer["reason"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_full_disk_of_results_does_not_keep_a_server_from_being_stopped(bench: Bench):
+    bench.results.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", bench.results], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("no mounts here")
+    try:
+        answer = bench.serve()
+        assert answer["status"] == "ok"
+        with contextlib.suppress(OSError), (bench.results / "fill").open("wb", buffering=0) as fill:
+            while True:
+                fill.write(b"x" * 4096)
+        time.sleep(1.5)
+        assert servers.alive(bench.folder())
+        assert servers.stop(bench.folder())
+        assert not runs(answer["server_pid"])
+        ended = servers.why_ended(bench.folder())
+        assert ended is not None
+        assert "full" in ended["reason"]
+    finally:
+        subprocess.run(["umount", "-l", bench.results], check=True)
+        bench.folders.clear()

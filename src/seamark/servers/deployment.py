@@ -110,17 +110,11 @@ def why_ended(folder: DeploymentFolder) -> dict[str, Any] | None:
     Keys: why, returncode, reason, log_tail, at (ISO 8601); `category` for one that never answered.
     """
     signs = signs_of(folder)
-    if end := read_sign(signs.end):
-        return end
+    if signs.end.exists():
+        return read_sign(signs.end) or _unknown_end("How it ended could not be written: is the disk full?")
     if not signs.beat.exists() or beating(signs):
         return None
-    return {
-        "why": "crash",
-        "returncode": None,
-        "reason": "The keeper vanished without a word: it was killed, or its node went down.",
-        "log_tail": [],
-        "at": None,
-    }
+    return _unknown_end("The keeper vanished without a word: it was killed, or its node went down.")
 
 
 def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WAIT_S) -> bool:
@@ -187,6 +181,10 @@ def sweep(results_root: Path) -> list[Path]:
                 path.unlink(missing_ok=True)
             removed += stale
     return removed
+
+
+def _unknown_end(reason: str) -> dict[str, Any]:
+    return {"why": "crash", "returncode": None, "reason": reason, "log_tail": [], "at": None}
 
 
 def _start_and_wait(order: Order, signs: Signs) -> dict[str, Any]:

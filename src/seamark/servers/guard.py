@@ -7,7 +7,7 @@ from pathlib import Path
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.servers.keeperlog import say, spoken, timestamp
 from seamark.servers.scratch import clear
-from seamark.servers.signs import Signs, read_sign, write_sign
+from seamark.servers.signs import Signs, write_sign
 from seamark.servers.tree import kill_below, reap, send
 
 
@@ -22,7 +22,7 @@ def guard(keeper: int, signs: Signs, data: Path) -> int:
     kill_below(os.getpid())
     reap()
     returncode = os.waitstatus_to_exitcode(waited)
-    if read_sign(signs.end) is None:
+    if not signs.end.exists():
         reason = f"The keeper ended with {spoken(returncode)}; its server was ended with it."
         end = {"schema_version": SCHEMA_VERSION, "why": "crash", "returncode": None, "reason": reason}
         write_sign(signs.end, {**end, "log_tail": [], "at": timestamp()})

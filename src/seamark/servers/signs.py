@@ -209,9 +209,12 @@ def read_sign(path: Path) -> dict[str, Any] | None:
 
 
 def write_sign(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a sign, whole or not at all; a full disk does not stop whoever gives it."""
-    with contextlib.suppress(OSError):
+    """Write a sign, whole; on a full disk an empty one, which is room enough to be seen."""
+    try:
         write_json(path, document)
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.touch()
 
 
 def hold(path: Path, *, wait_s: float = 0.0) -> TextIO | None:

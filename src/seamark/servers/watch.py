@@ -61,7 +61,8 @@ class Watch:
                 write_beat(self.signs, os.getpid())
 
     def _look_at_files(self, now_s: float) -> None:
-        if stop := read_sign(self.signs.stop):
+        if self.signs.stop.exists():
+            stop = read_sign(self.signs.stop) or {}
             raise EndedError(str(stop.get("why", "stop")), "It was asked to stop.")
         if self.signs.published.exists() and not self._endpoint.exists():
             raise EndedError("endpoint-removed", "Its endpoint.json was removed: nobody needs it any more.")
