@@ -163,13 +163,15 @@ class Crew:
             worker.tell(f"go {epoch_ns}")
         client_csv = self.parts / "client.csv"
         limit_ns = epoch_ns + int((self.job.until_s + self.job.timeout_s + GRACE_S) * 1e9)
-        aborted = None
+        aborted, judged = None, False
         with ClientWatch([worker.process.pid for worker in self.workers], client_csv) as watch:
             while any(worker.process.poll() is None for worker in self.workers):
                 self._listen(min(TICK_S, self.job.telemetry_interval_s))
                 if not all(worker.loaded or worker.process.poll() is not None for worker in self.workers):
                     watch.sample_every(self.job.telemetry_interval_s)
-                elif limit_ns < epoch_ns + int(QUALITY_LIMIT_S * 1e9):
+                elif not judged:
+                    judged = True
+                    self.workers[0].tell("judge")
                     limit_ns = time.monotonic_ns() + int(QUALITY_LIMIT_S * 1e9)
                 reason = on_tick() if aborted is None else None
                 if reason is not None:
@@ -198,11 +200,12 @@ class Crew:
                 worker.process.terminate()
 
     def _kill_overdue(self) -> None:
-        for worker in self.workers:
-            if worker.process.poll() is None:
-                worker.failed = "was overdue and was killed"
-                worker.process.kill()
-                worker.process.wait()
+        """Kill the workers that still load; the first, when only what it judges takes too long."""
+        alive = [worker for worker in self.workers if worker.process.poll() is None]
+        for worker in [worker for worker in alive if not worker.loaded] or alive:
+            worker.failed = "was overdue and was killed"
+            worker.process.kill()
+            worker.process.wait()
 
     def _gather(self, epoch_ns: int, epoch_unix_ns: int, client_csv: Path, aborted: str | None) -> LoadOutcome:
         reports = tuple(worker.report() for worker in self.workers)

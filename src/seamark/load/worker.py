@@ -1,7 +1,8 @@
 """One worker process of a load: `main(["share.json"])`, run through outside.py in the service's environment.
 
 It makes its driver and requests, says `ready` on its standard output, waits for `go EPOCH_NS` on its standard input,
-runs its share, writes its segment and its report, says `loaded`, asks the driver's module for `quality` and ends.
+runs its share, writes its segment and its report, says `loaded` and ends. The first worker waits for `judge`, which
+comes when no other has a request in flight, and asks the driver's module for `quality`.
 """
 
 import gc
@@ -43,6 +44,10 @@ class Line:
             raise SystemExit(1)
         return int(epoch_ns)
 
+    def wait_for_judge(self) -> bool:
+        """Return when every worker has ended its load; False when the parent has gone."""
+        return sys.stdin.readline().strip() == "judge"
+
 
 def make_driver(share: Share) -> Driver:
     """Import the driver that the job names and make it."""
@@ -64,7 +69,7 @@ def main(argv: list[str]) -> int:
         return 1
     write_report(share, report)
     line.say("loaded")
-    if share.worker == 0 and report["ok"]:
+    if share.worker == 0 and report["ok"] and line.wait_for_judge():
         try:
             module = share.job.driver.partition(":")[0]
             report["quality"] = call_hook(module, "quality", share.job.target(), share.job.seed)
