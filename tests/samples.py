@@ -82,6 +82,7 @@ def a_trial(
         "position": 1,
         "seed": 1,
         "config_hash": "cafe",
+        "group": other.get("service", "fileio"),
     }
     return Trial(settings=defaults | dict(settings or {}), slos=slos, **(fields | other))
 

@@ -9,10 +9,12 @@ from seamark.study import Study
 def plan(scenario_file: str, site: str, scenario: str) -> None:
     """Write plan.json."""
     from seamark.plan import as_document
-    from seamark.store import write_json
+    from seamark.store import write_json, write_text
 
     study = _study(scenario_file, site)
-    write_json(study.folder(scenario).plan, as_document(study.plan_of(scenario)))
+    folder, planned = study.folder(scenario), study.plan_of(scenario)
+    write_text(folder.scenario, Path(planned.source).read_text(encoding="utf-8"))
+    write_json(folder.plan, as_document(planned))
 
 
 def environment(scenario_file: str, site: str, name_and_digest: str, record: str) -> None:

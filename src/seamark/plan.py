@@ -172,6 +172,7 @@ def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: 
         position=position,
         seed=seed,
         config_hash=digest({**treatment.facts, "repetition": repetition, "seed": seed}),
+        group=treatment.workload.name,
         slos=treatment.workload.slos,
     )
 

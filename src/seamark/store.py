@@ -133,6 +133,11 @@ class ScenarioFolder:
         return self.root / "plan.json"
 
     @property
+    def scenario(self) -> Path:
+        """The scenario's file as it was when the plan was written."""
+        return self.root / "scenario.yaml"
+
+    @property
     def summary(self) -> Path:
         return self.root / "summary.json"
 

@@ -178,6 +178,7 @@ def planned_trial(made: Made, levels: Mapping[str, Any], block: int, position: i
         position=position,
         seed=position,
         config_hash="made",
+        group=made.service,
     )
 
 

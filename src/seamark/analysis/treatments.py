@@ -9,8 +9,8 @@ RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
 
 
 def group_of(trial: Trial) -> str:
-    """Return the name of what a treatment is compared within: its service."""
-    return trial.service
+    """Return the name of what a treatment is compared within: its workload in the scenario."""
+    return trial.group
 
 
 def levels_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:

@@ -66,3 +66,4 @@ class Findings:
     withheld: Mapping[str, int] = field(default_factory=dict)
     slos_missed: Sequence[str] = ()
     quality_missed: Sequence[str] = ()
+    wrong_answers: Sequence[str] = ()

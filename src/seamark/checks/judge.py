@@ -29,6 +29,7 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     result.no_steady_state,
     result.gpu_throttled,
     result.fits_cache,
+    result.wrong_answers,
     result.quality_floor,
     result.slo_missed,
     result.percentile_withheld,

@@ -130,6 +130,18 @@ def quality_floor(found: Findings) -> Reason | None:
     )
 
 
+def wrong_answers(found: Findings) -> Reason | None:
+    """The speed of a wrong answer is worth nothing."""
+    if not found.wrong_answers:
+        return None
+    return Reason(
+        code="wrong_answers",
+        severity="invalid",
+        text=f"answers were wrong: {'; '.join(found.wrong_answers)}",
+        remedy="Do not use this number. Look for the cause in the server's log and in the driver.",
+    )
+
+
 def slo_missed(found: Findings) -> Reason | None:
     """A result, not a fault of the measurement."""
     if not found.slos_missed:

@@ -65,6 +65,7 @@ def findings(
         wants_cache=settings.get("direct") == "cached",
         withheld={name: samples_needed(q) for name, q in QUANTILES.items() if tally.ok < samples_needed(q)},
         slos_missed=[_said(slo) for slo in missed if slo["metric"] not in quality],
+        wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
         quality_missed=[_said(slo) for slo in missed if slo["metric"] in quality],
     )
 
@@ -100,3 +101,8 @@ def _clock_ratio(found: Evidence) -> float | None:
     """The slowest GPU's mean clock over its own highest one."""
     clocks = [seen for (source, name), seen in found.telemetry.items() if name == "clock_hz" and source[:3] == "gpu"]
     return min((seen.mean / seen.maximum for seen in clocks if seen.maximum > 0), default=None)
+
+
+def _is_wrong(name: str, value: float | None) -> bool:
+    """Whether a quality says that answers were wrong: `right_ratio` or `..._consistent` of less than 1."""
+    return value is not None and (name == "right_ratio" or name.endswith("_consistent")) and value < 1

@@ -28,7 +28,8 @@ class Trial:
 
     `settings` holds every setting of the service and of the load with its value; `changed` only those that
     differ from their defaults, which is what identity is made of. `config_hash` keys the raw samples. `block`
-    (from 1) is the repetition's block, `position` (from 1) the trial's place among its deployment's trials.
+    (from 1) is the repetition's block, `position` (from 1) the trial's place among its deployment's trials. `group`
+    is the name of the scenario's workload it belongs to: what it is compared within, never a part of identity.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Trial:
     position: int
     seed: int
     config_hash: str
+    group: str
     slos: tuple[Slo, ...] = ()
 
     @property

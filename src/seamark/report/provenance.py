@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 from seamark.report.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
 from seamark.report.header import flattened
@@ -16,14 +15,11 @@ MOST_ROWS = 200
 def configuration_section(results: Results) -> Section:
     """Return the scenario as written, and every treatment's effective settings as differences."""
     blocks: list[Block] = []
-    source = Path(str(results.plan.get("source") or ""))
-    if source.is_file():
-        text = source.read_text(encoding="utf-8", errors="replace")
-        blocks.append(Code(text=text, language="yaml", caption=f"{results.source} as it is now"))
+    if results.folder.scenario.is_file():
+        text = results.folder.scenario.read_text(encoding="utf-8", errors="replace")
+        blocks.append(Code(text=text, language="yaml", caption=f"{results.source} as it was planned"))
     else:
-        blocks.append(
-            Text(text=f"The scenario's file {source} is not there any more; the plan below is what was run.")
-        )
+        blocks.append(Text(text="No copy of the scenario's file was kept; the settings below are what was run."))
     sections = [
         Section(
             id=f"settings-{slug(service)}-{slug(name)}",
