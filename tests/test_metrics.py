@@ -12,7 +12,7 @@ from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 from seamark.metrics import compute, measure
 from seamark.metrics import tally as tally_module
 from seamark.metrics.samples import open_samples
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 from seamark.model.scenario import Slo
 
 approx = pytest.approx

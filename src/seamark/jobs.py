@@ -1,9 +1,11 @@
 """One function a rule: what a job of the DAG does. Each finds its data in the study and hands them to one room."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from seamark.errors import UserError
-from seamark.study import Study
+if TYPE_CHECKING:
+    from seamark.load.standby import Standby
+    from seamark.study import Study
 
 
 def plan(scenario_file: str, site: str, scenario: str) -> None:
@@ -43,13 +45,14 @@ def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> 
     warm_up(Bench.of(study, scenario, deployment_id), study.trials_of(scenario, deployment_id)[0])
 
 
-def load(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
-    """Measure one trial."""
+def load(scenario_file: str, site: str, scenario: str, trial_id: str, record: str) -> None:
+    """Measure one trial. Its workers are started first: they import while this process reads the plan."""
+    standby = _stand_by(Path(record))
     from seamark.trial import Bench, measure
 
     study = _study(scenario_file, site)
     trial = study.trial(scenario, trial_id)
-    measure(Bench.of(study, scenario, trial.deployment), trial, study.plan_of(scenario).max_retries)
+    measure(Bench.of(study, scenario, trial.deployment), trial, study.plan_of(scenario).max_retries, standby)
 
 
 def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
@@ -105,7 +108,31 @@ def report(scenario_file: str, site: str, scenario: str) -> None:
     write_report(study.folder(scenario).root, study.reports)
 
 
-def _study(scenario_file: str, site: str) -> Study:
+def _stand_by(record: Path) -> "list[Standby]":
+    """Start the workers that the trial of this load.json will need, if it needs any and its server says which."""
+    import json
+    import os
+    import shutil
+
+    from seamark.load.standby import stand_by
+
+    trial = record.parent
+    endpoint = trial.parent / "deployments" / trial.name.split("--")[0] / "endpoint.json"
+    shutil.rmtree(trial / ".parts", ignore_errors=True)
+    if (trial / "samples.json").exists() or not endpoint.exists():
+        return []
+    found = json.loads(endpoint.read_text())
+    if found["status"] != "ok":
+        return []
+    python = Path(found["environment"]) / "bin" / "python" if found["environment"] else None
+    many = (os.cpu_count() or 1) if found["workers"] == "processes" else 1
+    return stand_by(python, found["driver"], trial / ".parts", many)
+
+
+def _study(scenario_file: str, site: str) -> "Study":
+    from seamark.errors import UserError
+    from seamark.study import Study
+
     try:
         return Study.at(Path.cwd(), scenario=scenario_file, site=site)
     except UserError as mistake:

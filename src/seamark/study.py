@@ -1,7 +1,7 @@
 """A study: the folder a person works in, with its scenarios, recipes, site and results. Where plans come from."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os.path import expandvars
@@ -29,6 +29,7 @@ class Study:
     site_name: str
     scenario_path: Path
     scenario: Scenario
+    services: Mapping[str, Service]
 
     @classmethod
     def at(cls, root: Path, *, scenario: str | None = None, site: str | None = None) -> "Study":
@@ -40,12 +41,8 @@ class Study:
             services,
             lambda named: site_of(root, site or named or "local"),
         )
-        return cls(root=root, site_name=site or read.site or "local", scenario_path=path, scenario=read)
-
-    @cached_property
-    def services(self) -> dict[str, Service]:
-        """The recipes, by name."""
-        return read_services(config_folder(self.root, "services"))
+        name = site or read.site or "local"
+        return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=services)
 
     @cached_property
     def site(self) -> Site:

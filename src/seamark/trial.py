@@ -9,9 +9,8 @@ import os
 import shutil
 import signal
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ import yaml
 
 from seamark import provenance, store
 from seamark.load.shards import LoadError, LoadJob, LoadOutcome, run_load
+from seamark.load.standby import Standby
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
@@ -30,6 +30,7 @@ from seamark.study import Study
 
 WARM_UP_S = 0.3
 LOG_LINES = 20
+LONG_WARM_UP_S = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ def warm_up(bench: Bench, trial: Trial) -> None:
     store.write_json(bench.folder.warmup, document)
 
 
-def measure(bench: Bench, trial: Trial, max_retries: int = 0) -> None:
+def measure(bench: Bench, trial: Trial, max_retries: int = 0, standby: Sequence[Standby] = ()) -> None:
     """Measure one trial, unless its samples are there; load.json says what came of it, whatever that is."""
     folder = bench.results.trial(trial.id)
     if samples_complete(folder, trial.config_hash):
@@ -110,7 +111,7 @@ def measure(bench: Bench, trial: Trial, max_retries: int = 0) -> None:
     with _alone_on_this_node(), _ended_by_signals():
         _write_config(folder, trial, bench)
         for attempt in range(1, max_retries + 2):
-            document = _attempt(bench, trial, folder, attempt)
+            document = _attempt(bench, trial, folder, attempt, standby if attempt == 1 else ())
             if document["status"] == "ok" or attempt > max_retries:
                 break
             put_aside(folder)
@@ -140,20 +141,21 @@ def put_aside(folder: TrialFolder) -> None:
             path.rename(target / path.name)
 
 
-def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int) -> dict[str, Any]:
+def _attempt(
+    bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, standby: Sequence[Standby]
+) -> dict[str, Any]:
     """Measure once. Returns the document of load.json; a failure is a result, not an exception."""
     before, started_at = provenance.moment(), provenance.now()
     outcome: LoadOutcome | None = None
     failure: tuple[str, str] | None = None
     tail: list[str] = []
-    shutil.rmtree(folder.parts, ignore_errors=True)
     try:
         endpoint = _living_endpoint(bench)
         if endpoint["status"] != "ok":
             failure, tail = (endpoint["category"], endpoint["reason"]), endpoint.get("log_tail", [])
         else:
-            _import_while_workers_start("seamark.load.segments")
-            outcome = run_load(_job(bench, trial, endpoint), _python(endpoint), folder.parts, _watch(bench))
+            job, python = _job(bench, trial, endpoint), _python(endpoint)
+            outcome = run_load(job, python, folder.parts, _watch(bench), standby, _warm_up_imports(trial))
             failure, tail = _verdict(bench, outcome)
     except LoadError as error:
         died = _death(bench)
@@ -184,9 +186,11 @@ def _living_endpoint(bench: Bench) -> dict[str, Any]:
     return endpoint
 
 
-def _import_while_workers_start(module: str) -> None:
-    """Import what is needed after the load (Parquet takes 0.1 s) when nothing is measured yet."""
-    threading.Thread(target=importlib.import_module, args=(module,), daemon=True).start()
+def _warm_up_imports(trial: Trial) -> Callable[[], object]:
+    """Return what imports the writer of Parquet (0.1 s) during the warm-up, where that is long enough to hide it."""
+    if float(trial.settings["warmup_s"] or 0) < LONG_WARM_UP_S:
+        return lambda: None
+    return lambda: importlib.import_module("seamark.load.segments")
 
 
 def _job(bench: Bench, trial: Trial, endpoint: Mapping[str, Any]) -> LoadJob:

@@ -11,9 +11,10 @@ from service_environment import CACHE, ROOT
 
 from seamark.load.records import read_segment
 from seamark.load.shards import LoadJob, LoadOutcome, run_load
+from seamark.model.failure import Failure
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.read import read_services
-from seamark.model.sample import SAMPLE, Failure
+from seamark.model.sample import SAMPLE
 from seamark.model.service import Service
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from seamark.load.shards import LoadError
-from seamark.model.sample import MISSING_NS, Failure
+from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS
 
 MS = 1_000_000
 

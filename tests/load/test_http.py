@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.load.http import HttpDecoder, http_request
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 
 SIZED = b"HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 11\r\n\r\nhello world"
 CHUNKED = (

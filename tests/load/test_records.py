@@ -7,7 +7,8 @@ import pytest
 
 from seamark.load.lag import LagHistogram, schedule_lag
 from seamark.load.records import BLOCK, RECORD, Recorder, Segment, read_segment, segment_state
-from seamark.model.sample import MISSING_NS, SAMPLE, Failure
+from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS, SAMPLE
 
 
 def write(path: Path, count: int) -> None:

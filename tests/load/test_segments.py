@@ -9,7 +9,8 @@ import pytest
 
 from seamark.load.records import BLOCK, Recorder, Segment
 from seamark.load.segments import gather_samples, read_metadata, read_samples
-from seamark.model.sample import MISSING_NS, SAMPLE, Failure
+from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS, SAMPLE
 
 METADATA = {"config_hash": "abc", "trial": "a--b--r1", "unit": "reply", "kinds": ["get"], "schema_version": 1}
 

@@ -16,7 +16,7 @@ import pytest
 from seamark.load.job import LoadJob
 from seamark.load.records import segment_state
 from seamark.load.shards import LoadError, run_load
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.services

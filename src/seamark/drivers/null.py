@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from seamark.load.driver import Body, Decoder, Reply, Session, Target
 from seamark.load.http import HttpDecoder, http_request
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 
 DONE = Reply()
 

@@ -16,7 +16,7 @@ from seamark.drivers import postgres_tables
 from seamark.drivers.postgres_tables import ACCOUNTS, TELLERS
 from seamark.errors import UserError
 from seamark.load.driver import Body, Reply, Target
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 from seamark.model.service import Value
 
 MAX_BODIES = 1 << 17

@@ -9,7 +9,7 @@ from tritonclient.grpc import service_pb2
 
 from seamark.drivers.triton_requests import Requests
 from seamark.load.driver import Body, Reply, Target
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 CONNECT_S = 10.0

@@ -7,7 +7,8 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, cast
 
 from seamark.load.driver import Decoder
-from seamark.model.sample import MISSING_NS, Failure
+from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS
 
 if TYPE_CHECKING:
     from seamark.load.generator import Generator

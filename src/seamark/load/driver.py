@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 from seamark.model.service import Value
 
 

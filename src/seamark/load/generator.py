@@ -17,7 +17,8 @@ from seamark.load.driver import Wire
 from seamark.load.lag import LagHistogram
 from seamark.load.records import Recorder
 from seamark.load.timer import Timer
-from seamark.model.sample import MISSING_NS, Failure
+from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS
 
 TICK_NS = 10_000_000
 FLUSH_EVERY = 100

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 
 MAX_HEAD_BYTES = 1 << 20
 

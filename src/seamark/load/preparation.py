@@ -12,11 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-import seamark
 from seamark.load.driver import Target
 from seamark.load.parent import die_with_parent
+from seamark.load.standby import OUTSIDE
 
-OUTSIDE = Path(seamark.__file__).parent / "outside.py"
 TAIL_LINES = 20
 
 

@@ -3,34 +3,29 @@
 import contextlib
 import json
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from seamark.load.job import Share
-from seamark.load.preparation import OUTSIDE, TAIL_LINES
+from seamark.load.preparation import TAIL_LINES
+from seamark.load.standby import Standby, start_worker
 
 
 class Worker:
     """One worker process as its parent sees it."""
 
-    def __init__(self, share: Share, python: Path, parts: Path) -> None:
+    def __init__(self, share: Share, python: Path, parts: Path, standby: Standby | None = None) -> None:
         self.share = share
         self.ready: dict[str, Any] | None = None
         self.failed: str | None = None
         self.loaded = False
-        self.errors = parts / f"worker-{share.worker}.log"
+        self.errors = standby.errors if standby else parts / f"worker-{share.worker}.log"
         self._pending = b""
         path = parts / f"worker-{share.worker}.json"
         path.write_text(json.dumps(share.to_json()), encoding="utf-8")
-        with self.errors.open("wb") as log:
-            self.process = subprocess.Popen(
-                [str(python), str(OUTSIDE), "seamark.load.worker", str(path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-            )
+        self.process = standby.process if standby else start_worker(python, self.errors, str(path))
+        if standby:
+            self.tell(f"share {path}")
 
     def hear(self) -> bool:
         """Read what the worker says; return False at the end of its output."""

@@ -12,12 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.load.records import read_segment, segment_state
-from seamark.model.sample import MISSING_NS, SAMPLE, Failure
+from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS, SAMPLE
 from seamark.store import replacing
 
 METADATA_KEY = b"seamark"
 TIMES = ("due_ns", "sent_ns", "first_ns", "last_ns")
+RISING = ("index", *TIMES)
 ROWS_IN_GROUP = 1 << 17
+FORM: Mapping[str, Any] = {
+    "compression": "zstd",
+    "write_page_checksum": True,
+    "use_dictionary": [name for name in SAMPLE.names or () if name not in RISING],
+    "column_encoding": dict.fromkeys(RISING, "DELTA_BINARY_PACKED"),
+}
+"""Times rise by little: their differences take a third of the space and a tenth of the time of a dictionary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +57,7 @@ def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str
     rows = last_ns = 0
     with (
         replacing(target) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer,
+        pq.ParquetWriter(temporary, schema, **FORM) as writer,
     ):
         for path in segments:
             for records in read_segment(path, ROWS_IN_GROUP):

@@ -15,11 +15,12 @@ from seamark.load.clientwatch import ClientWatch
 from seamark.load.job import LoadJob, Share
 from seamark.load.preparation import TAIL_LINES, PreparationError, run_preparation
 from seamark.load.process import Worker
+from seamark.load.standby import Standby
 
 __all__ = ["LoadError", "LoadJob", "LoadOutcome", "PreparationError", "run_load", "run_preparation"]
 
 TICK_S = 0.1
-HEAD_START_S = 0.05
+HEAD_START_S = 0.02
 """How far in the future the common epoch lies: longer than it takes to tell every worker."""
 GRACE_S = 10.0
 """How long after its last time-out a worker may take to end before it is killed."""
@@ -76,30 +77,38 @@ class LoadOutcome:
 
 
 def run_load(
-    job: LoadJob, python: Path | None, parts: Path, on_tick: Callable[[], str | None] = lambda: None
+    job: LoadJob,
+    python: Path | None,
+    parts: Path,
+    on_tick: Callable[[], str | None] = lambda: None,
+    standby: Sequence[Standby] = (),
+    on_start: Callable[[], object] = lambda: None,
 ) -> LoadOutcome:
     """Run the load in worker processes of the interpreter `python` (None: this one) and wait for its end.
 
     `parts` is a folder for what workers write; the caller removes it. `on_tick` is called about every 0.1 s from
-    the first process on; a string that it returns ends the load, for that reason. A worker that dies after the clock
+    the first process on; a string that it returns ends the load, for that reason. `standby` are workers of the same
+    interpreter that were started before; those that are not needed are ended. `on_start` is called once, when the
+    clock has been started. A worker that dies after the clock
     started is counted and the others go on. Raises LoadError when the load cannot begin. No process is left,
     whatever is raised; a caller that wants this for SIGTERM too turns the signal into an exception.
     """
     parts.mkdir(parents=True, exist_ok=True)
-    with Crew(job=job, python=python or Path(sys.executable), parts=parts) as crew:
+    with Crew(job=job, python=python or Path(sys.executable), parts=parts, standby=standby) as crew:
         aborted = crew.make_ready(on_tick)
         if aborted is not None:
             raise LoadError(aborted, crew.log_tail())
-        return crew.measure(on_tick)
+        return crew.measure(on_tick, on_start)
 
 
 class Crew:
     """All workers of one load. On leaving, none of them is alive."""
 
-    def __init__(self, *, job: LoadJob, python: Path, parts: Path) -> None:
+    def __init__(self, *, job: LoadJob, python: Path, parts: Path, standby: Sequence[Standby] = ()) -> None:
         self.job = job
         self.python = python
         self.parts = parts
+        self.standby = list(standby)
         self.workers: list[Worker] = []
         self.selector = selectors.DefaultSelector()
 
@@ -109,12 +118,13 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for worker in self.workers:
-            if worker.process.poll() is None:
-                worker.process.kill()
-        for worker in self.workers:
-            worker.process.wait()
-            for pipe in (worker.process.stdin, worker.process.stdout):
+        processes = [worker.process for worker in self.workers] + [spare.process for spare in self.standby]
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+        for process in processes:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
                 with contextlib.suppress(OSError):
                     if pipe is not None:
                         pipe.close()
@@ -133,10 +143,12 @@ class Crew:
                 parent_pid=os.getpid(),
             )
             share.report.unlink(missing_ok=True)
-            worker = Worker(share, self.python, self.parts)
+            worker = Worker(share, self.python, self.parts, self.standby.pop() if self.standby else None)
             self.workers.append(worker)
             assert worker.process.stdout is not None
             self.selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+        for spare in self.standby:
+            spare.process.kill()
         limit = time.monotonic() + self.job.ready_timeout_s
         while not all(worker.ready for worker in self.workers):
             self._listen(TICK_S)
@@ -155,12 +167,13 @@ class Crew:
                 return reason
         return None
 
-    def measure(self, on_tick: Callable[[], str | None]) -> LoadOutcome:
+    def measure(self, on_tick: Callable[[], str | None], on_start: Callable[[], object]) -> LoadOutcome:
         """Start the clock, wait for the workers' end, and gather what they left."""
         epoch_ns = time.monotonic_ns() + int(HEAD_START_S * 1e9)
         epoch_unix_ns = time.time_ns() + epoch_ns - time.monotonic_ns()
         for worker in self.workers:
             worker.tell(f"go {epoch_ns}")
+        on_start()
         client_csv = self.parts / "client.csv"
         limit_ns = epoch_ns + int((self.job.until_s + self.job.timeout_s + GRACE_S) * 1e9)
         aborted, judged = None, False

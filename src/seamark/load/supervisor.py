@@ -11,7 +11,8 @@ from seamark.load.job import Share
 from seamark.load.observed import Observed
 from seamark.load.records import Recorder, Segment
 from seamark.load.threads import Load, User
-from seamark.model.sample import MISSING_NS, Failure
+from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS
 
 WATCH_S = 0.02
 SWITCH_S = 0.0005

@@ -16,7 +16,8 @@ from seamark.load.driver import Body, Call, Session
 from seamark.load.due import Arrived, own_schedule
 from seamark.load.job import Share
 from seamark.load.records import Recorder, Segment
-from seamark.model.sample import MISSING_NS, Failure
+from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS
 
 EARLY_S = 60e-6
 """A sleeping thread is woken so much before its request is due, then spins."""

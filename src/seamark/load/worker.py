@@ -5,6 +5,7 @@ runs its share, writes its segment and its report, says `loaded` and ends. The f
 comes when no other has a request in flight, and asks the driver's module for `quality`.
 """
 
+import contextlib
 import gc
 import importlib
 import json
@@ -37,6 +38,16 @@ class Line:
         self._out.write(f"{word} {rest}".strip().replace("\n", " | ") + "\n")
         self._out.flush()
 
+    def wait_for_share(self, module: str) -> str:
+        """Import the driver's `module`, then return the file of the share; exit when the parent has gone."""
+        die_with_parent()
+        with contextlib.suppress(Exception):  # said again, and told, when the driver is made
+            importlib.import_module(module)
+        word, _, path = sys.stdin.readline().partition(" ")
+        if word != "share":
+            raise SystemExit(1)
+        return path.strip()
+
     def wait_for_go(self) -> int:
         """Return the epoch that the parent names; exit when the parent has gone."""
         word, _, epoch_ns = sys.stdin.readline().partition(" ")
@@ -58,9 +69,10 @@ def make_driver(share: Share) -> Driver:
 
 def main(argv: list[str]) -> int:
     """Run one share of a load."""
-    share = Share.from_json(json.loads(Path(argv[0]).read_text(encoding="utf-8")))
-    die_with_parent(share.parent_pid)
     line = Line()
+    path = line.wait_for_share(argv[1]) if argv[0] == "--stand-by" else argv[0]
+    share = Share.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
+    die_with_parent(share.parent_pid)
     try:
         report = measure(share, line)
     except Exception as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from seamark.metrics.metric import Evidence, Metric
 from seamark.metrics.resources import ENERGY, RESOURCES
 from seamark.metrics.tally import Distribution, Tally
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 
 VERSION = 1
 """Rises when the meaning of a metric changes; a summary names the versions it was made from."""

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from seamark.metrics.samples import Batch, Samples, Times
 from seamark.metrics.window import Window
+from seamark.model.failure import Failure
 from seamark.model.objectives import REQUEST_OBJECTIVES
-from seamark.model.sample import MISSING_NS, Failure
+from seamark.model.sample import MISSING_NS
 from seamark.model.scenario import Slo
 from seamark.stats import histogram
 from seamark.stats.histogram import Histogram

@@ -1,27 +1,9 @@
-"""One request as observed: the columns of a raw sample and the categories of its errors. No statistics here."""
-
-from enum import IntEnum
+"""One request as observed: the columns of a raw sample. No statistics here."""
 
 import numpy as np
 
 MISSING_NS = np.iinfo(np.int64).min
 """Stands for 'no such time' in a raw segment; null in Parquet."""
-
-
-class Failure(IntEnum):
-    """Why a request has no good reply. The number is what a raw segment holds, the lower-case name what is shown."""
-
-    NONE = 0
-    TIMEOUT = 1
-    CONNECT = 2
-    RESET = 3
-    PROTOCOL = 4
-    CLIENT_ERROR = 5
-    SERVER_ERROR = 6
-    WRONG_REPLY = 7
-    EMPTY_REPLY = 8
-    DRIVER = 9
-    CANCELLED = 10
 
 
 SAMPLE = np.dtype(

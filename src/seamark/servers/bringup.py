@@ -197,6 +197,8 @@ class BringUp:
             "ports": dict(self.ports),
             "data": str(self.data),
             "environment": str(self.order.environment) if self.order.environment else None,
+            "driver": self.order.service.driver,
+            "workers": self.order.service.workers,
             "server_pid": self.server.pid if self.server else None,
             "keeper_pid": os.getpid(),
             "node": node(),

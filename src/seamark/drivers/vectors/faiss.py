@@ -13,7 +13,7 @@ import numpy as np
 from seamark.drivers.vectors.collection import fill
 from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, recall_at_k
 from seamark.load.driver import Body, Reply, Target
-from seamark.model.sample import Failure
+from seamark.model.failure import Failure
 from seamark.model.service import Value
 
 INDEX_FILE = "index.faiss"
