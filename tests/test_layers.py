@@ -20,7 +20,7 @@ SDK = {
 """What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
 
 WORKER_ROOMS = {"errors", "load", "drivers"}
-WORKER_MODEL = {"service", "pattern", "sample"}
+WORKER_MODEL = {"service", "pattern", "sample", "failure"}
 LONGEST_LINES = 400
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")
 BASE_ONLY = {"load/segments.py", "load/clientwatch.py", "load/shards.py"}
