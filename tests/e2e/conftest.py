@@ -33,7 +33,13 @@ class StudyFolder:
     def bench(self, *words: str, **options: Any) -> "subprocess.CompletedProcess[str]":
         """Run `bench WORDS` to its end."""
         return subprocess.run(
-            [*BENCH, *words], cwd=self.root, capture_output=True, text=True, timeout=300, check=False, **options
+            [*BENCH, *words],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=options.pop("timeout", 300),
+            check=False,
+            **options,
         )
 
     def submit(self) -> "subprocess.CompletedProcess[str]":
