@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "seamark"
 
-WORKER_MAY = {"numpy", "uvloop", "httptools"}
+WORKER_MAY = {"numpy", "uvloop"}
 SDK = {
     "postgres": {"psycopg2"},
     "s3": {"boto3", "botocore", "urllib3"},

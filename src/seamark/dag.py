@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.plan import as_document
+from seamark.record import samples_complete
 from seamark.servers.deployment import stop_all, sweep
 from seamark.store import DeploymentFolder, TrialFolder, read_json
 from seamark.study import Study, expanded
-from seamark.trial import samples_complete
 
 PHASE_MIN = {"serve": 10, "warmup": 2, "teardown": 2}
 SLOTS = 100

@@ -32,14 +32,16 @@ def environment(scenario_file: str, site: str, name_and_digest: str, record: str
 
 def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Start a deployment's server under its keeper."""
-    from seamark.trial import Bench, serve
+    from seamark.bench import Bench
+    from seamark.trial import serve
 
     serve(Bench.of(_study(scenario_file, site), scenario, deployment_id))
 
 
 def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Send a deployment its first requests."""
-    from seamark.trial import Bench, warm_up
+    from seamark.bench import Bench
+    from seamark.trial import warm_up
 
     study = _study(scenario_file, site)
     warm_up(Bench.of(study, scenario, deployment_id), study.trials_of(scenario, deployment_id)[0])
@@ -48,7 +50,8 @@ def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> 
 def load(scenario_file: str, site: str, scenario: str, trial_id: str, record: str) -> None:
     """Measure one trial. Its workers are started first: they import while this process reads the plan."""
     standby = _stand_by(Path(record))
-    from seamark.trial import Bench, measure
+    from seamark.bench import Bench
+    from seamark.trial import measure
 
     study = _study(scenario_file, site)
     trial = study.trial(scenario, trial_id)

@@ -5,8 +5,8 @@ import click
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import UserError, did_you_mean
 from seamark.progress import progress
+from seamark.record import put_aside
 from seamark.snake import release
-from seamark.trial import put_aside
 
 
 @click.command("retry")

@@ -4,14 +4,23 @@ import asyncio
 import traceback
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from seamark.load.driver import Decoder
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS
 
-if TYPE_CHECKING:
-    from seamark.load.generator import Generator
+
+class Owner(Protocol):
+    """Who has connections: it gives them their requests and takes their records."""
+
+    in_pieces: bool
+
+    def encoded(self, index: int) -> bytes | tuple[bytes, ...]: ...
+
+    def connect(self, connection: "Connection") -> None: ...
+
+    def ended(self, connection: "Connection", now_ns: int, units: int, status: int, failure: Failure) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -20,7 +29,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_decoder",
-        "_generator",
+        "_owner",
         "_streams",
         "_transport",
         "_write",
@@ -33,8 +42,8 @@ class Connection(asyncio.Protocol):
         "sent_ns",
     )
 
-    def __init__(self, generator: "Generator", decoder: Decoder) -> None:
-        self._generator = generator
+    def __init__(self, owner: Owner, decoder: Decoder) -> None:
+        self._owner = owner
         self._decoder = decoder
         self._streams: bool = getattr(decoder, "streams", True)
         self._transport: asyncio.Transport | None = None
@@ -60,10 +69,10 @@ class Connection(asyncio.Protocol):
         self.first_ns = MISSING_NS
         self.received_bytes = 0
         if self._transport is None:
-            self._generator.connect(self)
+            self._owner.connect(self)
         else:
             self._decoder.reset()
-            self._write(self._generator.encoded(index))
+            self._write(self._owner.encoded(index))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; send the request that was waiting for it, if it has not timed out meanwhile."""
@@ -73,10 +82,10 @@ class Connection(asyncio.Protocol):
             return
         write: Callable[[Any], None] = self._transport.write
         lines: Callable[[Any], None] = self._transport.writelines
-        self._write = lines if self._generator.in_pieces else write
+        self._write = lines if self._owner.in_pieces else write
         if self.busy:
             self._decoder.reset()
-            self._write(self._generator.encoded(self.index))
+            self._write(self._owner.encoded(self.index))
 
     def data_received(self, data: bytes) -> None:
         """Stamp, then look what came."""
@@ -118,7 +127,7 @@ class Connection(asyncio.Protocol):
         decoder = self._decoder
         if not reusable:
             self.close()
-        self._generator.ended(self, now_ns, decoder.units, decoder.status, failure)
+        self._owner.ended(self, now_ns, decoder.units, decoder.status, failure)
 
     def close(self) -> None:
         """End the connection without waiting for anything."""

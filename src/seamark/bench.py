@@ -1,0 +1,100 @@
+"""One deployment as its phases see it: where its files are, whether its server lives, what a load of it needs."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seamark.load.shards import LoadJob
+from seamark.model.service import Service
+from seamark.model.site import Site
+from seamark.model.trial import Deployment, Trial
+from seamark.servers import deployment as servers
+from seamark.store import DeploymentFolder, ScenarioFolder
+from seamark.study import Study
+
+LOG_LINES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Everything one deployment's phases need: what it is, where it runs, where its files go."""
+
+    study: Study
+    scenario: str
+    deployment: Deployment
+    service: Service
+    site: Site
+    results: ScenarioFolder
+
+    @classmethod
+    def of(cls, study: Study, scenario: str, deployment_id: str) -> "Bench":
+        """Find a deployment of a study."""
+        deployment = study.deployment(scenario, deployment_id)
+        return cls(
+            study=study,
+            scenario=scenario,
+            deployment=deployment,
+            service=study.services[deployment.service],
+            site=study.site,
+            results=study.folder(scenario),
+        )
+
+    @property
+    def folder(self) -> DeploymentFolder:
+        """The deployment's files."""
+        return self.results.deployment(self.deployment.id)
+
+    @property
+    def lock(self) -> Path | None:
+        """The lock file of the service's environment; None for the base environment."""
+        name = self.service.environment
+        return None if name is None else self.study.locks / f"{name}.lock"
+
+
+def job_of(bench: Bench, trial: Trial, endpoint: Mapping[str, Any]) -> LoadJob:
+    """Return the load of a trial against the server that `endpoint` describes."""
+    return LoadJob(
+        driver=bench.service.driver,
+        workers=bench.service.workers,
+        settings=trial.settings,
+        seed=trial.seed,
+        data=Path(endpoint["data"]),
+        host=endpoint["host"],
+        ports=endpoint["ports"],
+        telemetry_interval_s=bench.site.telemetry_interval_s,
+    )
+
+
+def python_of(endpoint: Mapping[str, Any]) -> Path | None:
+    """Return the interpreter of the service's environment; None for the base environment."""
+    return None if endpoint["environment"] is None else Path(endpoint["environment"]) / "bin" / "python"
+
+
+def watch(bench: Bench) -> Callable[[], str | None]:
+    """Return what a load calls as it goes: it renews the server's lease and says why the load must end."""
+    parent_pid = os.getppid()
+
+    def tick() -> str | None:
+        servers.renew(bench.folder)
+        if os.getppid() != parent_pid:
+            return "interrupted: the run that asked for this load has gone"
+        return death(bench)
+
+    return tick
+
+
+def death(bench: Bench) -> str | None:
+    """Return how the server ended, or None while it lives."""
+    if servers.alive(bench.folder):
+        return None
+    ended = servers.why_ended(bench.folder) or {}
+    return f"the server ended during the load ({ended.get('why', 'no trace')}, code {ended.get('returncode')})"
+
+
+def server_tail(bench: Bench) -> list[str]:
+    """Return the last lines of the server's log."""
+    if not bench.folder.server_log.exists():
+        return []
+    return bench.folder.server_log.read_text(errors="replace").splitlines()[-LOG_LINES:]

@@ -1,0 +1,148 @@
+"""What one trial leaves: its samples, the record that says they are complete, and where it was measured."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import yaml
+
+from seamark import provenance, store
+from seamark.bench import Bench
+from seamark.load.shards import LoadOutcome
+from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.store import TrialFolder, read_json
+
+
+def samples_complete(folder: TrialFolder, config_hash: str) -> bool:
+    """Whether a trial was measured with this very configuration and its samples are all there."""
+    if not folder.record.exists() or not folder.samples.exists():
+        return False
+    try:
+        return bool(read_json(folder.record)["config_hash"] == config_hash)
+    except (ValueError, KeyError):
+        return False
+
+
+def put_aside(folder: TrialFolder) -> None:
+    """Keep what an attempt left under `attempts/N`, so that the trial is measured again."""
+    kept = [folder.load, folder.samples, folder.record, folder.meta, folder.metrics, folder.client_telemetry]
+    kept = [path for path in kept if path.exists()]
+    if kept:
+        number = 1 + sum(1 for _ in folder.attempts.glob("*"))
+        target = folder.attempts / str(number)
+        target.mkdir(parents=True)
+        for path in kept:
+            path.rename(target / path.name)
+
+
+def record_of(
+    bench: Bench,
+    trial: Trial,
+    outcome: LoadOutcome | None,
+    failure: tuple[str, str] | None,
+    tail: list[str],
+) -> dict[str, Any]:
+    """Return load.json without samples' own facts."""
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "scenario": bench.scenario,
+        "trial": trial.id,
+        "trial_id": trial.trial_id,
+        "config_hash": trial.config_hash,
+        "status": "ok" if failure is None else "failed",
+        "category": failure[0] if failure else None,
+        "reason": failure[1] if failure else None,
+        "log_tail": tail,
+        "finished_at": provenance.now(),
+        "node": provenance.hostname(),
+        "warmup_s": trial.settings["warmup_s"],
+        "duration_s": trial.settings["duration_s"],
+        "republished": False,
+        "quality": {},
+        "failures": {},
+        "workers": [],
+        "scheduled": 0,
+        "sent": 0,
+        "completed": 0,
+        "unit": None,
+        "kinds": [],
+        "epoch_unix_ns": None,
+    }
+    if outcome is not None:
+        document |= {
+            "scheduled": outcome.scheduled,
+            "sent": outcome.sent,
+            "completed": outcome.completed,
+            "workers": [dict(report) for report in outcome.reports],
+            "quality": dict(outcome.quality),
+            "unit": outcome.unit,
+            "kinds": list(outcome.kinds),
+            "epoch_unix_ns": outcome.epoch_unix_ns,
+        }
+    return document
+
+
+def keep_samples(folder: TrialFolder, trial: Trial, outcome: LoadOutcome, document: dict[str, Any]) -> None:
+    """Write samples.parquet from what the workers left; note failures, and a load without one good reply."""
+    from seamark.load.segments import gather_samples
+
+    head = {
+        key: document[key] for key in ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
+    }
+    written = gather_samples(outcome.segments, folder.samples, head)
+    document["failures"] = {name: count for name, count in written.failures.items() if count}
+    document["rows"] = written.rows
+    if outcome.client_csv.exists():
+        shutil.copyfile(outcome.client_csv, folder.client_telemetry)
+    if document["status"] == "ok" and written.rows == sum(document["failures"].values()):
+        worst = max(document["failures"], key=document["failures"].__getitem__, default="none")
+        document |= {"status": "failed", "category": "all_requests_failed"}
+        document["reason"] = f"none of {written.rows} requests succeeded; most failed with '{worst}'"
+        document["log_tail"] = list(outcome.log_tail)
+
+
+def write_config(folder: TrialFolder, trial: Trial, bench: Bench) -> None:
+    """Write effective_config.yaml: everything that this trial is, defaults included."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "scenario": bench.scenario,
+        "site": bench.site.name,
+        "trial": json.loads(json.dumps(asdict(trial))),
+        "deployment": json.loads(json.dumps(asdict(bench.deployment))),
+    }
+    store.write_text(folder.config, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+
+
+def write_meta(bench: Bench, trial: Trial, folder: TrialFolder, before: Mapping[str, Any]) -> None:
+    """Write meta.json: on what and with what this trial was measured."""
+    plan = bench.study.plan_of(bench.scenario)
+    slurm = provenance.slurm(os.environ)
+    software = provenance.software(bench.study.root, bench.lock)
+    store.write_json(
+        folder.meta,
+        {
+            "schema_version": SCHEMA_VERSION,
+            "trial_id": trial.trial_id,
+            "timestamp": provenance.now(),
+            "git_commit": software["git_commit"],
+            "host": provenance.hostname(),
+            "partition": plan.partition,
+            "slurm_job_id": (slurm or {}).get("slurm_job_id"),
+            "container_digest": bench.service.container.digest if bench.service.container else None,
+            "seed": trial.seed,
+            "block": trial.block,
+            "position": trial.position,
+            "node": provenance.hostname(),
+            "runtime": bench.site.runtime,
+            "service_version": bench.service.version,
+            "licence": bench.service.licence,
+            "slurm": slurm,
+            "software": software,
+            "machine": provenance.machine(),
+            "before": dict(before),
+            "after": provenance.moment(),
+        },
+    )
