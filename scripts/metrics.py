@@ -1,4 +1,4 @@
-"""Turns the samples of one trial into its metrics. Arguments: scenario file, site, then the job's wildcards."""
+"""Turns the samples of one trial into its metrics. Arguments: plan.json and its load.json."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Cuts the telemetry of a deployment to one trial. Arguments: scenario file, site, then the job's wildcards."""
+"""Cuts the telemetry of a deployment to one trial. Argument: its load.json."""
 
 import sys
 

@@ -57,6 +57,16 @@ class Dag:
         words = [sys.executable, str(self.study.file(f"scripts/{name}.py")), str(self.study.scenario_path)]
         return " ".join(["exec", *map(quote, words), quote(self.study.site_name), *wildcards, "> {log} 2>&1"])
 
+    def derive(self, name: str, *paths: str) -> str:
+        """Return the shell line of a script that needs only the files it is given, and no scenario."""
+        return " ".join(
+            ["exec", quote(sys.executable), quote(self.file(f"scripts/{name}.py")), *paths, "> {log} 2>&1"]
+        )
+
+    def objectives(self, w: Wildcards) -> list[str]:
+        """Return a trial's objectives: its metrics are derived again when they change, and nothing is measured."""
+        return [f"{slo.metric} {slo.op} {slo.limit!r}" for slo in self.trial(w).slos]
+
     def file(self, relative: str) -> str:
         """Return the path of a shipped file."""
         return str(self.study.file(relative))

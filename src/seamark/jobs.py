@@ -1,5 +1,6 @@
 """One function a rule: what a job of the DAG does. Each finds its data in the study and hands them to one room."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> 
 def load(scenario_file: str, site: str, scenario: str, trial_id: str, record: str) -> None:
     """Measure one trial. Its workers are started first: they import while this process reads the plan."""
     standby = _stand_by(Path(record))
+    _without_pandas()
     from seamark.bench import Bench
     from seamark.trial import measure
 
@@ -68,35 +70,33 @@ def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -
     teardown(folder.deployment(deployment_id), loads)
 
 
-def monitor(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
-    """Cut the telemetry to one trial."""
+def monitor(record: str) -> None:
+    """Cut the telemetry to the trial of this load.json. Reads no scenario: it runs once for every trial."""
+    _without_pandas()
     from seamark.monitors.cut import cut_telemetry
-    from seamark.store import read_json
+    from seamark.store import ScenarioFolder, TrialFolder, read_json
 
-    study = _study(scenario_file, site)
-    folder = study.folder(scenario)
-    trial = folder.trial(trial_id)
-    deployment = folder.deployment(study.trial(scenario, trial_id).deployment)
+    trial = TrialFolder(root=Path(record).parent)
+    deployment = ScenarioFolder(root=trial.root.parent).deployment(trial.root.name.split("--")[0])
     cut_telemetry(deployment.telemetry, trial.client_telemetry, read_json(trial.load), trial)
 
 
-def metrics(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
-    """Derive the metrics of one trial."""
+def metrics(plan_file: str, record: str) -> None:
+    """Derive the metrics of the trial of this load.json. Reads no scenario: it runs once for every trial."""
+    _without_pandas()
     from seamark.analysis import write_metrics
+    from seamark.plan_document import planned_trial
+    from seamark.store import TrialFolder, read_json
 
-    study = _study(scenario_file, site)
-    trial = study.trial(scenario, trial_id)
-    write_metrics(
-        trial,
-        study.folder(scenario).trial(trial_id),
-        study.deployment(scenario, trial.deployment),
-        scenario=scenario,
-        client_is_server=study.services[trial.service].server is None,
-    )
+    folder = TrialFolder(root=Path(record).parent)
+    trial, deployment = planned_trial(Path(plan_file), folder.root.name)
+    in_client = bool(read_json(folder.load).get("in_client"))
+    write_metrics(trial, folder, deployment, client_is_server=in_client)
 
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:
     """Sum up a scenario."""
+    _without_pandas()
     from seamark.analysis import write_summary
 
     study = _study(scenario_file, site)
@@ -109,6 +109,11 @@ def report(scenario_file: str, site: str, scenario: str) -> None:
 
     study = _study(scenario_file, site)
     write_report(study.folder(scenario).root, study.reports)
+
+
+def _without_pandas() -> None:
+    """Keep pyarrow from importing pandas (0.3 s), which it does only to ask whether a list of ours is a Series."""
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
 
 
 def _stand_by(record: Path) -> "list[Standby]":

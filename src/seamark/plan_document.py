@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seamark.errors import UserError
 from seamark.model.scenario import Slo
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Plan, Trial
 from seamark.store import read_json
@@ -37,9 +38,23 @@ def read_plan(path: Path) -> Plan:
         raise ValueError(f"{path}: not a plan ({cause!r}). Remove the file; `bench plan` writes it anew.") from cause
 
 
+def planned_trial(path: Path, trial_id: str) -> tuple[Trial, Deployment]:
+    """Read one trial and its deployment from a plan.json. Raises UserError when the plan has none of that id."""
+    document = read_json(path)
+    trial = next((each for each in document["trials"] if each["id"] == trial_id), None)
+    if trial is None:
+        raise UserError(f"{path}: no trial '{trial_id}' in this plan.")
+    deployment = next(each for each in document["deployments"] if each["id"] == trial["deployment"])
+    return _trial(trial), Deployment(**deployment)
+
+
+def _trial(document: Mapping[str, Any]) -> Trial:
+    return Trial(**{**document, "slos": tuple(Slo(**slo) for slo in document["slos"])})
+
+
 def _plan(document: Mapping[str, Any]) -> Plan:
     factors = {role: {k: tuple(v) for k, v in each.items()} for role, each in document["factors"].items()}
-    trials = tuple(Trial(**each | {"slos": tuple(Slo(**slo) for slo in each["slos"])}) for each in document["trials"])
+    trials = tuple(map(_trial, document["trials"]))
     return Plan(
         **{
             **document,

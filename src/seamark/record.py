@@ -61,6 +61,7 @@ def record_of(
         "warmup_s": trial.settings["warmup_s"],
         "duration_s": trial.settings["duration_s"],
         "republished": False,
+        "in_client": bench.service.server is None,
         "quality": {},
         "failures": {},
         "workers": [],

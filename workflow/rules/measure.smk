@@ -36,7 +36,7 @@ rule monitor:
     resources:
         slot=dag.analysis_slot,
     shell:
-        dag.script("monitor", "{wildcards.scenario}", TRIAL_ID)
+        dag.derive("monitor", "{input}")
 
 
 rule metrics:
@@ -54,5 +54,7 @@ rule metrics:
     localrule: True
     resources:
         slot=dag.analysis_slot,
+    params:
+        objectives=dag.objectives,
     shell:
-        dag.script("metrics", "{wildcards.scenario}", TRIAL_ID)
+        dag.derive("metrics", "{input.plan}", "{input.load}")
