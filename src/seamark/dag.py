@@ -199,7 +199,7 @@ class Dag:
                 record.unlink()
         for trial in self.study.plan.trials:
             folder = self.study.folder(self.study.scenario.name).trial(trial.id)
-            if folder.load.exists() and not samples_complete(folder, trial.config_hash) and _claims_samples(folder):
+            if folder.load.exists() and not _stands(folder, trial.config_hash):
                 folder.load.unlink()
                 folder.metrics.unlink(missing_ok=True)
 
@@ -218,9 +218,10 @@ class Dag:
         return str(path.relative_to(self.study.root)) if path.is_relative_to(self.study.root) else str(path)
 
 
-def _claims_samples(folder: TrialFolder) -> bool:
-    """Whether a trial's record says that it was measured; a damaged record says nothing worth keeping."""
+def _stands(folder: TrialFolder, config_hash: str) -> bool:
+    """Whether a trial's load.json can be believed: it is whole, and a measurement that it claims has its samples."""
     try:
-        return bool(read_json(folder.load).get("status") == "ok")
+        claimed = read_json(folder.load).get("status") == "ok"
     except ValueError:
-        return True
+        return False
+    return not claimed or samples_complete(folder, config_hash)

@@ -1,6 +1,7 @@
 """One function a rule: what a job of the DAG does. Each finds its data in the study and hands them to one room."""
 
 import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,9 +112,16 @@ def report(scenario_file: str, site: str, scenario: str) -> None:
     write_report(study.folder(scenario).root, study.reports)
 
 
+class _NoPandas(MetaPathFinder):
+    """pyarrow imports pandas (0.3 s) only to ask whether a list of ours is a Series: here it finds none."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        if name == "pandas":
+            raise ImportError("not needed in this job")
+
+
 def _without_pandas() -> None:
-    """Keep pyarrow from importing pandas (0.3 s), which it does only to ask whether a list of ours is a Series."""
-    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _NoPandas())
 
 
 def _stand_by(record: Path) -> "list[Standby]":

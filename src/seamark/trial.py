@@ -105,11 +105,11 @@ def _attempt(
     except OSError as error:
         category, reason = _disk(error)
         document |= {"status": "failed", "category": category, "reason": reason}
+    shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written: the disk may be full
     write_meta(bench, trial, folder, before)
     store.append_log(folder.log, trial.trial_id, "load ended", status=document["status"], reason=document["reason"])
     if document["status"] == "ok":
         store.write_json(folder.record, document)
-    shutil.rmtree(folder.parts, ignore_errors=True)
     return document
 
 

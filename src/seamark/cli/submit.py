@@ -1,6 +1,7 @@
 """bench submit: from a scenario to its report, with a live line on a terminal."""
 
 import json
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +16,8 @@ from seamark.errors import SiteError
 from seamark.progress import Progress, progress
 from seamark.snake import start
 from seamark.study import Study
+
+NEARLY_FULL_BYTES = 1 << 16
 
 
 @click.command("submit", context_settings={"ignore_unknown_options": True})
@@ -55,7 +58,7 @@ def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), 
     if after.failed:
         console.print(f"{len(after.failed)} of {len(after.states)} trials failed:", style="bold red")
         for state in after.failed[:20]:
-            console.print(f"  {state.trial}: {state.category}: {state.reason}", markup=False)
+            console.print(f"  {state.trial}: {state.category}: {state.reason}", markup=False, soft_wrap=True)
         console.print("`bench retry` measures them again; their records are kept.")
         return 1
     if code != 0:
@@ -127,4 +130,6 @@ def _shown(path: Path, root: Path) -> Path:
 def _cause(log: Path) -> str:
     lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     tail = "\n".join(lines[-25:])
+    if shutil.disk_usage(log.parent).free < NEARLY_FULL_BYTES:
+        return f"{log.parent}: no space left on this file system. Free some, then submit again; nothing is lost."
     return f"The run ended before all was made. The end of {log}:\n{tail}\nWhat was measured is kept; submit again."
