@@ -1,4 +1,4 @@
-"""Shows that a deployment answers, before anything is measured. Arguments: scenario file, site, then the job's wildcards."""
+"""Shows that a deployment answers before anything is measured. Arguments: scenario file, site, then the wildcards."""
 
 import sys
 
