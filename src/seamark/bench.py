@@ -72,17 +72,19 @@ def python_of(endpoint: Mapping[str, Any]) -> Path | None:
     return None if endpoint["environment"] is None else Path(endpoint["environment"]) / "bin" / "python"
 
 
-def watch(bench: Bench) -> Callable[[], str | None]:
+def watch(bench: Bench, parent_pid: int) -> Callable[[], str | None]:
     """Return what a load calls as it goes: it renews the server's lease and says why the load must end."""
-    parent_pid = os.getppid()
 
     def tick() -> str | None:
-        servers.renew(bench.folder)
-        if os.getppid() != parent_pid:
-            return "interrupted: the run that asked for this load has gone"
-        return death(bench)
+        return abandoned(bench, parent_pid) or death(bench)
 
     return tick
+
+
+def abandoned(bench: Bench, parent_pid: int) -> str | None:
+    """Renew the server's lease; return why its phase must end when the run that asked for it has gone."""
+    servers.renew(bench.folder)
+    return None if os.getppid() == parent_pid else "interrupted: the run that asked for this load has gone"
 
 
 def death(bench: Bench) -> str | None:

@@ -116,8 +116,9 @@ class Dag:
         return self.study.trial(w.scenario, f"{w.deployment}--{w.workload}--r{w.repetition}")
 
     def changed(self, w: Wildcards) -> dict[str, Value]:
-        """Return what differs from the defaults: a load runs again when this changes, and not else."""
-        return dict(self.trial(w).changed)
+        """Return what a load's identity is made of: it runs again when this changes, and not else."""
+        trial = self.trial(w)
+        return {**trial.changed, "config_hash": trial.config_hash}
 
     def plan_digest(self, w: Wildcards) -> str:
         """Return a digest of the whole plan: it is written again when this changes."""
@@ -194,14 +195,26 @@ class Dag:
     def sweep(self) -> None:
         """Put away what a killed run left: stale endpoints, and records of trials whose samples are gone."""
         sweep(self.study.results)
+        self._sweep_plan()
         for record in self.study.results.glob(".environments/*.json"):
             if not Path(read_json(record)["root"]).is_dir():
                 record.unlink()
         for trial in self.study.plan.trials:
             folder = self.study.folder(self.study.scenario.name).trial(trial.id)
-            if folder.load.exists() and not _stands(folder, trial.config_hash):
+            if folder.load.exists() and not _stands(folder):
                 folder.load.unlink()
                 folder.metrics.unlink(missing_ok=True)
+
+    def _sweep_plan(self) -> None:
+        """Put away a plan.json that is not this scenario's plan: `bench plan`, or an older run, wrote it."""
+        folder = self.study.folder(self.study.scenario.name)
+        if folder.plan.exists():
+            try:
+                stands = read_json(folder.plan) == json.loads(json.dumps(as_document(self.study.plan)))
+            except ValueError:
+                stands = False
+            if not stands or not folder.scenario.exists():
+                folder.plan.unlink()
 
     def stop_leftovers(self) -> None:
         """End every server of this study that still runs."""
@@ -218,10 +231,10 @@ class Dag:
         return str(path.relative_to(self.study.root)) if path.is_relative_to(self.study.root) else str(path)
 
 
-def _stands(folder: TrialFolder, config_hash: str) -> bool:
+def _stands(folder: TrialFolder) -> bool:
     """Whether a trial's load.json can be believed: it is whole, and a measurement that it claims has its samples."""
     try:
-        claimed = read_json(folder.load).get("status") == "ok"
+        load = read_json(folder.load)
     except ValueError:
         return False
-    return not claimed or samples_complete(folder, config_hash)
+    return load.get("status") != "ok" or samples_complete(folder, str(load.get("config_hash")))

@@ -105,6 +105,9 @@ def _space(study: Study) -> Finding:
     folder = study.results
     while not folder.exists():
         folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        remedy = "Set paths.results of the site to a folder that you may write to."
+        return Finding(what="disk space", level="problem", seen=f"{folder} cannot be written to", remedy=remedy)
     free_gb = shutil.disk_usage(folder).free / 1e9
     level: Level = "ok" if free_gb > 10 else "warning" if free_gb > 2 else "problem"
     remedy = "" if level == "ok" else "Free some space, or set paths.results and paths.scratch of the site elsewhere."
@@ -122,7 +125,8 @@ def _loopback(study: Study) -> Finding:
 def _environments(study: Study) -> Finding:
     from seamark.servers.environments import environment_folder
 
-    names = sorted({service.environment for service in study.services.values() if service.environment})
+    wanted = {service.environment for service in study.services.values() if service.environment}
+    names = sorted(name for name in wanted if (study.locks / f"{name}.lock").is_file())
     there = [name for name in names if environment_folder(name, study.locks, study.environments).is_dir()]
     seen = f"{len(there)} of {len(names)} made ({', '.join(there) or 'none'})"
     return Finding(what="environments", level="ok", seen=f"{seen}; the others are made on first use")

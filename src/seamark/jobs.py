@@ -1,5 +1,6 @@
 """One function a rule: what a job of the DAG does. Each finds its data in the study and hands them to one room."""
 
+import os
 import sys
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -12,13 +13,7 @@ if TYPE_CHECKING:
 
 def plan(scenario_file: str, site: str, scenario: str) -> None:
     """Write plan.json."""
-    from seamark.plan import as_document
-    from seamark.store import write_json, write_text
-
-    study = _study(scenario_file, site)
-    folder, planned = study.folder(scenario), study.plan_of(scenario)
-    write_text(folder.scenario, Path(planned.source).read_text(encoding="utf-8"))
-    write_json(folder.plan, as_document(planned))
+    _study(scenario_file, site).write_plan(scenario)
 
 
 def environment(scenario_file: str, site: str, name_and_digest: str, record: str) -> None:
@@ -42,15 +37,17 @@ def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> N
 
 def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Send a deployment its first requests."""
+    parent_pid = os.getppid()
     from seamark.bench import Bench
     from seamark.trial import warm_up
 
     study = _study(scenario_file, site)
-    warm_up(Bench.of(study, scenario, deployment_id), study.trials_of(scenario, deployment_id)[0])
+    warm_up(Bench.of(study, scenario, deployment_id), study.trials_of(scenario, deployment_id)[0], parent_pid)
 
 
 def load(scenario_file: str, site: str, scenario: str, trial_id: str, record: str) -> None:
     """Measure one trial. Its workers are started first: they import while this process reads the plan."""
+    parent_pid = os.getppid()
     standby = _stand_by(Path(record))
     _without_pandas()
     from seamark.bench import Bench
@@ -58,7 +55,8 @@ def load(scenario_file: str, site: str, scenario: str, trial_id: str, record: st
 
     study = _study(scenario_file, site)
     trial = study.trial(scenario, trial_id)
-    measure(Bench.of(study, scenario, trial.deployment), trial, study.plan_of(scenario).max_retries, standby)
+    retries = study.plan_of(scenario).max_retries
+    measure(Bench.of(study, scenario, trial.deployment), trial, parent_pid, max_retries=retries, standby=standby)
 
 
 def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
@@ -127,14 +125,11 @@ def _without_pandas() -> None:
 def _stand_by(record: Path) -> "list[Standby]":
     """Start the workers that the trial of this load.json will need, if it needs any and its server says which."""
     import json
-    import os
-    import shutil
 
     from seamark.load.standby import stand_by
 
     trial = record.parent
     endpoint = trial.parent / "deployments" / trial.name.split("--")[0] / "endpoint.json"
-    shutil.rmtree(trial / ".parts", ignore_errors=True)
     if (trial / "samples.json").exists() or not endpoint.exists():
         return []
     found = json.loads(endpoint.read_text())
@@ -142,7 +137,7 @@ def _stand_by(record: Path) -> "list[Standby]":
         return []
     python = Path(found["environment"]) / "bin" / "python" if found["environment"] else None
     many = (os.cpu_count() or 1) if found["workers"] == "processes" else 1
-    return stand_by(python, found["driver"], trial / ".parts", many)
+    return stand_by(python, found["driver"], trial / ".parts" / str(os.getpid()), many)
 
 
 def _study(scenario_file: str, site: str) -> "Study":

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 from seamark.model.trial import Plan
 from seamark.store import ScenarioFolder, read_json
@@ -57,18 +60,25 @@ def progress(plan: Plan, folder: ScenarioFolder) -> Progress:
         if files.load.exists():
             try:
                 load = read_json(files.load)
+                if load.get("status") == "ok" and files.metrics.exists():
+                    load = read_json(files.metrics)
             except ValueError as cause:
                 load = {"status": "damaged", "category": "damaged", "reason": str(cause)}
             states.append(
                 State(
                     trial=trial.id,
                     deployment=trial.deployment,
-                    state=load["status"],
+                    state=load.get("status", "damaged"),
                     category=load.get("category"),
                     reason=load.get("reason"),
                 )
             )
         else:
-            state = "running" if files.parts.is_dir() else "planned"
+            state = "running" if _at_work(files.parts) else "planned"
             states.append(State(trial=trial.id, deployment=trial.deployment, state=state))
     return Progress(scenario=plan.scenario, states=tuple(states))
+
+
+def _at_work(parts: Path) -> bool:
+    """Whether one of the processes that `parts` is named after lives; after a kill its folder stays for a while."""
+    return any(path.name.isdigit() and psutil.pid_exists(int(path.name)) for path in parts.glob("*"))

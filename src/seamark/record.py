@@ -18,11 +18,11 @@ from seamark.store import TrialFolder, read_json
 
 def samples_complete(folder: TrialFolder, config_hash: str) -> bool:
     """Whether a trial was measured with this very configuration and its samples are all there."""
-    if not folder.record.exists() or not folder.samples.exists():
-        return False
     try:
-        return bool(read_json(folder.record)["config_hash"] == config_hash)
-    except (ValueError, KeyError):
+        record = read_json(folder.record)
+        whole = folder.samples.stat().st_size == record["samples_bytes"]
+        return bool(whole and record["config_hash"] == config_hash)
+    except (OSError, ValueError, KeyError):
         return False
 
 
@@ -96,6 +96,7 @@ def keep_samples(folder: TrialFolder, trial: Trial, outcome: LoadOutcome, docume
     written = gather_samples(outcome.segments, folder.samples, head)
     document["failures"] = {name: count for name, count in written.failures.items() if count}
     document["rows"] = written.rows
+    document["samples_bytes"] = folder.samples.stat().st_size
     if outcome.client_csv.exists():
         shutil.copyfile(outcome.client_csv, folder.client_telemetry)
     if document["status"] == "ok" and written.rows == sum(document["failures"].values()):

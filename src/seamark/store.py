@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from seamark.errors import UserError
+
 TRIAL_PATTERN = "{scenario}/{deployment}--{workload}--r{repetition}"
 
 
@@ -79,8 +81,13 @@ class TrialFolder:
 
     @property
     def parts(self) -> Path:
-        """What a running load writes; gone when its samples are complete."""
+        """What running loads write, each in a folder named by its process; gone when its samples are complete."""
         return self.root / ".parts"
+
+    @property
+    def own_parts(self) -> Path:
+        """What the load of this process writes."""
+        return self.parts / str(os.getpid())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,16 +174,20 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
+class DamagedFileError(UserError, ValueError):
+    """A file of ours is not what we wrote: the message names it and the remedy."""
+
+
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON document; a damaged one raises ValueError that names the file and the remedy."""
+    """Read a JSON document; a damaged one raises DamagedFileError that names the file and the remedy."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as cause:
-        raise ValueError(
+        raise DamagedFileError(
             f"{path}: not valid JSON ({cause}). Remove the file; the next run makes it again."
         ) from cause
     if not isinstance(document, dict):
-        raise ValueError(f"{path}: expected a JSON object. Remove the file; the next run makes it again.")
+        raise DamagedFileError(f"{path}: expected a JSON object. Remove the file; the next run makes it again.")
     return document
 
 

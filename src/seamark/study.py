@@ -13,8 +13,8 @@ from seamark.model.scenario import Scenario
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial
-from seamark.plan import plan
-from seamark.store import ScenarioFolder
+from seamark.plan import as_document, plan
+from seamark.store import ScenarioFolder, write_json, write_text
 
 SHIPPED = Path(__file__).parent / "shipped"
 DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
@@ -36,6 +36,8 @@ class Study:
         """Read the study in `root`. Raises UserError with every mistake of the scenario and its site."""
         path = Path(scenario or DEFAULT_SCENARIO)
         services = read_services(config_folder(root, "services"))
+        if path.is_absolute() and path.is_relative_to(root):
+            path = path.relative_to(root)
         read = read_scenario(
             path if root == Path.cwd() else root / path,
             services,
@@ -54,6 +56,12 @@ class Study:
         """The plan of the scenario asked for."""
         return plan(self.scenario, self.services, self.site)
 
+    def write_plan(self, name: str) -> None:
+        """Write a scenario's plan.json, and a copy of its file beside it."""
+        folder, planned = self.folder(name), self.plan_of(name)
+        write_text(folder.scenario, (self.root / planned.source).read_text(encoding="utf-8"))
+        write_json(folder.plan, as_document(planned))
+
     @cached_property
     def _plans(self) -> dict[str, Plan]:
         return {}
@@ -63,9 +71,13 @@ class Study:
         if name == self.scenario.name:
             return self.plan
         if name not in self._plans:
-            scenario = read_scenario(self._find(name), self.services, self.site)
+            scenario = read_scenario(self._from_here(self._find(name)), self.services, self.site)
             self._plans[name] = plan(scenario, self.services, self.site)
         return self._plans[name]
+
+    def _from_here(self, path: Path) -> Path:
+        """Name a file from the working folder where that is the study: a plan then reads the same however asked."""
+        return path.relative_to(self.root) if self.root == Path.cwd() and path.is_relative_to(self.root) else path
 
     def _find(self, name: str) -> Path:
         named = dict(scenario_files(self.root))

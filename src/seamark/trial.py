@@ -2,20 +2,20 @@
 
 import errno
 import fcntl
-import getpass
 import importlib
+import os
 import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seamark import provenance, store
-from seamark.bench import Bench, death, job_of, python_of, server_tail, watch
+from seamark.bench import Bench, abandoned, death, job_of, python_of, server_tail, watch
 from seamark.load.shards import LoadError, LoadOutcome, run_load
 from seamark.load.standby import Standby
 from seamark.model.trial import SCHEMA_VERSION, Trial
@@ -43,69 +43,65 @@ def serve(bench: Bench) -> None:
     )
 
 
-def warm_up(bench: Bench, trial: Trial) -> None:
+def warm_up(bench: Bench, trial: Trial, parent_pid: int) -> None:
     """Send the first requests a server gets, from the first trial's load, and forget their times."""
-    endpoint = read_json(bench.folder.endpoint)
-    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "status": "failed", "requests": 0}
-    if endpoint["status"] == "ok":
-        parts = bench.folder.runtime / "warmup"
-        settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0}
-        job = replace(job_of(bench, trial, endpoint), settings=settings, seed=trial.seed + 1)
-        try:
-            outcome = run_load(job, python_of(endpoint), parts, watch(bench))
-            document |= {"status": "ok" if outcome.completed else "failed", "requests": outcome.completed}
-        except LoadError as error:
-            document |= {"reason": error.reason, "log_tail": list(error.log_tail)}
-        shutil.rmtree(parts, ignore_errors=True)
-    store.write_json(bench.folder.warmup, document)
+    with _alone_on_this_node(bench, parent_pid):
+        store.write_json(bench.folder.warmup, _first_requests(bench, trial, parent_pid))
 
 
-def measure(bench: Bench, trial: Trial, max_retries: int = 0, standby: Sequence[Standby] = ()) -> None:
+def measure(
+    bench: Bench, trial: Trial, parent_pid: int, *, max_retries: int = 0, standby: Sequence[Standby] = ()
+) -> None:
     """Measure one trial, unless its samples are there; load.json says what came of it, whatever that is."""
     folder = bench.results.trial(trial.id)
-    if samples_complete(folder, trial.config_hash):
-        store.write_json(folder.load, read_json(folder.record) | {"republished": True})
-        return
-    with _alone_on_this_node(), _ended_by_signals():
+    with _alone_on_this_node(bench, parent_pid), _ended_by_signals():
+        if samples_complete(folder, trial.config_hash):
+            store.write_json(folder.load, read_json(folder.record) | {"republished": True})
+            return
+        _clear(folder, keep_own=True)
         write_config(folder, trial, bench)
         for attempt in range(1, max_retries + 2):
-            document = _attempt(bench, trial, folder, attempt, standby if attempt == 1 else ())
+            document = _attempt(bench, trial, folder, attempt, parent_pid, standby if attempt == 1 else ())
             if document["status"] == "ok" or attempt > max_retries:
                 break
             put_aside(folder)
-            time.sleep(2 ** (attempt - 1))
-    store.write_json(folder.load, document)
+            _pause(bench, 2 ** (attempt - 1), parent_pid)
+        store.write_json(folder.load, document)
 
 
 def _attempt(
-    bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, standby: Sequence[Standby]
+    bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int, standby: Sequence[Standby]
 ) -> dict[str, Any]:
     """Measure once. Returns the document of load.json; a failure is a result, not an exception."""
     before, started_at = provenance.moment(), provenance.now()
     outcome: LoadOutcome | None = None
     failure: tuple[str, str] | None = None
+    restarted: str | None = None
     tail: list[str] = []
     try:
-        endpoint = _living_endpoint(bench)
+        endpoint, restarted = _living_endpoint(bench, trial, parent_pid)
         if endpoint["status"] != "ok":
             failure, tail = (endpoint["category"], endpoint["reason"]), endpoint.get("log_tail", [])
         else:
-            job, python = job_of(bench, trial, endpoint), python_of(endpoint)
-            outcome = run_load(job, python, folder.parts, watch(bench), standby, _warm_up_imports(trial))
+            job, python, tick = job_of(bench, trial, endpoint), python_of(endpoint), watch(bench, parent_pid)
+            outcome = run_load(job, python, folder.own_parts, tick, standby, _warm_up_imports(trial))
             failure, tail = _verdict(bench, outcome)
     except LoadError as error:
         died = death(bench)
         failure, tail = ("server_died", died) if died else ("client_died", error.reason), list(error.log_tail)
     except OSError as error:
         failure = _disk(error)
-    document = record_of(bench, trial, outcome, failure, tail) | {"attempt": attempt, "started_at": started_at}
+    except ValueError as error:
+        failure = ("setup_failed", str(error))
+    document = record_of(bench, trial, outcome, failure, tail)
+    document |= {"attempt": attempt, "started_at": started_at, "server_restarted": restarted}
     try:
         if outcome is not None:
             keep_samples(folder, trial, outcome, document)
     except OSError as error:
         category, reason = _disk(error)
         document |= {"status": "failed", "category": category, "reason": reason}
-    shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written: the disk may be full
+    _clear(folder)  # before anything else is written: the disk may be full
     write_meta(bench, trial, folder, before)
     store.append_log(folder.log, trial.trial_id, "load ended", status=document["status"], reason=document["reason"])
     if document["status"] == "ok":
@@ -113,13 +109,49 @@ def _attempt(
     return document
 
 
-def _living_endpoint(bench: Bench) -> dict[str, Any]:
-    """Return the endpoint; one that was well and died since is started again, so that other trials go on."""
+def _living_endpoint(bench: Bench, trial: Trial, parent_pid: int) -> tuple[dict[str, Any], str | None]:
+    """Return the endpoint; one that was well and died since is started and warmed up again, and it is said why."""
     endpoint = read_json(bench.folder.endpoint)
-    if endpoint["status"] == "ok" and not servers.alive(bench.folder):
-        serve(bench)
-        endpoint = read_json(bench.folder.endpoint)
-    return endpoint
+    if endpoint["status"] != "ok" or servers.alive(bench.folder):
+        return endpoint, None
+    ended = servers.why_ended(bench.folder) or {}
+    serve(bench)
+    _first_requests(bench, trial, parent_pid)
+    why = f"the server had ended before this trial ({ended.get('why', 'no trace')})"
+    return read_json(bench.folder.endpoint), why
+
+
+def _first_requests(bench: Bench, trial: Trial, parent_pid: int) -> dict[str, Any]:
+    endpoint = read_json(bench.folder.endpoint)
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "status": "failed", "requests": 0}
+    if endpoint["status"] != "ok":
+        return document
+    parts = bench.folder.runtime / "warmup"
+    settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0}
+    job = replace(job_of(bench, trial, endpoint), settings=settings, seed=trial.seed + 1)
+    try:
+        outcome = run_load(job, python_of(endpoint), parts, watch(bench, parent_pid))
+        document |= {"status": "ok" if outcome.completed else "failed", "requests": outcome.completed}
+    except LoadError as error:
+        document |= {"reason": error.reason, "log_tail": list(error.log_tail)}
+    shutil.rmtree(parts, ignore_errors=True)
+    return document
+
+
+def _clear(folder: TrialFolder, *, keep_own: bool = False) -> None:
+    """Remove what loads left while they ran; `keep_own` spares the part of this process, whose workers stand by."""
+    for parts in folder.parts.glob("*"):
+        if not (keep_own and parts == folder.own_parts):
+            shutil.rmtree(parts, ignore_errors=True)
+    with suppress(OSError):
+        folder.parts.rmdir()
+
+
+def _pause(bench: Bench, seconds: float, parent_pid: int) -> None:
+    """Wait before another attempt, while the server's lease is renewed."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not abandoned(bench, parent_pid):
+        time.sleep(0.2)
 
 
 def _warm_up_imports(trial: Trial) -> Callable[[], object]:
@@ -147,16 +179,24 @@ def _verdict(bench: Bench, outcome: LoadOutcome) -> tuple[tuple[str, str] | None
 
 def _disk(error: OSError) -> tuple[str, str]:
     """Return category and reason of a file that could not be written."""
-    category = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "no_samples"
-    return category, f"a file of the load could not be written: {error}. Free some space, then `bench retry`."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "disk_full", f"a file of the load could not be written: {error}. Free some space, then `bench retry`."
+    return "no_samples", f"a file of the load could not be read or written: {error}"
 
 
 @contextmanager
-def _alone_on_this_node() -> Iterator[None]:
-    """Wait until no other load of this user runs on this node."""
-    path = Path(tempfile.gettempdir()) / f"seamark-{getpass.getuser()}.lock"
+def _alone_on_this_node(bench: Bench, parent_pid: int) -> Iterator[None]:
+    """Wait until no other load of this user runs on this node; end when the run that waits has gone."""
+    path = Path(tempfile.gettempdir()) / f"seamark-{os.getuid()}.lock"
     with path.open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if reason := abandoned(bench, parent_pid):
+                    raise SystemExit(reason) from None
+                time.sleep(0.1)
         yield
 
 

@@ -127,7 +127,7 @@ def _objectives(good: Sequence[Document]) -> list[Document]:
         for slo in metrics.get("slos") or ():
             found.setdefault((slo["metric"], slo["op"], slo["limit"]), []).append(slo["met"])
     return [
-        {"metric": metric, "op": op, "limit": limit, "met": sum(value is True for value in met), "of": len(met)}
+        {"metric": metric, "op": op, "limit": limit, "met": met.count(True), "of": len(met) - met.count(None)}
         for (metric, op, limit), met in found.items()
     ]
 

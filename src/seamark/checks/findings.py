@@ -67,3 +67,4 @@ class Findings:
     slos_missed: Sequence[str] = ()
     quality_missed: Sequence[str] = ()
     wrong_answers: Sequence[str] = ()
+    server_restarted: str | None = None

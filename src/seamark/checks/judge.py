@@ -30,6 +30,7 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     result.gpu_throttled,
     result.fits_cache,
     result.wrong_answers,
+    result.server_restarted,
     result.quality_floor,
     result.slo_missed,
     result.percentile_withheld,

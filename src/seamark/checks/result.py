@@ -142,6 +142,18 @@ def wrong_answers(found: Findings) -> Reason | None:
     )
 
 
+def server_restarted(found: Findings) -> Reason | None:
+    """A server with cold caches is not the one the other repetitions met."""
+    if found.server_restarted is None:
+        return None
+    return Reason(
+        code="server_restarted",
+        severity="suspect",
+        text=f"{found.server_restarted} and was started anew",
+        remedy="Compare with the other repetitions, or measure the trial again: bench retry TRIAL.",
+    )
+
+
 def slo_missed(found: Findings) -> Reason | None:
     """A result, not a fault of the measurement."""
     if not found.slos_missed:

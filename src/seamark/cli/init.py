@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -32,4 +33,6 @@ def command(folder: Path) -> None:
             shutil.copyfile(source, folder / name)
     (folder / "meluxina").symlink_to("profiles/meluxina")
     (folder / ".gitignore").write_text(IGNORED)
-    click.echo(f"{folder}: a new study. Next: cd {folder} && bench submit -c config/scenarios/quickstart.yaml")
+    click.echo(
+        f"{folder}: a new study. Next: cd {quote(str(folder))} && bench submit -c config/scenarios/quickstart.yaml"
+    )

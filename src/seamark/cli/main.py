@@ -75,6 +75,9 @@ def main() -> None:
     except UserError as mistake:
         click.echo(str(mistake), err=True)
         sys.exit(mistake.exit_code)
+    except OSError as lacking:
+        click.echo(f"{lacking.filename or 'the machine'}: {lacking.strerror or lacking}", err=True)
+        sys.exit(3)
     except click.ClickException as mistake:
         mistake.show()
         sys.exit(2)

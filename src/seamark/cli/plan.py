@@ -21,11 +21,10 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     """
     from seamark.plan import as_document
     from seamark.plan_text import describe, plan_facts
-    from seamark.store import write_json
 
     study = open_study(scenario, site)
     if write:
-        write_json(study.folder(study.scenario.name).plan, as_document(study.plan))
+        study.write_plan(study.scenario.name)
     if as_json:
         facts = plan_facts(study.plan, study.services, study.site)
         click.echo(json.dumps(facts | {"plan": as_document(study.plan)}, indent=1))

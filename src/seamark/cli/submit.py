@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -12,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from seamark.cli.options import json_option, open_study, scenario_option
-from seamark.errors import SiteError
+from seamark.errors import SiteError, UserError
 from seamark.progress import Progress, progress
-from seamark.snake import start
+from seamark.snake import release, start
 from seamark.study import Study
 
 NEARLY_FULL_BYTES = 1 << 16
@@ -34,6 +36,11 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
       bench submit -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench submit -c config/scenarios/quickstart.yaml -- --jobs 4
     """
+    for word in snakemake_options:
+        if word.endswith((".yaml", ".yml")) and not word.startswith("-"):
+            raise UserError(
+                f"bench submit {word}: a scenario is named with -c. Did you mean 'bench submit -c {word}'?"
+            )
     study = open_study(scenario, site)
     study.require_environments()
     if dry_run:
@@ -46,6 +53,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
 def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), targets: tuple[str, ...] = ()) -> int:
     """Run what is missing of a study's scenario; print the summary; return the exit code."""
     console = Console(stderr=as_json)
+    release(study.root)
     before = _progress(study)
     console.print(_opening(study, before))
     log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"
@@ -68,6 +76,7 @@ def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), 
 
 def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targets: tuple[str, ...]) -> int:
     process = start(study, log, targets, extra)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -77,17 +86,35 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targ
     )
     try:
         with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+            said = _done(study) * 10 // len(study.plan.trials)
             task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
             while process.poll() is None:
-                now = _progress(study) if console.is_terminal else None
-                if now is not None:
-                    done = now.count("ok") + len(now.failed)
-                    bar.update(task, completed=done, now=_now(now, len(study.plan.trials)))
-                time.sleep(0.5)
+                now = _progress(study)
+                done = now.count("ok") + len(now.failed)
+                bar.update(task, completed=done, now=_now(now, len(study.plan.trials)))
+                if not console.is_terminal and done * 10 // len(now.states) > said:
+                    said = done * 10 // len(now.states)
+                    console.print(f"{done} of {len(now.states)} trials done")
+                time.sleep(0.5 if console.is_terminal else 2.0)
     except KeyboardInterrupt:
-        process.wait(60)
+        _end(process)
         raise
     return process.returncode
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for Snakemake to end: a terminal has told it too, whoever else stopped us has not."""
+    for wait_s, then in ((5, process.terminate), (5, lambda: process.send_signal(signal.SIGINT)), (60, process.kill)):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(wait_s)
+            return
+        then()
+    process.wait()
+
+
+def _done(study: Study) -> int:
+    now = _progress(study)
+    return now.count("ok") + len(now.failed)
 
 
 def _now(now: Progress, planned: int) -> str:

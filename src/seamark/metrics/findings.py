@@ -38,11 +38,11 @@ def findings(
         error_rate=document["errors"]["rate"],
         workers_lost=sum(not worker.get("ok", True) for worker in workers),
         workers=len(workers),
-        lag_p99_s=_seconds(look_up(document, "schedule_lag_ms.p99") or look_up(document, "schedule_lag_ms.max")),
+        lag_p99_s=_seconds(look_up(document, "schedule_lag_ms.p99")),
         loop_lag_p99_s=_largest((worker.get("loop_lag_ns") or {}).get("p99") for worker in workers) / 1e9
         if any(worker.get("loop_lag_ns") for worker in workers)
         else None,
-        service_tail_s=_seconds(look_up(document, "service_time_ms.p99") or look_up(document, "service_time_ms.max")),
+        service_tail_s=_seconds(look_up(document, "service_time_ms.p99")),
         service_mean_s=_seconds(look_up(document, "service_time_ms.mean")),
         window_s=window.length_s,
         worker_cpu_ratio=_worker_cpu(workers),
@@ -65,6 +65,7 @@ def findings(
         wants_cache=settings.get("direct") == "cached",
         withheld={name: samples_needed(q) for name, q in QUANTILES.items() if tally.ok < samples_needed(q)},
         slos_missed=[_said(slo) for slo in missed if slo["metric"] not in quality],
+        server_restarted=load.get("server_restarted"),
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
         quality_missed=[_said(slo) for slo in missed if slo["metric"] in quality],
     )
@@ -92,7 +93,9 @@ def _requested_rps(settings: Mapping[str, Any]) -> float | None:
 
 def _worker_cpu(workers: Iterable[Mapping[str, Any]]) -> float | None:
     ratios = [
-        worker["cpu_s"] / worker["wall_s"] for worker in workers if worker.get("cpu_s") and worker.get("wall_s")
+        (worker["cpu_s"] - (worker.get("spin_s") or 0.0)) / worker["wall_s"]
+        for worker in workers
+        if worker.get("cpu_s") and worker.get("wall_s")
     ]
     return max(ratios, default=None)
 
