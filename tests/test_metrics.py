@@ -12,6 +12,7 @@ from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 from seamark.metrics import compute, measure
 from seamark.metrics import tally as tally_module
 from seamark.metrics.samples import open_samples
+from seamark.metrics.telemetry import watch
 from seamark.model.failure import Failure
 from seamark.model.scenario import Slo
 
@@ -368,6 +369,22 @@ def test_resources_are_those_of_the_measured_window(folder):
     assert document["energy"]["joules"] == approx(1600)
     assert document["energy"]["power_w"] == approx(200)
     assert document["energy"]["joules_per_unit"] == approx(2.0)
+
+
+@pytest.mark.covers("E-FR09", "E-MON02")
+def test_a_counter_by_its_unit_or_of_a_control_group_is_a_rate_and_not_a_mean(folder):
+    rows = [(t, "service", "nv_inference_request_success", 3.0 * t, "total") for t in range(11)]
+    rows += [(t, "service", "nv_inference_request_duration_us", 700.0 * t, "us total") for t in range(11)]
+    rows += [(t, "service", "queue_us", 700.0 * t, "us") for t in range(11)]
+    rows += [(t, "server", "cgroup_cpu_s", 0.5 * t, "s") for t in range(11)]
+    write_telemetry(folder.telemetry, rows)
+    seen = watch(folder.telemetry, 2.0, 8.0)
+    assert {name: (one.counter, one.unit, one.mean) for (_, name), one in seen.items()} == {
+        "nv_inference_request_success": (True, "/s", approx(3)),
+        "nv_inference_request_duration_us": (True, "us/s", approx(700)),
+        "queue_us": (False, "us", approx(3500)),
+        "cgroup_cpu_s": (True, "s/s", approx(0.5)),
+    }
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 not really"])

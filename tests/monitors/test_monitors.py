@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from seamark.monitors.gpu import Gpus
+from seamark.monitors.gpu import Gpus, chosen_gpus
 from seamark.monitors.host import Host
 from seamark.monitors.process import ProcessTree, own_cgroup
-from seamark.monitors.prometheus import MOST_SERIES, Prometheus, parse, unit_of
+from seamark.monitors.prometheus import MOST_SERIES, Prometheus, parse, types_of, unit_of
 
 MIB = 1024 * 1024
 
@@ -182,7 +182,47 @@ def test_the_text_format_is_read_with_its_labels_as_they_were_printed():
     ],
 )
 def test_a_metrics_unit_is_what_its_name_ends_in(name: str, unit: str):
-    assert unit_of(name) == unit
+    assert unit_of(name, {}) == unit
+
+
+TYPED = """
+# HELP nv_inference_request_success Number of successful inference requests
+# TYPE nv_inference_request_success counter
+nv_inference_request_success{model="mlp"} 9
+# TYPE nv_inference_request_duration_us counter
+nv_inference_request_duration_us{model="mlp"} 900
+# TYPE nv_gpu_memory_used_bytes gauge
+nv_gpu_memory_used_bytes 5
+# TYPE wait_seconds histogram
+wait_seconds_bucket{le="+Inf"} 4
+wait_seconds_count 4
+wait_seconds_sum 2
+# TYPE size_bytes summary
+size_bytes{quantile="0.5"} 7
+size_bytes_sum 70
+# TYPE turns counter
+turns_total 3
+# TYPE idle_workers_count gauge
+idle_workers_count 2
+# TYPE torn
+"""
+
+
+@pytest.mark.covers("E-MON02")
+def test_what_its_type_line_calls_a_counter_is_marked_as_a_total_whatever_its_name():
+    types = types_of(TYPED)
+    assert {name.partition("{")[0]: unit_of(name, types) for name, _ in parse(TYPED)} == {
+        "nv_inference_request_success": "total",
+        "nv_inference_request_duration_us": "us total",
+        "nv_gpu_memory_used_bytes": "bytes",
+        "wait_seconds_bucket": "total",
+        "wait_seconds_count": "total",
+        "wait_seconds_sum": "s total",
+        "size_bytes": "bytes",
+        "size_bytes_sum": "bytes total",
+        "turns_total": "total",
+        "idle_workers_count": "",
+    }
 
 
 @pytest.fixture
@@ -191,9 +231,9 @@ def many_series() -> Iterator[str]:
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            lines = [f'wait_bucket{{le="{n}"}} {n}' for n in range(MOST_SERIES)] + [
-                f"gauge_{n} {n}" for n in range(9)
-            ]
+            lines = ["# TYPE wait histogram"]
+            lines += [f'wait_bucket{{le="{n}"}} {n}' for n in range(MOST_SERIES)]
+            lines += [f"gauge_{n} {n}" for n in range(9)]
             body = "\n".join(lines).encode()
             self.send_response(200 if self.path == "/metrics" else 404)
             self.send_header("Content-Length", str(len(body)))
@@ -214,8 +254,10 @@ def test_too_many_series_lose_buckets_first_and_that_is_said_once(many_series: s
     said: list[str] = []
     monitor = Prometheus(many_series, lambda event, **details: said.append(event), interval_s=0.0)
     for _ in range(2):
-        seen = [reading.name for reading in monitor.read()]
+        readings = list(monitor.read())
+        seen = [reading.name for reading in readings]
         assert len(seen) == MOST_SERIES
+        assert {reading.unit for reading in readings if "_bucket" in reading.name} == {"total"}
         assert [name for name in seen if name.startswith("gauge")] == [f"gauge_{n}" for n in range(9)]
     assert said == ["series-dropped"]
 
@@ -257,6 +299,29 @@ def test_gpus_are_those_that_were_chosen_and_what_one_cannot_tell_is_left_out(
     assert seen["gpu0", "clock_hz"] == (1.5e9, "Hz")
     assert seen["gpu1", "temperature_c"] == (41, "C")
     assert ("gpu0", "energy_j") not in seen
+
+
+@pytest.mark.parametrize(
+    ("listed", "count", "chosen"),
+    [("0,1,2,3", 1, ("0",)), ("3,GPU-b", 2, ("3", "GPU-b")), ("5", 2, ("5",)), ("", 1, ()), (None, 2, ("0", "1"))],
+)
+def test_a_deployment_uses_the_first_gpus_of_those_that_it_may_see(
+    monkeypatch: pytest.MonkeyPatch, listed: str | None, count: int, chosen: tuple[str, ...]
+):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    assert chosen_gpus(count) == chosen
+
+
+def test_gpus_beyond_those_of_the_deployment_are_not_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "pynvml.py").write_text(FAKE_NVML)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-b")
+    seen = {reading.source for reading in Gpus(1, print).read()}
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    assert seen == {"gpu0"}
 
 
 def test_a_machine_without_gpus_says_so_once_and_gives_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

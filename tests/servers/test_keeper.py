@@ -115,6 +115,33 @@ def test_a_killed_serve_leaves_no_server_beyond_the_lease(bench: Bench):
     assert not bench.folder().endpoint.exists()
 
 
+@pytest.mark.covers("E-SVR06")
+def test_a_serve_whose_run_was_killed_ends_its_server_at_once(bench: Bench):
+    """As when Snakemake alone is killed by 9 while the server comes up: neither lease nor health time-out is near."""
+    bench = bench.with_server("--delay-s", "60", health=Health(probe="http", timeout_s=60))
+    bench.folders.append(bench.folder())
+    context, served = multiprocessing.get_context("fork"), bench.root / "serve.pid"
+
+    def serve() -> None:
+        served.write_text(str(os.getpid()))
+        bench.serve()
+
+    def run() -> None:
+        context.Process(target=serve).start()
+        time.sleep(60)
+
+    running = context.Process(target=run)
+    running.start()
+    assert eventually(signs_of(bench.folder()).ports.exists, within_s=20)
+    assert left_of(bench)
+    running.kill()
+    running.join()
+    assert eventually(lambda: left_of(bench) == [] and not runs(int(served.read_text())), within_s=15)
+    assert bench.end()["why"] == "interrupted"
+    answer = read_json(bench.folder().endpoint)
+    assert (answer["status"], answer["category"]) == ("failed", "interrupted")
+
+
 def test_an_interrupted_serve_asks_its_keeper_to_stop(bench: Bench):
     bench = bench.with_server("--delay-s", "60", health=Health(probe="http", timeout_s=60))
     bench.folders.append(bench.folder())

@@ -86,6 +86,29 @@ def test_a_server_without_gpus_sees_none_and_one_with_two_sees_two(bench: Bench,
     assert launch(bench, gpus=2).environment["CUDA_VISIBLE_DEVICES"] == "3,5"
 
 
+@pytest.mark.parametrize(("gpus", "seen"), [(0, ""), (1, "3"), (2, "3,5")])
+def test_more_gpus_in_the_environment_than_asked_for_are_hidden(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, gpus: int, seen: str
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5,6,7")
+    assert launch(bench, gpus=gpus).environment["CUDA_VISIBLE_DEVICES"] == seen
+
+
+@pytest.mark.parametrize(
+    ("gpus", "seen"),
+    [
+        (0, "--env CUDA_VISIBLE_DEVICES="),
+        (1, "--env CUDA_VISIBLE_DEVICES=3"),
+        (2, "export APPTAINERENV_CUDA_VISIBLE_DEVICES=3,5 &&"),
+    ],
+)
+def test_a_container_sees_as_many_gpus_as_were_asked_for(
+    contained: Bench, apptainer: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, seen: str
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,6,7")
+    assert f" {seen} " in f" {' '.join(launch(contained, gpus=gpus).command)} "
+
+
 @pytest.mark.covers("E-FR05", "E-MR04", "E-MR05")
 def test_a_container_gets_binds_environment_image_and_command(contained: Bench, apptainer: Path):
     command = launch(contained, binds=("/srv/data:/data",)).command

@@ -1,4 +1,8 @@
-"""Sums up what the monitors saw inside the measured window: gauges as they are, counters as rates."""
+"""Sums up what the monitors saw inside the measured window: gauges as they are, counters as rates.
+
+A series is a counter when its unit ends in the word `total` (which the Prometheus monitor adds by `# TYPE`), when it
+is one of our own COUNTERS, or when the service's name for it has one of COUNTER_ENDINGS.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +15,10 @@ from numpy.typing import NDArray
 
 from seamark.stats.quantiles import rank
 
-COUNTERS = frozenset({"read_bytes", "write_bytes", "net_received_bytes", "net_sent_bytes", "energy_j", "cpu_s"})
+COUNTERS = frozenset(
+    {"read_bytes", "write_bytes", "net_received_bytes", "net_sent_bytes", "energy_j", "cpu_s", "cgroup_cpu_s"}
+)
+COUNTER_UNIT = "total"
 COUNTER_ENDINGS = ("_total", "_count", "_sum")
 LEFT_OUT_ENDINGS = ("_bucket", "_created")
 
@@ -45,11 +52,16 @@ def watch(path: Path, start_s: float, end_s: float) -> Mapping[Key, Seen]:
         return {}
     found: dict[Key, Seen] = {}
     for key, unit, at_s, values in _series(table):
-        counter = key[1] in COUNTERS or (key[0] == "service" and _bare(key[1]).endswith(COUNTER_ENDINGS))
-        seen = _rates(at_s, values, unit, start_s, end_s) if counter else _gauge(at_s, values, unit, start_s, end_s)
+        physical = unit.removesuffix(COUNTER_UNIT).rstrip()
+        sum_up = _rates if unit.endswith(COUNTER_UNIT) or _counts(key) else _gauge
+        seen = sum_up(at_s, values, physical, start_s, end_s)
         if seen is not None:
             found[key] = seen
     return found
+
+
+def _counts(key: Key) -> bool:
+    return key[1] in COUNTERS or (key[0] == "service" and _bare(key[1]).endswith(COUNTER_ENDINGS))
 
 
 def _bare(name: str) -> str:

@@ -7,6 +7,17 @@ from typing import Any
 from seamark.monitors.sampler import Reading, Say
 
 
+def chosen_gpus(count: int) -> tuple[str, ...]:
+    """Return the GPUs that a deployment of `count` uses, by index or UUID.
+
+    They are the first of CUDA_VISIBLE_DEVICES, where the batch system or the user set it; else the machine's first.
+    """
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return tuple(map(str, range(count)))
+    return tuple(word.strip() for word in listed.split(",") if word.strip())[:count]
+
+
 class Gpus:
     """Utilisation, memory, power, energy, temperature and clock of the GPUs that a deployment uses."""
 
@@ -23,9 +34,8 @@ class Gpus:
             say("no-gpu-telemetry", reason=f"{type(cause).__name__}: {cause}")
 
     def _visible(self, count: int) -> Iterator[tuple[str, Any]]:
-        """Give name and handle of each GPU in CUDA_VISIBLE_DEVICES, else of the first `count`."""
-        chosen = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
-        for position, word in enumerate(chosen or map(str, range(count))):
+        """Give name and handle of each GPU that the deployment uses."""
+        for position, word in enumerate(chosen_gpus(count)):
             if word.isdigit():
                 yield f"gpu{position}", self._nvml.nvmlDeviceGetHandleByIndex(int(word))
             else:

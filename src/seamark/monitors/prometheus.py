@@ -1,9 +1,13 @@
-"""The server's own figures, from its Prometheus endpoint: fetched, parsed, bounded. No client library."""
+"""The server's own figures, from its Prometheus endpoint: fetched, parsed, bounded. No client library.
+
+The unit of a series that `# TYPE` calls a counter, or that belongs to a histogram or summary and only grows, ends in
+the word `total` ("us total", or "total" alone): that is how who sums it up knows, whatever its name ends in.
+"""
 
 import http.client
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from seamark.monitors.sampler import Reading, Say
@@ -19,6 +23,13 @@ UNITS = (
     ("_joules", "J"),
     ("_us", "us"),
 )
+TOTAL = "total"
+GROWING = {
+    "counter": ("_total",),
+    "histogram": ("_count", "_sum", "_bucket"),
+    "summary": ("_count", "_sum"),
+}
+"""By type of a metric, the endings of those of its series that only grow."""
 
 
 class Prometheus:
@@ -43,8 +54,9 @@ class Prometheus:
         if len(series) > MOST_SERIES and not self._dropped_said:
             self._dropped_said = True
             self._say("series-dropped", kept=MOST_SERIES, seen=len(series))
+        types = types_of(text)
         for name, value in series[:MOST_SERIES]:
-            yield Reading(source="service", name=name, value=value, unit=unit_of(name))
+            yield Reading(source="service", name=name, value=value, unit=unit_of(name, types))
 
     def _fetch(self) -> str | None:
         assert self._url.hostname is not None
@@ -96,9 +108,30 @@ def _end_of_name(line: str) -> int:
     return len(line)
 
 
-def unit_of(name: str) -> str:
-    """Return the unit that a metric's name ends in, before suffixes of its kind; '' when it names none."""
+def types_of(text: str) -> dict[str, str]:
+    """Return the type of each metric that has a `# TYPE` line, by its name."""
+    lines = (line.split() for line in text.splitlines() if line.startswith("#"))
+    return {words[2]: words[3] for words in lines if len(words) == 4 and words[:2] == ["#", "TYPE"]}
+
+
+def unit_of(name: str, types: Mapping[str, str]) -> str:
+    """Return the unit that a metric's name ends in, '' when it names none; with `total` after it for a counter."""
     word = name.partition("{")[0]
+    return " ".join(filter(None, (_physical_unit(word), TOTAL if _grows(word, types) else "")))
+
+
+def _grows(word: str, types: Mapping[str, str]) -> bool:
+    """Return whether a series is a counter by `types`: its own, or that of the metric whose part it is."""
+    if word in types:
+        return types[word] == "counter"
+    return any(
+        word.endswith(ending) and types.get(word.removesuffix(ending)) == kind
+        for kind, endings in GROWING.items()
+        for ending in endings
+    )
+
+
+def _physical_unit(word: str) -> str:
     for suffix in ("_total", "_sum", "_count", "_bucket"):
         if word.endswith(suffix):
             if suffix in ("_count", "_bucket"):

@@ -1,6 +1,5 @@
 """The command line that runs a server in an Apptainer image. Pulls and starts nothing."""
 
-import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
@@ -76,12 +75,6 @@ def with_modules(site: Site, command: Sequence[str], variables: Mapping[str, str
             lines.append(f". {shlex.quote(str(expanded(site.module_init)))}")
         lines += [f"module load {shlex.quote(module)}" for module in site.modules]
     return ("bash", "-c", " && ".join([*lines, 'exec "$@"']), "seamark", *command)
-
-
-def visible_gpus() -> dict[str, str]:
-    """Return the batch system's choice of GPUs, which a container would not see otherwise."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
 
 
 def _split(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

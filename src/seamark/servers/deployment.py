@@ -39,6 +39,12 @@ from seamark.store import DeploymentFolder, write_json
 STOP_WAIT_S = 30.0
 """How long `stop` waits for a keeper beyond the server's own stop_timeout_s."""
 
+INTERRUPTED = {
+    "status": "failed",
+    "category": "interrupted",
+    "reason": "The run that asked for this server has gone.",
+}
+
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -59,8 +65,10 @@ def serve(
     Ends this user's other deployments of the same results on this node (in this batch job) first: two servers
     side by side would measure each other. Returns what it wrote; `status` is 'ok' or 'failed', and a failure
     carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `container` and `binds` are the
-    scenario's own image and binds, for sites that run containers.
+    scenario's own image and binds, for sites that run containers. When the process that called us is gone before
+    the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
     """
+    parent_pid = os.getppid()
     signs = signs_of(folder)
     signs.root.mkdir(parents=True, exist_ok=True)
     touch(signs.lease)
@@ -87,7 +95,7 @@ def serve(
         folder.endpoint.unlink(missing_ok=True)
         for old in (signs.end, signs.answer, signs.stop, signs.published, signs.ports):
             old.unlink(missing_ok=True)
-        answer = _start_and_wait(order, signs)
+        answer = _start_and_wait(order, signs, parent_pid)
         write_json(folder.endpoint, answer)
         touch(signs.published)
     return answer
@@ -187,17 +195,21 @@ def _unknown_end(reason: str) -> dict[str, Any]:
     return {"why": "crash", "returncode": None, "reason": reason, "log_tail": [], "at": None}
 
 
-def _start_and_wait(order: Order, signs: Signs) -> dict[str, Any]:
+def _start_and_wait(order: Order, signs: Signs, parent_pid: int) -> dict[str, Any]:
     keeper = _spawn_keeper(order, signs)
     renewed = time.monotonic()
+    orphaned = False
     try:
         while True:
+            if not orphaned and os.getppid() != parent_pid:
+                orphaned = True
+                write_sign(signs.stop, {"why": "interrupted"})
             if answer := read_sign(signs.answer):
-                return answer
+                return answer | INTERRUPTED if orphaned else answer
             if keeper.poll() is not None:
                 return read_sign(signs.answer) or _keeper_lost(order, signs, keeper.returncode)
             time.sleep(0.02)
-            if time.monotonic() - renewed > 1.0:
+            if not orphaned and time.monotonic() - renewed > 1.0:
                 touch(signs.lease)
                 renewed = time.monotonic()
     except BaseException:

@@ -11,7 +11,8 @@ from typing import Any
 import seamark
 from seamark.errors import SiteError
 from seamark.model.service import Server
-from seamark.servers.containers import container_command, visible_gpus
+from seamark.monitors.gpu import chosen_gpus
+from seamark.servers.containers import container_command
 from seamark.servers.launch import Launch, Template, printed
 from seamark.servers.order import MARK, Order
 from seamark.servers.privilege import as_user, user_for
@@ -83,7 +84,7 @@ def _apptainer(
     declared = container.environment if container else {}
     variables = {
         MARK: os.environ.get(MARK, ""),
-        **visible_gpus(),
+        **_gpus(order),
         **{name: template.fill(value) for name, value in declared.items()},
     }
     binds = [template.fill(bind) for bind in (container.binds if container else ())]
@@ -96,7 +97,7 @@ def _apptainer(
         command=run(whole or server.command),
         setup=() if whole else tuple(run(command) for command in server.setup),
         health_command=run(server.health.command) if server.health.command else (),
-        environment={**os.environ, **_gpus(order)},
+        environment=dict(os.environ),
     )
 
 
@@ -136,9 +137,5 @@ def _common(order: Order, ports: Mapping[str, int], data: Path, user: str | None
 
 
 def _gpus(order: Order) -> dict[str, str]:
-    """Return what shows the server as many GPUs as its deployment asked for, unless the batch system chose them."""
-    if order.deployment.gpus == 0:
-        return {"CUDA_VISIBLE_DEVICES": ""}
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        return {}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in range(order.deployment.gpus))}
+    """Return what shows the server as many GPUs as its deployment asked for, and no other."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(order.deployment.gpus))}
