@@ -14,7 +14,7 @@ import pytest
 import seamark
 from seamark.load.records import read_segment
 from seamark.load.shards import LoadJob, LoadOutcome, run_load
-from seamark.model.sample import SAMPLE
+from seamark.model.sample import MISSING_NS, SAMPLE
 
 OUTSIDE = Path(seamark.__file__).parent / "outside.py"
 
@@ -64,8 +64,17 @@ class Measured:
     outcome: LoadOutcome
     samples: Any
 
+    @property
+    def sent(self) -> Any:
+        return self.samples[self.samples["sent_ns"] != MISSING_NS]
+
+    @property
+    def unsent(self) -> Any:
+        return self.samples[self.samples["sent_ns"] == MISSING_NS]
+
     def failures(self) -> dict[int, int]:
-        values, counts = np.unique(self.samples["failure"], return_counts=True)
+        """How many of the requests that were sent ended in which way."""
+        values, counts = np.unique(self.sent["failure"], return_counts=True)
         return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 

@@ -61,6 +61,13 @@ def test_a_call_that_returns_too_late_is_timed_out_too(load: Callable) -> None:
     assert set(measured.failures()) == {Failure.TIMEOUT}
 
 
+def test_a_call_that_was_written_off_closes_its_session_when_it_comes_back(load: Callable) -> None:
+    measured = load("counted_driver:Counted", workers="threads", sleep_s=0.4, timeout_s=0.1, concurrency=2)
+    assert measured.outcome.reports[0]["written_off"] >= 4
+    quality = measured.outcome.quality
+    assert quality["opened"] == quality["closed"] >= 4
+
+
 def test_a_broken_session_is_replaced_and_its_failure_named_by_the_driver(load: Callable) -> None:
     measured = load("odd_drivers:Raising", workers="threads", requests=30)
     assert measured.failures() == {Failure.NONE: 20, Failure.RESET: 10}
@@ -102,10 +109,16 @@ def test_threads_that_cannot_keep_up_show_their_backlog(load: Callable) -> None:
         "odd_drivers:Sleeping", workers="threads", pattern="constant", rate_rps=200.0, concurrency=2, sleep_s=0.05
     )
     outcome = measured.outcome
-    assert outcome.scheduled == 80
+    assert outcome.scheduled == 80 == len(measured.samples)
+    assert measured.samples["index"].tolist() == list(range(80))
+    assert measured.samples["due_ns"].tolist() == [k * 5 * MS for k in range(80)]
+    assert len(measured.sent) == outcome.sent
+    assert set(measured.unsent["failure"].tolist()) == {Failure.CANCELLED}
+    assert (measured.unsent["kind"] == measured.unsent["index"] % 2).all()
+    assert outcome.reports[0]["lag_ns"]["max"] == (measured.sent["sent_ns"] - measured.sent["due_ns"]).max()
     assert 10 <= outcome.sent <= 18
     assert 55 <= outcome.reports[0]["backlog_max"] <= 75
-    response = measured.samples["last_ns"] - measured.samples["due_ns"]
+    response = measured.sent["last_ns"] - measured.sent["due_ns"]
     assert response.max() > 300 * MS
 
 

@@ -13,6 +13,7 @@ from seamark.load.generator import Generator, Request
 from seamark.load.job import Share
 from seamark.load.observed import Observed
 from seamark.load.records import Recorder, Segment
+from seamark.load.unsent import record_rest
 
 LARGEST_BODIES_BYTES = 256 << 20
 SPARE_FILES = 64
@@ -58,16 +59,16 @@ def run_wire(
     except ImportError:
         runner = asyncio.Runner()
     with runner:
-        return runner.run(_run(share, driver, requests, Recorder(segment), begin))
+        return runner.run(_run(share, driver, requests, segment, begin))
 
 
 async def _run(
-    share: Share, driver: Wire, requests: list[Request], recorder: Recorder, begin: Callable[[], int]
+    share: Share, driver: Wire, requests: list[Request], segment: Segment, begin: Callable[[], int]
 ) -> Observed:
     generator = Generator(
         driver=driver,
         requests=requests,
-        recorder=recorder,
+        recorder=Recorder(segment),
         worker=share.worker,
         timeout_ns=int(share.job.timeout_s * 1e9),
     )
@@ -87,11 +88,14 @@ async def _run(
         flow = Open(generator, connections, worker=share.worker, workers=share.workers, schedule=arrivals)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, generator.stop)
     epoch_ns = begin()
+    deadline_ns = epoch_ns + int(share.job.until_s * 1e9)
     fault: BaseException | None = None
     try:
-        end_ns = await generator.run(flow, epoch_ns, epoch_ns + int(share.job.until_s * 1e9))
+        end_ns = await generator.run(flow, epoch_ns, deadline_ns)
+        kinds = [request.kind for request in requests]
+        record_rest(segment, share, kinds, taken=flow.sent, until_ns=end_ns - epoch_ns)
     except Exception as error:
-        fault, end_ns = error, monotonic_ns()
+        fault, end_ns = error, max(deadline_ns, monotonic_ns())  # the whole schedule counts: the rest of it is lost
     finally:
         flow.close()
         for connection in connections:

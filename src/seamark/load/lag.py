@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seamark.load.records import read_segment
+from seamark.model.sample import MISSING_NS
 
 WIDTH = 0.01
 BUCKETS = 4400
@@ -43,8 +44,9 @@ class LagHistogram:
 
 
 def schedule_lag(segment: Path) -> dict[str, int] | None:
-    """Return how late the requests of a segment were sent (`sent - due`), in ns."""
+    """Return how late the requests of a segment were sent (`sent - due`), in ns, of those that were."""
     histogram = LagHistogram()
     for records in read_segment(segment):
-        histogram.add(records["sent_ns"] - records["due_ns"])
+        sent = records[records["sent_ns"] != MISSING_NS]
+        histogram.add(sent["sent_ns"] - sent["due_ns"])
     return histogram.summary()

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from seamark.load.due import Arrived, own_schedule
 from seamark.load.job import Share
 from seamark.load.preparation import TAIL_LINES
 from seamark.load.standby import Standby, start_worker
@@ -63,17 +64,20 @@ class Worker:
             how = f"ended with exit code {code}"
         return f"worker {self.share.worker} {how}"
 
-    def report(self) -> dict[str, Any]:
-        """Return the report the worker wrote, or one that says how it died."""
+    def report(self, at_ns: int) -> dict[str, Any]:
+        """Return the report the worker wrote, or one that says how it died and what was due by `at_ns` from the
+        start of load."""
         try:
             written: dict[str, Any] = json.loads(self.share.report.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return lost_report(self.share, self.process.pid, self.failed or self.death())
+            return lost_report(self.share, self.process.pid, self.failed or self.death(), at_ns)
         return written
 
 
-def lost_report(share: Share, pid: int, reason: str) -> dict[str, Any]:
-    """Return the WorkerReport of a worker that wrote none."""
+def lost_report(share: Share, pid: int, reason: str, at_ns: int) -> dict[str, Any]:
+    """Return the WorkerReport of a worker that wrote none. Its part of an open schedule was due all the same: as much
+    of it as lies before `at_ns`."""
+    arrivals = own_schedule(share)
     return {
         "worker": share.worker,
         "pid": pid,
@@ -86,7 +90,7 @@ def lost_report(share: Share, pid: int, reason: str) -> dict[str, Any]:
         "loop_lag_ns": None,
         "backlog_max": None,
         "survivors": None,
-        "scheduled": None,
+        "scheduled": None if arrivals is None else Arrived(arrivals()).until(at_ns),
         "sent": None,
         "completed": None,
     }

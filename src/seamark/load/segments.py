@@ -31,9 +31,11 @@ FORM: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """What went into samples.parquet. `cut` names the segments whose worker did not close them."""
+    """What went into samples.parquet: `rows` requests that were sent, with their failures, and `unsent` ones that
+    were due and never were. `cut` names the segments whose worker did not close them."""
 
     rows: int
+    unsent: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
     last_ns: int = 0
@@ -54,7 +56,7 @@ def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str
     """
     schema = sample_schema(metadata)
     failures = np.zeros(len(Failure), dtype=np.int64)
-    rows = last_ns = 0
+    rows = unsent = last_ns = 0
     with (
         replacing(target) as temporary,
         pq.ParquetWriter(temporary, schema, **FORM) as writer,
@@ -62,13 +64,15 @@ def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str
         for path in segments:
             for records in read_segment(path, ROWS_IN_GROUP):
                 writer.write_batch(_batch(records, schema))
-                rows += records.size
-                failures += np.bincount(records["failure"], minlength=len(Failure))
+                sent = records["sent_ns"] != MISSING_NS
+                rows += int(sent.sum())
+                unsent += int((~sent).sum())
+                failures += np.bincount(records["failure"][sent], minlength=len(Failure))
                 last_ns = max(last_ns, int(records["last_ns"].max()))
     counts = {failure.name.lower(): int(failures[failure]) for failure in Failure if failures[failure]}
     counts.pop("none", None)
     cut = tuple(path.name for path in segments if not segment_state(path)[1])
-    return Gathered(rows=rows, failures=counts, cut=cut, last_ns=last_ns)
+    return Gathered(rows=rows, unsent=unsent, failures=counts, cut=cut, last_ns=last_ns)
 
 
 def read_metadata(samples: Path) -> dict[str, Any]:

@@ -221,7 +221,8 @@ class Crew:
             worker.process.wait()
 
     def _gather(self, epoch_ns: int, epoch_unix_ns: int, client_csv: Path, aborted: str | None) -> LoadOutcome:
-        reports = tuple(worker.report() for worker in self.workers)
+        at_ns = time.monotonic_ns() - epoch_ns
+        reports = tuple(worker.report(at_ns) for worker in self.workers)
         said = self.workers[0].ready
         assert said is not None
         return LoadOutcome(

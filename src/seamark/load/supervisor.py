@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
 
+import numpy as np
+
 from seamark.load.driver import Body, Call
 from seamark.load.job import Share
 from seamark.load.observed import Observed
 from seamark.load.records import Recorder, Segment
 from seamark.load.threads import Load, User
+from seamark.load.unsent import record_rest, record_unsent
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS
 
@@ -55,7 +58,13 @@ class Supervisor:
             self._look(monotonic_ns())
             if load.stop.is_set():
                 self._cancel()
-        return self._observed(monotonic_ns())
+        end_ns = monotonic_ns()
+        if load.turns.open and load.fault is None:
+            try:
+                self._record_unsent(end_ns - load.epoch_ns)
+            except OSError as error:
+                load.fault = error
+        return self._observed(end_ns)
 
     def _look(self, now_ns: int) -> None:
         load = self._load
@@ -109,6 +118,14 @@ class Supervisor:
             for index, (due_ns, sent_ns) in list(user.claims.items()):
                 self._write_off(user, index, due_ns, sent_ns, now_ns, Failure.CANCELLED)
 
+    def _record_unsent(self, until_ns: int) -> None:
+        """Record what was due by then and never sent: turns that came too late, and those that nobody took."""
+        load = self._load
+        late = [user.unsent for user in self._users if user.unsent is not None and user.unsent[1] <= until_ns]
+        turns = np.array(late, dtype=np.int64).reshape(-1, 2)
+        record_unsent(load.segment, load.worker, load.kinds, turns[:, 0], turns[:, 1])
+        record_rest(load.segment, load.share, load.kinds, taken=load.turns.taken, until_ns=until_ns)
+
     def _sent(self) -> int:
         return sum(user.sent for user in self._users) + sum(user.sent for user in self._gone)
 
@@ -117,7 +134,10 @@ class Supervisor:
         self._recorder.flush()
         everyone = self._users + self._gone
         sent = self._sent()
-        due = load.turns.due_by(now_ns - load.epoch_ns) if load.turns.open else sent
+        until_ns = now_ns - load.epoch_ns
+        if load.fault is not None:
+            until_ns = max(until_ns, load.until_ns)  # the whole schedule counts: the rest of it is lost
+        due = load.turns.due_by(until_ns) if load.turns.open else sent
         return Observed(
             scheduled=due,
             sent=sent,

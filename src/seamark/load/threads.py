@@ -4,6 +4,7 @@ A call cannot be ended from outside. One that takes longer than the time-out is 
 written off and another put in its place; whoever takes a request's claim writes its record, so it is written once.
 """
 
+import contextlib
 import itertools
 import threading
 import time
@@ -72,6 +73,7 @@ class Load:
     """What all threads of a worker share."""
 
     def __init__(self, share: Share, driver: Call, bodies: Sequence[Body], segment: Segment) -> None:
+        self.share = share
         self.driver = driver
         self.bodies = bodies
         self.kinds = [body.kind for body in bodies]
@@ -121,6 +123,8 @@ class User(threading.Thread):
         self.completed = 0
         self.lost = False
         """The supervisor took our claim: this thread no longer belongs to the load."""
+        self.unsent: tuple[int, int] | None = None
+        """The turn that was taken when it was too late to send: its index, and when it was due from the start."""
 
     def run(self) -> None:
         """Send until the load is over; a fault of ours ends the load."""
@@ -131,12 +135,20 @@ class User(threading.Thread):
                 self._open()
             else:
                 self._closed()
-            if not self.lost:
+            if self.lost:
+                self._leave()
+            else:
                 self.recorder.flush()
                 if self._session is not None:
                     self._session.close()
         except Exception as error:
             load.fault = load.fault or error
+
+    def _leave(self) -> None:
+        """Close the session of a call that came back after it was written off; what it raises is nobody's."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                self._session.close()
 
     def _closed(self) -> None:
         load, take, stopped = self._load, self._load.turns.next_closed, self._load.stop.is_set
@@ -161,7 +173,10 @@ class User(threading.Thread):
             due_ns += load.epoch_ns
             _wait_until(due_ns, load.stop)
             now_ns = monotonic_ns()
-            if now_ns >= load.deadline_ns or load.stop.is_set() or not self._send(index, due_ns, now_ns):
+            if now_ns >= load.deadline_ns or load.stop.is_set():
+                self.unsent = turn
+                return
+            if not self._send(index, due_ns, now_ns):
                 return
 
     def _send(self, index: int, due_ns: int, sent_ns: int) -> bool:

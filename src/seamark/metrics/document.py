@@ -238,7 +238,7 @@ def _evidence(trial: Trial, load: Mapping[str, Any], samples: Samples, telemetry
         warmup_s=warmup_s,
         duration_s=duration_s,
         is_ramp=pattern == "ramp",
-        sending_ended_ns=_last_send_ns(samples) if _ran_out(settings, samples) else None,
+        sending_ended_ns=_ran_out_ns(settings, samples),
     )
     kinds = len(load.get("kinds") or ())
     counted = tally(samples, window, warmup_ns=round(warmup_s * 1e9), slos=trial.slos, kinds=kinds)
@@ -252,14 +252,16 @@ def _evidence(trial: Trial, load: Mapping[str, Any], samples: Samples, telemetry
     )
 
 
-def _ran_out(settings: Mapping[str, Any], samples: Samples) -> bool:
+def _ran_out_ns(settings: Mapping[str, Any], samples: Samples) -> int | None:
+    """When the last request was sent, if all that there were to be have been sent; else None."""
     limit = settings.get("requests")
-    return limit is not None and samples.rows >= limit
-
-
-def _last_send_ns(samples: Samples) -> int | None:
-    latest = max((int(batch.sent.max(initial=MISSING_NS)) for batch in samples.batches()), default=MISSING_NS)
-    return None if latest == MISSING_NS else latest
+    if limit is None or samples.rows < limit:
+        return None
+    sent, latest = 0, MISSING_NS
+    for batch in samples.batches():
+        sent += int((batch.sent != MISSING_NS).sum())
+        latest = max(latest, int(batch.sent.max(initial=MISSING_NS)))
+    return latest if sent and sent >= limit else None
 
 
 def _lost(load: Mapping[str, Any], counted: Tally) -> int:

@@ -35,7 +35,7 @@ class Timeline:
         self._sum(self.replies, batch.last[good])
         self._sum(self.units, batch.last[good], batch.units[good])
         self._sum(self.response_ns, batch.last[good], (batch.last - batch.due)[good])
-        failed = batch.failure != 0
+        failed = (batch.failure != 0) & (batch.sent != MISSING_NS)
         self._sum(self.failures, np.where(complete, batch.last, batch.due)[failed])
         sent, last = batch.sent[batch.sent != MISSING_NS], batch.last[complete]
         self.before += int((sent < self.origin_ns).sum()) - int((last < self.origin_ns).sum())

@@ -1,0 +1,134 @@
+"""From a load on a real server to its figures: what was due and never sent is in them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from seamark.load.job import LoadJob, Share
+from seamark.load.segments import gather_samples
+from seamark.load.unsent import unsent
+from seamark.metrics import Measured as Figures
+from seamark.metrics import measure
+from seamark.model.scenario import Slo
+from seamark.model.trial import Trial
+
+SETTINGS: dict[str, Any] = {"pattern": "constant", "warmup_s": 0.0, "timeout_s": 5.0}
+
+
+@pytest.fixture
+def figures(tmp_path: Path) -> Callable[..., Figures]:
+    """Derive the figures of a measured load."""
+
+    def derive(measured: Any, settings: dict[str, Any], slos: tuple[Slo, ...] = ()) -> Figures:
+        folder = SimpleNamespace(samples=tmp_path / "samples.parquet", telemetry=tmp_path / "telemetry.parquet")
+        outcome = measured.outcome
+        written = gather_samples(outcome.segments, folder.samples, {"config_hash": "cafe"})
+        assert (written.rows, written.unsent) == (len(measured.sent), len(measured.unsent))
+        trial = Trial(
+            id="d-1--w-1--r1",
+            trial_id="00000000-0000-5000-8000-000000000001",
+            deployment="d-1",
+            workload="w-1",
+            component="null",
+            service="null",
+            settings=settings,
+            changed={},
+            repetition=1,
+            block=1,
+            position=1,
+            seed=1,
+            config_hash="cafe",
+            group="null",
+            slos=slos,
+        )
+        load = {
+            "status": "ok",
+            "workers": [dict(report) for report in outcome.reports],
+            "scheduled": outcome.scheduled,
+            "sent": outcome.sent,
+            "failures": dict(written.failures),
+            "unit": outcome.unit,
+            "kinds": list(outcome.kinds),
+        }
+        return measure(trial, load, folder, scenario="s")
+
+    return derive
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR09", "E-CLI02")
+@pytest.mark.parametrize("limit", [None, 1500], ids=["by-time", "by-requests"])
+def test_twice_what_a_server_can_serve_is_offered_whole_and_saturated(
+    null_server: Callable, load: Callable, figures: Callable[..., Figures], limit: int | None
+) -> None:
+    settings = SETTINGS | {"rate_rps": 1000.0, "concurrency": 10, "duration_s": 1.5, "requests": limit}
+    measured = load(port=null_server("--delay-ms", 20).port, **settings)
+    derived = figures(measured, settings, (Slo(metric="latency_s", op="<=", limit=60.0),))
+    document = derived.document
+    assert document["status"] == "ok"
+    assert document["offered_rps"] == pytest.approx(1000, rel=0.01)
+    assert document["achieved_rps"] < 520
+    assert document["saturated"] is True
+    assert "saturated" in {reason["code"] for reason in document["reasons"]}
+    counts = document["counts"]
+    assert counts["requests"] == 1500
+    assert counts["unfinished"] == len(measured.unsent) > 700
+    assert counts["ok"] == measured.outcome.sent == len(measured.sent)
+    assert (counts["failed"], counts["lost"], document["errors"]["rate"]) == (0, 0, 0)
+    assert document["goodput"]["ratio"] == pytest.approx(counts["ok"] / 1500), "what was never sent met nothing"
+    response_ns = measured.sent["last_ns"] - measured.sent["due_ns"]
+    assert document["latency_ms"]["max"] == pytest.approx(response_ns.max() / 1e6)
+    lag_ns = measured.sent["sent_ns"] - measured.sent["due_ns"]
+    assert document["schedule_lag_ms"]["max"] == pytest.approx(lag_ns.max() / 1e6)
+    assert sum(second.failures for second in derived.series) == 0, "failures are of requests that were sent"
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR25", "E-CLI05")
+def test_the_rest_of_a_killed_shards_schedule_is_lost_and_counted(
+    null_server: Callable, load: Callable, running_s: Callable[[], float], figures: Callable[..., Figures]
+) -> None:
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        if running_s() > 0.5 and not killed:
+            workers = [child for child in psutil.Process().children() if child.cmdline()[-1:]]
+            victim = next(child for child in workers if "worker-1.json" in child.cmdline()[-1])
+            killed.append(victim.pid)
+            victim.kill()
+
+    settings = SETTINGS | {"rate_rps": 200.0, "concurrency": 4, "duration_s": 2.0, "shards": 2}
+    measured = load(port=null_server().port, on_tick=kill_one, **settings)
+    assert [report["ok"] for report in measured.outcome.reports] == [True, False]
+    assert [report["scheduled"] for report in measured.outcome.reports] == [200, 200]
+    document = figures(measured, settings).document
+    written = int((measured.samples["worker"] == 1).sum())
+    assert document["counts"]["lost"] == 200 - written >= 100
+    assert document["errors"]["rate"] > 0.2
+
+
+@pytest.mark.parametrize("pattern", ["constant", "poisson"])
+def test_what_is_unsent_is_the_schedule_without_what_was_taken(tmp_path: Path, pattern: str) -> None:
+    settings = {"pattern": pattern, "rate_rps": 1000.0, "duration_s": 5.0, "concurrency": 3, "shards": 3}
+    job = LoadJob(driver="d:D", workers="wire", settings=settings, seed=1, data=tmp_path)
+    share = Share(job=job, worker=1, workers=3, segment=tmp_path, report=tmp_path, parent_pid=1)
+
+    def rest(taken: int, until_s: float) -> tuple[list[int], list[int]]:
+        blocks = [(np.zeros(0, dtype=int), np.zeros(0, dtype=int))]
+        blocks += unsent(share, taken=taken, until_ns=int(until_s * 1e9))
+        indexes, due_ns = (np.concatenate(column).tolist() for column in zip(*blocks, strict=True))
+        return indexes, due_ns
+
+    indexes, due_ns = rest(0, 9.0)
+    assert indexes == [1 + 3 * number for number in range(len(due_ns))]
+    assert len(due_ns) > 1500
+    for taken in (1, 340, 341, 342, 1000, len(due_ns)):
+        assert rest(taken, 9.0) == (indexes[taken:], due_ns[taken:])
+    half = sum(at_ns <= 2.5e9 for at_ns in due_ns)
+    assert rest(100, 2.5) == (indexes[100:half], due_ns[100:half])
+    assert rest(half, 2.5) == rest(half + 50, 2.5) == ([], [])
