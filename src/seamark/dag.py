@@ -206,15 +206,19 @@ class Dag:
                 folder.metrics.unlink(missing_ok=True)
 
     def _sweep_plan(self) -> None:
-        """Put away a plan.json that is not this scenario's plan: `bench plan`, or an older run, wrote it."""
-        folder = self.study.folder(self.study.scenario.name)
+        """Write a plan.json anew that is not this scenario's plan: `bench plan`, or an older run, left it.
+
+        Putting it away instead would make Snakemake publish every trial again.
+        """
+        name = self.study.scenario.name
+        folder = self.study.folder(name)
         if folder.plan.exists():
             try:
                 stands = read_json(folder.plan) == json.loads(json.dumps(as_document(self.study.plan)))
             except ValueError:
                 stands = False
             if not stands or not folder.scenario.exists():
-                folder.plan.unlink()
+                self.study.write_plan(name)
 
     def stop_leftovers(self) -> None:
         """End every server of this study that still runs."""
