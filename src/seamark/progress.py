@@ -38,6 +38,11 @@ class Progress:
         """The trials that were tried and have no valid measurement."""
         return tuple(state for state in self.states if state.state in ("failed", "timeout", "damaged"))
 
+    @property
+    def done(self) -> int:
+        """How many trials were tried to their end, well or not."""
+        return self.count("ok") + len(self.failed)
+
     def document(self) -> Mapping[str, Any]:
         """Return what `bench status --json` prints."""
         return {

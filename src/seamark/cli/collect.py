@@ -19,7 +19,7 @@ def command(scenario: str, site: str | None) -> int:
       bench collect -c config/scenarios/quickstart.yaml
     """
     from seamark.analysis import write_summary
-    from seamark.cli.submit import _closing
+    from seamark.cli.submit import show_summary
     from seamark.report.pages import write_report
     from seamark.snake import command as words
     from seamark.snake import release
@@ -38,5 +38,5 @@ def command(scenario: str, site: str | None) -> int:
     write_report(folder.root, study.reports)
     from rich.console import Console
 
-    _closing(study, Console())
+    show_summary(study, Console())
     return 0

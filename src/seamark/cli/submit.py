@@ -62,7 +62,7 @@ def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), 
     if as_json:
         click.echo(json.dumps(after.document(), indent=1))
     else:
-        _closing(study, console)
+        show_summary(study, console)
     if after.failed:
         console.print(f"{len(after.failed)} of {len(after.states)} trials failed:", style="bold red")
         for state in after.failed[:20]:
@@ -86,15 +86,14 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targ
     )
     try:
         with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-            said = _done(study) * 10 // len(study.plan.trials)
+            said = _progress(study).done * 10 // len(study.plan.trials)
             task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
             while process.poll() is None:
                 now = _progress(study)
-                done = now.count("ok") + len(now.failed)
-                bar.update(task, completed=done, now=_now(now, len(study.plan.trials)))
-                if not console.is_terminal and done * 10 // len(now.states) > said:
-                    said = done * 10 // len(now.states)
-                    console.print(f"{done} of {len(now.states)} trials done")
+                bar.update(task, completed=now.done, now=_now(now, len(study.plan.trials)))
+                if not console.is_terminal and now.done * 10 // len(now.states) > said:
+                    said = now.done * 10 // len(now.states)
+                    console.print(f"{now.done} of {len(now.states)} trials done")
                 time.sleep(0.5 if console.is_terminal else 2.0)
     except KeyboardInterrupt:
         _end(process)
@@ -112,17 +111,11 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _done(study: Study) -> int:
-    now = _progress(study)
-    return now.count("ok") + len(now.failed)
-
-
 def _now(now: Progress, planned: int) -> str:
     running = next((state.trial for state in now.states if state.state == "running"), None)
     if running is not None:
         return running
-    done = now.count("ok") + len(now.failed)
-    return "metrics and report" if done == planned else "preparing"
+    return "metrics and report" if now.done == planned else "preparing"
 
 
 def _progress(study: Study) -> Progress:
@@ -138,7 +131,8 @@ def _opening(study: Study, before: Progress) -> str:
     return f"{name}: {missing} of {total} trials to measure on {study.site_name}, {deployments} deployments."
 
 
-def _closing(study: Study, console: Console) -> None:
+def show_summary(study: Study, console: Console) -> None:
+    """Print the summary table and where the report is, as far as they are there."""
     from seamark.report.terminal import summary_table
     from seamark.store import read_json
 
