@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCENARIO ?= config/scenarios/quickstart.yaml
 
-.PHONY: help demo test check format docs lock schemas clean
+.PHONY: help demo test test-cluster check format docs lock schemas clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -14,13 +14,16 @@ demo: .venv/base ## set-up, then the quickstart: real services, a report
 test: .venv/dev ## set-up, then every test: quick ones, real servers, whole scenarios
 	$(BIN)/pytest
 
+test-cluster: .venv/dev ## set-up, then a real Slurm and a real Apptainer, and what runs on them
+	$(BIN)/pytest tests/cluster
+
 check: .venv/dev ## set-up, then formatting, lint, types, the workflow's lint and the quick tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint --quiet > /dev/null
-	$(BIN)/pytest -m "not services and not e2e"
+	$(BIN)/pytest -m "not services and not e2e and not slow"
 
 format: .venv/dev ## put code into its form
 	$(BIN)/ruff format .

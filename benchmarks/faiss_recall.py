@@ -22,7 +22,7 @@ import numpy as np
 
 from seamark.load.driver import Target
 from seamark.load.preparation import run_preparation
-from seamark.load.records import read_segment
+from seamark.load.records import read_segments
 from seamark.load.shards import LoadJob, run_load
 from seamark.model.read import read_services
 from seamark.servers.environments import prepare_environment
@@ -112,7 +112,7 @@ def searched(driver: str, settings: Mapping[str, Any], data: Path, python: Path,
     job = LoadJob(driver=driver, workers="threads", settings={**settings, **load}, seed=0, data=data)
     with tempfile.TemporaryDirectory(prefix="seamark-load-") as parts:
         outcome = run_load(job, python, Path(parts))
-        samples = np.concatenate([block.copy() for path in outcome.segments for block in read_segment(path, 1 << 16)])
+        samples = read_segments(outcome.segments)
     assert not samples["failure"].any()
     inside = samples[samples["last_ns"] >= WARMUP_S * 1e9]
     took_us = (inside["last_ns"] - inside["sent_ns"]) / 1e3

@@ -16,17 +16,19 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from seamark.drivers import fileio
 from seamark.drivers.fileio_files import Files
 from seamark.load.driver import Target
-from seamark.load.records import read_segment
+from seamark.load.records import read_segments
 from seamark.load.shards import LoadJob, run_load
 from seamark.model.read import read_services
 from seamark.model.service import Value
 
+Workers = Literal["wire", "threads", "processes"]
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -51,7 +53,7 @@ def main() -> None:
     parser.add_argument("--access", choices=["random", "sequential"], default="random")
     parser.add_argument("--block-bytes", type=int, default=4096)
     parser.add_argument("--file-bytes", type=int, default=1 << 30)
-    parser.add_argument("--shards", type=int, default=1, help="worker processes of Seamark")
+    parser.add_argument("--workers", choices=["processes", "threads"], help="default: as the recipe says")
     parser.add_argument("--directory", help="folder on the file system to measure")
     asked = parser.parse_args()
     if shutil.which("fio") is None:
@@ -59,6 +61,7 @@ def main() -> None:
     recipe = read_services(ROOT / "config" / "services")["fileio"]
     settings: dict[str, Value] = {setting.name: setting.default for setting in recipe.settings}
     settings |= {"operation": asked.operation, "access": asked.access, "block_bytes": asked.block_bytes}
+    workers = asked.workers or recipe.workers
     settings |= {"file_bytes": asked.file_bytes, "direct": "direct", "duration_s": asked.seconds, "warmup_s": 0.0}
     with tempfile.TemporaryDirectory(prefix="seamark-fio-", dir=asked.directory) as name:
         folder = Path(name)
@@ -67,19 +70,17 @@ def main() -> None:
         for number in range(asked.rounds):
             for threads in asked.threads:
                 for tool in ("seamark", "fio") if number % 2 else ("fio", "seamark"):
-                    run = settings | {"concurrency": threads, "shards": asked.shards}
-                    one = by_fio(folder, run) if tool == "fio" else by_seamark(folder, run, number)
+                    run = settings | {"concurrency": threads}
+                    one = by_fio(folder, run) if tool == "fio" else by_seamark(folder, run, number, workers)
                     seen.setdefault((tool, threads), []).append(one)
-    print_table(asked, seen)
+    print_table(asked, workers, seen)
 
 
-def by_seamark(folder: Path, settings: Mapping[str, Value], seed: int) -> Seen:
+def by_seamark(folder: Path, settings: Mapping[str, Value], seed: int, workers: Workers) -> Seen:
     """Measure through the load engine, as a trial does."""
-    job = LoadJob(
-        driver="seamark.drivers.fileio:FileIo", workers="threads", settings=settings, seed=seed, data=folder
-    )
+    job = LoadJob(driver="seamark.drivers.fileio:FileIo", workers=workers, settings=settings, seed=seed, data=folder)
     outcome = run_load(job, None, folder / "parts")
-    samples = np.concatenate([block for segment in outcome.segments for block in read_segment(segment)])
+    samples = read_segments(outcome.segments)
     assert not samples["failure"].any()
     times_us = (samples["last_ns"] - samples["sent_ns"]) / 1e3
     span_s = (samples["last_ns"].max() - samples["sent_ns"].min()) / 1e9
@@ -117,11 +118,11 @@ def by_fio(folder: Path, settings: Mapping[str, Value]) -> Seen:
     )
 
 
-def print_table(asked: argparse.Namespace, seen: Mapping[tuple[str, int], list[Seen]]) -> None:
+def print_table(asked: argparse.Namespace, workers: Workers, seen: Mapping[tuple[str, int], list[Seen]]) -> None:
     """Print medians over the rounds, the ratio of the medians, and the range of the rounds' own ratios."""
     print(
         f"{asked.access} {asked.operation}, O_DIRECT, {asked.block_bytes} bytes, file of {asked.file_bytes:,} bytes; "
-        f"medians of {asked.rounds} interleaved rounds of {asked.seconds:g} s; Seamark in {asked.shards} process(es)"
+        f"medians of {asked.rounds} interleaved rounds of {asked.seconds:g} s; Seamark's workers: {workers}"
     )
     print(
         f"{'threads':>7} {'tool':>8} {'IOPS':>9} {'MB/s':>8} {'MiB/s':>8} {'mean us':>8} {'p99 us':>8} {'CPU us':>7}"

@@ -5,32 +5,13 @@ in the process and shows the engine alone; `Null` asks the null server over real
 """
 
 import argparse
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import seamark
 from seamark.load.segments import gather_samples
 from seamark.load.shards import LoadJob, run_load
-
-OUTSIDE = Path(seamark.__file__).parent / "outside.py"
-
-
-@contextmanager
-def null_server() -> Iterator[int]:
-    """Run a null server; yield its port."""
-    command = [sys.executable, str(OUTSIDE), "seamark.servers.null", "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield int(process.stdout.readline().split()[-1])
-    finally:
-        process.terminate()
-        process.wait()
+from seamark.servers.alone import server_alone
 
 
 def measure(driver: str, workers: str, requests: int, port: int) -> str:
@@ -66,7 +47,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=2_000_000, help="of the largest load")
     largest = parser.parse_args().requests
     print("driver     requests  requests/s  peak RSS MB  segment MB  parquet MB  gather s")
-    with null_server() as port:
+    with server_alone("seamark.servers.null") as port:
         for driver, workers in (("NullCall", "threads"), ("Null", "wire")):
             for requests in (largest // 100, largest // 10, largest):
                 print(measure(driver, workers, requests, port), flush=True)

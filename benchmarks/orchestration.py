@@ -28,15 +28,14 @@ def main() -> None:
         root = Path(name) / "study"
         subprocess.run([sys.executable, "-m", "seamark.cli.main", "init", root], check=True, capture_output=True)
         write_scenario(root, asked.trials, asked.seconds)
-        began = time.monotonic()
+        began_s = time.time()
         subprocess.run(
             [sys.executable, "-m", "seamark.cli.main", "submit", "-c", "config/scenarios/overhead.yaml"],
             cwd=root,
             check=True,
             capture_output=True,
         )
-        wall_s = time.monotonic() - began
-        print_table(root / "results" / "overhead", wall_s, asked.seconds)
+        print_table(root / "results" / "overhead", began_s, time.time(), asked.seconds)
 
 
 def write_scenario(root: Path, trials: int, seconds: float) -> None:
@@ -47,7 +46,7 @@ def write_scenario(root: Path, trials: int, seconds: float) -> None:
     (root / "config" / "scenarios" / "overhead.yaml").write_text(yaml.safe_dump(document))
 
 
-def print_table(results: Path, wall_s: float, seconds: float) -> None:
+def print_table(results: Path, began_s: float, ended_s: float, seconds: float) -> None:
     """Print wall time, its parts and the gaps, from the files that the run left."""
     spans = []
     for record in results.glob("*/load.json"):
@@ -57,7 +56,7 @@ def print_table(results: Path, wall_s: float, seconds: float) -> None:
         spans.append((epoch_s + first, epoch_s + last))
     spans.sort()
     gaps_s = [after[0] - before[1] for before, after in itertools.pairwise(spans)]
-    load_s = len(spans) * seconds
+    wall_s, load_s = ended_s - began_s, len(spans) * seconds
     record = json.loads(next(results.glob("deployments/*/deployment.json")).read_text())
     start_s = sum(value or 0 for value in record["time_to_service_s"].values())
     cost_s = wall_s - load_s - start_s
@@ -66,6 +65,9 @@ def print_table(results: Path, wall_s: float, seconds: float) -> None:
     print(f"{'  load':<44}{load_s:>10.2f} s")
     print(f"{'  server start':<44}{start_s:>10.2f} s")
     print(f"{'  orchestration, metrics, summary, report':<44}{cost_s:>10.2f} s")
+    print(f"{'    before the first trial':<44}{spans[0][0] - began_s - start_s:>10.2f} s")
+    print(f"{'    between the trials':<44}{sum(gaps_s):>10.2f} s")
+    print(f"{'    after the last trial':<44}{ended_s - spans[-1][1]:>10.2f} s")
     print(f"{'orchestration of wall time':<44}{cost_s / wall_s:>10.1%}")
     print(f"{'gap between trials, median':<44}{statistics.median(gaps_s):>10.3f} s")
     print(f"{'gap between trials, largest':<44}{max(gaps_s):>10.3f} s")

@@ -1,15 +1,23 @@
-"""PostgreSQL as Seamark and as pgbench measure it: one server, the same tables, the same statements, taking turns.
+"""PostgreSQL as Seamark, pgbench and psycopg2 alone measure it: one server, the same tables and statements, in turns.
 
-    python benchmarks/postgres_pgbench.py --rounds 3 --seconds 3
+    python benchmarks/postgres_pgbench.py --rounds 5 --seconds 3
 
 Server and pgbench come from the service's own environment (envs/postgres.lock), started by the keeper as a trial's
 are. `lookup` is pgbench's select-only script with prepared statements, `tpcb` its default script, statement by
-statement (simple protocol).
+statement (simple protocol). All speak TCP over as many new connections in each run, each client in a thread or
+process of its own (pgbench -j as many as -c). A first round of a second each warms the server and is not counted.
+
+psycopg2 has no call for a prepared statement: it sends `execute lookup(1)` as text, where pgbench sends numbers to a
+statement by its name. A bare loop of execute and fetchone in processes, without a stamp or record of a request, is
+therefore the most that anything built on psycopg2 can reach; Seamark is compared with both. Processor time is that of
+client processes for one transaction, the kernel's on their behalf included.
 """
 
 import argparse
+import json
 import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,9 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from seamark.load.records import read_segment
+from seamark.load.records import read_segments
 from seamark.load.shards import LoadJob, run_load
 from seamark.model.read import read_services
 from seamark.model.service import Service, Value
@@ -32,7 +38,41 @@ from seamark.store import DeploymentFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")
+ACCOUNTS = 100_000
+"""Rows for each unit of scale."""
 SCRIPTS = {"lookup": ("-S", "-M", "prepared"), "tpcb": ("-M", "simple")}
+TOOLS = ("pgbench", "psycopg2", "seamark")
+PSYCOPG2 = """
+import json, multiprocessing, random, resource, sys, time
+import psycopg2
+
+login, accounts, clients, seconds = json.loads(sys.argv[1])
+
+def client(number, start, told):
+    connection = psycopg2.connect(**login)
+    connection.autocommit = True
+    cursor = connection.cursor()
+    cursor.execute("prepare lookup(bigint) as select abalance from pgbench_accounts where aid = $1")
+    draw = random.Random(number)
+    statements = [b"execute lookup(%d)" % draw.randint(1, accounts) for _ in range(1 << 16)]
+    execute, fetch = cursor.execute, cursor.fetchone
+    count = 0
+    start.wait()
+    before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
+    while time.monotonic() < began + seconds:
+        for at in range(100):
+            execute(statements[(count + at) % len(statements)])
+            fetch()
+        count += 100
+    span, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
+    told.put((count, span, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+
+start, told = multiprocessing.Barrier(clients), multiprocessing.Queue()
+processes = [multiprocessing.Process(target=client, args=(number, start, told)) for number in range(clients)]
+for process in processes:
+    process.start()
+print(json.dumps([told.get() for _ in processes]))
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +81,17 @@ class Seen:
 
     tps: float
     mean_ms: float
+    cpu_us: float
+    """The client's processor time for one transaction."""
 
 
 def main() -> None:
     """Measure every script and number of clients in turns and print the medians side by side."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--clients", nargs="+", type=int, default=[1, 4])
+    parser.add_argument("--scripts", nargs="+", choices=list(SCRIPTS), default=list(SCRIPTS))
     parser.add_argument("--scale", type=int, default=10)
     parser.add_argument("--workers", choices=["processes", "threads"], help="default: the recipe's")
     asked = parser.parse_args()
@@ -61,17 +104,24 @@ def main() -> None:
         folder = DeploymentFolder(root=root / "results" / "pgbench" / "deployments" / "postgres")
         try:
             endpoint = start(recipe, settings, root, folder)
-            for number in range(asked.rounds):
-                for script in SCRIPTS:
+            for number in range(-1, asked.rounds):
+                seconds = asked.seconds if number >= 0 else 1
+                for script in asked.scripts:
                     for clients in asked.clients:
-                        for tool in ("seamark", "pgbench") if number % 2 else ("pgbench", "seamark"):
+                        for tool in TOOLS if number % 2 else reversed(TOOLS):
                             renew(folder)
                             if tool == "pgbench":
-                                one = by_pgbench(endpoint, script, clients, asked.seconds)
-                            else:
+                                one = by_pgbench(endpoint, script, clients, seconds)
+                            elif tool == "seamark":
                                 run = settings | {"operation": script, "concurrency": clients}
-                                one = by_seamark(recipe, endpoint, run, number, root, asked.workers, folder)
-                            seen.setdefault((tool, script, clients), []).append(one)
+                                run |= {"duration_s": float(seconds)}
+                                one = by_seamark(recipe, endpoint, run, number + 1, root, asked.workers, folder)
+                            elif script == "lookup":
+                                one = by_psycopg2(endpoint, asked.scale, clients, seconds)
+                            else:
+                                continue
+                            if number >= 0:
+                                seen.setdefault((tool, script, clients), []).append(one)
         finally:
             stop(folder)
     print_table(asked, seen)
@@ -100,7 +150,7 @@ def by_seamark(
     workers: str | None,
     folder: DeploymentFolder,
 ) -> Seen:
-    """Measure through the load engine, as a trial does."""
+    """Measure through the load engine, as a trial does: workers are forks of one process and share its memory."""
     job = LoadJob(
         driver=recipe.driver,
         workers=workers or recipe.workers,  # type: ignore[arg-type]
@@ -113,13 +163,33 @@ def by_seamark(
     def tick() -> None:
         renew(folder)
 
-    outcome = run_load(job, Path(endpoint["environment"]) / "bin" / "python", root / "parts", tick)
-    samples = np.concatenate([block for segment in outcome.segments for block in read_segment(segment)])
+    outcome = run_load(job, Path(endpoint["environment"]) / "bin" / "python", root / "parts", tick, owner=os.getpid())
+    samples = read_segments(outcome.segments)
     assert not samples["failure"].any()
     assert outcome.quality.get("tpcb_consistent", 1.0) == 1.0
     span_s = (samples["last_ns"].max() - samples["sent_ns"].min()) / 1e9
     mean_ms = float((samples["last_ns"] - samples["sent_ns"]).mean()) / 1e6
-    return Seen(tps=len(samples) / span_s, mean_ms=mean_ms)
+    cpu_s = sum(report["cpu_s"] for report in outcome.reports)
+    return Seen(tps=len(samples) / span_s, mean_ms=mean_ms, cpu_us=cpu_s / len(samples) * 1e6)
+
+
+def by_psycopg2(endpoint: Mapping[str, Any], scale: int, clients: int, seconds: int) -> Seen:
+    """Measure with psycopg2 and nothing else: a process for each client."""
+    login = {
+        "host": endpoint["host"],
+        "port": endpoint["ports"]["main"],
+        "user": "bench",
+        "password": (Path(endpoint["data"]) / "password").read_text().strip(),
+        "dbname": "postgres",
+        "options": "-c search_path=seamark",
+    }
+    told = json.dumps([login, scale * ACCOUNTS, clients, seconds])
+    command = [str(Path(endpoint["environment"]) / "bin" / "python"), "-c", PSYCOPG2, told]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    counted = json.loads(done.stdout)
+    count, cpu_s = sum(each[0] for each in counted), sum(each[2] for each in counted)
+    tps = sum(each[0] / each[1] for each in counted)
+    return Seen(tps=tps, mean_ms=1e3 * clients / tps, cpu_us=cpu_s / count * 1e6)
 
 
 def by_pgbench(endpoint: Mapping[str, Any], script: str, clients: int, seconds: int) -> Seen:
@@ -131,12 +201,15 @@ def by_pgbench(endpoint: Mapping[str, Any], script: str, clients: int, seconds: 
     }
     command = [str(binary), "-n", *SCRIPTS[script], "-c", str(clients), "-j", str(clients), "-T", str(seconds)]
     command += ["-h", str(endpoint["host"]), "-p", str(endpoint["ports"]["main"]), "-U", "bench", "postgres"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    tps, mean_ms = (
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    tps, mean_ms, count = (
         float(re.search(pattern, done.stdout).group(1))  # type: ignore[union-attr]
-        for pattern in (r"tps = ([\d.]+)", r"latency average = ([\d.]+) ms")
+        for pattern in (r"tps = ([\d.]+)", r"latency average = ([\d.]+) ms", r"actually processed: (\d+)")
     )
-    return Seen(tps=tps, mean_ms=mean_ms)
+    return Seen(tps=tps, mean_ms=mean_ms, cpu_us=cpu_s / count * 1e6)
 
 
 def print_table(asked: argparse.Namespace, seen: Mapping[tuple[str, str, int], list[Seen]]) -> None:
@@ -145,18 +218,21 @@ def print_table(asked: argparse.Namespace, seen: Mapping[tuple[str, str, int], l
         f"scale {asked.scale}, fsync on, TCP; medians of {asked.rounds} interleaved rounds of {asked.seconds} s; "
         f"Seamark in {asked.workers or 'processes'}"
     )
-    heads = f"{'script':>7} {'clients':>7} {'pgbench tps':>12} {'ms':>7} {'Seamark tps':>12} {'ms':>7} {'ratio':>6}"
-    print(f"{heads}  by round: least, median, most")
-    for script in SCRIPTS:
+    heads = f"{'script':>7} {'clients':>7} {'client':>9} {'tps':>8} {'ms':>7} {'CPU us':>7}"
+    print(f"{heads}  Seamark to it, by round: least, median, most")
+    for script in asked.scripts:
         for clients in asked.clients:
-            theirs, ours = seen["pgbench", script, clients], seen["seamark", script, clients]
-            ratios = [one.tps / other.tps for one, other in zip(ours, theirs, strict=True)]
-            tps = [statistics.median(run.tps for run in runs) for runs in (theirs, ours)]
-            means = [statistics.median(run.mean_ms for run in runs) for runs in (theirs, ours)]
-            print(
-                f"{script:>7} {clients:>7} {tps[0]:>12,.0f} {means[0]:>7.3f} {tps[1]:>12,.0f} {means[1]:>7.3f} "
-                f"{tps[1] / tps[0]:>6.2f}  {min(ratios):.2f}, {statistics.median(ratios):.2f}, {max(ratios):.2f}"
-            )
+            ours = seen["seamark", script, clients]
+            for tool in TOOLS:
+                runs = seen.get((tool, script, clients), [])
+                if runs:
+                    tps, mean_ms, cpu_us = (
+                        statistics.median(getattr(run, name) for run in runs) for name in ("tps", "mean_ms", "cpu_us")
+                    )
+                    ratios = [one.tps / other.tps for one, other in zip(ours, runs, strict=True)]
+                    shown = f"{min(ratios):.2f}, {statistics.median(ratios):.2f}, {max(ratios):.2f}"
+                    line = f"{script:>7} {clients:>7} {tool:>9} {tps:>8,.0f} {mean_ms:>7.3f} {cpu_us:>7.1f}"
+                    print(line if tool == "seamark" else f"{line}  {shown}")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from seamark.load.records import read_segment
+from seamark.load.records import read_segments
 from seamark.load.shards import LoadJob, run_load
 from seamark.model.read import read_services
 from seamark.model.service import Service
@@ -147,7 +147,7 @@ def by_seamark(
         outcome = run_load(job, Path(endpoint["environment"]) / "bin" / "python", Path(parts), lambda: needed())
         assert outcome.died == 0, outcome.reports
         assert outcome.quality == {"right_ratio": 1.0}, outcome.quality_error
-        samples = np.concatenate([block.copy() for path in outcome.segments for block in read_segment(path, 1 << 16)])
+        samples = read_segments(outcome.segments)
     assert not samples["failure"].any()
     begin_ns, end_ns = WARMUP_S * 1e9, (WARMUP_S + seconds) * 1e9
     inside = samples[(samples["last_ns"] >= begin_ns) & (samples["last_ns"] < end_ns)]

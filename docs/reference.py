@@ -74,7 +74,8 @@ def services_page(folder: Path) -> str:
     ]
     for service in services.values():
         link = f"[{service.name}](#{service.name})"
-        seen = "yes" if service.not_run_here is None else f"no: {_cell(service.not_run_here)}"
+        unseen = service.unseen(contained=True)
+        seen = f"no: {_cell(service.not_run_here)}" if service.not_run_here else "in part" if unseen else "yes"
         facts = (link, service.component, service.version, _cell(service.licence), _where(service), seen)
         lines.append(f"| {' | '.join(facts)} |")
     lines += [
@@ -107,6 +108,8 @@ def _service(service: Service) -> list[str]:
     lines = [_cell(service.summary).rstrip(".") + ".", ""]
     if service.not_run_here:
         lines += [f"> **Not run here.** {_cell(service.not_run_here)}", ""]
+    elif unseen := service.unseen(contained=True):
+        lines += [f"> **Its container was not run here.** {_cell(unseen)}", ""]
     environment = f"`envs/{service.environment}.lock`" if service.environment else "the base environment"
     if service.environment and not (ROOT / "envs" / f"{service.environment}.lock").exists():
         environment = f"{service.environment}, which has no lock yet"

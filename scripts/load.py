@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import load
+from seamark.forkserver.client import run
 
-load(*sys.argv[1:])
+run("seamark.jobs:load", sys.argv[1:])

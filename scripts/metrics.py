@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import metrics
+from seamark.forkserver.client import run
 
-metrics(*sys.argv[1:])
+run("seamark.jobs:metrics", sys.argv[1:])

@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import monitor
+from seamark.forkserver.client import run
 
-monitor(*sys.argv[1:])
+run("seamark.jobs:monitor", sys.argv[1:])

@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import plan
+from seamark.forkserver.client import run
 
-plan(*sys.argv[1:])
+run("seamark.jobs:plan", sys.argv[1:])

@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import report
+from seamark.forkserver.client import run
 
-report(*sys.argv[1:])
+run("seamark.jobs:report", sys.argv[1:])

@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import serve
+from seamark.forkserver.client import run
 
-serve(*sys.argv[1:])
+run("seamark.jobs:serve", sys.argv[1:])

@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import summary
+from seamark.forkserver.client import run
 
-summary(*sys.argv[1:])
+run("seamark.jobs:summary", sys.argv[1:])

@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import teardown
+from seamark.forkserver.client import run
 
-teardown(*sys.argv[1:])
+run("seamark.jobs:teardown", sys.argv[1:])

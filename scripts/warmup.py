@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import warmup
+from seamark.forkserver.client import run
 
-warmup(*sys.argv[1:])
+run("seamark.jobs:warmup", sys.argv[1:])

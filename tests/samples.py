@@ -56,6 +56,17 @@ def write_samples(path: Path, rows: np.ndarray, *, config_hash: str = "cafe", ro
     return path
 
 
+def write_chunks(path: Path, rows: list[tuple[int, float, int]]) -> None:
+    """Write chunks of (index, at_s, events) as a load does: in the order of their times."""
+    rows = sorted(rows, key=lambda row: row[1])
+    columns = {
+        "index": pa.array([index for index, _, _ in rows], pa.int64()),
+        "at_ns": pa.array([round(at_s * 1e9) for _, at_s, _ in rows], pa.int64()),
+        "events": pa.array([events for _, _, events in rows], pa.int32()),
+    }
+    pq.write_table(pa.table(columns), path, row_group_size=7)
+
+
 def write_telemetry(path: Path, rows: Sequence[tuple[float, str, str, float, str]]) -> Path:
     """Write telemetry rows of (at_s, source, name, value, unit)."""
     names = ("at_s", "source", "name", "value", "unit")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seamark.checks import CHECKS, REMEDIES, Findings, judge, worst
+from seamark.checks import CHECKS, REMEDIES, Connections, Findings, judge, worst
 
 CLOSED = Findings(
     requests=5000,
@@ -42,17 +42,31 @@ FAULTS = [
     ("shard_lost", "suspect", CLOSED, {"workers": 4, "workers_lost": 1}),
     ("shard_lost", "invalid", CLOSED, {"workers": 4, "workers_lost": 3}),
     ("saturated", "suspect", OPEN, {"saturated": True, "achieved_rps": 300.0}),
+    ("over_saturated", "suspect", OPEN, {"over_saturated_at_s": 3.1}),
     ("rate_not_sent", "suspect", OPEN, {"sent_rps": 400.0}),
     ("rate_not_asked", "suspect", OPEN, {"requested_rps": 700.0}),
     ("schedule_lag", "suspect", OPEN, {"lag_p99_s": 0.005}),
     ("loop_lag", "suspect", OPEN, {"loop_lag_p99_s": 0.005}),
+    ("clock_offset", "suspect", OPEN, {"clock_error_s": 0.0011}),
+    ("clock_offset", "note", CLOSED, {"clock_error_s": 0.0011}),
+    ("client_stalled", "suspect", CLOSED, {"stalled_s": 0.5, "longest_stall_s": 0.5}),
+    ("client_stalled", "note", CLOSED, {"stalled_s": 0.12, "longest_stall_s": 0.12, "window_s": 60.0}),
     ("client_cpu", "suspect", CLOSED, {"worker_cpu_ratio": 0.85}),
     ("client_bound", "suspect", CLOSED, {"ceiling_rps": 600.0}),
     ("machine_full", "note", CLOSED, {"machine_cpu_ratio": 0.97}),
     ("littles_law", "suspect", CLOSED, {"replies_per_s": 400.0}),
+    ("few_local_ports", "note", CLOSED, {"connections": Connections(asked=900, ports_free=1000)}),
+    (
+        "connection_churn",
+        "suspect",
+        CLOSED,
+        {"connections": Connections(asked=10, churn_per_s_limit=470.0, anew=2000, anew_per_s=450.0)},
+    ),
+    ("connected_anew", "note", CLOSED, {"connections": Connections(asked=10, anew=4000, anew_per_s=450.0)}),
+    ("listen_queue_full", "suspect", OPEN, {"connections": Connections(asked=1000, backlog=128, overflows=3)}),
     ("users_idle", "suspect", CLOSED, {"concurrency_mean": 3.0, "replies_per_s": 300.0}),
     ("no_steady_state", "suspect", CLOSED, {"steady": False}),
-    ("no_steady_state", "note", OPEN, {"steady": False, "is_ramp": True}),
+    ("no_steady_state", "note", OPEN, {"steady": False, "changing": True}),
     ("gpu_throttled", "suspect", CLOSED, {"gpu_clock_ratio": 0.7, "gpu_util_ratio": 0.9}),
     ("fits_cache", "suspect", CLOSED, {"page_cache_ratio": 0.9}),
     ("fits_cache", "note", CLOSED, {"page_cache_ratio": 0.9, "wants_cache": True}),
@@ -95,6 +109,8 @@ def test_every_check_has_a_fault_that_shows_it():
         (CLOSED, {"worker_cpu_ratio": 1.0, "client_is_server": True}),
         (CLOSED, {"concurrency_mean": 3.0, "replies_per_s": 300.0, "think_time_s": 0.007}),
         (CLOSED, {"concurrency_mean": 5.2}),
+        (CLOSED, {"stalled_s": 0.09, "longest_stall_s": 0.09, "window_s": 1.0}),
+        (CLOSED, {"stalled_s": 0.5, "longest_stall_s": 0.5, "client_is_server": True}),
         (CLOSED, {"gpu_clock_ratio": 0.5, "gpu_util_ratio": 0.1}),
         (CLOSED, {"ceiling_rps": 700.0}),
         (OPEN, {"lag_p99_s": 0.0009, "service_tail_s": 0.0001}),

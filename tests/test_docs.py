@@ -228,7 +228,7 @@ def test_every_dependency_has_its_reason():
         *(name for extra in project["optional-dependencies"].values() for name in extra),
     ]
     for path in (ROOT / "envs").glob("*.in"):
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").partition("# What these import:")[0].splitlines()
         wanted += [line for line in lines if line.strip() and not line.startswith(("#", "-"))]
     for line in wanted:
         name = re.split(r"[\s<>=~!;\[]", line.strip())[0]

@@ -15,12 +15,13 @@ SDK = {
     "postgres": {"psycopg2"},
     "s3": {"boto3", "botocore", "urllib3"},
     "triton": {"tritonclient", "grpc", "onnx", "onnxruntime"},
+    "openai_model": {"torch", "transformers", "tokenizers"},
     "vectors/faiss": {"faiss"},
 }
 """What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
 
-WORKER_ROOMS = {"errors", "load", "drivers"}
-WORKER_MODEL = {"service", "pattern", "sample", "failure"}
+WORKER_ROOMS = {"errors", "forkserver", "load", "drivers", "sockets"}
+WORKER_MODEL = {"service", "pattern", "recorded", "sample", "failure"}
 LONGEST_LINES = 400
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")
 BASE_ONLY = {"load/segments.py", "load/clientwatch.py", "load/shards.py"}
@@ -72,7 +73,12 @@ def foreign(name: str, roots: list[str]) -> set[str]:
 def starts() -> list[Path]:
     """Return what is imported in a service's environment: the worker, the hooks' runner, every driver."""
     load = PACKAGE / "load"
-    return [load / "worker.py", load / "preparation.py", *sorted((PACKAGE / "drivers").rglob("*.py"))]
+    return [
+        load / "worker.py",
+        load / "remote.py",
+        load / "preparation.py",
+        *sorted((PACKAGE / "drivers").rglob("*.py")),
+    ]
 
 
 def test_imports_between_rooms_point_one_way():

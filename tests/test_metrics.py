@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 
+from seamark.load.arrivals import pattern_of, schedule
 from seamark.metrics import compute, measure
 from seamark.metrics import tally as tally_module
 from seamark.metrics.samples import open_samples
@@ -21,7 +22,11 @@ approx = pytest.approx
 
 @pytest.fixture
 def folder(tmp_path):
-    return SimpleNamespace(samples=tmp_path / "samples.parquet", telemetry=tmp_path / "telemetry.parquet")
+    return SimpleNamespace(
+        samples=tmp_path / "samples.parquet",
+        chunks=tmp_path / "chunks.parquet",
+        telemetry=tmp_path / "telemetry.parquet",
+    )
 
 
 def measured(folder, rows, settings=None, load=None, **trial):
@@ -80,7 +85,7 @@ def test_response_time_counts_from_the_intended_send_and_service_time_from_the_a
     assert document["latency_ms"]["p50"] == approx(4)
     assert document["latency_ms"]["p99"] == approx(104)
     assert document["service_time_ms"]["p99"] == approx(4)
-    assert document["first_reply_ms"]["p99"] == approx(1)
+    assert document["ttft_ms"]["p99"] == approx(1)
     assert document["schedule_lag_ms"] == {"p50": 0.0, "p99": approx(100), "max": approx(100)}
     assert "schedule_lag" in codes(document)
 
@@ -180,7 +185,39 @@ def test_a_load_that_runs_out_of_requests_is_measured_up_to_its_last_send(folder
     assert document["throughput"]["value"] == approx(100, rel=0.01)
 
 
+def test_a_trace_that_ends_before_the_load_is_measured_up_to_its_last_send(folder):
+    due = np.arange(500) / 100
+    rows = samples_of(due, None, due + 0.002)
+    settings = {"pattern": "trace", "trace": "t", "duration_s": 60.0}
+    ended = a_load(workers=[{"ok": True, "ran_out": True}] * 2, scheduled=500)
+    assert measured(folder, rows, settings, load=ended)["window"]["end_s"] == approx(4.99)
+    assert measured(folder, rows, settings, load=ended)["offered_rps"] == approx(100, rel=0.01)
+    for load in (
+        a_load(workers=[{"ok": True, "ran_out": False}], scheduled=500),
+        a_load(workers=[{"ok": True, "ran_out": True}], scheduled=501),
+        a_load(workers=[{"ok": True, "ran_out": True}, {"ok": False}], scheduled=500),
+    ):
+        assert measured(folder, rows, settings, load=load)["window"]["end_s"] == 60
+
+
 # Rates, errors and objectives
+
+
+def test_a_load_that_was_ended_for_over_saturation_is_measured_up_to_there_and_says_so(folder):
+    due = np.arange(4000) / 1000.0
+    ended = np.arange(4000) / 500.0
+    kept = ended < 4.0
+    rows = samples_of(due, due, np.where(kept, ended, np.nan), failure=np.where(kept, 0, Failure.CANCELLED))
+    settings = {"pattern": "constant", "rate_rps": 1000.0, "warmup_s": 1.0, "duration_s": 60.0, "concurrency": 9999}
+    document = measured(folder, rows, settings, load=a_load(warmup_s=1.0, duration_s=60.0, over_saturated_at_s=4.0))
+    assert document["over_saturated_at_s"] == 4.0
+    assert document["window"]["end_s"] == 4.0
+    assert document["offered_rps"] == approx(1000, rel=0.01)
+    assert document["achieved_rps"] == approx(500, rel=0.01)
+    assert document["saturated"]
+    assert "over_saturated" in codes(document)
+    assert "unfinished" not in codes(document)
+    assert document["verdict"] == "SUSPECT"
 
 
 @pytest.mark.covers("E-FR09", "E-CLI02")
@@ -253,10 +290,10 @@ def test_goodput_counts_failed_and_slow_requests_as_missed(folder):
 def test_a_missing_first_reply_does_not_meet_an_objective_on_it(folder):
     sent, ended = one_user(np.full(1000, 0.01))
     first = np.where(np.arange(1000) < 900, sent + 0.001, np.nan)
-    slos = (Slo(metric="first_s", op="<=", limit=0.5),)
+    slos = (Slo(metric="ttft_s", op="<=", limit=0.5),)
     document = measured(folder, samples_of(sent, None, ended, first_s=first), slos=slos)
     assert document["goodput"]["ratio"] == approx(0.9)
-    assert document["first_reply_ms"]["p50"] == approx(1)
+    assert document["ttft_ms"]["p50"] == approx(1)
 
 
 def test_no_objective_on_a_single_request_means_no_goodput(folder):
@@ -289,6 +326,41 @@ def test_each_kind_of_request_has_its_own_percentiles(folder):
     assert document["by_kind"]["get"]["latency_ms"]["p50"] == approx(2)
     assert document["by_kind"]["put"]["latency_ms"]["p50"] == approx(8)
     assert document["by_kind"]["put"]["requests"] == 1000
+    assert document["by_kind"]["put"]["ttft_ms"] is None
+
+
+def test_sessions_are_counted_beside_requests(folder):
+    """100 sessions of 3 turns, one begun every 0.1 s; of every tenth the second turn fails and no third follows."""
+    index = np.arange(300)
+    session, turn = index // 3, index % 3
+    due = session * 0.1 + turn * 0.02
+    failed = (session % 10 == 0) & (turn == 1)
+    rows = samples_of(due, None, due + 0.01, failure=np.where(failed, Failure.SERVER_ERROR, Failure.NONE))
+    rows = rows[~((session % 10 == 0) & (turn == 2))]
+    settings = {"pattern": "constant", "rate_rps": 10.0, "turns": 3}
+    document = measured(folder, rows, settings)
+    assert document["sessions"] == {"per_s": approx(9, abs=0.2), "begun_per_s": approx(10), "broken": 10}
+    assert document["requests_per_s"] == approx(28, abs=0.2)
+    assert document["counts"]["requests"] == 290
+    assert "rate_not_asked" not in codes(document)
+    assert measured(folder, rows, {**settings, "turns": None})["sessions"] is None
+
+
+@pytest.mark.covers("E-FR15")
+def test_each_kind_of_a_stream_has_its_own_failures_and_token_times(folder):
+    sent, ended = one_user(np.full(2000, 0.005))
+    kind = np.arange(2000) % 2
+    failure = np.where(np.arange(2000) % 10 == 1, Failure.SERVER_ERROR, Failure.NONE)
+    first = np.where(failure == 0, sent + np.where(kind, 0.004, 0.002), np.nan)
+    rows = samples_of(sent, None, ended, first_s=first, kind=kind, units=5, failure=failure)
+    found = measured(folder, rows, load=a_load(kinds=["chat", "search"]))["by_kind"]
+    assert {name: (each["requests"], each["ok"], each["failed"]) for name, each in found.items()} == {
+        "chat": (1000, 1000, 0),
+        "search": (1000, 800, 200),
+    }
+    assert found["search"]["units"] == 4000
+    assert (found["chat"]["ttft_ms"]["p50"], found["search"]["ttft_ms"]["p50"]) == (approx(2), approx(4))
+    assert (found["chat"]["tpot_ms"]["p90"], found["search"]["tpot_ms"]["mean"]) == (approx(0.75), approx(0.25))
 
 
 # Percentiles and samples
@@ -347,6 +419,30 @@ def test_the_series_has_a_row_each_second_with_what_arrived_in_it(folder):
     assert series[0].latency_p99_s is None
 
 
+@pytest.mark.covers("E-CLI02")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pattern": "gamma", "rate_rps": 100.0, "burstiness": 0.1},
+        {"pattern": "ramp", "rate_rps": 50.0, "ramp_to_rps": 150.0},
+        {"pattern": "steps", "step_rates": "50, 200"},
+        {"pattern": "bursts", "rate_rps": 50.0, "burst_rps": 500.0, "burst_s": 1.0, "burst_every_s": 4.0},
+        {"pattern": "diurnal", "rate_rps": 100.0, "amplitude": 0.9, "period_s": 10.0},
+    ],
+    ids=lambda settings: settings["pattern"],
+)
+@pytest.mark.parametrize("sent_ratio", [1.0, 0.4], ids=["as-asked", "too-few"])
+def test_a_load_is_held_against_the_rate_of_its_own_pattern(folder, settings, sent_ratio):
+    pattern = pattern_of(settings, 22.0)
+    assert pattern is not None
+    due = np.concatenate(list(schedule(pattern, seed=3, until_s=22.0))) / 1e9
+    due = due[np.random.default_rng(1).random(len(due)) < sent_ratio]
+    document = measured(folder, samples_of(due, None, due + 0.001), settings | {"warmup_s": 2.0, "duration_s": 20.0})
+    assert ("rate_not_asked" in codes(document)) == (sent_ratio < 1)
+    steady = [reason for reason in document["reasons"] if reason["code"] == "no_steady_state"]
+    assert {reason["severity"] for reason in steady} <= ({"suspect"} if settings["pattern"] == "gamma" else {"note"})
+
+
 # Telemetry
 
 
@@ -395,6 +491,20 @@ def test_no_telemetry_leaves_resources_unknown_and_the_trial_good(folder, conten
     document = measured(folder, samples_of(sent, None, ended))
     assert set(document["resource"].values()) == {None}
     assert document["status"] == "ok"
+
+
+@pytest.mark.covers("E-MON02")
+@pytest.mark.parametrize(("seen_mb_per_s", "told"), [(5.2, 5.2), (0.4, None)], ids=["most-seen", "most-missed"])
+def test_the_network_use_of_connections_that_come_and_go_between_two_looks_is_unknown_and_not_small(
+    folder, seen_mb_per_s, told
+):
+    sent, ended = one_user(np.full(1000, 0.01))
+    rows = [(t, "client", "net_received_bytes", seen_mb_per_s * 1e6 * t, "bytes") for t in np.arange(0, 10.5, 0.5)]
+    rows += [(t, "client", "net_sent_bytes", 0.0, "bytes") for t in np.arange(0, 10.5, 0.5)]
+    write_telemetry(folder.telemetry, rows)
+    document = measured(folder, samples_of(sent, None, ended, bytes_received=50_000))
+    told = None if told is None else approx(told, rel=0.01)
+    assert document["resource"]["client_net_received_mb_per_s"] == told
 
 
 # Failures

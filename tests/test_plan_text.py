@@ -38,7 +38,7 @@ def test_the_sample_scenario_is_described_with_its_numbers() -> None:
     assert "smallest p               0.10 with 3 repetitions" in text
     assert "3 repetitions cannot reach p = 0.05: use at least 4" in text
     assert "in a family of 17 comparisons" in text
-    assert "vllm: The driver and the lock of vLLM come later." in text
+    assert "vllm: The container, vLLM's own image for GPUs, was not run yet." in text
     assert "... and 46 more" in text
 
 
@@ -114,3 +114,11 @@ def test_the_facts_are_json() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(59.4, "59 s"), (59.6, "1 min 0 s"), (7500, "2 h 5 min")])
 def test_a_duration_is_shown_in_the_units_that_matter(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_what_was_not_seen_in_a_container_is_noted_only_where_one_is_used() -> None:
+    path = ROOT / "config" / "scenarios" / "llm_vllm_local.yaml"
+    here = plan(read_scenario(path, SERVICES), SERVICES, HERE)
+    assert "vLLM's own image" not in describe(here, SERVICES, HERE)
+    contained = replace(HERE, runtime="apptainer")
+    assert "vLLM's own image" in describe(here, SERVICES, contained)

@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seamark.images import StudyImages
+from seamark.load.carriers.carrier import Carrier
+from seamark.load.carriers.names import carrier_of
+from seamark.load.pinning import split_of
 from seamark.load.shards import LoadJob
+from seamark.model.objectives import latency_limit_s
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Trial
 from seamark.servers import deployment as servers
+from seamark.servers.images import client_lock
 from seamark.store import DeploymentFolder, ScenarioFolder
-from seamark.study import Study
+from seamark.study import Study, expanded
 
 LOG_LINES = 20
 
@@ -49,7 +55,8 @@ class Bench:
     @property
     def lock(self) -> Path | None:
         """The lock file of the service's environment; None for the base environment."""
-        name = self.service.environment
+        image = StudyImages(study=self.study).of_server(self.service, self.study.plan_of(self.scenario).container)
+        name = client_lock(self.service, image)
         return None if name is None else self.study.locks / f"{name}.lock"
 
 
@@ -64,7 +71,16 @@ def job_of(bench: Bench, trial: Trial, endpoint: Mapping[str, Any]) -> LoadJob:
         host=endpoint["host"],
         ports=endpoint["ports"],
         telemetry_interval_s=bench.site.telemetry_interval_s,
+        latency_limit_s=latency_limit_s(trial.slos),
+        cores=split_of(endpoint).client if bench.site.carrier == "local" else (),
     )
+
+
+def carrier_for(bench: Bench, owner: int) -> Carrier:
+    """Return who carries the shards of this site's loads. Raises UserError for what is missing here."""
+    site = bench.site
+    python = None if site.carrier_python is None else bench.study.root / expanded(site.carrier_python)
+    return carrier_of(site.carrier, site.carrier_address, python, owner)
 
 
 def python_of(endpoint: Mapping[str, Any]) -> Path | None:

@@ -120,11 +120,6 @@ class Dag:
         trial = self.trial(w)
         return {**trial.changed, "config_hash": trial.config_hash}
 
-    def plan_digest(self, w: Wildcards) -> str:
-        """Return a digest of the whole plan: it is written again when this changes."""
-        document = json.dumps(as_document(self.study.plan_of(w.scenario)), sort_keys=True)
-        return hashlib.sha256(document.encode()).hexdigest()[:16]
-
     def environment_record(self, environment: str) -> str:
         """Return the file that says an environment is ready; its name ends in the lock's digest."""
         return f"{self._relative(self.study.results)}/.environments/{environment}.json"
@@ -159,6 +154,7 @@ class Dag:
                 return PHASE_MIN[phase] * attempt
             settings = self.trial(w).settings
             seconds = sum(float(settings[name] or 0) for name in ("warmup_s", "duration_s", "timeout_s"))
+            seconds += search.budget_s if (search := self.trial(w).search) else 0.0
             return math.ceil(seconds * 1.2 / 60 + 1) * attempt
 
         return of
@@ -193,7 +189,8 @@ class Dag:
         return SLOTS // 2
 
     def sweep(self) -> None:
-        """Put away what a killed run left: stale endpoints, and records of trials whose samples are gone."""
+        """Put away what a killed run left: stale endpoints, and records of trials whose samples are gone, or which
+        were measured as something else than is planned now."""
         sweep(self.study.results)
         self._sweep_plan()
         for record in self.study.results.glob(".environments/*.json"):

@@ -7,17 +7,26 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
+from seamark.calibration import calibration_file
+from seamark.errors import UserError
+from seamark.load.limits import TIME_WAIT_S, listen_queue, local_ports
+from seamark.load.pinning import cores_here, split_cores
+from seamark.provenance import hostname
+from seamark.store import read_json
 from seamark.study import Study
 
 Level = Literal["ok", "warning", "problem"]
 TIMER_SLEEPS = 200
+AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
+FEW_PORTS = 10_000
+SHORT_QUEUE = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +61,46 @@ def _cores(study: Study) -> Finding:
         remedy = "Server and load share one core: their times disturb each other. Use two cores or more."
         return Finding(what="cores", level="warning", seen=f"{cores}", remedy=remedy)
     return Finding(what="cores", level="ok", seen=f"{cores}")
+
+
+def _pinning(study: Study) -> Finding:
+    try:
+        split = split_cores(study.site.pinning, workers="wire", shards=1, cores=cores_here())
+    except UserError as error:
+        return Finding(what="pinning", level="problem", seen="CPUs that are not there", remedy=str(error))
+    return Finding(what="pinning", level="ok", seen=str(split))
+
+
+def _sessions(study: Study) -> Finding:
+    enabled = AUTOGROUP.read_text(encoding="ascii").strip() == "1" if AUTOGROUP.exists() else None
+    spinning = sorted(
+        name for name, service in study.services.items() if service.server and service.server.busy_waits
+    )
+    split = split_cores(study.site.pinning, workers="wire", shards=1, cores=cores_here())
+    return sessions(enabled, spinning, apart=bool(split.client and split.server))
+
+
+def sessions(enabled: bool | None, spinning: Sequence[str], *, apart: bool) -> Finding:
+    """Judge whether the kernel shares its cores out by session (autogroup), None where it cannot.
+
+    A server and its load run in sessions of their own, each of which then gets half of a core that both are on: one
+    that spins while it waits keeps the other from running for tens of ms. `spinning` are the services whose recipes
+    say so; `apart`: load and server have cores of their own.
+    """
+    what = "sessions"
+    if not enabled:
+        seen = "cores are shared out by process" if enabled is False else "the kernel knows no autogroups"
+        return Finding(what=what, level="ok", seen=seen)
+    seen = "cores are shared out by session (autogroup)"
+    if apart:
+        return Finding(what=what, level="ok", seen=f"{seen}; load and server have cores of their own")
+    told = f" ({', '.join(spinning)})" if spinning else ""
+    remedy = (
+        "A server that spins while it waits can keep the load from running for tens of ms: trials then say "
+        f"client_stalled or loop_lag. `busy_waits: true` in its recipe lets every other session go first{told}. Of a "
+        "server that Seamark does not start: `echo 19 > /proc/PID/autogroup`, or boot with `noautogroup`."
+    )
+    return Finding(what=what, level="warning", seen=seen, remedy=remedy)
 
 
 def _idle(study: Study) -> Finding:
@@ -101,6 +150,45 @@ def _files(study: Study) -> Finding:
     return Finding(what="open files", level=level, seen=f"{soft} (at most {hard})", remedy=remedy)
 
 
+def _ports(study: Study) -> Finding:
+    ports = local_ports()
+    level: Level = "ok" if ports.total >= FEW_PORTS else "warning"
+    seen = (
+        f"{ports.total:,} to one address ({ports.first}-{ports.last}); a server that closes its connections leaves "
+        f"enough for {ports.total / TIME_WAIT_S:,.0f} new ones/s"
+    )
+    remedy = "" if level == "ok" else "More connections to one address: sysctl net.ipv4.ip_local_port_range."
+    return Finding(what="local ports", level=level, seen=seen, remedy=remedy)
+
+
+def _queues(study: Study) -> Finding:
+    whole, half = listen_queue()
+    if whole is None:
+        return Finding(what="listen queue", level="ok", seen="not shown by this machine")
+    level: Level = "ok" if whole >= SHORT_QUEUE else "warning"
+    seen = f"at most {whole} connections wait for a server" + ("" if half is None else f", {half} half open")
+    remedy = "" if level == "ok" else "More users than that at once wait for a second: raise net.core.somaxconn."
+    return Finding(what="listen queue", level=level, seen=seen, remedy=remedy)
+
+
+def _ceilings(study: Study) -> Finding:
+    path = calibration_file(study.results, hostname())
+    if not path.exists():
+        remedy = "`bench doctor --calibrate` measures it, so that trials bound by their client are marked."
+        return Finding(what="load generator", level="ok", seen="not calibrated on this machine", remedy=remedy)
+    known = read_json(path)
+    of = known["ceilings"]
+    mb = "" if of["wire"]["bytes_per_s"] is None else f" or {of['wire']['bytes_per_s'] / 1e6:,.0f} MB/s"
+    chunks = of["wire"].get("chunks_per_s")
+    mb += "" if chunks is None else f" or {chunks:,.0f} chunks/s"
+    seen = (
+        f"a wire worker {of['wire']['requests_per_s']:,.0f} requests/s{mb}, threads "
+        f"{of['threads']['requests_per_s']:,.0f}, a process {of['processes']['requests_per_s']:,.0f}; sends "
+        f"{known['schedule_lag_us']['p99']:.0f} us late (p99 at 1,000/s); {known['at'][:10]}"
+    )
+    return Finding(what="load generator", level="ok", seen=seen)
+
+
 def _space(study: Study) -> Finding:
     folder = study.results
     while not folder.exists():
@@ -132,6 +220,22 @@ def _environments(study: Study) -> Finding:
     return Finding(what="environments", level="ok", seen=f"{seen}; the others are made on first use")
 
 
+def _images(study: Study) -> Finding:
+    if study.site.runtime != "apptainer":
+        return Finding(what="images", level="ok", seen=f"site '{study.site_name}' runs no containers")
+    from seamark.images import StudyImages
+
+    wanted = StudyImages(study=study).wanted()
+    lacking = [image.name for image in wanted if not image.there()]
+    engine = shutil.which("apptainer") or (f"from {study.site.modules[-1]}" if study.site.modules else "no apptainer")
+    seen = f"{engine}; {len(wanted) - len(lacking)} of {len(wanted)} images are there"
+    if engine == "no apptainer":
+        remedy = "Install Apptainer, or name its module in `modules` of the site."
+        return Finding(what="images", level="problem", seen=seen, remedy=remedy)
+    remedy = f"`bench prepare` gets {', '.join(lacking)}." if lacking else ""
+    return Finding(what="images", level="problem" if lacking else "ok", seen=seen, remedy=remedy)
+
+
 def _gpu(study: Study) -> Finding:
     seen = shutil.which("nvidia-smi")
     return Finding(what="GPU", level="ok", seen=seen or "none: GPU figures will be null")
@@ -156,14 +260,20 @@ def _batch(study: Study) -> Finding:
 CHECKS = (
     _python,
     _cores,
+    _pinning,
+    _sessions,
     _idle,
     _governor,
     _clock,
     _timer,
     _files,
+    _ports,
+    _queues,
+    _ceilings,
     _space,
     _loopback,
     _environments,
+    _images,
     _gpu,
     _dot,
     _batch,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.model.levels import show
+from seamark.model.mix import MIX, mix_label
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION
 
@@ -77,7 +78,7 @@ def _word(name: str, value: Value) -> str:
     if name in UNITS:
         return f"{value}{UNITS[name]}"
     if isinstance(value, str):
-        return word(value)
+        return word(mix_label(value) if name == MIX else value)
     if value is None:
         return f"{name}-none"
     return f"{name}-{word(show(value).replace('-', 'minus', 1))}"

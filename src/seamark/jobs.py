@@ -1,13 +1,10 @@
 """One function a rule: what a job of the DAG does. Each finds its data in the study and hands them to one room."""
 
 import os
-import sys
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seamark.load.standby import Standby
     from seamark.study import Study
 
 
@@ -45,18 +42,19 @@ def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> 
     warm_up(Bench.of(study, scenario, deployment_id), study.trials_of(scenario, deployment_id)[0], parent_pid)
 
 
-def load(scenario_file: str, site: str, scenario: str, trial_id: str, record: str) -> None:
-    """Measure one trial. Its workers are started first: they import while this process reads the plan."""
+def load(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
+    """Measure one trial."""
     parent_pid = os.getppid()
-    standby = _stand_by(Path(record))
-    _without_pandas()
     from seamark.bench import Bench
-    from seamark.trial import measure
 
     study = _study(scenario_file, site)
     trial = study.trial(scenario, trial_id)
     retries = study.plan_of(scenario).max_retries
-    measure(Bench.of(study, scenario, trial.deployment), trial, parent_pid, max_retries=retries, standby=standby)
+    if trial.search:
+        from seamark.search.run import measure_search as measure
+    else:
+        from seamark.trial import measure
+    measure(Bench.of(study, scenario, trial.deployment), trial, parent_pid, max_retries=retries)
 
 
 def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
@@ -71,7 +69,6 @@ def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -
 
 def monitor(record: str) -> None:
     """Cut the telemetry to the trial of this load.json. Reads no scenario: it runs once for every trial."""
-    _without_pandas()
     from seamark.monitors.cut import cut_telemetry
     from seamark.store import ScenarioFolder, TrialFolder, read_json
 
@@ -82,20 +79,22 @@ def monitor(record: str) -> None:
 
 def metrics(plan_file: str, record: str) -> None:
     """Derive the metrics of the trial of this load.json. Reads no scenario: it runs once for every trial."""
-    _without_pandas()
     from seamark.analysis import write_metrics
+    from seamark.calibration import ceiling_of
     from seamark.plan_document import planned_trial
+    from seamark.search.probe import found_trial
     from seamark.store import TrialFolder, read_json
 
     folder = TrialFolder(root=Path(record).parent)
     trial, deployment = planned_trial(Path(plan_file), folder.root.name)
-    in_client = bool(read_json(folder.load).get("in_client"))
-    write_metrics(trial, folder, deployment, client_is_server=in_client)
+    load = read_json(folder.load)
+    ceiling = ceiling_of(folder.root.parent.parent, load)
+    trial = found_trial(trial, load)
+    write_metrics(trial, folder, deployment, client_is_server=bool(load.get("in_client")), ceiling=ceiling)
 
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:
     """Sum up a scenario."""
-    _without_pandas()
     from seamark.analysis import write_summary
 
     study = _study(scenario_file, site)
@@ -108,36 +107,6 @@ def report(scenario_file: str, site: str, scenario: str) -> None:
 
     study = _study(scenario_file, site)
     write_report(study.folder(scenario).root, study.reports)
-
-
-class _NoPandas(MetaPathFinder):
-    """pyarrow imports pandas (0.3 s) only to ask whether a list of ours is a Series: here it finds none."""
-
-    def find_spec(self, name: str, path: object, target: object = None) -> None:
-        if name == "pandas":
-            raise ImportError("not needed in this job")
-
-
-def _without_pandas() -> None:
-    sys.meta_path.insert(0, _NoPandas())
-
-
-def _stand_by(record: Path) -> "list[Standby]":
-    """Start the workers that the trial of this load.json will need, if it needs any and its server says which."""
-    import json
-
-    from seamark.load.standby import stand_by
-
-    trial = record.parent
-    endpoint = trial.parent / "deployments" / trial.name.split("--")[0] / "endpoint.json"
-    if (trial / "samples.json").exists() or not endpoint.exists():
-        return []
-    found = json.loads(endpoint.read_text())
-    if found["status"] != "ok":
-        return []
-    python = Path(found["environment"]) / "bin" / "python" if found["environment"] else None
-    many = (os.cpu_count() or 1) if found["workers"] == "processes" else 1
-    return stand_by(python, found["driver"], trial / ".parts" / str(os.getpid()), many)
 
 
 def _study(scenario_file: str, site: str) -> "Study":

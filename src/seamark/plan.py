@@ -1,7 +1,7 @@
 """From a scenario and a site to deployments and trials, in the order in which they run. Pure; no file is touched."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from seamark.errors import UserError
 from seamark.identity import digest, part, rank, seed_of, trial_uuid, word, words_of
@@ -89,7 +89,9 @@ def _treatment(scenario: Scenario, workload: Workload, service: Service, values:
     changed = {name: values[name] for name in (*by_role["deployment"], *order) if values[name] != defaults[name]}
     deployment = _deployment(scenario, service, values, by_role["deployment"], changed)
     load = {name: changed[name] for name in order if name in changed}
-    workload_id = part(words_of(load) or ["defaults"], {"settings": load} | _seed(scenario))
+    spoken = {name: value for name, value in load.items() if not _is_searched(workload, name)}
+    words = [*words_of(spoken), *([f"search-{workload.search.setting}"] if workload.search else [])]
+    workload_id = part(words or ["defaults"], {"settings": load} | _searched(workload) | _seed(scenario))
     settings = {name: values[name] for name in defaults}
     return Treatment(
         id=f"{deployment.id}--{workload_id}",
@@ -106,8 +108,28 @@ def _treatment(scenario: Scenario, workload: Workload, service: Service, values:
             "settings": {name: value for name, value in settings.items() if value is not None},
             "resources": {name: values[name] for name in RESOURCES},
             **_artifacts(scenario),
+            **_searched(workload),
+            **_contents(workload, values),
         },
     )
+
+
+def _contents(workload: Workload, values: Values) -> dict[str, str]:
+    """What the trace of a treatment holds is measured, wherever it lies."""
+    content = workload.contents.get(str(values["trace"])) if values["pattern"] == "trace" else None
+    return {} if content is None else {"trace_sha256": content}
+
+
+def _is_searched(workload: Workload, name: str) -> bool:
+    return workload.search is not None and workload.search.setting == name
+
+
+def _searched(workload: Workload) -> dict[str, object]:
+    """A search is a part of identity, and so are the objectives that decide what it finds."""
+    if workload.search is None:
+        return {}
+    slos = sorted(f"{slo.metric} {slo.op} {slo.limit!r}" for slo in workload.slos)
+    return {"search": asdict(workload.search), "slos": slos}
 
 
 def _deployment(
@@ -174,6 +196,7 @@ def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: 
         config_hash=digest({**treatment.facts, "repetition": repetition, "seed": seed}),
         group=treatment.workload.name,
         slos=treatment.workload.slos,
+        search=treatment.workload.search,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from seamark.errors import UserError
 from seamark.model.scenario import Slo
+from seamark.model.search import Search
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Plan, Trial
 from seamark.store import read_json
 
@@ -19,7 +20,7 @@ def as_document(plan: Plan) -> dict[str, Any]:
     document["trials"] = [
         _fields(each)
         | {"settings": dict(each.settings), "changed": dict(each.changed)}
-        | {"slos": [_fields(slo) for slo in each.slos]}
+        | {"slos": [_fields(slo) for slo in each.slos], "search": each.search and _fields(each.search)}
         for each in plan.trials
     ]
     document["binds"] = list(plan.binds)
@@ -49,7 +50,8 @@ def planned_trial(path: Path, trial_id: str) -> tuple[Trial, Deployment]:
 
 
 def _trial(document: Mapping[str, Any]) -> Trial:
-    return Trial(**{**document, "slos": tuple(Slo(**slo) for slo in document["slos"])})
+    slos, search = tuple(Slo(**slo) for slo in document["slos"]), document.get("search")
+    return Trial(**{**document, "slos": slos, "search": Search(**search) if search else None})
 
 
 def _plan(document: Mapping[str, Any]) -> Plan:

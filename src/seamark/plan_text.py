@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.model.levels import show
+from seamark.model.mix import MIX, mix_label
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import Plan, Trial
@@ -104,9 +105,13 @@ def _factor_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {service}: {_count(about['treatments'], 'treatment')}")
         for name, levels in about["factors"].items():
             role = "deployment" if name in deployment else "policy" if name in policy else "workload"
-            lines.append(f"    {name:<20} {role:<11} {_levels(levels)}")
+            lines.append(f"    {name:<20} {role:<11} {_levels(name, levels)}")
         if not about["factors"]:
             lines.append("    nothing varies")
+        searches = dict.fromkeys(trial.search for trial in plan.trials if trial.service == service)
+        for search in filter(None, searches):
+            span = f"{show(search.level(search.from_level))} to {show(search.level(search.to_level))}"
+            lines.append(f"    {search.setting:<20} {'searched':<11} {span}, {duration(search.budget_s)} at most")
     return lines
 
 
@@ -154,7 +159,8 @@ def _notes(
         names = ", ".join(plan.factors["deployment"])
         notes.append(f"{names}: each level is one start of a server, so the repetitions do not repeat the start.")
     for service in sorted({trial.service for trial in plan.trials}):
-        if service in services and (reason := services[service].not_run_here):
+        contained = site is not None and site.runtime == "apptainer"
+        if service in services and (reason := services[service].unseen(contained=contained)):
             notes.append(f"{service}: {reason.strip()}")
     for name in sorted(_variables(plan) - set(environment)):
         notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
@@ -180,6 +186,7 @@ def _times_s(plan: Plan, services: Mapping[str, Service]) -> dict[str, float]:
         times[each.id] = server.typical_start_s if server is not None else WITHOUT_SERVER_S
     for trial in plan.trials:
         load_s = sum(float(trial.settings.get(name) or 0) for name in ("warmup_s", "duration_s"))
+        load_s += trial.search.budget_s if trial.search else 0.0
         times[trial.deployment] += load_s + BETWEEN_TRIALS_S
     return times
 
@@ -204,8 +211,9 @@ def _sorted(values: tuple[Value, ...]) -> tuple[Value, ...]:
     return tuple(sorted(values, key=lambda value: (value is not None, value if numbers else str(value))))
 
 
-def _levels(levels: list[Value]) -> str:
-    shown = ", ".join(show(level) for level in levels[:12])
+def _levels(name: str, levels: list[Value]) -> str:
+    separator = "; " if name == MIX else ", "
+    shown = separator.join(mix_label(str(level)) if name == MIX and level else show(level) for level in levels[:12])
     return f"{shown}, ... ({len(levels)} levels)" if len(levels) > 12 else shown
 
 

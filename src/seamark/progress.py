@@ -13,13 +13,14 @@ from seamark.store import ScenarioFolder, read_json
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Where one trial is: planned, running, ok, failed or timeout, and why it failed."""
+    """Where one trial is: planned, running, ok, failed or timeout, and why it failed; `detail` says what it is at."""
 
     trial: str
     deployment: str
     state: str
     category: str | None = None
     reason: str | None = None
+    detail: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +81,19 @@ def progress(plan: Plan, folder: ScenarioFolder) -> Progress:
             )
         else:
             state = "running" if _at_work(files.parts) else "planned"
-            states.append(State(trial=trial.id, deployment=trial.deployment, state=state))
+            detail = _probe(files.search) if state == "running" and trial.search else None
+            states.append(State(trial=trial.id, deployment=trial.deployment, state=state, detail=detail))
     return Progress(scenario=plan.scenario, states=tuple(states))
+
+
+def _probe(search: Path) -> str | None:
+    """Return which probe of a search is measured: `probe 4, 120 requests/s`."""
+    try:
+        document = read_json(search)
+        running, unit = document["running"], "users" if document["setting"] == "concurrency" else "requests/s"
+        return f"probe {running['probe']}, {running['level']:g} {unit}" if running else None
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _at_work(parts: Path) -> bool:

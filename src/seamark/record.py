@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -26,9 +26,30 @@ def samples_complete(folder: TrialFolder, config_hash: str) -> bool:
         return False
 
 
+def search_ended(folder: TrialFolder) -> bool:
+    """Whether a trial is a search that came to its end, with a result or without one; not one that broke off."""
+    try:
+        return read_json(folder.search)["outcome"] is not None
+    except (OSError, ValueError, KeyError):
+        return False
+
+
 def put_aside(folder: TrialFolder) -> None:
-    """Keep what an attempt left under `attempts/N`, so that the trial is measured again."""
-    kept = [folder.load, folder.samples, folder.record, folder.meta, folder.metrics, folder.client_telemetry]
+    """Keep what an attempt left under `attempts/N`, so that the trial is measured again.
+
+    Probes of a search that has not come to its end stay: it goes on with them.
+    """
+    kept = [
+        folder.load,
+        folder.samples,
+        folder.chunks,
+        folder.record,
+        folder.meta,
+        folder.metrics,
+        folder.client_telemetry,
+    ]
+    if search_ended(folder):
+        kept += [folder.search, folder.probes]
     kept = [path for path in kept if path.exists()]
     if kept:
         number = 1 + sum(1 for _ in folder.attempts.glob("*"))
@@ -64,6 +85,7 @@ def record_of(
         "in_client": bench.service.server is None,
         "quality": {},
         "failures": {},
+        "client": {"workers": bench.service.workers, "processes": 0},
         "workers": [],
         "scheduled": 0,
         "sent": 0,
@@ -71,29 +93,39 @@ def record_of(
         "unit": None,
         "kinds": [],
         "epoch_unix_ns": None,
+        "over_saturated_at_s": None,
     }
     if outcome is not None:
         document |= {
             "scheduled": outcome.scheduled,
             "sent": outcome.sent,
             "completed": outcome.completed,
+            "client": {
+                "workers": bench.service.workers,
+                "processes": len(outcome.reports),
+                "cores": list(outcome.cores),
+            },
             "workers": [dict(report) for report in outcome.reports],
             "quality": dict(outcome.quality),
             "unit": outcome.unit,
             "kinds": list(outcome.kinds),
             "epoch_unix_ns": outcome.epoch_unix_ns,
+            "over_saturated_at_s": outcome.over_saturated_at_s,
         }
     return document
 
 
 def keep_samples(folder: TrialFolder, trial: Trial, outcome: LoadOutcome, document: dict[str, Any]) -> None:
-    """Write samples.parquet from what the workers left; note failures, and a load without one good reply."""
-    from seamark.load.segments import gather_samples
+    """Write samples.parquet, and chunks.parquet of streams; note failures, and a load without one good reply."""
+    from seamark.load.segments import gather_chunks, gather_samples
 
     head = {
         key: document[key] for key in ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
     }
     written = gather_samples(outcome.segments, folder.samples, head)
+    folder.chunks.unlink(missing_ok=True)
+    if outcome.chunks:
+        document["chunks"] = gather_chunks(outcome.chunks, folder.chunks)
     document["failures"] = {name: count for name, count in written.failures.items() if count}
     document["rows"] = written.rows
     document["samples_bytes"] = folder.samples.stat().st_size
@@ -118,9 +150,20 @@ def write_config(folder: TrialFolder, trial: Trial, bench: Bench) -> None:
     store.write_text(folder.config, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
 
-def write_meta(bench: Bench, trial: Trial, folder: TrialFolder, before: Mapping[str, Any]) -> None:
-    """Write meta.json: on what and with what this trial was measured."""
+PLACE = ("worker", "carrier", "host", "shared", "offset_ns", "offset_error_ns", "offset_drift_ns")
+"""Of a WorkerReport, what says where it ran and how far its clock was from ours."""
+
+
+def write_meta(
+    bench: Bench,
+    trial: Trial,
+    folder: TrialFolder,
+    before: Mapping[str, Any],
+    workers: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write meta.json: on what and with what this trial was measured. `workers` are the load's WorkerReports."""
     plan = bench.study.plan_of(bench.scenario)
+    endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
     slurm = provenance.slurm(os.environ)
     software = provenance.software(bench.study.root, bench.lock)
     store.write_json(
@@ -133,7 +176,9 @@ def write_meta(bench: Bench, trial: Trial, folder: TrialFolder, before: Mapping[
             "host": provenance.hostname(),
             "partition": plan.partition,
             "slurm_job_id": (slurm or {}).get("slurm_job_id"),
-            "container_digest": bench.service.container.digest if bench.service.container else None,
+            "container_digest": (endpoint.get("image") or {}).get("digest"),
+            "container": endpoint.get("image"),
+            "client_container": endpoint.get("client_image"),
             "seed": trial.seed,
             "block": trial.block,
             "position": trial.position,
@@ -144,6 +189,8 @@ def write_meta(bench: Bench, trial: Trial, folder: TrialFolder, before: Mapping[
             "slurm": slurm,
             "software": software,
             "machine": provenance.machine(),
+            "pinning": endpoint.get("pinning"),
+            "shards": [{name: worker.get(name) for name in PLACE} for worker in workers],
             "before": dict(before),
             "after": provenance.moment(),
         },

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from seamark.errors import UserError
+from seamark.forkserver.client import start_server
 from seamark.study import Study
 
 
@@ -29,7 +30,7 @@ def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[
     release(study.root)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
-        return subprocess.Popen(
+        run = subprocess.Popen(
             command(study, targets, extra),
             cwd=study.root,
             stdin=subprocess.DEVNULL,
@@ -37,6 +38,8 @@ def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )
+    start_server(run.pid)  # it imports while Snakemake does
+    return run
 
 
 def release(root: Path) -> None:

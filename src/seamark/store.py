@@ -13,6 +13,8 @@ from seamark.errors import UserError
 
 TRIAL_PATTERN = "{scenario}/{deployment}--{workload}--r{repetition}"
 
+PROBES = "probes"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrialFolder:
@@ -31,6 +33,11 @@ class TrialFolder:
     @property
     def samples(self) -> Path:
         return self.root / "samples.parquet"
+
+    @property
+    def chunks(self) -> Path:
+        """When the parts of streamed replies came; absent where replies are whole."""
+        return self.root / "chunks.parquet"
 
     @property
     def record(self) -> Path:
@@ -78,6 +85,16 @@ class TrialFolder:
     def attempts(self) -> Path:
         """Samples and records of earlier attempts, kept by `bench retry`."""
         return self.root / "attempts"
+
+    @property
+    def search(self) -> Path:
+        """What a search asked and found, probe by probe; written anew after each."""
+        return self.root / "search.json"
+
+    @property
+    def probes(self) -> Path:
+        """The loads that a search measured, each in a folder like a trial's."""
+        return self.root / PROBES
 
     @property
     def parts(self) -> Path:

@@ -8,7 +8,7 @@ from seamark.model.expression import Condition, condition
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Setting, Value
-from seamark.model.shape import WITHOUT_EFFECT
+from seamark.model.shape import without_effect
 
 Values = Mapping[str, Value]
 RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
@@ -82,5 +82,5 @@ def _allowed(values: Values, conditions: list[Condition]) -> bool:
 
 
 def _as_read(values: dict[str, Value], defaults: Values) -> dict[str, Value]:
-    unread = WITHOUT_EFFECT.get(str(values["pattern"]), ())
+    unread = without_effect(str(values["pattern"]), values["turns"])
     return values | {name: defaults[name] for name in unread}

@@ -2,34 +2,35 @@
 
 import errno
 import fcntl
-import importlib
 import os
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seamark import provenance, store
-from seamark.bench import Bench, abandoned, death, job_of, python_of, server_tail, watch
+from seamark.bench import Bench, abandoned, carrier_for, death, job_of, python_of, server_tail, watch
+from seamark.errors import UserError
+from seamark.images import StudyImages
 from seamark.load.shards import LoadError, LoadOutcome, run_load
-from seamark.load.standby import Standby
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.record import keep_samples, put_aside, record_of, samples_complete, write_config, write_meta
 from seamark.servers import deployment as servers
 from seamark.store import TrialFolder, read_json
 
 WARM_UP_S = 0.3
-LONG_WARM_UP_S = 0.3
 
 
 def serve(bench: Bench) -> None:
     """Start the deployment's server; endpoint.json says whether that went well. Never raises for the service."""
     plan = bench.study.plan_of(bench.scenario)
+    trials = bench.study.trials_of(bench.scenario, bench.deployment.id)
+    images = StudyImages(study=bench.study)
     servers.serve(
         bench.deployment,
         bench.service,
@@ -38,40 +39,49 @@ def serve(bench: Bench) -> None:
         scenario=bench.scenario,
         seed=plan.seed,
         locks=bench.study.locks,
-        container=plan.container,
+        image=images.of_server(bench.service, plan.container),
+        client=images.of_client(bench.service),
         binds=plan.binds,
+        shards=max(int(trial.settings["shards"] or 1) for trial in trials),
     )
 
 
 def warm_up(bench: Bench, trial: Trial, parent_pid: int) -> None:
     """Send the first requests a server gets, from the first trial's load, and forget their times."""
-    with _alone_on_this_node(bench, parent_pid):
+    with alone_on_this_node(bench, parent_pid):
         store.write_json(bench.folder.warmup, _first_requests(bench, trial, parent_pid))
 
 
-def measure(
-    bench: Bench, trial: Trial, parent_pid: int, *, max_retries: int = 0, standby: Sequence[Standby] = ()
-) -> None:
+def measure(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
     """Measure one trial, unless its samples are there; load.json says what came of it, whatever that is."""
+    with alone_on_this_node(bench, parent_pid), ended_by_signals():
+        if not republished(bench.results.trial(trial.id), trial):
+            measure_here(bench, trial, parent_pid, max_retries=max_retries)
+
+
+def republished(folder: TrialFolder, trial: Trial) -> bool:
+    """Whether the trial's samples are all there; load.json is written again then."""
+    if not samples_complete(folder, trial.config_hash):
+        return False
+    store.write_json(folder.load, read_json(folder.record) | {"republished": True})
+    return True
+
+
+def measure_here(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
+    """Measure one trial and write its load.json. The caller sees to it that no other load runs on this node."""
     folder = bench.results.trial(trial.id)
-    with _alone_on_this_node(bench, parent_pid), _ended_by_signals():
-        if samples_complete(folder, trial.config_hash):
-            store.write_json(folder.load, read_json(folder.record) | {"republished": True})
-            return
-        _clear(folder, keep_own=True)
-        write_config(folder, trial, bench)
-        for attempt in range(1, max_retries + 2):
-            document = _attempt(bench, trial, folder, attempt, parent_pid, standby if attempt == 1 else ())
-            if document["status"] == "ok" or attempt > max_retries:
-                break
-            put_aside(folder)
-            _pause(bench, 2 ** (attempt - 1), parent_pid)
-        store.write_json(folder.load, document)
+    clear(folder)
+    write_config(folder, trial, bench)
+    for attempt in range(1, max_retries + 2):
+        document = _attempt(bench, trial, folder, attempt, parent_pid)
+        if document["status"] == "ok" or attempt > max_retries:
+            break
+        put_aside(folder)
+        _pause(bench, 2 ** (attempt - 1), parent_pid)
+    store.write_json(folder.load, document)
 
 
-def _attempt(
-    bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int, standby: Sequence[Standby]
-) -> dict[str, Any]:
+def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int) -> dict[str, Any]:
     """Measure once. Returns the document of load.json; a failure is a result, not an exception."""
     before, started_at = provenance.moment(), provenance.now()
     outcome: LoadOutcome | None = None
@@ -84,14 +94,14 @@ def _attempt(
             failure, tail = (endpoint["category"], endpoint["reason"]), endpoint.get("log_tail", [])
         else:
             job, python, tick = job_of(bench, trial, endpoint), python_of(endpoint), watch(bench, parent_pid)
-            outcome = run_load(job, python, folder.own_parts, tick, standby, _warm_up_imports(trial))
+            outcome = run_load(job, python, folder.own_parts, tick, parent_pid, carrier_for(bench, parent_pid))
             failure, tail = _verdict(bench, outcome)
     except LoadError as error:
         died = death(bench)
         failure, tail = ("server_died", died) if died else ("client_died", error.reason), list(error.log_tail)
     except OSError as error:
         failure = _disk(error)
-    except ValueError as error:
+    except (ValueError, UserError) as error:
         failure = ("setup_failed", str(error))
     document = record_of(bench, trial, outcome, failure, tail)
     document |= {"attempt": attempt, "started_at": started_at, "server_restarted": restarted}
@@ -101,8 +111,8 @@ def _attempt(
     except OSError as error:
         category, reason = _disk(error)
         document |= {"status": "failed", "category": category, "reason": reason}
-    _clear(folder)  # before anything else is written: the disk may be full
-    write_meta(bench, trial, folder, before)
+    clear(folder)  # before anything else is written: the disk may be full
+    write_meta(bench, trial, folder, before, document["workers"])
     store.append_log(folder.log, trial.trial_id, "load ended", status=document["status"], reason=document["reason"])
     if document["status"] == "ok":
         store.write_json(folder.record, document)
@@ -130,7 +140,7 @@ def _first_requests(bench: Bench, trial: Trial, parent_pid: int) -> dict[str, An
     settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0}
     job = replace(job_of(bench, trial, endpoint), settings=settings, seed=trial.seed + 1)
     try:
-        outcome = run_load(job, python_of(endpoint), parts, watch(bench, parent_pid))
+        outcome = run_load(job, python_of(endpoint), parts, watch(bench, parent_pid), parent_pid)
         document |= {"status": "ok" if outcome.completed else "failed", "requests": outcome.completed}
     except LoadError as error:
         document |= {"reason": error.reason, "log_tail": list(error.log_tail)}
@@ -138,13 +148,9 @@ def _first_requests(bench: Bench, trial: Trial, parent_pid: int) -> dict[str, An
     return document
 
 
-def _clear(folder: TrialFolder, *, keep_own: bool = False) -> None:
-    """Remove what loads left while they ran; `keep_own` spares the part of this process, whose workers stand by."""
-    for parts in folder.parts.glob("*"):
-        if not (keep_own and parts == folder.own_parts):
-            shutil.rmtree(parts, ignore_errors=True)
-    with suppress(OSError):
-        folder.parts.rmdir()
+def clear(folder: TrialFolder) -> None:
+    """Remove what loads left while they ran."""
+    shutil.rmtree(folder.parts, ignore_errors=True)
 
 
 def _pause(bench: Bench, seconds: float, parent_pid: int) -> None:
@@ -152,13 +158,6 @@ def _pause(bench: Bench, seconds: float, parent_pid: int) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end and not abandoned(bench, parent_pid):
         time.sleep(0.2)
-
-
-def _warm_up_imports(trial: Trial) -> Callable[[], object]:
-    """Return what imports the writer of Parquet (0.1 s) during the warm-up, where that is long enough to hide it."""
-    if float(trial.settings["warmup_s"] or 0) < LONG_WARM_UP_S:
-        return lambda: None
-    return lambda: importlib.import_module("seamark.load.segments")
 
 
 def _verdict(bench: Bench, outcome: LoadOutcome) -> tuple[tuple[str, str] | None, list[str]]:
@@ -185,7 +184,7 @@ def _disk(error: OSError) -> tuple[str, str]:
 
 
 @contextmanager
-def _alone_on_this_node(bench: Bench, parent_pid: int) -> Iterator[None]:
+def alone_on_this_node(bench: Bench, parent_pid: int) -> Iterator[None]:
     """Wait until no other load of this user runs on this node; end when the run that waits has gone."""
     path = Path(tempfile.gettempdir()) / f"seamark-{os.getuid()}.lock"
     with path.open("a") as held:
@@ -201,7 +200,7 @@ def _alone_on_this_node(bench: Bench, parent_pid: int) -> Iterator[None]:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Turn SIGTERM into an exception, so that a load's processes are ended with it."""
 
     def end(number: int, frame: object) -> None:

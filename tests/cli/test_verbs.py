@@ -68,7 +68,7 @@ def test_servers_list_says_what_was_not_seen_running():
     services = {row["name"]: row for row in json.loads(bench("servers", "list", "--json").stdout)["services"]}
     assert {"fileio", "postgres", "s3", "faiss", "triton"} <= services.keys()
     assert services["postgres"]["state"] == "runs here"
-    assert services["vllm"]["state"].startswith("not run here")
+    assert services["vllm"]["state"] == "runs here, not in its container"
 
 
 @pytest.mark.covers("E-FR01", "E-AC04")

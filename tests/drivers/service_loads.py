@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from service_environment import CACHE, ROOT
 
-from seamark.load.records import read_segment
+from seamark.load.records import read_segments
 from seamark.load.shards import LoadJob, LoadOutcome, run_load
 from seamark.model.read import read_services
 from seamark.model.site import Paths, Site
@@ -51,5 +51,4 @@ def loaded(endpoint: Mapping[str, Any], parts: Path, **changes: Any) -> tuple[Lo
         ports=endpoint["ports"],
     )
     outcome = run_load(job, Path(endpoint["environment"]) / "bin" / "python", parts, endpoint["renew"])
-    blocks = [block.copy() for path in outcome.segments for block in read_segment(path, 1 << 16)]
-    return outcome, np.concatenate(blocks)
+    return outcome, read_segments(outcome.segments)

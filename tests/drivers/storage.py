@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from service_environment import CACHE, ROOT
 
-from seamark.load.records import read_segment
+from seamark.load.records import read_segments
 from seamark.load.shards import LoadJob, LoadOutcome, run_load
 from seamark.model.failure import Failure
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.read import read_services
-from seamark.model.sample import SAMPLE
 from seamark.model.service import Service
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
@@ -86,8 +85,7 @@ class Served:
 
         python = self.environment / "bin" / "python" if self.endpoint["environment"] else None
         outcome = run_load(job, python, self.parts, tick)
-        blocks = [block for segment in outcome.segments for block in read_segment(segment)]
-        return Loaded(outcome=outcome, samples=np.concatenate(blocks) if blocks else np.zeros(0, dtype=SAMPLE))
+        return Loaded(outcome=outcome, samples=read_segments(outcome.segments))
 
 
 @contextmanager

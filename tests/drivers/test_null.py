@@ -6,12 +6,17 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import seamark
 from seamark.drivers.null import Null
 from seamark.load.driver import Target
+from seamark.load.records import read_segments
 from seamark.load.shards import LoadJob, LoadOutcome, run_load
+from seamark.model.sample import CHUNK
+from seamark.model.service import Value
+from seamark.servers.alone import server_alone
 
 OUTSIDE = Path(seamark.__file__).parent / "outside.py"
 
@@ -83,6 +88,22 @@ def test_the_server_takes_requests_with_bodies_cut_anywhere(port: int) -> None:
             while len(got) < 2 * len(reply):
                 got += connection.recv(1000)
             assert got == 2 * reply
+
+
+@pytest.mark.parametrize(("chunks", "joined"), [(100, 1), (100, 32), (1, 1), (5, 8)])
+def test_a_stream_has_the_chunks_that_were_asked_for_however_they_are_joined(
+    chunks: int, joined: int, tmp_path: Path
+) -> None:
+    with server_alone("seamark.servers.null", "--stream-chunks", chunks, "--stream-joined", joined) as port:
+        settings: dict[str, Value] = {"warmup_s": 0.0, "duration_s": 60.0, "timeout_s": 10.0, "concurrency": 3}
+        settings |= {"requests": 20, "prompt_len": 4, "gen_tokens": chunks}
+        driver = "seamark.drivers.openai:OpenAi"
+        job = LoadJob(driver=driver, workers="wire", settings=settings, seed=1, data=tmp_path, ports={"main": port})
+        outcome = run_load(job, None, tmp_path / "parts")
+        samples, read = read_segments(outcome.segments), read_segments(outcome.chunks, CHUNK)
+    assert samples["failure"].tolist() == [0] * 20
+    assert samples["units"].tolist() == [chunks] * 20
+    assert np.bincount(read["index"], weights=read["events"]).tolist() == [chunks] * 20
 
 
 def test_the_driver_makes_a_request_and_says_where_to(tmp_path: Path) -> None:

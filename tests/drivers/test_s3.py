@@ -43,7 +43,7 @@ def inside(where, question, *, settings=(), **told):
 
 @pytest.mark.covers("E-FR18")
 def test_what_is_put_can_be_read_back_and_every_key_is_used(store):
-    loaded = store.load(operation="put", concurrency=4, duration_s=2)
+    loaded = store.load(operation="put", concurrency=1, duration_s=2)  # rclone refuses two PUTs of one key at once
     assert loaded.failures == {"NONE": loaded.ok}
     assert loaded.ok >= 12
     found = asked(store, "objects", prefix="put/")

@@ -325,9 +325,10 @@ def test_a_server_that_hangs_is_not_waited_for_when_its_answers_are_judged(trito
 
 
 @pytest.mark.services
-def test_a_server_that_dies_under_a_call_resets_it(triton, tmp_path):
+def test_a_server_that_dies_under_a_session_is_a_lost_connection(triton, tmp_path):
     with serving(triton, tmp_path, model="addsub", protocol="grpc") as where:
-        assert ask(triton, "inside_triton", "lost_failure", where=where) == "RESET"
+        # gRPC connects again by itself: it depends on the moment whether the old connection or a new one fails
+        assert ask(triton, "inside_triton", "lost_failure", where=where) in ("RESET", "CONNECT")
 
 
 @pytest.mark.services

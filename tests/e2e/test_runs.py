@@ -1,5 +1,7 @@
 """Whole runs through Snakemake on the null service: what is measured once, what again, what a kill leaves."""
 
+import contextlib
+import json
 import os
 import signal
 import time
@@ -63,6 +65,18 @@ def test_a_second_submit_runs_nothing_and_one_more_level_runs_only_the_new_trial
 
 
 @pytest.mark.covers("B9")
+def test_changed_objectives_are_judged_in_the_next_submit_and_nothing_is_measured_again(study):
+    study.write(workload={"slos": ["latency_p50_s <= 10"]})
+    assert study.submit().returncode == 0
+    study.write(workload={"slos": ["latency_p50_s <= 1e-9"]})
+    assert study.submit().returncode == 0
+    assert set(study.measurements().values()) == {1}
+    for trial in study.trials():
+        [objective] = json.loads((trial / "metrics.json").read_text())["slos"]
+        assert (objective["limit"], objective["met"]) == (1e-9, False)
+
+
+@pytest.mark.covers("B9")
 def test_a_trial_whose_samples_were_removed_is_measured_again_and_no_other(study):
     assert study.submit().returncode == 0
     victim = study.trials()[1]
@@ -79,6 +93,19 @@ def test_a_trial_whose_samples_were_removed_is_measured_again_and_no_other(study
 def begun(study) -> list[Path]:
     """Return the trials whose load runs at this moment."""
     return [path.parent for path in study.results.glob("*/.parts")]
+
+
+def parts_of_a_load(study) -> dict[str, list[psutil.Process]]:
+    """Return the processes of the load that runs at this moment, by what they are."""
+    found: dict[str, list[psutil.Process]] = {}
+    for process in study.processes():
+        with contextlib.suppress(psutil.Error):
+            if process.name() in ("jobs:load", "worker:run"):
+                found.setdefault(process.name(), []).append(process)
+                found.setdefault("fork server", []).append(process.parent())
+            elif any(word.endswith("scripts/load.py") for word in process.cmdline()[:3]):
+                found.setdefault("script", []).append(process)
+    return found
 
 
 @pytest.mark.covers("B2", "E-NFR04")
@@ -111,22 +138,26 @@ def test_after_kill_9_of_the_keeper_no_server_is_left_and_the_run_completes(stud
 
 
 @pytest.mark.covers("E-NFR04")
-def test_after_kill_9_of_a_load_its_workers_are_gone_and_submit_completes(study):
+@pytest.mark.parametrize("part", ["script", "jobs:load", "fork server"])
+def test_after_kill_9_of_a_load_or_of_what_forked_it_nothing_of_it_is_left_and_submit_completes(study, part):
     study.write(workload={"duration_s": 1.5})
     run = study.start()
-    wait_for(lambda: begun(study))
-    loads = [p for p in study.processes() if any(word.endswith("scripts/load.py") for word in p.cmdline()[:3])]
-    workers = [child for load in loads for child in load.children(recursive=True)]
-    assert loads
-    assert workers
-    for process in loads:
+    wait_for(lambda: begun(study) and "worker:run" in parts_of_a_load(study))
+    parts = parts_of_a_load(study)
+    assert set(parts) == {"script", "jobs:load", "worker:run", "fork server"}
+    victims = parts.pop(part)
+    for process in victims:
         process.kill()
-    psutil.wait_procs(workers, timeout=10)
-    assert not [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
+    parts.pop("fork server", None)  # it serves the next load
+    rest = [process for processes in parts.values() for process in processes]
+    psutil.wait_procs(rest, timeout=10)
+    assert not [process for process in rest if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     run.wait(120)
+    assert study.bench("retry", "-c", "config/scenarios/try.yaml").returncode == 0
     assert study.submit().returncode == 0
     assert study.json("summary.json")["ok"] == 4
     assert max(study.measurements().values()) == 1
+    wait_for(lambda: not study.processes())
 
 
 @pytest.mark.covers("E-FR07", "E-NFR04", "B2", "E-AC05")

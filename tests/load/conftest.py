@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import seamark
-from seamark.load.records import read_segment
+from seamark.load.carriers.carrier import Carrier
+from seamark.load.records import read_segments
 from seamark.load.shards import LoadJob, LoadOutcome, run_load
-from seamark.model.sample import MISSING_NS, SAMPLE
+from seamark.model.sample import MISSING_NS
 
 OUTSIDE = Path(seamark.__file__).parent / "outside.py"
 
@@ -89,6 +90,7 @@ def load(tmp_path: Path) -> Callable[..., Measured]:
         port: int = 1,
         on_tick: Callable[[], str | None] = lambda: None,
         seed: int = 1,
+        carrier: Carrier | None = None,
         **settings: Any,
     ) -> Measured:
         settings = {"duration_s": 0.4, "warmup_s": 0.0, "timeout_s": 5.0, "concurrency": 1} | settings
@@ -100,9 +102,7 @@ def load(tmp_path: Path) -> Callable[..., Measured]:
             data=tmp_path,
             ports={"main": port},
         )
-        outcome = run_load(job, None, tmp_path / "parts", on_tick)
-        blocks = [block for segment in outcome.segments for block in read_segment(segment)]
-        samples = np.concatenate(blocks) if blocks else np.zeros(0, dtype=SAMPLE)
-        return Measured(outcome=outcome, samples=np.sort(samples, order="index"))
+        outcome = run_load(job, None, tmp_path / "parts", on_tick, carrier=carrier)
+        return Measured(outcome=outcome, samples=np.sort(read_segments(outcome.segments), order="index"))
 
     return run

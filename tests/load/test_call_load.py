@@ -123,7 +123,7 @@ def test_threads_that_cannot_keep_up_show_their_backlog(load: Callable) -> None:
 
 
 def test_processes_share_users_and_indices_among_them(load: Callable) -> None:
-    measured = load("odd_drivers:Sleeping", workers="processes", sleep_s=0.01, concurrency=5, shards=3, most_busy=2)
+    measured = load("odd_drivers:Sleeping", workers="threads", sleep_s=0.01, concurrency=5, shards=3, most_busy=2)
     samples = measured.samples
     assert measured.failures() == {Failure.NONE: len(samples)}, "5 users in 3 processes: at most 2 in each"
     assert set(samples["worker"].tolist()) == {0, 1, 2}

@@ -155,3 +155,45 @@ def test_a_request_has_a_host_and_the_length_of_its_body() -> None:
     assert http_request("PUT", "/a", host="h", headers={"X": "y"}, body=b"abc") == (
         b"PUT /a HTTP/1.1\r\nHost: h\r\nX: y\r\nContent-Length: 3\r\n\r\nabc"
     )
+
+
+SAME_HEAD = SIZED[:-11] + b"other words"
+LATER = SIZED.replace(b"today", b"later")
+LONGER = SIZED.replace(b"11", b"12") + b"!"
+ILL = SIZED.replace(b"200 OK", b"500 No")
+CLOSING = SIZED.replace(b"Date: today", b"Connection: close")
+BABBLING = SIZED + b"!"
+SEVERAL = [SIZED, SAME_HEAD, LATER, LONGER, ILL, CLOSING, BABBLING, CHUNKED, INTERIM, EMPTY]
+
+
+@pytest.mark.parametrize("units_of", [None, words], ids=["counted", "read"])
+@given(replies=st.lists(st.tuples(st.sampled_from(SEVERAL), st.booleans()), min_size=2, max_size=12))
+def test_what_was_read_before_changes_nothing_of_how_a_reply_is_read(units_of, replies) -> None:
+    """Heads that came before are known again, and only they."""
+    used = HttpDecoder(units_of)
+    for reply, is_cut in replies:
+        fresh = HttpDecoder(units_of)
+        parts = [reply[:-1], reply[-1:]] if is_cut and reply != BABBLING else [reply]
+        used.reset()
+        assert (used.units, used.status, used.failure, used.body_bytes) == (0, 0, Failure.NONE, 0)
+        for part in parts:
+            assert used.feed(part) == fresh.feed(part)
+        seen = [(each.status, each.units, each.failure, each.body_bytes, each.keep_alive) for each in (used, fresh)]
+        assert seen[0] == seen[1]
+        if not used.keep_alive:
+            used = HttpDecoder(units_of)
+
+
+def test_a_decoder_with_its_own_eye_on_heads_sees_every_one_of_them() -> None:
+    class Watching(HttpDecoder):
+        heads = 0
+
+        def _head(self, head: bytes) -> bool:
+            Watching.heads += 1
+            return super()._head(head)
+
+    decoder = Watching()
+    for count in range(1, 4):
+        decoder.reset()
+        assert decoder.feed(SIZED)
+        assert Watching.heads == count

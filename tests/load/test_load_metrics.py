@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from seamark.metrics import Measured as Figures
 from seamark.metrics import measure
 from seamark.model.scenario import Slo
 from seamark.model.trial import Trial
+from seamark.store import TrialFolder
 
 SETTINGS: dict[str, Any] = {"pattern": "constant", "warmup_s": 0.0, "timeout_s": 5.0}
 
@@ -25,7 +25,7 @@ def figures(tmp_path: Path) -> Callable[..., Figures]:
     """Derive the figures of a measured load."""
 
     def derive(measured: Any, settings: dict[str, Any], slos: tuple[Slo, ...] = ()) -> Figures:
-        folder = SimpleNamespace(samples=tmp_path / "samples.parquet", telemetry=tmp_path / "telemetry.parquet")
+        folder = TrialFolder(root=tmp_path / "trial")
         outcome = measured.outcome
         written = gather_samples(outcome.segments, folder.samples, {"config_hash": "cafe"})
         assert (written.rows, written.unsent) == (len(measured.sent), len(measured.unsent))

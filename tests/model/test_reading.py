@@ -238,6 +238,8 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
         ("workers: wire", "workers: wire\nserver: {command: ['{dta}']}", "'{dta}' is not known. Known: ports,"),
         ("workers: wire", "workers: wire\nserver: {command: ['{ports[http]}']}", "'{ports[http]}': no such port."),
         ("workers: wire", "workers: wire\nserver: {command: ['{settings[sise]}']}", "no such setting"),
+        ("workers: wire", "workers: wire\nserver: {command: ['{switches[sise]}']}", "no such setting"),
+        ("workers: wire", "workers: wire\nserver: {command: ['{switches[size]}']}", "only a setting of type bool"),
         ("workers: wire", "workers: wire\nserver: {command: ['{']}", "A brace that is meant as one is written twice"),
         (
             "workers: wire",
@@ -293,6 +295,13 @@ def test_meluxina_is_as_its_documentation_says() -> None:
         ),
         ("name: here\nsummary: x\npartitions: {p: {nodes: 0, cpus: 1, mem_gb: 1}}\n", "nodes: must be at least 1."),
         ("name: here\nsummary: x\nlease_s: 0\n", "here.yaml:3: lease_s: must be more than 0 s."),
+        (
+            "name: here\nsummary: x\npinning: atuo\n",
+            "here.yaml:3: pinning: 'atuo' is none of auto, none. Did you mean",
+        ),
+        ("name: here\nsummary: x\npinning: {clients: '1'}\n", "pinning.clients: unknown key. Did you mean 'client'?"),
+        ("name: here\nsummary: x\npinning: {client: '1;2'}\n", "here.yaml:3: pinning.client: '1;2' names no CPUs"),
+        ("name: here\nsummary: x\npinning: {client: '1-2', server: '0-1'}\n", "load and server would share CPU 1."),
         ("name: here\nsummary: x\npaths: {result: x}\n", "paths.result: unknown key. Did you mean 'results'?"),
     ],
 )

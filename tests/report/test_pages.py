@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from make_results import META, SERVICES, Made, make_results
 
-from seamark.report import write_report
+from seamark.report.pages import write_report
 from seamark.store import ScenarioFolder, read_json, write_json
 
 TWO = tuple(made for made in SERVICES if made.service in ("postgres", "faiss"))
@@ -178,6 +178,7 @@ def test_damaged_and_missing_files_of_one_trial_are_told_and_spoil_nothing(tmp_p
     assert "not_run" in text
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_figures(tmp_path):
     results = make_results(tmp_path / "results", services=TWO[1:], fail=(), suspect=())
     one = write_report(results, tmp_path / "one").parent / "figures"
@@ -185,6 +186,7 @@ def test_the_same_results_give_the_same_figures(tmp_path):
     assert {p.name: p.read_bytes() for p in one.iterdir()} == {p.name: p.read_bytes() for p in two.iterdir()}
 
 
+@pytest.mark.slow
 def test_figures_of_an_earlier_report_do_not_stay(tmp_path):
     results = make_results(tmp_path / "results", services=TWO[1:], fail=(), suspect=())
     old = tmp_path / "reports" / "made" / "figures" / "gone.svg"

@@ -3,7 +3,7 @@
 from make_results import SERVICES, make_results
 from rich.console import Console
 
-from seamark.report import summary_table
+from seamark.report.terminal import summary_table
 from seamark.store import read_json
 
 

@@ -12,6 +12,7 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
 from seamark.servers import deployment as servers
+from seamark.servers.images import Image
 from seamark.servers.order import Order
 from seamark.store import DeploymentFolder, read_json
 
@@ -53,12 +54,31 @@ class Bench:
     def data(self, name: str = "tiny-0001") -> Path:
         return self.root / "scratch" / "study" / name
 
-    def serve(self, name: str = "tiny-0001", **settings: Any) -> dict[str, Any]:
+    def serve(
+        self,
+        name: str = "tiny-0001",
+        *,
+        image: Image | None = None,
+        client: Image | None = None,
+        binds: tuple[str, ...] = (),
+        gpus: int = 0,
+        **settings: Any,
+    ) -> dict[str, Any]:
         folder = self.folder(name)
         self.folders.append(folder)
-        deployment = self.deployment(name, **settings)
-        locks = self.root / "envs"
-        return servers.serve(deployment, self.service, self.site, folder, scenario="study", seed=7, locks=locks)
+        deployment = replace(self.deployment(name, **settings), gpus=gpus)
+        return servers.serve(
+            deployment,
+            self.service,
+            self.site,
+            folder,
+            scenario="study",
+            seed=7,
+            locks=self.root / "envs",
+            image=image,
+            client=client,
+            binds=binds,
+        )
 
     def order(self, name: str = "tiny-0001", **changes: Any) -> Order:
         """Return what a keeper would be told."""

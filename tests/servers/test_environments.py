@@ -1,5 +1,6 @@
 """Environments of services: found by content, built once, whole or not at all. Builds are real, from PyPI."""
 
+import ast
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,12 @@ TINY_LOCK = """\
 iniconfig==2.0.0 \\
     --hash=sha256:b6a85871a79d2e3b22d2d1b94ac2824226a63c6b741c88f7ae975f18b6778374
 """
+NEEDY_LOCK = """\
+jinja2==3.1.6 \\
+    --hash=sha256:0137fb05990d35f1275a587e9aee6d56da821fc83491a0fb838183be43f66d6d \\
+    --hash=sha256:85ece4451f492d0c13c5dd7c13a64681a86afae63a5f347908daf103ce6d2f67
+"""
+"""It needs another distribution, MarkupSafe."""
 
 
 @pytest.fixture
@@ -75,6 +82,19 @@ def test_a_half_built_environment_is_built_anew_and_a_whole_one_is_kept(locks: P
     prepare_environment("tiny", locks, root)
     assert (folder / ".complete").stat().st_mtime_ns == built_ns
     assert (folder / "kept").exists()
+
+
+@pytest.mark.services
+def test_a_lock_may_leave_dependencies_out_and_register_what_another_distribution_stands_for(
+    locks: Path, tmp_path: Path
+):
+    (locks / "tiny.lock").write_text("# pip: --no-deps\n# alias: jinja2-next==4.0+cpu\n" + NEEDY_LOCK)
+    folder = prepare_environment("tiny", locks, tmp_path / "envs")
+    question = (
+        "from importlib.metadata import distributions as all; print(sorted((d.name, d.version) for d in all()))"
+    )
+    done = subprocess.run([folder / "bin" / "python", "-c", question], capture_output=True, text=True, check=True)
+    assert ast.literal_eval(done.stdout) == [("Jinja2", "3.1.6"), ("jinja2-next", "4.0+cpu")]
 
 
 def prepare(locks: Path, root: Path) -> None:

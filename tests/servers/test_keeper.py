@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +17,28 @@ import pytest
 from server_bench import Bench, eventually, kill, left_of, runs
 
 from seamark.model.service import Health
+from seamark.model.site import Pinning
 from seamark.servers import deployment as servers
+from seamark.servers.alone import server_alone
 from seamark.servers.signs import hold, signs_of
 from seamark.store import read_json, write_json
 
 pytestmark = pytest.mark.services
+
+
+def test_server_and_keeper_run_on_the_cores_of_the_server_and_the_answer_says_which(bench: Bench):
+    cpu = min(os.sched_getaffinity(0))
+    answer = bench.with_site(pinning=Pinning(server=str(cpu))).serve()
+    assert answer["status"] == "ok"
+    assert os.sched_getaffinity(answer["server_pid"]) == {cpu}
+    assert eventually(lambda: os.sched_getaffinity(answer["keeper_pid"]) == {cpu})
+    assert answer["pinning"] == {"client": [], "server": [cpu], "why": "as the site says"}
+
+
+def test_a_core_that_is_not_there_fails_the_set_up_and_says_which_are(bench: Bench):
+    answer = bench.with_site(pinning=Pinning(server="60000")).serve()
+    assert (answer["status"], answer["category"]) == ("failed", "setup_failed")
+    assert "pinning.server is '60000', but CPU 60000 cannot be used here" in answer["reason"]
 
 
 def hidden_child(bench: Bench) -> tuple[Bench, Path]:
@@ -145,7 +163,12 @@ def test_a_serve_whose_run_was_killed_ends_its_server_at_once(bench: Bench):
 def test_an_interrupted_serve_asks_its_keeper_to_stop(bench: Bench):
     bench = bench.with_server("--delay-s", "60", health=Health(probe="http", timeout_s=60))
     bench.folders.append(bench.folder())
-    serving = multiprocessing.get_context("fork").Process(target=bench.serve)
+
+    def serve() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # tests run in the background have it ignored
+        bench.serve()
+
+    serving = multiprocessing.get_context("fork").Process(target=serve)
     serving.start()
     assert eventually(signs_of(bench.folder()).ports.exists, within_s=20)
     assert serving.pid is not None
@@ -382,6 +405,16 @@ def test_a_kept_server_has_telemetry_of_host_server_and_sampler(bench: Bench):
     assert any(source == "service" and "served_total" in name for source, name in seen)
 
 
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no groups of sessions")
+@pytest.mark.parametrize("busy_waits", [True, False])
+def test_only_a_server_that_spins_while_it_waits_gives_way_to_other_sessions(bench: Bench, busy_waits: bool):
+    answer = bench.with_server(busy_waits=busy_waits).serve()
+    assert answer["status"] == "ok"
+    niceness = Path(f"/proc/{answer['server_pid']}/autogroup").read_text().split()[-1]
+    assert niceness == ("10" if busy_waits else "0")
+    assert Path("/proc/self/autogroup").read_text().split()[-1:] != ["10"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
 def test_a_server_that_refuses_root_runs_as_nobody_with_a_data_folder_of_its_own(bench: Bench):
     made = ("sh", "-c", "id -un > {data}/who; stat -c %U {data} > {data}/owner; echo {user} > {data}/told")
@@ -415,6 +448,37 @@ def test_an_external_server_is_probed_and_never_ended(bench: Bench):
         assert answer["ports"] == {"main": listening.getsockname()[1]}
         servers.stop(bench.folder())
         assert bench.end()["why"] == "stop"
+
+
+def test_an_external_server_over_https_is_probed_and_watched_over_tls(bench: Bench, tls_front: Callable):
+    with server_alone("seamark.servers.null") as port:
+        front = tls_front(port)
+        health = Health(probe="http", port="main", path="/health", timeout_s=20)
+        bench = bench.with_server(health=health, metrics_port="main", metrics_path="/metrics")
+        bench = bench.with_site(runtime="external", address=f"127.0.0.1:{front.port}")
+        bench = bench.with_service(driver="seamark.outside")
+        settings = {"tls": "verified", "tls_ca_file": str(front.certificate)}
+        answer = bench.serve(**settings)
+        assert answer["status"] == "ok", answer
+        assert answer["metrics_url"] == f"https://127.0.0.1:{front.port}/metrics"
+        assert eventually(lambda: front.heard(b"GET /metrics"))
+        servers.stop(bench.folder())
+    assert "null_requests_total" in bench.folder().telemetry.read_text()
+
+
+def test_an_external_server_whose_certificate_is_not_believed_fails_at_once_with_the_remedy(
+    bench: Bench, tls_front: Callable
+):
+    with server_alone("seamark.servers.null") as port:
+        front = tls_front(port)
+        health = Health(probe="http", port="main", path="/health", timeout_s=60)
+        bench = bench.with_server(health=health).with_site(runtime="external", address=f"127.0.0.1:{front.port}")
+        began_s = time.monotonic()
+        answer = bench.with_service(driver="seamark.outside").serve(tls="verified")
+    assert answer["category"] == "server_never_healthy"
+    assert "not believed (self-signed certificate)" in answer["reason"]
+    assert "tls_ca_file" in answer["reason"]
+    assert time.monotonic() - began_s < 30
 
 
 def test_kubernetes_is_said_not_to_be_in_this_version(bench: Bench):

@@ -33,6 +33,7 @@ def test_a_keeper_on_another_node_lives_as_long_as_it_beats(signs: Signs, age_s:
     assert beating(signs) is lives
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind_s", [30, -30])
 def test_a_node_whose_clock_is_wrong_is_watched_before_its_keeper_counts_as_gone(signs: Signs, behind_s: float):
     beat_of_another_node(signs, behind_s)

@@ -21,7 +21,7 @@ rule load:
     params:
         changed=dag.changed,
     shell:
-        dag.script("load", "{wildcards.scenario}", TRIAL_ID, "{output}")
+        dag.script("load", "{wildcards.scenario}", TRIAL_ID)
 
 
 rule monitor:

@@ -7,8 +7,6 @@ rule plan:
     log:
         f"{SCENARIO}/logs/plan.log",
     localrule: True
-    params:
-        digest=dag.plan_digest,
     shell:
         dag.script("plan", "{wildcards.scenario}")
 

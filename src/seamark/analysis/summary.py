@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from seamark.analysis.knees import knees, point_of
 from seamark.analysis.outcome import Document, Outcome, read_outcome
+from seamark.analysis.search import found_by_search
 from seamark.analysis.spread import each, known, medians, spread, telemetry
 from seamark.analysis.treatments import group_of, levels_of
 from seamark.checks import verdict_of, worst
@@ -16,7 +17,8 @@ from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.quantiles import samples_needed
 from seamark.store import ScenarioFolder
 
-TIMES = {"latency_ms": "response_ns", "service_time_ms": "service_ns", "first_reply_ms": "first_ns"}
+STREAMED = ("ttft_ns", "tpot_ns")
+TIMES = {"latency_ms": "response_ns", "service_time_ms": "service_ns", "ttft_ms": "ttft_ns", "tpot_ms": "tpot_ns"}
 
 
 def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
@@ -29,7 +31,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
     for trial in plan.trials:
         grouped.setdefault(trial.treatment, []).append(trial)
     levels = levels_of(plan)
-    treatments, failed, ok = [], [], 0
+    treatments, failed, points, ok = [], [], [], 0
     for trials in grouped.values():
         outcomes = [read_outcome(trial, folder.trial(trial.id)) for trial in trials]
         ok += sum(outcome.ok for outcome in outcomes)
@@ -43,7 +45,9 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
             for outcome in outcomes
             if not outcome.ok
         ]
-        treatments.append(_treatment(levels[trials[0].treatment], outcomes))
+        factors = levels[trials[0].treatment]
+        treatments.append(_treatment(factors, outcomes))
+        points.append(point_of(group_of(trials[0]), factors, outcomes))
     return {
         "schema_version": SCHEMA_VERSION,
         "metrics_version": VERSION,
@@ -55,6 +59,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
         "generated_from": "metrics.json and histogram.json of every trial",
         "percentiles": {"method": "pooled histograms", "relative_error": RELATIVE_ERROR},
         "treatments": treatments,
+        "knees": knees(points),
     }
 
 
@@ -84,11 +89,15 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
         "concurrency_mean": spread(each(good, "concurrency_mean")),
         "errors": {"rate": _error_rate(good)},
         "goodput": known(spread(each(good, "goodput", "ratio"))),
+        "goodput_per_s": known(spread(each(good, "goodput", "per_s"))),
+        "offered_rps": known(spread(each(good, "offered_rps"))),
+        "achieved_rps": known(spread(each(good, "achieved_rps"))),
         "energy_joules_per_unit": known(spread(each(good, "energy", "joules_per_unit"))),
         "quality": medians(good, "quality"),
         "resource": medians(good, "resource"),
         "telemetry": telemetry(good),
         "slos": _objectives(good),
+        "search": found_by_search(outcomes),
         "verdict": worst([verdict_of(reason) for reason in reasons]) if good else "INVALID",
         "trial_verdicts": verdicts,
         "reasons": reasons,
@@ -100,7 +109,7 @@ def _pooled(outcomes: Sequence[Outcome], name: str) -> Document | None:
     """Percentiles of all requests of the good trials together; those that these are too few for are None."""
     whole = merge(outcome.histograms[name] for outcome in outcomes if name in outcome.histograms)
     count = whole.count
-    if not count and name == "first_ns":
+    if not count and name in STREAMED:
         return None
     quantiles = {
         quantile: _ms(whole.quantile(q)) if count >= samples_needed(q) else None for quantile, q in QUANTILES.items()
@@ -121,14 +130,21 @@ def _error_rate(good: Sequence[Document]) -> float | None:
 
 
 def _objectives(good: Sequence[Document]) -> list[Document]:
-    """How many of the good trials meet each objective."""
-    found: dict[tuple[str, str, float], list[Any]] = {}
+    """How many of the good trials meet each objective, of those in which its value is known; and these values."""
+    found: dict[tuple[str, str, float], list[Document]] = {}
     for metrics in good:
         for slo in metrics.get("slos") or ():
-            found.setdefault((slo["metric"], slo["op"], slo["limit"]), []).append(slo["met"])
+            found.setdefault((slo["metric"], slo["op"], slo["limit"]), []).append(slo)
     return [
-        {"metric": metric, "op": op, "limit": limit, "met": met.count(True), "of": len(met) - met.count(None)}
-        for (metric, op, limit), met in found.items()
+        {
+            "metric": metric,
+            "op": op,
+            "limit": limit,
+            "met": sum(slo["met"] is True for slo in slos),
+            "of": sum(slo["met"] is not None for slo in slos),
+            "value": known(spread(each(slos, "value"))),
+        }
+        for (metric, op, limit), slos in found.items()
     ]
 
 

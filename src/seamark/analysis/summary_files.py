@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 
 from seamark.analysis.outcome import Document, read_metrics
+from seamark.analysis.search import FOUND
 from seamark.analysis.summary import summarise
 from seamark.analysis.tables import csv_lines
 from seamark.analysis.treatments import group_of, levels_of
@@ -18,6 +19,7 @@ ROWS_AT_ONCE = 1000
 IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
 PLACE = ("repetition", "block", "position")
 STATE = ("status", "category", "verdict", "reasons", "throughput_unit")
+SEARCH_WORDS = ("search_setting", "search_outcome", "search_confirmed")
 
 Row = dict[str, Any]
 
@@ -26,7 +28,8 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
     """Sum up a scenario and write its three files; return summary.json.
 
     The tables have a row for each planned trial, failed ones too: identity, a column `factor_NAME` for whatever
-    varies within a group of treatments, status, verdict, every metric of the reference, and `quality_NAME`.
+    varies within a group of treatments, status, verdict, every metric of the reference, and `quality_NAME`; where
+    loads were searched for, what was found.
     """
     summary = summarise(plan, folder)
     levels = levels_of(plan)
@@ -39,8 +42,9 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
         *STATE,
         *(metric.column for metric in METRICS),
         *(f"quality_{name}" for name in qualities),
+        *(f"search_{name}" for name in FOUND if any(each["search"] for each in summary["treatments"])),
     ]
-    words = {*IDENTITY, *STATE} | {f"factor_{name}" for name in factors if _has_words(levels, name)}
+    words = {*IDENTITY, *STATE, *SEARCH_WORDS} | {f"factor_{name}" for name in factors if _has_words(levels, name)}
     with (
         replacing(folder.root / "summary.csv") as as_csv,
         replacing(folder.root / "summary.parquet") as as_parquet,
@@ -83,7 +87,9 @@ def _figures(metrics: Document, qualities: Sequence[str]) -> Row:
         "throughput_unit": metrics["throughput"]["unit"],
     }
     row |= {metric.column: look_up(metrics, metric.path) for metric in METRICS}
-    return row | {f"quality_{name}": metrics["quality"].get(name) for name in qualities}
+    row |= {f"quality_{name}": metrics["quality"].get(name) for name in qualities}
+    search = metrics.get("search")
+    return row | ({f"search_{name}": search[name] for name in FOUND} if search else {})
 
 
 def _has_words(levels: Mapping[str, Mapping[str, Value]], name: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from seamark.analysis.tables import csv_text
 from seamark.metrics import METRICS, Measured, measure
+from seamark.metrics.ceiling import Ceiling
 from seamark.metrics.timeline import Second
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
 from seamark.store import TrialFolder, read_json, write_json, write_text
@@ -34,7 +35,7 @@ def write_metrics(
     *,
     scenario: str | None = None,
     client_is_server: bool | None = None,
-    ceiling_rps: float | None = None,
+    ceiling: Ceiling | None = None,
 ) -> dict[str, Any]:
     """Derive and write the four files of a trial and return metrics.json; a failed trial gets all four too.
 
@@ -51,7 +52,7 @@ def write_metrics(
         scenario=scenario or load.get("scenario") or folder.root.parent.name,
         deployment=deployment,
         client_is_server=client_is_server,
-        ceiling_rps=ceiling_rps,
+        ceiling=ceiling,
     )
     write_text(folder.series, csv_text([field.name for field in fields(Second)], map(asdict, measured.series)))
     write_json(folder.histogram, _histograms(measured))

@@ -21,17 +21,36 @@ class Reason:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Connections:
+    """Connections of all wire workers together. `anew` were made while the load ran, because the server had closed
+    the one before. `churn_per_s_limit` is how many of those a second leave local ports free; None: any number.
+    `overflows`: connections that a full queue of the server turned away; `backlog`: how long that queue is."""
+
+    asked: int = 0
+    ports_free: int | None = None
+    churn_per_s_limit: float | None = None
+    anew: int = 0
+    anew_per_s: float = 0.0
+    backlog: int | None = None
+    overflows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Findings:
     """What the checks look at. None: not known, so not judged.
 
-    Times in seconds, ratios 0 to 1. `client_is_server`: the service runs inside the client, as file I/O does.
+    Times in seconds, ratios 0 to 1. `changing`: the rate is meant to change over the load, as in a ramp.
+    `gap_variation` is the coefficient of variation of the gaps between arrivals, 1 of a Poisson load.
+    `stalled_s` and `longest_stall_s`: how long the worst worker stood still inside the window, in all and at once.
+    `client_is_server`: the service runs inside the client, as file I/O does.
     """
 
     status: str = "ok"
     category: str | None = None
     failure: str | None = None
     open_loop: bool = False
-    is_ramp: bool = False
+    changing: bool = False
+    gap_variation: float = 1.0
     client_is_server: bool = False
     requests: int = 0
     ok: int = 0
@@ -42,6 +61,9 @@ class Findings:
     workers: int = 0
     lag_p99_s: float | None = None
     loop_lag_p99_s: float | None = None
+    clock_error_s: float | None = None
+    stalled_s: float = 0.0
+    longest_stall_s: float = 0.0
     service_tail_s: float | None = None
     service_mean_s: float | None = None
     window_s: float | None = None
@@ -53,6 +75,7 @@ class Findings:
     achieved_rps: float | None = None
     replies_per_s: float | None = None
     saturated: bool = False
+    over_saturated_at_s: float | None = None
     requested_concurrency: float | None = None
     concurrency_mean: float | None = None
     think_time_s: float = 0.0
@@ -68,3 +91,4 @@ class Findings:
     quality_missed: Sequence[str] = ()
     wrong_answers: Sequence[str] = ()
     server_restarted: str | None = None
+    connections: Connections = Connections()

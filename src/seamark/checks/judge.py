@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from seamark.checks import load, result
+from seamark.checks import load, network, result
 from seamark.checks.findings import Findings, Reason
 
 Verdict = Literal["VALID", "SUSPECT", "INVALID"]
@@ -17,15 +17,22 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     load.unfinished,
     load.shard_lost,
     load.saturated,
+    load.over_saturated,
     load.rate_not_sent,
     load.rate_not_asked,
     load.schedule_lag,
     load.loop_lag,
+    load.clock_offset,
+    load.client_stalled,
     load.client_cpu,
     load.client_bound,
     load.machine_full,
     load.littles_law,
     load.users_idle,
+    network.few_local_ports,
+    network.connection_churn,
+    network.connected_anew,
+    network.listen_queue_full,
     result.no_steady_state,
     result.gpu_throttled,
     result.fits_cache,

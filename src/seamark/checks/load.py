@@ -5,6 +5,9 @@ from seamark.checks.findings import Findings, Reason
 LATE_S, LATE_RATIO = 0.001, 0.2
 """Lateness of our own matters above 1 ms and a fifth of the service time, p99 against p99."""
 
+STALL_S, STALL_RATIO = 0.1, 0.01
+"""A standstill of a hundredth of the window touches the slowest hundredth of its requests."""
+
 
 def unfinished(found: Findings) -> Reason | None:
     """Requests that were cut off are the long ones."""
@@ -43,6 +46,19 @@ def saturated(found: Findings) -> Reason | None:
     )
 
 
+def over_saturated(found: Findings) -> Reason | None:
+    """The server fell behind for good, so the load was ended early: its end is not in the figures."""
+    if found.over_saturated_at_s is None:
+        return None
+    return Reason(
+        code="over_saturated",
+        severity="suspect",
+        text=f"outstanding requests grew steadily: the server cannot keep up, and the load was ended after "
+        f"{found.over_saturated_at_s:.3g} s",
+        remedy="Lower rate_rps below what was served, or set stop_when_saturated to false.",
+    )
+
+
 def rate_not_sent(found: Findings) -> Reason | None:
     """What was due was not sent in time, though the server kept up."""
     if found.saturated or found.offered_rps is None or found.sent_rps is None or not found.open_loop:
@@ -59,10 +75,10 @@ def rate_not_sent(found: Findings) -> Reason | None:
 
 def rate_not_asked(found: Findings) -> Reason | None:
     """The schedule does not have the rate that the scenario asks for; four standard errors are chance."""
-    if found.is_ramp or not found.requested_rps or found.offered_rps is None or not found.window_s:
+    if not found.requested_rps or found.offered_rps is None or not found.window_s:
         return None
     off = abs(found.offered_rps - found.requested_rps)
-    chance = 4 * (found.requested_rps / found.window_s) ** 0.5
+    chance = 4 * found.gap_variation * (found.requested_rps / found.window_s) ** 0.5
     if off <= max(0.02 * found.requested_rps, chance, 1 / found.window_s):
         return None
     return Reason(
@@ -100,6 +116,33 @@ def loop_lag(found: Findings) -> Reason | None:
         text=f"the event loop of the load was late by {found.loop_lag_p99_s * 1e3:.3g} ms (p99), "
         f"against a p99 of the service time of {found.service_tail_s * 1e3:.3g} ms",
         remedy="Raise shards, or give the load cores of its own.",
+    )
+
+
+def client_stalled(found: Findings) -> Reason | None:
+    """While the load stands still nothing is sent or stamped: however few samples there are, some are its own."""
+    if found.client_is_server or found.longest_stall_s < STALL_S or not found.window_s:
+        return None
+    share = found.stalled_s / found.window_s
+    return Reason(
+        code="client_stalled",
+        severity="suspect" if share >= STALL_RATIO else "note",
+        text=f"a worker of the load stood still for {found.longest_stall_s:.3g} s at once and for {share:.2%} of the "
+        "window: it sent and stamped late then",
+        remedy="Give the load cores of its own; `bench doctor` says what may take them away.",
+    )
+
+
+def clock_offset(found: Findings) -> Reason | None:
+    """Shards on machines whose clocks differ by an unknown amount do not send the schedule that was made for all."""
+    if found.clock_error_s is None or found.clock_error_s <= LATE_S:
+        return None
+    return Reason(
+        code="clock_offset",
+        severity="suspect" if found.open_loop else "note",
+        text=f"the clocks of the load's machines are known to each other within {found.clock_error_s * 1e3:.3g} ms "
+        "only: requests of different shards lie so far from the schedule",
+        remedy="Let all nodes keep time by one server (chrony), and choose nodes near each other.",
     )
 
 

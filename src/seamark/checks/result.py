@@ -15,6 +15,8 @@ REMEDIES: Mapping[str, str] = {
     "disk_full": "Free some space, then `bench retry`.",
     "timeout": "Allow more time, or ask for less load; then `bench retry`.",
     "interrupted": "`bench submit` goes on where it ended.",
+    "no_level_met_the_slo": "See search.json. Lower search.from, loosen an objective, or give the search more time.",
+    "no_probe_could_tell": "See search.json: its probes say why.",
 }
 
 
@@ -86,9 +88,9 @@ def no_steady_state(found: Findings) -> Reason | None:
         return None
     return Reason(
         code="no_steady_state",
-        severity="note" if found.is_ramp else "suspect",
+        severity="note" if found.changing else "suspect",
         text=found.steady_reason or "no steady part was found",
-        remedy="A ramp is read from series.csv." if found.is_ramp else "Raise warmup_s or duration_s.",
+        remedy="A load that changes is read from series.csv." if found.changing else "Raise warmup_s or duration_s.",
     )
 
 

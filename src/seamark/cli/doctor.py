@@ -1,12 +1,17 @@
 """bench doctor: whether this machine can measure."""
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.errors import UserError
+
+if TYPE_CHECKING:
+    from seamark.model.site import Pinning
 
 STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
@@ -14,17 +19,38 @@ STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 @click.command("doctor")
 @scenario_option
 @json_option
-def command(scenario: str, site: str | None, as_json: bool) -> int:
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Measure in 20 s what the load generator can do here: for the client_bound check.",
+)
+@click.option(
+    "--self-test", "self_test", is_flag=True, help="Hold the load generator against a server whose answers are known."
+)
+def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, self_test: bool) -> int:
     """Check the machine and the site: what is missing, what will make numbers worse, and the remedy.
 
     \b
     Examples:
       bench doctor
+      bench doctor --calibrate
+      bench doctor --self-test
       bench doctor --site meluxina
     """
     from seamark.doctor import examine
 
-    findings = examine(open_study(scenario, site))
+    if self_test:
+        try:
+            pinning = open_study(scenario, site).site.pinning
+        except UserError:
+            pinning = "auto"  # what is tested is the generator: no study is needed for that
+        return _self_test(as_json, pinning)
+    study = open_study(scenario, site)
+    if calibrate:
+        from seamark.calibration import calibrate as measure
+
+        measure(study.results, pinning=study.site.pinning)
+    findings = examine(study)
     if as_json:
         click.echo(json.dumps({"schema_version": 1, "findings": [vars(finding) for finding in findings]}, indent=1))
     else:
@@ -33,3 +59,31 @@ def command(scenario: str, site: str | None, as_json: bool) -> int:
             table.add_row(f"[{STYLE[finding.level]}]{finding.level}[/]", finding.what, finding.seen, finding.remedy)
         Console().print(table)
     return 3 if any(finding.level == "problem" for finding in findings) else 0
+
+
+def _self_test(as_json: bool, pinning: "Pinning | str") -> int:
+    from seamark.selftest import self_test
+
+    found = self_test(pinning=pinning)
+    if as_json:
+        rows = [vars(errors) | {"right": errors.right, "well": errors.well} for errors in found]
+        click.echo(json.dumps({"schema_version": 1, "loads": rows}, indent=1))
+    else:
+        table = Table(box=None, pad_edge=False)
+        for head in ("load", "requests", "TTFT ms", "reply ms", "late us", "counts", ""):
+            table.add_column(head, no_wrap=True, justify="left" if head in ("load", "counts", "") else "right")
+        for errors in found:
+            word = "right" if errors.well else "slow" if errors.right else "wrong"
+            table.add_row(
+                errors.load,
+                f"{errors.requests:,}",
+                f"{errors.ttft_p50_ms:.2f} / {errors.ttft_p99_ms:.2f}",
+                f"{errors.end_p50_ms:.2f} / {errors.end_p99_ms:.2f}",
+                "" if errors.lag_p99_us is None else f"{errors.lag_p99_us:,.0f}",
+                "wrong" if errors.wrong_tokens + errors.wrong_chunks + errors.failed else "exact",
+                f"[{'green' if errors.well else 'yellow' if errors.right else 'bold red'}]{word}[/]",
+            )
+        console = Console()
+        console.print("What the client measured beyond what the server did (p50 / p99), and how late it sent (p99):")
+        console.print(table)
+    return 0 if all(errors.right for errors in found) else 3

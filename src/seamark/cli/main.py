@@ -10,12 +10,14 @@ from seamark.errors import UserError
 
 VERBS = {
     "plan": "Show what a scenario will measure, and how much it takes.",
+    "prepare": "Get what a scenario needs: images, environments.",
     "submit": "Measure what is not measured yet, and write the report.",
     "status": "Show how far a scenario is.",
     "collect": "Sum up what is measured so far, without measuring.",
     "report": "Write a scenario's report again.",
     "retry": "Measure failed trials again; old attempts are kept.",
     "stop": "End a run and every server it started.",
+    "load": "Load one address, for a quick look.",
     "servers": "List the services that can be measured.",
     "doctor": "Check that this machine can measure.",
     "init": "Make a new study folder.",

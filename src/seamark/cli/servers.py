@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -9,6 +10,9 @@ from rich.table import Table
 
 from seamark.cli.options import json_option
 from seamark.study import config_folder
+
+if TYPE_CHECKING:
+    from seamark.model.service import Service
 
 
 @click.group("servers")
@@ -42,7 +46,7 @@ def listing(as_json: bool) -> None:
             "licence": service.licence,
             "runs": "in the client" if service.server is None else "as a server",
             "environment": service.environment,
-            "state": "runs here" if service.not_run_here is None else f"not run here: {service.not_run_here}",
+            "state": _state(service),
             "summary": service.summary,
         }
         for service in services.values()
@@ -57,3 +61,9 @@ def listing(as_json: bool) -> None:
         keys = ("name", "component", "version", "licence", "runs", "state")
         table.add_row(*(str(row[key]) for key in keys))
     Console().print(table)
+
+
+def _state(service: "Service") -> str:
+    if service.not_run_here:
+        return f"not run here: {service.not_run_here}"
+    return "runs here, not in its container" if service.unseen(contained=True) else "runs here"

@@ -70,6 +70,9 @@ def _table(study: Study, now: Progress) -> Table:
         part = Progress(scenario=now.scenario, states=tuple(states))
         numbers = (part.count("ok"), part.count("running"), len(part.failed), part.count("planned"))
         table.add_row(deployment, server, *map(str, numbers))
+    for state in now.states:
+        if state.detail:
+            table.caption = f"{table.caption or ''}{state.trial}: {state.detail}\n"
     for state in now.failed[:10]:
         table.caption = f"{table.caption or ''}{state.trial}: {state.category}: {state.reason}\n"
     return table

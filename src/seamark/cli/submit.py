@@ -47,6 +47,10 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
         from seamark.snake import command as words
 
         return subprocess.run(words(study, extra=("--dry-run", *snakemake_options)), check=False).returncode
+    if study.site.runtime == "apptainer":
+        from seamark.prepare import require_images
+
+        require_images(study)
     return submit(study, as_json=as_json, extra=snakemake_options)
 
 
@@ -94,7 +98,8 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targ
                 if not console.is_terminal and now.done * 10 // len(now.states) > said:
                     said = now.done * 10 // len(now.states)
                     console.print(f"{now.done} of {len(now.states)} trials done")
-                time.sleep(0.5 if console.is_terminal else 2.0)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.5 if console.is_terminal else 2.0)
     except KeyboardInterrupt:
         _end(process)
         raise

@@ -106,7 +106,8 @@ class Postgres:
 
 
 class _Session:
-    """One connection and what is prepared on it."""
+    """One connection and what is prepared on it. `call` runs one transaction; one that failed is rolled back, so that
+    the next can begin."""
 
     def __init__(self, target: Target, operation: str, batch: int) -> None:
         timeout_s = float(target.settings.get("timeout_s") or 0)
@@ -114,69 +115,58 @@ class _Session:
         self._cursor = self._connection.cursor()
         if operation in PREPARED:
             self._cursor.execute(PREPARED[operation])
-        self._run: Run = RUNS[operation](self._cursor, batch)
-
-    def call(self, body: Body) -> Reply:
-        """Run one transaction; one that failed is rolled back, so that the next can begin."""
-        try:
-            return self._run(body)
-        except psycopg2.Error:
-            if not self._connection.closed:
-                with contextlib.suppress(psycopg2.Error):
-                    self._cursor.execute("rollback")
-            raise
+        self.call: Run = RUNS[operation](self._cursor, batch)
 
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
 
 
-def _lookup(cursor: Cursor, _: int) -> Run:
-    execute, fetch = cursor.execute, cursor.fetchone
-
-    def run(body: Body) -> Reply:
-        execute(body.content)
-        return GOOD if fetch() is not None else WRONG
-
-    return run
+def _roll_back(cursor: Cursor) -> None:
+    if not cursor.connection.closed:
+        with contextlib.suppress(psycopg2.Error):
+            cursor.execute("rollback")
 
 
-def _range(cursor: Cursor, rows: int) -> Run:
-    execute, fetch = cursor.execute, cursor.fetchall
-
-    def run(body: Body) -> Reply:
-        execute(body.content)
-        return GOOD if len(fetch()) == rows else WRONG
-
-    return run
+def _one_row(cursor: Cursor, _: int) -> Run:
+    return _statement(cursor, 1)
 
 
-def _update(cursor: Cursor, _: int) -> Run:
-    def run(body: Body) -> Reply:
-        cursor.execute(body.content)
-        return GOOD if cursor.rowcount == 1 else WRONG
+def _statement(cursor: Cursor, rows: int) -> Run:
+    """One statement, good when it has so many rows. They are counted where they arrived and, as in pgbench, not
+    looked at: making objects of them is the client's work, not the server's."""
+    execute = cursor.execute
 
-    return run
+    def call(body: Body) -> Reply:
+        try:
+            execute(body.content)
+        except psycopg2.Error:
+            _roll_back(cursor)
+            raise
+        return GOOD if cursor.rowcount == rows else WRONG
+
+    return call
 
 
 def _insert_batch(cursor: Cursor, rows: int) -> Run:
-    def run(body: Body) -> Reply:
-        cursor.execute(body.content)
-        return Reply(bytes_sent=len(body.content)) if cursor.rowcount == rows else WRONG
+    insert = _statement(cursor, rows)
 
-    return run
+    def call(body: Body) -> Reply:
+        reply = insert(body)
+        return Reply(bytes_sent=len(body.content)) if reply is GOOD else reply
+
+    return call
 
 
 def _tpcb(cursor: Cursor, _: int) -> Run:
     """The seven statements of pgbench's script `tpcb-like`, each sent and answered by itself."""
-    execute, fetch = cursor.execute, cursor.fetchone
+    execute = cursor.execute
 
-    def run(body: Body) -> Reply:
-        aid, bid, tid, delta = body.content
+    def transaction(aid: int, bid: int, tid: int, delta: int) -> Reply:
         execute("BEGIN")
         execute(f"UPDATE pgbench_accounts SET abalance = abalance + {delta} WHERE aid = {aid}")
         execute(f"SELECT abalance FROM pgbench_accounts WHERE aid = {aid}")
-        row = fetch()
+        found = cursor.rowcount
         execute(f"UPDATE pgbench_tellers SET tbalance = tbalance + {delta} WHERE tid = {tid}")
         execute(f"UPDATE pgbench_branches SET bbalance = bbalance + {delta} WHERE bid = {bid}")
         execute(
@@ -184,15 +174,22 @@ def _tpcb(cursor: Cursor, _: int) -> Run:
             f"VALUES ({tid}, {bid}, {aid}, {delta}, CURRENT_TIMESTAMP)"
         )
         execute("END")
-        return GOOD if row is not None else WRONG
+        return GOOD if found == 1 else WRONG
 
-    return run
+    def call(body: Body) -> Reply:
+        try:
+            return transaction(*body.content)
+        except psycopg2.Error:
+            _roll_back(cursor)
+            raise
+
+    return call
 
 
 RUNS: Mapping[str, Callable[[Cursor, int], Run]] = {
-    "lookup": _lookup,
-    "range": _range,
-    "update": _update,
+    "lookup": _one_row,
+    "range": _statement,
+    "update": _one_row,
     "insert_batch": _insert_batch,
     "tpcb": _tpcb,
 }

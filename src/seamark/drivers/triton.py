@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from tritonclient import grpc, http
 
+from seamark.drivers.triton_grpc import TritonGrpc
+from seamark.drivers.triton_http import TritonHttp
 from seamark.drivers.triton_models import expected, write_repository
 from seamark.drivers.triton_requests import Requests
 from seamark.errors import SiteError
@@ -19,14 +22,8 @@ CHECK_S = 30.0
 
 
 def driver(target: Target) -> Wire | Call:
-    """Return the driver for the trial's protocol; only its own client library is loaded."""
-    if target.settings["protocol"] == "grpc":
-        from seamark.drivers.triton_grpc import TritonGrpc
-
-        return TritonGrpc(target)
-    from seamark.drivers.triton_http import TritonHttp
-
-    return TritonHttp(target)
+    """Return the driver for the trial's protocol."""
+    return TritonGrpc(target) if target.settings["protocol"] == "grpc" else TritonHttp(target)
 
 
 def stage(target: Target, seed: int) -> Mapping[str, Value]:
@@ -44,13 +41,9 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     """Return the share of a few requests whose outputs are what numpy computes, asked over the trial's protocol."""
     settings = target.settings
     if settings["protocol"] == "grpc":
-        from tritonclient import grpc as client
-
-        limits, call_limits = {}, {"client_timeout": CHECK_S}
+        client, limits, call_limits = grpc, {}, {"client_timeout": CHECK_S}
     else:
-        from tritonclient import http as client
-
-        limits, call_limits = {"connection_timeout": CHECK_S, "network_timeout": CHECK_S}, {}
+        client, limits, call_limits = http, {"connection_timeout": CHECK_S, "network_timeout": CHECK_S}, {}
     name = str(settings["model"])
     address = f"{target.host}:{target.ports[str(settings['protocol'])]}"
     right = 0

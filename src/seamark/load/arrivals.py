@@ -1,107 +1,60 @@
-"""When requests are due: patterns, and the one seeded schedule that all workers of a trial share. No clock here."""
+"""When requests are due: a trial's pattern, and the one seeded schedule that all its workers share. No clock here."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from seamark.load.patterns import Bursts, Constant, Diurnal, Gamma, Pattern, Poisson, Ramp, Steps
+from seamark.load.trace import Trace
+from seamark.model.pattern import NEEDED, PATTERNS, steps_of
 from seamark.model.service import Value
 
-BLOCK = 1024
-"""Arrivals that are made at once: small enough to make between two requests without being late for either."""
-
-Seconds = npt.NDArray[np.float64]
 Nanoseconds = npt.NDArray[np.int64]
 
 
-class Pattern(Protocol):
-    """An open-loop load: offsets from the start of load, without end, never decreasing."""
+def pattern_of(settings: Mapping[str, Value], over_s: float) -> Pattern | None:
+    """Return the open-loop pattern of a trial's settings, None for a closed loop. Raises ValueError.
 
-    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
-        """Yield the arrivals in arrays of BLOCK offsets."""
-        ...
-
-    def arrivals(self, rng: np.random.Generator) -> Iterator[float]:
-        """Yield the arrivals of `blocks` one by one, in seconds from the start of load."""
-        for block in self.blocks(rng):
-            yield from block.tolist()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Constant(Pattern):
-    """Equal gaps of 1/rate_rps seconds; arrival k is k gaps from the start, so that no error adds up."""
-
-    rate_rps: float
-
-    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
-        """Yield the arrivals in arrays; the random source is not used."""
-        first = 0
-        while True:
-            yield np.arange(first, first + BLOCK) / self.rate_rps
-            first += BLOCK
-
-
-@dataclass(frozen=True, kw_only=True)
-class Poisson(Pattern):
-    """Independent exponential gaps of mean 1/rate_rps seconds, never clamped."""
-
-    rate_rps: float
-
-    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
-        """Yield the arrivals in arrays; gaps by inversion of uniform numbers."""
-        at_s = 0.0
-        while True:
-            block = at_s + np.cumsum(-np.log1p(-rng.random(BLOCK)) / self.rate_rps)
-            at_s = float(block[-1])
-            yield block
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ramp(Pattern):
-    """A rate that goes linearly from `rate_rps` to `to_rps` in `over_s` seconds and stays there.
-
-    Arrival k is when the integral of the rate reaches k: without randomness, so that what changes along a ramp
-    is the rate alone.
+    `over_s` is the length of the load, warm-up and duration: that of a ramp, and of steps without lengths.
     """
+    name = str(settings.get("pattern") or "closed")
+    if name not in PATTERNS:
+        raise ValueError(f"pattern '{name}' is not one of {', '.join(PATTERNS)}")
+    missing = [each for each in NEEDED[name] if settings.get(each) is None]
+    if missing:
+        raise ValueError(f"pattern '{name}' needs {', '.join(missing)}")
 
-    rate_rps: float
-    to_rps: float
-    over_s: float
+    def number(key: str) -> float:
+        return float(settings[key] or 0.0)
 
-    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
-        """Yield the arrivals in arrays; the random source is not used."""
-        slope = (self.to_rps - self.rate_rps) / self.over_s
-        in_ramp = (self.rate_rps + self.to_rps) / 2 * self.over_s
-        first = 0
-        while True:
-            k = np.arange(first, first + BLOCK, dtype=np.float64)
-            # Solves rate t + slope t^2 / 2 = k in the form that stays exact for a small slope.
-            root = np.sqrt(np.maximum(self.rate_rps**2 + 2 * slope * np.minimum(k, in_ramp), 0.0))
-            inside = 2 * np.minimum(k, in_ramp) / (self.rate_rps + root)
-            yield np.where(k <= in_ramp, inside, self.over_s + (k - in_ramp) / self.to_rps)
-            first += BLOCK
+    match name:
+        case "constant":
+            return Constant(rate_rps=number("rate_rps"))
+        case "poisson":
+            return Poisson(rate_rps=number("rate_rps"))
+        case "gamma":
+            return Gamma(rate_rps=number("rate_rps"), burstiness=number("burstiness"))
+        case "ramp":
+            return Ramp(rate_rps=number("rate_rps"), to_rps=number("ramp_to_rps"), over_s=over_s)
+        case "steps":
+            steps = steps_of(str(settings["step_rates"]))
+            lengths_s = tuple(step.length_s or over_s / len(steps) for step in steps)
+            return Steps(rates_rps=tuple(step.rate_rps for step in steps), lengths_s=lengths_s)
+        case "bursts":
+            return _bursts(number("rate_rps"), number("burst_rps"), number("burst_s"), number("burst_every_s"))
+        case "diurnal":
+            return Diurnal(rate_rps=number("rate_rps"), amplitude=number("amplitude"), period_s=number("period_s"))
+        case "trace":
+            time_scale = settings.get("time_scale")
+            return Trace(path=str(settings["trace"]), time_scale=1.0 if time_scale is None else float(time_scale))
+    return None
 
 
-def pattern_of(settings: Mapping[str, Value], over_s: float) -> Constant | Poisson | Ramp | None:
-    """Return the open-loop pattern of a trial's settings, None for a closed loop. Raises ValueError."""
-    name = settings.get("pattern") or "closed"
-    if name == "closed":
-        return None
-    rate_rps = settings.get("rate_rps")
-    if rate_rps is None:
-        raise ValueError(f"pattern '{name}' needs rate_rps")
-    if name == "constant":
-        return Constant(rate_rps=float(rate_rps))
-    if name == "poisson":
-        return Poisson(rate_rps=float(rate_rps))
-    if name == "ramp":
-        to_rps = settings.get("ramp_to_rps")
-        if to_rps is None:
-            raise ValueError("pattern 'ramp' needs ramp_to_rps")
-        return Ramp(rate_rps=float(rate_rps), to_rps=float(to_rps), over_s=over_s)
-    raise ValueError(f"pattern '{name}' is not one of closed, constant, poisson, ramp")
+def _bursts(rate_rps: float, burst_rps: float, burst_s: float, every_s: float) -> Bursts:
+    if burst_s >= every_s:
+        raise ValueError(f"a burst of {burst_s:g} s does not fit into a period of {every_s:g} s")
+    return Bursts(rate_rps=rate_rps, burst_rps=burst_rps, burst_s=burst_s, every_s=every_s)
 
 
 def schedule(
@@ -110,7 +63,8 @@ def schedule(
     """Yield when worker `worker` of `workers` is to send, as arrays of ns from the start of load.
 
     Every worker makes the whole sequence and takes arrivals `worker`, `worker + workers`, ... of it: one worker or
-    sixteen send the same. The sequence ends before `until_s` or after `requests` arrivals. Constant memory.
+    sixteen send the same. The sequence ends before `until_s`, after `requests` arrivals, or with the pattern's own,
+    if it has an end. Constant memory.
     """
     first = 0
     for block in pattern.blocks(np.random.Generator(np.random.PCG64(seed))):

@@ -1,21 +1,28 @@
 """What the load's own processes use, sampled from outside them: so that a busy client shows. Parent side only."""
 
+import contextlib
 import csv
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import psutil
 
+from seamark.sockets import Traffic
+
 HEADER = ("at_unix_s", "source", "name", "value", "unit")
 
 
 class ClientWatch:
-    """Writes CPU, memory, bytes and threads of some processes, summed, to a telemetry file (source 'client')."""
+    """Writes CPU, memory, bytes and threads of some processes, summed, to a telemetry file (source 'client'). And
+    what this machine's connections to those `ports` of the server's `host` have moved. Without a process it writes
+    no row: the client runs elsewhere."""
 
-    def __init__(self, pids: Sequence[int], path: Path) -> None:
+    def __init__(self, pids: Sequence[int], path: Path, ports: Collection[int] = (), host: str | None = None) -> None:
+        self._pids = pids
         self._processes = [process for process in map(_process, pids) if process is not None]
+        self._traffic = Traffic(ports, "remote", host) if ports else None
         self._cores = psutil.cpu_count() or 1
         self._file = path.open("w", newline="", encoding="utf-8")
         self._writer = csv.writer(self._file)
@@ -40,6 +47,8 @@ class ClientWatch:
     def _sample(self) -> None:
         """Read every process that still lives and write one row a name."""
         before_s, self._at_s = self._at_s, time.monotonic()
+        if not self._pids:
+            return
         spent_s = rss_bytes = read_bytes = write_bytes = threads = 0.0
         known = bool(self._cpu_s)
         for process in self._processes:
@@ -61,6 +70,10 @@ class ClientWatch:
             ("read_bytes", read_bytes, "bytes"),
             ("write_bytes", write_bytes, "bytes"),
         ]
+        if self._traffic:
+            with contextlib.suppress(OSError):
+                sent, received = self._traffic.look()
+                rows += [("net_sent_bytes", sent, "bytes"), ("net_received_bytes", received, "bytes")]
         if known and self._at_s > before_s:
             rows.append(("cpu_ratio", spent_s / (self._at_s - before_s) / self._cores, "ratio"))
         at = f"{time.time():.6f}"

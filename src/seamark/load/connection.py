@@ -1,78 +1,130 @@
-"""One TCP connection of the event-loop generator: a request at a time, stamped where its bytes arrive."""
+"""One TCP connection of the event-loop generator: a request at a time, stamped where its bytes leave and arrive."""
 
 import asyncio
+import os
 import traceback
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
-from seamark.load.driver import Decoder
+from seamark.load.driver import Decoder, StreamDecoder
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS
+
+
+class Outgoing(NamedTuple):
+    """One request, ready for the wire: whole or in pieces as its owner's `in_pieces` says, its size, its kind."""
+
+    data: Any
+    size_bytes: int
+    kind: int
 
 
 class Owner(Protocol):
     """Who has connections: it gives them their requests and takes their records."""
 
     in_pieces: bool
+    due_ns: int
+    """When it has something to send: a connection that reads after that says so."""
 
-    def encoded(self, index: int) -> bytes | tuple[bytes, ...]: ...
+    def chunk(self, index: int, at_ns: int, events: int) -> None: ...
 
     def connect(self, connection: "Connection") -> None: ...
+
+    def late(self) -> None: ...
 
     def ended(self, connection: "Connection", now_ns: int, units: int, status: int, failure: Failure) -> None: ...
 
 
 class Connection(asyncio.Protocol):
     """Sends a request, feeds the decoder with the reply, hands the record over. Not reused once it is broken:
-    the generator takes a new, unconnected one, which connects with its next request and counts that time."""
+    the generator takes a new, unconnected one, which connects with its next request and counts that time.
+
+    A request goes to the socket at once, by the system call: a transport may keep it until its loop comes round,
+    long after it was stamped. What the socket does not take is the transport's.
+    """
 
     __slots__ = (
+        "_content_ns",
         "_decoder",
+        "_events",
+        "_fd",
         "_owner",
-        "_streams",
+        "_stream",
         "_transport",
         "_write",
         "busy",
         "closed",
+        "connected",
         "due_ns",
         "first_ns",
         "index",
         "received_bytes",
+        "request",
         "sent_ns",
     )
 
     def __init__(self, owner: Owner, decoder: Decoder) -> None:
         self._owner = owner
         self._decoder = decoder
-        self._streams: bool = getattr(decoder, "streams", True)
+        self._stream = cast(StreamDecoder, decoder) if decoder.streams else None
+        self._events = 0
+        self._content_ns = 0
         self._transport: asyncio.Transport | None = None
-        self._write: Callable[[Any], None]
+        self._fd = -1
+        self._write: Callable[[int, Any], int] = os.writev if owner.in_pieces else os.write
         self.busy = False
         self.closed = False
+        self.connected = False
         self.index = 0
         self.due_ns = 0
         self.sent_ns = 0
         self.first_ns = MISSING_NS
         self.received_bytes = 0
+        self.request = Outgoing(b"", 0, 0)
 
-    @property
-    def connected(self) -> bool:
-        return self._transport is not None
-
-    def begin(self, index: int, due_ns: int, now_ns: int) -> None:
+    def begin(self, index: int, due_ns: int, now_ns: int, request: Outgoing) -> None:
         """Send request `index`, over a new connection if there is none."""
         self.busy = True
         self.index = index
         self.due_ns = due_ns
         self.sent_ns = now_ns
-        self.first_ns = MISSING_NS
+        self.request = request
         self.received_bytes = 0
-        if self._transport is None:
+        if self._events:
+            self._events = 0
+            self.first_ns = MISSING_NS
+        self._decoder.reset()
+        if self._fd >= 0:
+            try:
+                written = self._write(self._fd, request[0])
+            except BlockingIOError:
+                written = 0
+            except OSError:
+                self.end(monotonic_ns(), Failure.RESET)
+                return
+            if written != request[1]:
+                self._leave(written)
+        elif self._transport is None:
             self._owner.connect(self)
         else:
-            self._decoder.reset()
-            self._write(self._owner.encoded(index))
+            self._leave(0)
+
+    def _leave(self, written: int) -> None:
+        """Leave the rest of the request to the transport, and those that follow it on this connection."""
+        self._fd = -1
+        transport = self._transport
+        assert transport is not None
+        data = self.request.data
+        if not self._owner.in_pieces:
+            transport.write(data[written:] if written else data)
+            return
+        rest: list[memoryview] = []
+        for piece in data:
+            if written < len(piece):
+                rest.append(memoryview(piece)[written:])
+            written = max(0, written - len(piece))
+        transport.writelines(rest)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; send the request that was waiting for it, if it has not timed out meanwhile."""
@@ -80,12 +132,12 @@ class Connection(asyncio.Protocol):
         if self.closed:
             self.close()
             return
-        write: Callable[[Any], None] = self._transport.write
-        lines: Callable[[Any], None] = self._transport.writelines
-        self._write = lines if self._owner.in_pieces else write
+        self.connected = True
+        socket = transport.get_extra_info("socket")
+        if socket is not None and transport.get_extra_info("sslcontext") is None:
+            self._fd = socket.fileno()
         if self.busy:
-            self._decoder.reset()
-            self._write(self._owner.encoded(self.index))
+            self.begin(self.index, self.due_ns, self.sent_ns, self.request)
 
     def data_received(self, data: bytes) -> None:
         """Stamp, then look what came."""
@@ -101,37 +153,55 @@ class Connection(asyncio.Protocol):
             traceback.print_exc()
             self.end(now_ns, Failure.DRIVER)
             return
-        if complete:
-            if self._streams and decoder.units and self.first_ns == MISSING_NS:
+        stream = self._stream
+        if stream is not None and stream.events != self._events:
+            events = stream.events
+            if not self._events:
                 self.first_ns = now_ns
-            self.end(now_ns, decoder.failure, reusable=decoder.keep_alive)
-        elif self.first_ns == MISSING_NS and decoder.units:
-            self.first_ns = now_ns
+            self._owner.chunk(self.index, now_ns, events - self._events)
+            self._events = events
+            self._content_ns = now_ns
+        if complete:
+            self.busy = False
+            if not decoder.keep_alive:
+                self.close()
+            # what follows the last content (a count of tokens, an end mark) does not make the reply longer
+            end_ns = self._content_ns if self._events else now_ns
+            self._owner.ended(self, end_ns, decoder.units, decoder.status, decoder.failure)
+        if now_ns >= self._owner.due_ns:
+            self._owner.late()
+
+    def eof_received(self) -> None:
+        """The server says no more: an idle connection is not used again."""
+        if not self.busy:
+            self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The server, the network or we ended the connection."""
         now_ns = monotonic_ns()
         self._transport = None
+        self._fd = -1
+        self.connected = False
         self.closed = True
         if not self.busy:
             return
         end_of_stream = getattr(self._decoder, "end_of_stream", None)
         if error is None and end_of_stream is not None and end_of_stream():
-            self.end(now_ns, self._decoder.failure)
+            self.end(self._content_ns if self._events else now_ns, self._decoder.failure)
         else:
             self.end(now_ns, Failure.RESET)
 
-    def end(self, now_ns: int, failure: Failure, *, reusable: bool = False) -> None:
-        """Hand over what was seen of the request in flight; give the connection back, or a new one in its place."""
+    def end(self, now_ns: int, failure: Failure) -> None:
+        """End the request in flight and its connection; hand over what was seen of it."""
         self.busy = False
-        decoder = self._decoder
-        if not reusable:
-            self.close()
-        self._owner.ended(self, now_ns, decoder.units, decoder.status, failure)
+        self.close()
+        self._owner.ended(self, now_ns, self._decoder.units, self._decoder.status, failure)
 
     def close(self) -> None:
         """End the connection without waiting for anything."""
         self.closed = True
+        self.connected = False
+        self._fd = -1
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()

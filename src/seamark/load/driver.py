@@ -54,7 +54,11 @@ class Driver(Protocol):
     """Names of the kinds of request this driver makes, such as ('put', 'get')."""
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return `count` seeded bodies (request number i uses bodies[i % count]); called before the clock starts."""
+        """Return `count` seeded bodies (request number i uses bodies[i % count]); called before the clock starts.
+
+        With `turns` in the settings of the target they are whole sessions, turn after turn. A driver may have an
+        attribute `body_count`, how many are worth their memory, and a method `row_body` (TracedDriver in trace.py).
+        """
 
 
 class Decoder(Protocol):
@@ -66,8 +70,11 @@ class Decoder(Protocol):
     def feed(self, data: bytes) -> bool:
         """Take bytes as they arrived; return True when the reply is complete."""
 
+    streams: bool
+    """Whether a reply comes in parts that count: then it has `events`."""
+
     units: int
-    """Units seen in the current reply."""
+    """Units seen in the current reply; what the server says of them once it has."""
 
     status: int
     """The protocol's status of the current reply, 0 while unknown."""
@@ -79,8 +86,18 @@ class Decoder(Protocol):
     """False when the connection ends with this reply."""
 
 
+class StreamDecoder(Decoder, Protocol):
+    """A decoder whose `streams` is True."""
+
+    events: int
+    """Parts of the current reply that brought content; a reply's last moment is that of the last one."""
+
+
 class Wire(Driver, Protocol):
-    """Bytes out, bytes in, on connections of the generator's own: for protocols where speed matters."""
+    """Bytes out, bytes in, on connections of the generator's own: for protocols where speed matters.
+
+    A driver may have an attribute `tls`, the ssl.SSLContext of its connections; without it they are plain.
+    """
 
     def address(self) -> tuple[str, int]:
         """Return host and port to connect to."""

@@ -1,15 +1,19 @@
 """What of the trial's schedule is one worker's, and how much of it is due by now. No event loop, no thread."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from seamark.load.arrivals import Nanoseconds, pattern_of, schedule
 from seamark.load.job import Share, seed_for
+from seamark.load.patterns import Steps
+from seamark.load.records import read_segment
+from seamark.load.trace import Trace
 
 
 def own_schedule(share: Share) -> Callable[[], Iterator[Nanoseconds]] | None:
-    """Return what makes this worker's arrivals, None for a closed loop."""
+    """Return what makes this worker's arrivals, None for a closed loop. Of sessions they are the starts."""
     job = share.job
     pattern = pattern_of(job.settings, job.until_s)
     if pattern is None:
@@ -18,10 +22,44 @@ def own_schedule(share: Share) -> Callable[[], Iterator[Nanoseconds]] | None:
         pattern,
         seed=seed_for(job.seed, "arrivals"),
         until_s=job.until_s,
-        requests=job.requests,
+        requests=job.arrivals,
         worker=share.worker,
         workers=share.workers,
     )
+
+
+def ran_out(share: Share) -> bool:
+    """Say whether a pattern that can end has no arrival left before the end of the load; False when its file has
+    gone meanwhile."""
+    job = share.job
+    pattern = pattern_of(job.settings, job.until_s)
+    if not isinstance(pattern, Trace | Steps):
+        return False
+    number = 0
+    try:
+        for block in pattern.blocks(np.random.default_rng(0)):
+            inside = int(np.searchsorted(block, job.until_s, side="left"))
+            number += inside
+            if job.arrivals is not None and number >= job.arrivals:
+                return False  # that limit is a reason of its own
+            if inside < block.size:
+                return bool(np.isinf(block[inside]))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def due_of_lost(share: Share, at_ns: int) -> int | None:
+    """Return how many requests of a worker that left no report were due by `at_ns` from the start of load, None in a
+    closed loop. Of sessions' later turns, those whose sending it recorded: what else was due nobody knows."""
+    arrivals = own_schedule(share)
+    if arrivals is None:
+        return None
+    due, turns = Arrived(arrivals()).until(at_ns), share.job.turns
+    if turns > 1:
+        with contextlib.suppress(OSError, ValueError):
+            due += sum(int((block["index"] % turns > 0).sum()) for block in read_segment(share.segment))
+    return due
 
 
 class Arrived:

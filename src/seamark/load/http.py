@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from seamark.model.failure import Failure
 
 MAX_HEAD_BYTES = 1 << 20
+NO_FAILURE = Failure.NONE
+"""Looking a name up in an enumeration takes longer than the rest of a reset."""
 
 
 def http_request(
@@ -24,6 +26,9 @@ class HttpDecoder:
     `units_of(status, body)` says how many units a good (2xx) reply is worth; a ValueError means a wrong reply, 0 an
     empty one. Without it a good reply is one unit and its body is counted but not kept, whatever its size. 3xx is a
     wrong reply, 4xx a client's error, 5xx a server's. `headless` is for methods whose replies have no body (HEAD).
+
+    Servers word their heads alike, but for the second: a reply that comes in one read with the same head as the last
+    one needs no reading. A subclass that reads heads in its own way (`_head`) is asked about each.
     """
 
     streams = False
@@ -34,10 +39,15 @@ class HttpDecoder:
         "_chunked",
         "_headless",
         "_keep",
+        "_known_bytes",
+        "_known_head",
+        "_known_status",
+        "_knows_heads",
         "_left",
         "_pending",
         "_state",
         "_units_of",
+        "_used",
         "body_bytes",
         "failure",
         "keep_alive",
@@ -49,15 +59,23 @@ class HttpDecoder:
         self._units_of = units_of
         self._keep = units_of is not None
         self._headless = headless
+        self._knows_heads = type(self)._head is HttpDecoder._head
+        self._known_head = b""
+        self._known_bytes = -1
+        self._known_status = 0
+        self._used = True
         self.reset()
 
     def reset(self) -> None:
         """Make ready for the next reply on the same connection."""
         self.units = 0
         self.status = 0
-        self.failure = Failure.NONE
-        self.keep_alive = True
         self.body_bytes = 0
+        if not self._used:
+            return
+        self._used = False
+        self.failure = NO_FAILURE
+        self.keep_alive = True
         self._state = _HEAD
         self._left = 0
         self._chunked = False
@@ -66,6 +84,34 @@ class HttpDecoder:
 
     def feed(self, data: bytes) -> bool:
         """Take bytes as they arrived; return True when the reply is complete (good or not)."""
+        if not self._used:
+            if len(data) == self._known_bytes and data.startswith(self._known_head):
+                return self._as_before(data)
+            self._used = True
+            if not self._knows_heads:
+                return self._feed(data)
+            complete = self._feed(data)
+            if complete and self.keep_alive and self._state == _BODY:
+                self._known_head = data[: len(data) - self.body_bytes]
+                self._known_bytes = len(data)
+                self._known_status = self.status
+            return complete
+        return self._feed(data)
+
+    def _as_before(self, data: bytes) -> bool:
+        """Take a whole reply whose head is that of the last one."""
+        self.status = self._known_status
+        if self._keep or not 200 <= self.status < 300:
+            self._used = True
+            self._state = _BODY
+            self._take(data[len(self._known_head) :])
+            return self._whole()
+        self.body_bytes = self._known_bytes - len(self._known_head)
+        self.units = 1
+        return True
+
+    def _feed(self, data: bytes) -> bool:
+        """Take bytes, head or body."""
         if self._state == _BODY and not self._chunked:
             return self._sized(data)
         if self._pending:

@@ -10,6 +10,8 @@ from typing import Any, Literal
 from seamark.load.driver import Target
 from seamark.model.service import Value
 
+PROCESSES_A_CORE = 2
+
 
 def seed_for(seed: int, purpose: str) -> int:
     """Return the seed of one purpose (arrivals, bodies, quality), so that no two purposes share a sequence."""
@@ -24,6 +26,8 @@ class LoadJob:
     `encode`. `workers` says how the recipe wants it spread: only `processes` takes more of them than `shards`.
     `settings` holds every setting of the trial, the service's and those of model/pattern.py. `bodies` is how many
     different requests are made before the clock starts; a driver with an attribute `body_count` says better.
+    `latency_limit_s` is the longest that a reply may take by the trial's objectives, None where they do not say.
+    `cores` are the CPUs that workers on this machine are kept to, () for all there are.
     """
 
     driver: str
@@ -36,6 +40,8 @@ class LoadJob:
     bodies: int = 8192
     telemetry_interval_s: float = 0.5
     ready_timeout_s: float = 120.0
+    latency_limit_s: float | None = None
+    cores: tuple[int, ...] = ()
 
     @property
     def concurrency(self) -> int:
@@ -55,17 +61,31 @@ class LoadJob:
         return self._number("think_time_s", 0.0)
 
     @property
+    def turns(self) -> int:
+        """Requests of a session; 1 where requests have nothing to do with each other."""
+        return int(self._number("turns", 1))
+
+    @property
     def requests(self) -> int | None:
         value = self.settings.get("requests")
         return None if value is None else int(value)
 
     @property
+    def arrivals(self) -> int | None:
+        """How many arrivals an open loop is limited to: starts of sessions."""
+        return None if self.requests is None else -(-self.requests // self.turns)
+
+    @property
     def processes(self) -> int:
-        """Worker processes: `shards`, never more than can be busy; at least one a core where the driver asks
-        for processes because it holds the interpreter's lock."""
-        wanted = int(self._number("shards", 1))
-        if self.workers == "processes":
-            wanted = max(wanted, os.cpu_count() or 1)
+        """Worker processes: `shards`, never more than can be busy; at least two a core where the driver asks for
+        processes because it holds the interpreter's lock: while one waits for the server another sends."""
+        many = PROCESSES_A_CORE * (len(self.cores) or os.cpu_count() or 1) if self.workers == "processes" else 1
+        return self.at_least(many)
+
+    def at_least(self, many: int = 1) -> int:
+        """Return how many workers the load has where it takes `many` or more: `shards`, never more than can be
+        busy."""
+        wanted = max(many, int(self._number("shards", 1)))
         return max(1, min(wanted, self.concurrency, self.requests or self.concurrency))
 
     def target(self, worker: int = 0, workers: int = 1) -> Target:
@@ -96,6 +116,19 @@ class Share:
     parent_pid: int
 
     @property
+    def chunks(self) -> Path:
+        """The segment of a streamed reply's chunks, beside that of the samples."""
+        return self.segment.with_suffix(".chunks")
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """The CPUs this worker is kept to: one of its own for an event loop, where there are enough; () for all."""
+        cores = self.job.cores
+        if self.job.workers == "wire" and self.workers <= len(cores):
+            return cores[self.worker : self.worker + 1]
+        return cores
+
+    @property
     def concurrency(self) -> int:
         """This worker's part of the users, connections or threads."""
         whole, rest = divmod(self.job.concurrency, self.workers)
@@ -119,4 +152,4 @@ class Share:
         fields = {key: value for key, value in document.items() if key != "schema_version"}
         job = LoadJob(**fields.pop("job"))
         fields["segment"], fields["report"] = Path(fields["segment"]), Path(fields["report"])
-        return Share(job=replace(job, data=Path(job.data)), **fields)
+        return Share(job=replace(job, data=Path(job.data), cores=tuple(job.cores)), **fields)

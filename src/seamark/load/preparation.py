@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+from seamark.forkserver.client import OUTSIDE
 from seamark.load.driver import Target
 from seamark.load.parent import die_with_parent
-from seamark.load.standby import OUTSIDE
 
 TAIL_LINES = 20
 
@@ -49,7 +49,7 @@ def run_preparation(
         task, facts, log = folder / "task.json", folder / "facts.json", folder / "log"
         document = asdict(target) | {"data": str(target.data)}
         task.write_text(json.dumps({"hook": hook, "driver": driver, "seed": seed, "target": document}))
-        command = [str(python or sys.executable), str(OUTSIDE), "seamark.load.preparation", str(task), str(facts)]
+        command = [str(python or sys.executable), OUTSIDE, "seamark.load.preparation", str(task), str(facts)]
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         try:

@@ -1,4 +1,5 @@
-"""What a worker saw, as it goes to disk: a raw segment of SAMPLE records, in constant memory. Read in segments.py.
+"""What a worker saw, as it goes to disk: raw segments of SAMPLE and of CHUNK records, in constant memory. Read in
+segments.py.
 
 A segment is a header, the records, and a footer that says how many they are. A segment without its footer was cut
 short (its worker was killed); whole records before the cut are good.
@@ -6,7 +7,7 @@ short (its worker was killed); whole records before the cut are good.
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Self
@@ -14,11 +15,16 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from seamark.model.sample import SAMPLE
+from seamark.model.sample import CHUNK, MISSING_NS, SAMPLE
 
 RECORD = struct.Struct("<qqqqqiqqhbbh")
 """One record; packs exactly SAMPLE."""
-HEADER = struct.pack("<8sQ", b"SEAMARK1", RECORD.size)
+CHUNK_RECORD = struct.Struct("<qqi")
+"""One read of a streamed reply; packs exactly CHUNK."""
+RECORD_BYTES, CHUNK_BYTES = RECORD.size, CHUNK_RECORD.size
+pack_record, pack_chunk = RECORD.pack_into, CHUNK_RECORD.pack_into
+HEADER = struct.Struct("<8sQ")
+HEADER_MAGIC = b"SEAMARK1"
 FOOTER = struct.Struct("<8sQ")
 FOOTER_MAGIC = b"SEAMEND1"
 BLOCK = 1024
@@ -28,13 +34,14 @@ BLOCK = 1024
 class Segment:
     """The file of one worker. Recorders append whole records to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, record_bytes: int = RECORD.size) -> None:
         self.path = path
         self.count = 0
+        self._record_bytes = record_bytes
         self._broken = False
         self._lock = Lock()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-        os.write(self._fd, HEADER)
+        os.write(self._fd, HEADER.pack(HEADER_MAGIC, record_bytes))
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +57,7 @@ class Segment:
                     records = records[os.write(self._fd, records) :]
             except OSError:
                 self._broken = True
-                os.ftruncate(self._fd, len(HEADER) + self.count * RECORD.size)
+                os.ftruncate(self._fd, HEADER.size + self.count * self._record_bytes)
                 raise
             self.count += count
 
@@ -67,16 +74,21 @@ class Segment:
 
 
 class Recorder:
-    """A block of records in memory, of one thread or event loop; written when full and by `flush`."""
+    """A block of records in memory, of one thread or event loop; written when full and by `flush`.
 
-    __slots__ = ("_at", "_block", "_end", "_segment", "_view", "failed")
+    Times are given as of the clock and written from `epoch_ns` on, the start of load: one subtraction for a block.
+    """
 
-    def __init__(self, segment: Segment) -> None:
+    __slots__ = ("_at", "_block", "_end", "_records", "_segment", "_view", "epoch_ns", "failed")
+
+    def __init__(self, segment: Segment, epoch_ns: int = 0) -> None:
         self._segment = segment
         self._block = bytearray(RECORD.size * BLOCK)
         self._view = memoryview(self._block)
+        self._records = np.frombuffer(self._block, dtype=SAMPLE)
         self._end = len(self._block)
         self._at = 0
+        self.epoch_ns = epoch_ns
         self.failed = 0
 
     def add(
@@ -94,10 +106,12 @@ class Recorder:
         kind: int,
         worker: int,
     ) -> None:
-        """Add one record, all times from the start of load. Raises OSError when the disk is full."""
-        RECORD.pack_into(
+        """Add one record, its times of a clock on which the load starts at `epoch_ns`. Raises OSError when the disk
+        is full."""
+        at = self._at
+        pack_record(
             self._block,
-            self._at,
+            at,
             index,
             due_ns,
             sent_ns,
@@ -113,41 +127,90 @@ class Recorder:
         )
         if failure:
             self.failed += 1
-        self._at += RECORD.size
-        if self._at == self._end:
+        self._at = at = at + RECORD_BYTES
+        if at == self._end:
             self.flush()
 
     def flush(self) -> None:
         """Write what is held."""
         at, self._at = self._at, 0
         if at:
-            self._segment.append(self._view[:at], at // RECORD.size)
+            count = at // RECORD_BYTES
+            if self.epoch_ns:
+                records = self._records[:count]
+                for name in ("due_ns", "sent_ns", "last_ns"):
+                    records[name] -= self.epoch_ns
+                first_ns = records["first_ns"]
+                np.subtract(first_ns, self.epoch_ns, out=first_ns, where=first_ns != MISSING_NS)
+            self._segment.append(self._view[:at], count)
 
 
-def read_segment(path: Path, block: int = 1 << 16) -> Iterator[npt.NDArray[np.void]]:
-    """Yield a segment's records in arrays of at most `block`. Raises ValueError for a file that is no segment."""
-    count, _ = segment_state(path)
+class ChunkRecorder:
+    """A block of CHUNK records in memory, of one event loop; written when full and by `flush`."""
+
+    __slots__ = ("_at", "_block", "_chunks", "_end", "_segment", "_view", "epoch_ns")
+
+    def __init__(self, segment: Segment, epoch_ns: int = 0) -> None:
+        self._segment = segment
+        self.epoch_ns = epoch_ns
+        self._block = bytearray(CHUNK_RECORD.size * BLOCK)
+        self._view = memoryview(self._block)
+        self._chunks = np.frombuffer(self._block, dtype=CHUNK)
+        self._end = len(self._block)
+        self._at = 0
+
+    def add(self, index: int, at_ns: int, events: int) -> None:
+        """Add one read, its time of a clock on which the load starts at `epoch_ns`. Raises OSError when the disk is
+        full."""
+        at = self._at
+        pack_chunk(self._block, at, index, at_ns, events)
+        self._at = at = at + CHUNK_BYTES
+        if at == self._end:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held."""
+        at, self._at = self._at, 0
+        if at:
+            count = at // CHUNK_BYTES
+            self._chunks["at_ns"][:count] -= self.epoch_ns
+            self._segment.append(self._view[:at], count)
+
+
+def read_segment(
+    path: Path, block: int = 1 << 16, form: np.dtype[np.void] = SAMPLE
+) -> Iterator[npt.NDArray[np.void]]:
+    """Yield a segment's records in arrays of at most `block`. Raises ValueError for a file that is no segment of
+    that form."""
+    count, _ = segment_state(path, form)
     with path.open("rb") as file:
-        file.seek(len(HEADER))
+        file.seek(HEADER.size)
         while count > 0:
-            data = file.read(min(block, count) * RECORD.size)
-            records = np.frombuffer(data, dtype=SAMPLE, count=len(data) // RECORD.size)
+            data = file.read(min(block, count) * form.itemsize)
+            records = np.frombuffer(data, dtype=form, count=len(data) // form.itemsize)
             if not records.size:
                 return
             count -= records.size
             yield records
 
 
-def segment_state(path: Path) -> tuple[int, bool]:
+def read_segments(paths: Iterable[Path], form: np.dtype[np.void] = SAMPLE) -> npt.NDArray[np.void]:
+    """Return all records of some segments in one array. For loads that are known to be small."""
+    return np.concatenate(
+        [np.zeros(0, dtype=form), *(block for path in paths for block in read_segment(path, form=form))]
+    )
+
+
+def segment_state(path: Path, form: np.dtype[np.void] = SAMPLE) -> tuple[int, bool]:
     """Return how many whole records a segment has, and whether its worker closed it. Raises ValueError."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        if file.read(len(HEADER)) != HEADER:
+        if file.read(HEADER.size) != HEADER.pack(HEADER_MAGIC, form.itemsize):
             raise ValueError(f"{path}: not a segment of samples, or of another version")
-        content = size - len(HEADER)
-        if content >= FOOTER.size and (content - FOOTER.size) % RECORD.size == 0:
+        content = size - HEADER.size
+        if content >= FOOTER.size and (content - FOOTER.size) % form.itemsize == 0:
             file.seek(size - FOOTER.size)
             magic, count = FOOTER.unpack(file.read(FOOTER.size))
-            if magic == FOOTER_MAGIC and count == (content - FOOTER.size) // RECORD.size:
+            if magic == FOOTER_MAGIC and count == (content - FOOTER.size) // form.itemsize:
                 return int(count), True
-    return content // RECORD.size, False
+    return content // form.itemsize, False

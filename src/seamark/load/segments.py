@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from seamark.load.records import read_segment, segment_state
 from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS, SAMPLE
+from seamark.model.sample import CHUNK, MISSING_NS, SAMPLE
 from seamark.store import replacing
 
 METADATA_KEY = b"seamark"
@@ -25,6 +25,12 @@ FORM: Mapping[str, Any] = {
     "write_page_checksum": True,
     "use_dictionary": [name for name in SAMPLE.names or () if name not in RISING],
     "column_encoding": dict.fromkeys(RISING, "DELTA_BINARY_PACKED"),
+}
+FORM_OF_CHUNKS: Mapping[str, Any] = {
+    "compression": "zstd",
+    "write_page_checksum": True,
+    "use_dictionary": ["events"],
+    "column_encoding": dict.fromkeys(("index", "at_ns"), "DELTA_BINARY_PACKED"),
 }
 """Times rise by little: their differences take a third of the space and a tenth of the time of a dictionary."""
 
@@ -73,6 +79,22 @@ def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str
     counts.pop("none", None)
     cut = tuple(path.name for path in segments if not segment_state(path)[1])
     return Gathered(rows=rows, unsent=unsent, failures=counts, cut=cut, last_ns=last_ns)
+
+
+def gather_chunks(segments: Sequence[Path], target: Path) -> int:
+    """Write the chunks of all segments to `target`, whole or not at all; return how many there are. OSError and
+    ValueError as `gather_samples`."""
+    schema = pa.schema([(name, pa.from_numpy_dtype(CHUNK[name])) for name in CHUNK.names or ()])
+    rows = 0
+    with (
+        replacing(target) as temporary,
+        pq.ParquetWriter(temporary, schema, **FORM_OF_CHUNKS) as writer,
+    ):
+        for path in segments:
+            for records in read_segment(path, ROWS_IN_GROUP, CHUNK):
+                writer.write_batch(_batch(records, schema))
+                rows += len(records)
+    return rows
 
 
 def read_metadata(samples: Path) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The parent of a load: starts its worker processes, gives them one clock, watches and ends them. Sends nothing."""
 
-import contextlib
 import os
 import selectors
 import sys
@@ -11,35 +10,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from seamark.load.carriers.carrier import Carried, Carrier, LoadError
 from seamark.load.clientwatch import ClientWatch
 from seamark.load.job import LoadJob, Share
+from seamark.load.pinning import away_from
 from seamark.load.preparation import TAIL_LINES, PreparationError, run_preparation
-from seamark.load.process import Worker
-from seamark.load.standby import Standby
+from seamark.load.process import Local
+from seamark.load.saturation import watch_for
 
 __all__ = ["LoadError", "LoadJob", "LoadOutcome", "PreparationError", "run_load", "run_preparation"]
 
 TICK_S = 0.1
-HEAD_START_S = 0.02
-"""How far in the future the common epoch lies: longer than it takes to tell every worker."""
 GRACE_S = 10.0
 """How long after its last time-out a worker may take to end before it is killed."""
 QUALITY_LIMIT_S = 1800.0
 
 
-class LoadError(Exception):
-    """The load could not begin: a worker failed before the clock started, or was not ready in time."""
-
-    def __init__(self, reason: str, log_tail: Sequence[str] = ()) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.log_tail = tuple(log_tail)
-
-
 @dataclass(frozen=True, kw_only=True)
 class LoadOutcome:
     """What a load left behind. `reports` has one WorkerReport for each worker, also for those that died
-    (`ok` false, with a reason); `aborted` is the reason that `on_tick` gave, if it gave one."""
+    (`ok` false, with a reason); `aborted` is the reason that `on_tick` gave, if it gave one. `over_saturated_at_s`
+    after the start of load the server was seen to fall behind for good, and the load was ended for that.
+    `cores` are the CPUs that workers were kept to, () for all."""
 
     epoch_ns: int
     epoch_unix_ns: int
@@ -47,10 +39,13 @@ class LoadOutcome:
     kinds: tuple[str, ...]
     reports: tuple[Mapping[str, Any], ...]
     segments: tuple[Path, ...]
+    chunks: tuple[Path, ...]
     client_csv: Path
     quality: Mapping[str, float] = field(default_factory=dict)
     quality_error: str | None = None
     aborted: str | None = None
+    over_saturated_at_s: float | None = None
+    cores: tuple[int, ...] = ()
     log_tail: tuple[str, ...] = ()
 
     @property
@@ -81,35 +76,35 @@ def run_load(
     python: Path | None,
     parts: Path,
     on_tick: Callable[[], str | None] = lambda: None,
-    standby: Sequence[Standby] = (),
-    on_start: Callable[[], object] = lambda: None,
+    owner: int | None = None,
+    carrier: Carrier | None = None,
 ) -> LoadOutcome:
     """Run the load in worker processes of the interpreter `python` (None: this one) and wait for its end.
 
     `parts` is a folder for what workers write; the caller removes it. `on_tick` is called about every 0.1 s from
-    the first process on; a string that it returns ends the load, for that reason. `standby` are workers of the same
-    interpreter that were started before; those that are not needed are ended. `on_start` is called once, when the
-    clock has been started. A worker that dies after the clock
-    started is counted and the others go on. Raises LoadError when the load cannot begin. No process is left,
-    whatever is raised; a caller that wants this for SIGTERM too turns the signal into an exception.
+    the first process on; a string that it returns ends the load, for that reason. `owner` is the process whose run
+    this load belongs to: workers are forked by a fork server that ends with it. `carrier` starts the workers; None:
+    it starts them on this machine. A worker that dies after the clock started is counted and the others go on. Raises
+    LoadError when the load cannot begin. No process is left, whatever is raised; a caller that wants this for SIGTERM
+    too turns the signal into an exception.
     """
     parts.mkdir(parents=True, exist_ok=True)
-    with Crew(job=job, python=python or Path(sys.executable), parts=parts, standby=standby) as crew:
+    with Crew(job=job, parts=parts, python=python or Path(sys.executable), carrier=carrier or Local(owner)) as crew:
         aborted = crew.make_ready(on_tick)
         if aborted is not None:
             raise LoadError(aborted, crew.log_tail())
-        return crew.measure(on_tick, on_start)
+        return crew.measure(on_tick)
 
 
 class Crew:
     """All workers of one load. On leaving, none of them is alive."""
 
-    def __init__(self, *, job: LoadJob, python: Path, parts: Path, standby: Sequence[Standby] = ()) -> None:
+    def __init__(self, *, job: LoadJob, parts: Path, python: Path, carrier: Carrier) -> None:
         self.job = job
-        self.python = python
         self.parts = parts
-        self.standby = list(standby)
-        self.workers: list[Worker] = []
+        self.python = python
+        self.carrier = carrier
+        self.workers: Sequence[Carried] = ()
         self.selector = selectors.DefaultSelector()
 
     def __enter__(self) -> "Crew":
@@ -118,23 +113,25 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        processes = [worker.process for worker in self.workers] + [spare.process for spare in self.standby]
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-        for process in processes:
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    if pipe is not None:
-                        pipe.close()
+        for worker in self.workers:
+            worker.close()
+        self.carrier.close()
         self.selector.close()
 
     def make_ready(self, on_tick: Callable[[], str | None]) -> str | None:
         """Start the workers and wait until each is ready; return `on_tick`'s reason to stop, if it has one."""
-        many = self.job.processes
-        for k in range(many):
-            share = Share(
+        many = self.carrier.count(self.job)
+        limit = time.monotonic() + self.job.ready_timeout_s
+
+        def on_wait() -> None:
+            if reason := on_tick():
+                raise LoadError(reason, self.log_tail())
+            if time.monotonic() > limit:
+                slow = f"what workers import was not imported after {self.job.ready_timeout_s:g} s"
+                raise LoadError(slow, self.log_tail())
+
+        shares = [
+            Share(
                 job=self.job,
                 worker=k,
                 workers=many,
@@ -142,21 +139,18 @@ class Crew:
                 report=self.parts / f"worker-{k}.report.json",
                 parent_pid=os.getpid(),
             )
+            for k in range(many)
+        ]
+        for share in shares:
             share.report.unlink(missing_ok=True)
-            worker = Worker(share, self.python, self.parts, self.standby.pop() if self.standby else None)
-            self.workers.append(worker)
-            assert worker.process.stdout is not None
-            self.selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
-        for spare in self.standby:
-            spare.process.kill()
-        limit = time.monotonic() + self.job.ready_timeout_s
+        self.workers = self.carrier.start(shares, self.python, self.selector, on_wait)
         while not all(worker.ready for worker in self.workers):
             self._listen(TICK_S)
             for worker in self.workers:
                 if worker.failed is not None:
                     raise LoadError(f"worker {worker.share.worker}: {worker.failed}", worker.tail())
-                if worker.ready is None and worker.process.poll() is not None:
-                    raise LoadError(f"{worker.death()} before it was ready", worker.tail())
+                if worker.ready is None and not worker.alive():
+                    raise LoadError(worker.failed or f"{worker.death()} before it was ready", worker.tail())
             if time.monotonic() > limit:
                 slow = [worker.share.worker for worker in self.workers if worker.ready is None]
                 raise LoadError(
@@ -165,27 +159,42 @@ class Crew:
             reason = on_tick()
             if reason is not None:
                 return reason
+        for worker in self.workers:
+            worker.look_at_clock()
+            if worker.failed is not None:
+                raise LoadError(f"worker {worker.share.worker}: {worker.failed}", worker.tail())
+            if reason := on_tick():
+                return reason
         return None
 
-    def measure(self, on_tick: Callable[[], str | None], on_start: Callable[[], object]) -> LoadOutcome:
+    def measure(self, on_tick: Callable[[], str | None]) -> LoadOutcome:
         """Start the clock, wait for the workers' end, and gather what they left."""
-        epoch_ns = time.monotonic_ns() + int(HEAD_START_S * 1e9)
+        epoch_ns = time.monotonic_ns() + int(self.carrier.head_start_s * 1e9)
         epoch_unix_ns = time.time_ns() + epoch_ns - time.monotonic_ns()
         for worker in self.workers:
-            worker.tell(f"go {epoch_ns}")
-        on_start()
+            worker.go(epoch_ns)
         client_csv = self.parts / "client.csv"
         limit_ns = epoch_ns + int((self.job.until_s + self.job.timeout_s + GRACE_S) * 1e9)
-        aborted, judged = None, False
-        with ClientWatch([worker.process.pid for worker in self.workers], client_csv) as watch:
-            while any(worker.process.poll() is None for worker in self.workers):
+        aborted, judged, over_s = None, False, None
+        saturation = watch_for(self.job.settings, self.job.latency_limit_s)
+        pids = [worker.pid for worker in self.workers if worker.pid is not None]
+        here = len(pids) == len(self.workers)  # the rest of a client says nothing about all of it
+        kept = {cpu for worker in self.workers for cpu in worker.share.cores}
+        ports = self.job.ports.values()
+        with away_from(kept), ClientWatch(pids if here else (), client_csv, ports, self.job.host) as watch:
+            while any(worker.alive() for worker in self.workers):
                 self._listen(min(TICK_S, self.job.telemetry_interval_s))
-                if not all(worker.loaded or worker.process.poll() is not None for worker in self.workers):
+                if not all(worker.loaded or not worker.alive() for worker in self.workers):
                     watch.sample_every(self.job.telemetry_interval_s)
                 elif not judged:
                     judged = True
-                    self.workers[0].tell("judge")
+                    self._end_of_load()
                     limit_ns = time.monotonic_ns() + int(QUALITY_LIMIT_S * 1e9)
+                if saturation is not None and aborted is None and over_s is None:
+                    over_s = saturation.look(worker.told for worker in self.workers)
+                    if over_s is not None:
+                        self._end_early()
+                        limit_ns = min(limit_ns, time.monotonic_ns() + int(GRACE_S * 1e9))
                 reason = on_tick() if aborted is None else None
                 if reason is not None:
                     aborted = reason
@@ -193,7 +202,7 @@ class Crew:
                     limit_ns = min(limit_ns, time.monotonic_ns() + int(GRACE_S * 1e9))
                 if time.monotonic_ns() > limit_ns:
                     self._kill_overdue()
-        return self._gather(epoch_ns, epoch_unix_ns, client_csv, aborted)
+        return self._gather(epoch_ns, epoch_unix_ns, client_csv, aborted, over_s)
 
     def log_tail(self) -> tuple[str, ...]:
         """Return the last lines on stderr of every worker that wrote any."""
@@ -207,20 +216,29 @@ class Crew:
             if not key.data.hear():
                 self.selector.unregister(key.fileobj)
 
+    def _end_of_load(self) -> None:
+        """Nobody has a request in flight: clocks are compared once more, and the first may judge the answers."""
+        for worker in self.workers:
+            worker.look_at_clock()
+        self.workers[0].tell("judge")
+        for worker in self.workers:
+            worker.tell("bye")
+
     def _end_early(self) -> None:
         for worker in self.workers:
-            if worker.process.poll() is None:
-                worker.process.terminate()
+            if worker.alive():
+                worker.terminate()
 
     def _kill_overdue(self) -> None:
         """Kill the workers that still load; the first, when only what it judges takes too long."""
-        alive = [worker for worker in self.workers if worker.process.poll() is None]
+        alive = [worker for worker in self.workers if worker.alive()]
         for worker in [worker for worker in alive if not worker.loaded] or alive:
             worker.failed = "was overdue and was killed"
-            worker.process.kill()
-            worker.process.wait()
+            worker.kill()
 
-    def _gather(self, epoch_ns: int, epoch_unix_ns: int, client_csv: Path, aborted: str | None) -> LoadOutcome:
+    def _gather(
+        self, epoch_ns: int, epoch_unix_ns: int, client_csv: Path, aborted: str | None, over_s: float | None
+    ) -> LoadOutcome:
         at_ns = time.monotonic_ns() - epoch_ns
         reports = tuple(worker.report(at_ns) for worker in self.workers)
         said = self.workers[0].ready
@@ -232,9 +250,12 @@ class Crew:
             kinds=tuple(said["kinds"]),
             reports=reports,
             segments=tuple(worker.share.segment for worker in self.workers if worker.share.segment.exists()),
+            chunks=tuple(worker.share.chunks for worker in self.workers if worker.share.chunks.exists()),
             client_csv=client_csv,
             quality=reports[0].get("quality") or {},
             quality_error=reports[0].get("quality_error"),
             aborted=aborted,
+            over_saturated_at_s=over_s,
+            cores=self.job.cores,
             log_tail=self.log_tail(),
         )

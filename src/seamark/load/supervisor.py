@@ -2,60 +2,74 @@
 
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
 
 import numpy as np
 
-from seamark.load.driver import Body, Call
+from seamark.load.driver import Body, Call, Reply
 from seamark.load.job import Share
 from seamark.load.observed import Observed
-from seamark.load.records import Recorder, Segment
+from seamark.load.records import Segment
+from seamark.load.replies import Claim
+from seamark.load.stalls import Stalls
 from seamark.load.threads import Load, User
 from seamark.load.unsent import record_rest, record_unsent
 from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS
 
 WATCH_S = 0.02
+"""How often an open loop's backlog is looked at, and calls in flight of short time-outs."""
+CLOSED_WATCH_S = 0.1
+"""The same of a closed loop, whose threads need the interpreter that the look takes."""
 SWITCH_S = 0.0005
 """How long a thread that computes may keep the interpreter from one whose reply is in."""
 
 
 def run_calls(
-    share: Share, driver: Call, bodies: Sequence[Body], segment: Segment, begin: Callable[[], int]
+    share: Share,
+    driver: Call,
+    bodies: Sequence[Body],
+    segment: Segment,
+    begin: Callable[[], int],
+    tell: Callable[[int, int, int], None] | None = None,
 ) -> Observed:
-    """Make a session for each thread, call `begin` (it returns the epoch), run the load and watch over it."""
+    """Make a session for each thread, call `begin` (it returns the epoch), run the load and watch over it. `tell` is
+    as `run_wire` has it."""
     load = Load(share, driver, bodies, segment)
     users = [User(load, driver.session()) for _ in range(share.concurrency)]
     for user in users:
         user.start()
-    signal.signal(signal.SIGTERM, lambda *_: load.stop.set())
+    signal.signal(signal.SIGTERM, lambda *_: load.halt())
     sys.setswitchinterval(SWITCH_S)
     load.start(begin())
-    return Supervisor(load, users).watch()
+    return Supervisor(load, users, tell).watch()
 
 
 class Supervisor:
     """Watches the threads: times out calls that hang, counts what is in flight at the deadline, sees the end."""
 
-    def __init__(self, load: Load, users: list[User]) -> None:
+    def __init__(self, load: Load, users: list[User], tell: Callable[[int, int, int], None] | None = None) -> None:
+        self._tell = tell
         self._load = load
         self._users = users
         self._gone: list[User] = []
-        self._recorder = Recorder(load.segment)
-        self._recorded = 0
+        self._replies = load.replies()
         self._backlog_max = 0
         self._survivors: int | None = None
+        self._stalls = Stalls()
 
     def watch(self) -> Observed:
         """Return when every request has ended."""
         load = self._load
-        wait_s = max(0.001, min(WATCH_S, load.timeout_ns / 1e10))
-        while any(user.is_alive() for user in self._users) and load.fault is None:
-            to_deadline_s = (load.deadline_ns - monotonic_ns()) / 1e9
-            time.sleep(min(wait_s, to_deadline_s) if to_deadline_s > 0 else wait_s)
-            self._look(monotonic_ns())
+        wait_s = max(0.001, min(WATCH_S if load.turns.open else CLOSED_WATCH_S, load.timeout_ns / 1e10))
+        while load.fault is None and (alive := next((user for user in self._users if user.is_alive()), None)):
+            began_ns = monotonic_ns()
+            to_deadline_s = (load.deadline_ns - began_ns) / 1e9
+            pause_s = min(wait_s, to_deadline_s) if to_deadline_s > 0 else wait_s
+            alive.join(pause_s)
+            now_ns = monotonic_ns()
+            self._stalls.add(began_ns + int(pause_s * 1e9) - load.epoch_ns, now_ns - load.epoch_ns)
+            self._look(now_ns)
             if load.stop.is_set():
                 self._cancel()
         end_ns = monotonic_ns()
@@ -70,36 +84,30 @@ class Supervisor:
         load = self._load
         if self._survivors is None:
             if load.turns.open:
-                waiting = load.turns.due_by(now_ns - load.epoch_ns) - self._sent()
-                self._backlog_max = max(self._backlog_max, waiting)
+                due = load.turns.due_by(now_ns - load.epoch_ns)
+                self._backlog_max = max(self._backlog_max, due - self._sent())
+                if self._tell is not None:
+                    self._tell(now_ns - load.epoch_ns, due, self._completed())
             if now_ns >= load.deadline_ns:
                 self._survivors = sum(len(user.claims) for user in self._users)
         for user in list(self._users):
-            for index, (due_ns, sent_ns) in list(user.claims.items()):
-                if now_ns - sent_ns > load.timeout_ns:
-                    self._write_off(user, index, due_ns, sent_ns, now_ns, Failure.TIMEOUT)
+            for claim in list(user.claims):
+                if now_ns - claim[2] > load.timeout_ns:
+                    self._write_off(user, claim, now_ns, Failure.TIMEOUT)
 
-    def _write_off(self, user: User, index: int, due_ns: int, sent_ns: int, now_ns: int, failure: Failure) -> None:
+    def _write_off(self, user: User, claim: Claim, now_ns: int, failure: Failure) -> None:
         """Record a request in the place of its thread, if that has not done so, and replace the thread."""
         load = self._load
-        if user.claims.pop(index, None) is None:
+        try:
+            user.claims.remove(claim)
+        except ValueError:
             return
-        user.recorder.flush()
-        self._recorded += 1
-        self._recorder.add(
-            index,
-            due_ns - load.epoch_ns,
-            sent_ns - load.epoch_ns,
-            MISSING_NS,
-            now_ns - load.epoch_ns,
-            0,
-            0,
-            0,
-            0,
-            failure,
-            load.kinds[index % len(load.kinds)],
-            load.worker,
-        )
+        user.written_off = True
+        user.replies.flush(load.epoch_ns)
+        self._replies.claims.append(claim)
+        self._replies.ends_ns.append(now_ns)
+        self._replies.seen.append(Reply(units=0, failure=failure))
+        self._replies.flush(load.epoch_ns)
         self._users.remove(user)
         self._gone.append(user)
         if failure == Failure.TIMEOUT:
@@ -115,24 +123,25 @@ class Supervisor:
             user.join(0.2 / len(self._users))
         now_ns = monotonic_ns()
         for user in list(self._users):
-            for index, (due_ns, sent_ns) in list(user.claims.items()):
-                self._write_off(user, index, due_ns, sent_ns, now_ns, Failure.CANCELLED)
+            for claim in list(user.claims):
+                self._write_off(user, claim, now_ns, Failure.CANCELLED)
 
     def _record_unsent(self, until_ns: int) -> None:
         """Record what was due by then and never sent: turns that came too late, and those that nobody took."""
         load = self._load
         late = [user.unsent for user in self._users if user.unsent is not None and user.unsent[1] <= until_ns]
         turns = np.array(late, dtype=np.int64).reshape(-1, 2)
-        record_unsent(load.segment, load.worker, load.kinds, turns[:, 0], turns[:, 1])
-        record_rest(load.segment, load.share, load.kinds, taken=load.turns.taken, until_ns=until_ns)
+        record_unsent(load.segment, load.worker, load.kinds.tolist(), turns[:, 0], turns[:, 1])
+        record_rest(load.segment, load.share, load.kinds.tolist(), taken=load.turns.taken, until_ns=until_ns)
 
     def _sent(self) -> int:
         return sum(user.sent for user in self._users) + sum(user.sent for user in self._gone)
 
+    def _completed(self) -> int:
+        return sum(user.completed for user in self._users + self._gone) + self._replies.count
+
     def _observed(self, now_ns: int) -> Observed:
         load = self._load
-        self._recorder.flush()
-        everyone = self._users + self._gone
         sent = self._sent()
         until_ns = now_ns - load.epoch_ns
         if load.fault is not None:
@@ -141,9 +150,10 @@ class Supervisor:
         return Observed(
             scheduled=due,
             sent=sent,
-            completed=sum(user.completed for user in everyone) + self._recorded,
+            completed=self._completed(),
             survivors=self._survivors or 0,
             backlog_max=self._backlog_max,
             written_off=len(self._gone),
+            stalls_ns=self._stalls.longest(),
             fault=load.fault,
         )

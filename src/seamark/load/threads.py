@@ -2,6 +2,9 @@
 
 A call cannot be ended from outside. One that takes longer than the time-out is recorded by the supervisor, its thread
 written off and another put in its place; whoever takes a request's claim writes its record, so it is written once.
+
+What every request of a closed loop passes through is `User._run`, which is one loop and calls nothing of ours: beside
+a busy server its code runs on cold caches (see replies.py).
 """
 
 import contextlib
@@ -10,15 +13,18 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from time import monotonic_ns
 
+import numpy as np
+
 from seamark.load.arrivals import Nanoseconds
-from seamark.load.driver import Body, Call, Session
+from seamark.load.driver import Body, Call, Reply, Session
 from seamark.load.due import Arrived, own_schedule
 from seamark.load.job import Share
-from seamark.load.records import Recorder, Segment
+from seamark.load.records import Segment
+from seamark.load.replies import MOST, Claim, Replies
 from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS
 
 EARLY_S = 60e-6
 """A sleeping thread is woken so much before its request is due, then spins."""
@@ -35,8 +41,9 @@ class Turns:
 
     def __init__(self, share: Share, arrivals: Callable[[], Iterator[Nanoseconds]] | None) -> None:
         self._worker, self._workers = share.worker, share.workers
-        self._limit = share.requests
-        self._count = itertools.count()
+        limit = share.requests
+        self.indices = itertools.islice(itertools.count(share.worker, share.workers), limit)
+        """The next request of a closed loop; threads share it, and the interpreter's lock makes each step whole."""
         self._lock = threading.Lock()
         self._due: Iterator[int] | None = None
         self._arrived: Arrived | None = None
@@ -45,13 +52,6 @@ class Turns:
             self._arrived = Arrived(arrivals())
         self.open = arrivals is not None
         self.taken = 0
-
-    def next_closed(self) -> int | None:
-        """Return the index of the next request, None after the last."""
-        number = next(self._count)
-        if self._limit is not None and number >= self._limit:
-            return None
-        return number * self._workers + self._worker
 
     def next_open(self) -> tuple[int, int] | None:
         """Return the index of the next request and when it is due from the start of load, None after the last."""
@@ -76,7 +76,7 @@ class Load:
         self.share = share
         self.driver = driver
         self.bodies = bodies
-        self.kinds = [body.kind for body in bodies]
+        self.kinds = np.array([body.kind for body in bodies], dtype=np.int8)
         self.segment = segment
         self.worker = share.worker
         self.turns = Turns(share, own_schedule(share))
@@ -85,6 +85,8 @@ class Load:
         self.until_ns = int(share.job.until_s * 1e9)
         self.epoch_ns = 0
         self.deadline_ns = 0
+        self.end_ns = 0
+        """When the last request may be sent: at the deadline, or never more after a stop."""
         self.go = threading.Event()
         self.stop = threading.Event()
         self.fault: BaseException | None = None
@@ -93,8 +95,19 @@ class Load:
     def start(self, epoch_ns: int) -> None:
         """Set the clock and let the threads run."""
         self.epoch_ns = epoch_ns
-        self.deadline_ns = epoch_ns + self.until_ns
+        self.deadline_ns = self.end_ns = epoch_ns + self.until_ns
+        if self.stop.is_set():
+            self.end_ns = 0
         self.go.set()
+
+    def halt(self) -> None:
+        """Let no thread send any more, and wake those that wait for their turn."""
+        self.end_ns = 0
+        self.stop.set()
+
+    def replies(self) -> Replies:
+        """Return an empty list of what came of requests."""
+        return Replies(self.segment, worker=self.worker, kinds=self.kinds)
 
     def category(self, error: Exception) -> Failure:
         """Ask the driver what an exception means; the first few are shown on stderr."""
@@ -108,39 +121,44 @@ class Load:
 
 
 class User(threading.Thread):
-    """One thread: takes a turn, waits until it is due, calls, records."""
+    """One thread: takes a turn, waits until it is due, calls, keeps what came of it."""
 
     def __init__(self, load: Load, session: Session | None) -> None:
         super().__init__(daemon=True)
         self._load = load
         self._session = session
         self._refused = 0
-        self._flush_ns = 0
-        self.recorder = Recorder(load.segment)
-        self.claims: dict[int, tuple[int, int]] = {}
-        """The request in flight: its index -> (due, sent)."""
-        self.sent = 0
-        self.completed = 0
-        self.lost = False
+        self.replies = load.replies()
+        self.claims: list[Claim] = []
+        """The request in flight, if there is one. Whoever removes it records it."""
+        self.written_off = False
         """The supervisor took our claim: this thread no longer belongs to the load."""
         self.unsent: tuple[int, int] | None = None
         """The turn that was taken when it was too late to send: its index, and when it was due from the start."""
+
+    @property
+    def completed(self) -> int:
+        """Requests that ended and were recorded by this thread."""
+        return self.replies.count
+
+    @property
+    def sent(self) -> int:
+        """Requests that were begun: those that ended, the one in flight, the one that was written off."""
+        return self.completed + len(self.claims) + self.written_off
 
     def run(self) -> None:
         """Send until the load is over; a fault of ours ends the load."""
         load = self._load
         try:
             load.go.wait()
-            if load.turns.open:
-                self._open()
-            else:
-                self._closed()
-            if self.lost:
-                self._leave()
-            else:
-                self.recorder.flush()
+            if not load.turns.open:
+                _wait_until(load.epoch_ns, load.stop)
+            if self._run():
+                self.replies.flush(load.epoch_ns)
                 if self._session is not None:
                     self._session.close()
+            else:
+                self._leave()
         except Exception as error:
             load.fault = load.fault or error
 
@@ -150,85 +168,83 @@ class User(threading.Thread):
             with contextlib.suppress(Exception):
                 self._session.close()
 
-    def _closed(self) -> None:
-        load, take, stopped = self._load, self._load.turns.next_closed, self._load.stop.is_set
-        _wait_until(load.epoch_ns, load.stop)
+    def _run(self) -> bool:
+        """Make one request after another until the end; return False when this thread has been written off."""
+        load, in_flight, replies = self._load, self.claims, self.replies
+        claims, ends_ns, seen = replies.claims, replies.ends_ns, replies.seen
+        bodies, many, indices = load.bodies, len(load.bodies), load.turns.indices
+        is_open, timeout_ns, think_time_s = load.turns.open, load.timeout_ns, load.think_time_s
+        call = self._first_call if self._session is None else self._session.call
+        usual: Reply | None = None
+        flush_ns = 0
         while True:
-            now_ns = monotonic_ns()
-            if now_ns >= load.deadline_ns or stopped():
-                return
-            index = take()
-            if index is None or not self._send(index, now_ns, now_ns):
-                return
-            if load.think_time_s:
-                _wait_until(monotonic_ns() + int(load.think_time_s * 1e9), load.stop)
+            if is_open:
+                turn = self._next_due()
+                if turn is None:
+                    return True
+                index, due_ns = turn
+                sent_ns = monotonic_ns()
+            else:
+                due_ns = sent_ns = monotonic_ns()
+                if sent_ns >= load.end_ns:
+                    return True
+                following = next(indices, None)
+                if following is None:
+                    return True
+                index = following
+            body = bodies[index % many]
+            claim = (index, due_ns, sent_ns)
+            in_flight.append(claim)
+            try:
+                reply = call(body)
+                end_ns = monotonic_ns()
+            except Exception as error:
+                end_ns = monotonic_ns()
+                reply = Reply(units=0, failure=load.category(error))
+            try:
+                in_flight.pop()
+            except IndexError:
+                return False
+            unusual = reply is not usual or end_ns - sent_ns > timeout_ns
+            if unusual and end_ns - sent_ns > timeout_ns and not reply.failure:
+                reply = replace(reply, failure=Failure.TIMEOUT)
+            claims.append(claim)
+            ends_ns.append(end_ns)
+            seen.append(reply)
+            if end_ns > flush_ns or len(seen) == MOST:
+                replies.flush(load.epoch_ns)
+                flush_ns = end_ns + FLUSH_NS
+            if unusual:
+                usual = None if reply.failure else reply
+                if reply.failure in LOST_SESSION:
+                    self._renew()
+                call = self._first_call if self._session is None else self._session.call
+            if think_time_s:
+                _wait_until(monotonic_ns() + int(think_time_s * 1e9), load.stop)
 
-    def _open(self) -> None:
-        load, take = self._load, self._load.turns.next_open
-        while True:
-            turn = take()
-            if turn is None:
-                return
-            index, due_ns = turn
-            due_ns += load.epoch_ns
-            _wait_until(due_ns, load.stop)
-            now_ns = monotonic_ns()
-            if now_ns >= load.deadline_ns or load.stop.is_set():
-                self.unsent = turn
-                return
-            if not self._send(index, due_ns, now_ns):
-                return
+    def _next_due(self) -> tuple[int, int] | None:
+        """Wait for the next turn of an open loop; return its index and when it is due, None at the end."""
+        load = self._load
+        turn = load.turns.next_open()
+        if turn is None:
+            return None
+        index, due_ns = turn
+        due_ns += load.epoch_ns
+        _wait_until(due_ns, load.stop)
+        if monotonic_ns() >= load.end_ns:
+            self.unsent = turn
+            return None
+        return index, due_ns
 
-    def _send(self, index: int, due_ns: int, sent_ns: int) -> bool:
-        """Make one request and record it; return False when this thread has been written off meanwhile."""
-        load, session = self._load, self._session
-        at = index % len(load.bodies)
-        self.sent += 1
-        self.claims[index] = (due_ns, sent_ns)
-        units = bytes_sent = bytes_received = status = 0
-        try:
-            if session is None:
-                session = self._session = load.driver.session()
-                self._refused = 0
-            reply = session.call(load.bodies[at])
-            last_ns = monotonic_ns()
-            failure = reply.failure
-            units, status = reply.units, reply.status
-            bytes_sent, bytes_received = reply.bytes_sent, reply.bytes_received
-        except Exception as error:
-            last_ns = monotonic_ns()
-            failure = load.category(error)
-        if self.claims.pop(index, None) is None:
-            self.lost = True
-            return False
-        if failure == Failure.NONE and last_ns - sent_ns > load.timeout_ns:
-            failure = Failure.TIMEOUT
-        epoch_ns = load.epoch_ns
-        self.recorder.add(
-            index,
-            due_ns - epoch_ns,
-            sent_ns - epoch_ns,
-            MISSING_NS,
-            last_ns - epoch_ns,
-            units,
-            bytes_sent,
-            bytes_received,
-            status,
-            failure,
-            load.kinds[at],
-            load.worker,
-        )
-        self.completed += 1
-        if last_ns > self._flush_ns:
-            self.recorder.flush()
-            self._flush_ns = last_ns + FLUSH_NS
-        if failure and failure in LOST_SESSION:
-            self._renew(session)
-        return True
+    def _first_call(self, body: Body) -> Reply:
+        """Make a new session, and with it a call."""
+        self._session = self._load.driver.session()
+        self._refused = 0
+        return self._session.call(body)
 
-    def _renew(self, session: Session | None) -> None:
+    def _renew(self) -> None:
         """Give up a broken session; the next request makes a new one, after a pause while that fails."""
-        self._session = None
+        session, self._session = self._session, None
         if session is None:
             pause_s = min(FIRST_PAUSE_S * 2 ** min(self._refused, 10), LONGEST_PAUSE_S)
             self._refused += 1

@@ -14,7 +14,7 @@ from seamark.model.sample import MISSING_NS, SAMPLE
 
 def unsent(share: Share, *, taken: int, until_ns: int) -> Iterator[tuple[Nanoseconds, Nanoseconds]]:
     """Yield index and due time, in blocks, of what was due by `until_ns` from the start of load, without the first
-    `taken` of this worker's schedule. Nothing for a closed loop."""
+    `taken` of this worker's schedule; of sessions, their first turns. Nothing for a closed loop."""
     arrivals = own_schedule(share)
     number = 0
     for block in arrivals() if arrivals else ():
@@ -22,7 +22,7 @@ def unsent(share: Share, *, taken: int, until_ns: int) -> Iterator[tuple[Nanosec
         first = min(max(0, taken - number), due_ns.size)
         if first < due_ns.size:
             numbers = np.arange(number + first, number + due_ns.size, dtype=np.int64)
-            yield numbers * share.workers + share.worker, due_ns[first:]
+            yield (numbers * share.workers + share.worker) * share.job.turns, due_ns[first:]
         if due_ns.size < block.size:
             return
         number += block.size

@@ -6,22 +6,26 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seamark.checks import Findings, Reason, judge
+from seamark.metrics.ceiling import Ceiling
 from seamark.metrics.findings import findings
 from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import judged_objectives
 from seamark.metrics.samples import DamagedError, Samples, open_samples
+from seamark.metrics.stream import read_stream
 from seamark.metrics.table import METRICS, QUANTILES, VERSION
-from seamark.metrics.tally import Tally, tally
+from seamark.metrics.tally import Distribution, KindTally, Tally, tally
 from seamark.metrics.telemetry import Seen, watch
 from seamark.metrics.timeline import SECOND_NS, Second, Timeline, seconds
 from seamark.metrics.window import Window, find_window
 from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.model.pattern import CHANGING
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
 from seamark.stats.histogram import Histogram
 
 Document = dict[str, Any]
-OPTIONAL = ("bandwidth", "first_reply_ms", "schedule_lag_ms", "goodput", "energy")
+STREAMS = ("ttft_ms", "ttft_response_ms", "tpot_ms", "inter_chunk_ms", "normalised_latency_ms")
+OPTIONAL = ("sessions", "bandwidth", *STREAMS, "schedule_lag_ms", "goodput", "energy")
 
 
 class Recorded(Protocol):
@@ -29,6 +33,9 @@ class Recorded(Protocol):
 
     @property
     def samples(self) -> Path: ...
+
+    @property
+    def chunks(self) -> Path: ...
 
     @property
     def telemetry(self) -> Path: ...
@@ -51,7 +58,7 @@ def compute(
     scenario: str,
     deployment: Deployment | None = None,
     client_is_server: bool | None = None,
-    ceiling_rps: float | None = None,
+    ceiling: Ceiling | None = None,
 ) -> Document:
     """Return the metrics.json document of a trial; `measure` returns the series and histograms besides."""
     return measure(
@@ -61,7 +68,7 @@ def compute(
         scenario=scenario,
         deployment=deployment,
         client_is_server=client_is_server,
-        ceiling_rps=ceiling_rps,
+        ceiling=ceiling,
     ).document
 
 
@@ -73,12 +80,12 @@ def measure(
     scenario: str,
     deployment: Deployment | None = None,
     client_is_server: bool | None = None,
-    ceiling_rps: float | None = None,
+    ceiling: Ceiling | None = None,
 ) -> Measured:
     """Derive everything from a trial's load.json, samples and telemetry.
 
     `client_is_server` says that the service runs inside the client; None: it does when no telemetry of a server is
-    there. `ceiling_rps` is what the same driver reaches against the null server on this machine. A failed load or
+    there. `ceiling` is what the client could reach at most. A failed load or
     damaged samples give a document of status failed, with nulls and a reason.
     """
     envelope = _envelope(trial, load, scenario, deployment)
@@ -87,7 +94,7 @@ def measure(
         series = _series(samples, trial)
         if load.get("status") != "ok":
             return Measured(document=_failed(envelope, load, None), series=series, histograms={})
-        found = _evidence(trial, load, samples, folder.telemetry)
+        found = _evidence(trial, load, samples, folder)
     except DamagedError as damage:
         return Measured(document=_failed(envelope, load, damage), series=(), histograms={})
     if not found.tally.rows:
@@ -95,15 +102,18 @@ def measure(
             document=_failed(envelope, load, DamagedError("no request was recorded")), series=(), histograms={}
         )
     document = _figures(envelope, found, load)
+    document["saturated"] = document["saturated"] or document["over_saturated_at_s"] is not None
     document["slos"] = judged_objectives(trial.slos, document)
-    facts = findings(trial, load, document, found, client_is_server=client_is_server, ceiling_rps=ceiling_rps)
+    facts = findings(trial, load, document, found, client_is_server=client_is_server, ceiling=ceiling)
     verdict, reasons = judge(facts)
     document |= {"verdict": verdict, "reasons": [reason.to_json() for reason in reasons]}
     counted = found.tally
     histograms = {
         "response_ns": counted.response.histogram,
         "service_ns": counted.service.histogram,
-        "first_ns": counted.first.histogram,
+        "ttft_ns": counted.ttft.histogram,
+        "tpot_ns": counted.tpot.histogram,
+        "inter_chunk_ns": counted.inter_chunk.histogram,
     }
     return Measured(document=_rounded(document), series=series, histograms=histograms)
 
@@ -165,14 +175,8 @@ def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Do
     kinds = list(load.get("kinds") or ())
     if len(found.tally.by_kind) > 1:
         document["by_kind"] = {
-            kinds[number] if number < len(kinds) else str(number): {
-                "requests": times.count,
-                "latency_ms": {
-                    name: None if (value := times.quantile_ns(q)) is None else value / 1e6
-                    for name, q in QUANTILES.items()
-                },
-            }
-            for number, times in sorted(found.tally.by_kind.items())
+            kinds[number] if number < len(kinds) else str(number): _kind(counted)
+            for number, counted in sorted(found.tally.by_kind.items())
         }
     if not found.tally.response.exact:
         document["percentiles"] |= {
@@ -183,6 +187,29 @@ def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Do
         f"{source}.{name}": _seen(seen) for (source, name), seen in sorted(found.telemetry.items())
     }
     return document
+
+
+def _kind(counted: KindTally) -> Document:
+    """The figures of one kind of request; those of streams are null where none streamed."""
+    return {
+        "requests": counted.due,
+        "ok": counted.ok,
+        "failed": counted.failed,
+        "units": counted.units,
+        "latency_ms": _quantiles(counted.response),
+        "service_time_ms": _quantiles(counted.service),
+        "ttft_ms": _quantiles(counted.ttft) if counted.ttft.count else None,
+        "tpot_ms": _quantiles(counted.tpot) if counted.tpot.count else None,
+    }
+
+
+def _quantiles(times: Distribution) -> dict[str, float | None]:
+    mean_ns = times.histogram.mean
+    figures: dict[str, float | None] = {"mean": None if mean_ns is None else mean_ns / 1e6}
+    for name, probability in QUANTILES.items():
+        value_ns = times.quantile_ns(probability)
+        figures[name] = None if value_ns is None else value_ns / 1e6
+    return figures
 
 
 def _closed(
@@ -205,6 +232,8 @@ def _closed(
             "steady": window.steady if window else None,
             "reason": window.reason if window else None,
         },
+        "over_saturated_at_s": load.get("over_saturated_at_s"),
+        "search": load.get("search"),
         "percentiles": {"method": "exact", "relative_error": 0.0},
         "by_kind": None,
         "slos": [],
@@ -228,40 +257,57 @@ def _series(samples: Samples, trial: Trial) -> tuple[Second, ...]:
     return tuple(seconds(timeline, samples))
 
 
-def _evidence(trial: Trial, load: Mapping[str, Any], samples: Samples, telemetry: Path) -> Evidence:
+def _evidence(trial: Trial, load: Mapping[str, Any], samples: Samples, folder: Recorded) -> Evidence:
     settings = trial.settings
     warmup_s = _number(load, "warmup_s", _number(settings, "warmup_s", 0.0))
     duration_s = _number(load, "duration_s", _number(settings, "duration_s", 10.0))
+    if load.get("over_saturated_at_s") is not None:  # the load was ended there
+        duration_s = float(load["over_saturated_at_s"]) - warmup_s
     pattern = settings.get("pattern", "closed")
     window = find_window(
         samples,
         warmup_s=warmup_s,
         duration_s=duration_s,
-        is_ramp=pattern == "ramp",
-        sending_ended_ns=_ran_out_ns(settings, samples),
+        changing=pattern in CHANGING,
+        sending_ended_ns=_ran_out_ns(settings, load, samples),
     )
     kinds = len(load.get("kinds") or ())
-    counted = tally(samples, window, warmup_ns=round(warmup_s * 1e9), slos=trial.slos, kinds=kinds)
+    stream = read_stream(folder.chunks, samples, window)
+    counted = tally(
+        samples,
+        window,
+        warmup_ns=round(warmup_s * 1e9),
+        slos=trial.slos,
+        kinds=kinds,
+        stream=stream,
+        turns=int(_number(settings, "turns", 1)),
+    )
     return Evidence(
         tally=counted,
         window=window,
         open_loop=pattern != "closed",
         has_objectives=any(slo.metric in REQUEST_OBJECTIVES for slo in trial.slos),
         lost=_lost(load, counted),
-        telemetry=watch(telemetry, window.start_ns / 1e9, window.end_ns / 1e9),
+        telemetry=watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9),
     )
 
 
-def _ran_out_ns(settings: Mapping[str, Any], samples: Samples) -> int | None:
-    """When the last request was sent, if all that there were to be have been sent; else None."""
+def _ran_out_ns(settings: Mapping[str, Any], load: Mapping[str, Any], samples: Samples) -> int | None:
+    """When the last request was sent, if all that there were to be have been sent; else None.
+
+    There is an end to them with a limit of `requests`, and where every worker says that its schedule ran out.
+    """
     limit = settings.get("requests")
+    workers = [worker for worker in load.get("workers") or () if isinstance(worker, Mapping)]
+    if workers and all(worker.get("ran_out") for worker in workers):
+        limit = int(load.get("scheduled") or 0) or None
     if limit is None or samples.rows < limit:
         return None
     sent, latest = 0, MISSING_NS
     for batch in samples.batches():
         sent += int((batch.sent != MISSING_NS).sum())
         latest = max(latest, int(batch.sent.max(initial=MISSING_NS)))
-    return latest if sent and sent >= limit else None
+    return latest + 1 if sent and sent >= limit else None  # the last one belongs to the window
 
 
 def _lost(load: Mapping[str, Any], counted: Tally) -> int:

@@ -3,10 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from seamark.checks import Findings
+from seamark.checks import Connections, Findings
+from seamark.load.arrivals import pattern_of
+from seamark.metrics.ceiling import Ceiling
 from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import look_up
 from seamark.metrics.table import QUANTILES
+from seamark.metrics.tally import Tally
+from seamark.metrics.window import Window
+from seamark.model.pattern import CHANGING
 from seamark.model.trial import Trial
 from seamark.stats.quantiles import samples_needed
 
@@ -18,7 +23,7 @@ def findings(
     found: Evidence,
     *,
     client_is_server: bool | None,
-    ceiling_rps: float | None,
+    ceiling: Ceiling | None,
 ) -> Findings:
     """Return what the checks look at. `document` has the figures and the judged objectives."""
     tally, window, settings = found.tally, found.window, trial.settings
@@ -27,9 +32,11 @@ def findings(
         client_is_server = bool(found.telemetry) and not any(source == "server" for source, _ in found.telemetry)
     missed = [slo for slo in document["slos"] if slo["met"] is False]
     quality = document["quality"]
+    stalled_s, longest_stall_s = _stalled(workers, window)
     return Findings(
         open_loop=found.open_loop,
-        is_ramp=settings.get("pattern") == "ramp",
+        changing=settings.get("pattern") in CHANGING,
+        gap_variation=(_float(settings.get("burstiness")) or 1.0) ** -0.5,
         client_is_server=client_is_server or trial.component == "null",
         requests=tally.due,
         ok=tally.ok,
@@ -42,23 +49,27 @@ def findings(
         loop_lag_p99_s=_largest((worker.get("loop_lag_ns") or {}).get("p99") for worker in workers) / 1e9
         if any(worker.get("loop_lag_ns") for worker in workers)
         else None,
+        stalled_s=stalled_s,
+        longest_stall_s=longest_stall_s,
+        clock_error_s=_clock_error_s(workers),
         service_tail_s=_seconds(look_up(document, "service_time_ms.p99")),
         service_mean_s=_seconds(look_up(document, "service_time_ms.mean")),
         window_s=window.length_s,
         worker_cpu_ratio=_worker_cpu(workers),
         machine_cpu_ratio=look_up(document, "resource.cpu_util"),
-        requested_rps=_requested_rps(settings) if found.open_loop and settings.get("requests") is None else None,
+        requested_rps=_requested_rps(settings, window),
         offered_rps=document["offered_rps"],
         sent_rps=tally.sent / window.length_s if window.length_s > 0 else None,
         achieved_rps=document["achieved_rps"],
         replies_per_s=document["requests_per_s"],
         saturated=document["saturated"],
+        over_saturated_at_s=document["over_saturated_at_s"],
         requested_concurrency=_float(settings.get("concurrency")),
         concurrency_mean=document["concurrency_mean"],
         think_time_s=_float(settings.get("think_time_s")) or 0.0,
         steady=window.steady,
         steady_reason=window.reason,
-        ceiling_rps=ceiling_rps,
+        ceiling_rps=_ceiling_rps(ceiling, tally),
         gpu_clock_ratio=_clock_ratio(found),
         gpu_util_ratio=look_up(document, "resource.gpu_util"),
         page_cache_ratio=_float(quality.get("page_cache_ratio")),
@@ -66,6 +77,7 @@ def findings(
         withheld={name: samples_needed(q) for name, q in QUANTILES.items() if tally.ok < samples_needed(q)},
         slos_missed=[_said(slo) for slo in missed if slo["metric"] not in quality],
         server_restarted=load.get("server_restarted"),
+        connections=_connections(workers),
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
         quality_missed=[_said(slo) for slo in missed if slo["metric"] in quality],
     )
@@ -87,8 +99,25 @@ def _largest(values: Iterable[Any]) -> float:
     return max((float(value) for value in values if value is not None), default=0.0)
 
 
-def _requested_rps(settings: Mapping[str, Any]) -> float | None:
-    return None if settings.get("pattern") == "ramp" else _float(settings.get("rate_rps"))
+def _requested_rps(settings: Mapping[str, Any], window: Window) -> float | None:
+    """Return the rate that an open loop has over the window; None where only a file knows, or there is a limit."""
+    if settings.get("pattern") == "trace" or settings.get("requests") is not None or window.length_s <= 0:
+        return None
+    if (_float(settings.get("turns")) or 1) > 1:  # its rate is that of sessions, and their turns follow the replies
+        return None
+    over_s = (_float(settings.get("warmup_s")) or 0.0) + (_float(settings.get("duration_s")) or 0.0)
+    pattern = pattern_of(settings, over_s)
+    if pattern is None:
+        return None
+    first, last = pattern.expected(window.start_ns / 1e9), pattern.expected(window.end_ns / 1e9)
+    return None if first is None or last is None else (last - first) / window.length_s
+
+
+def _clock_error_s(workers: Iterable[Mapping[str, Any]]) -> float | None:
+    """By how much the clock of any worker may have been off: what its comparison leaves open, and its drift."""
+    known = [worker for worker in workers if worker.get("offset_error_ns") is not None]
+    errors = [worker["offset_error_ns"] + abs(worker.get("offset_drift_ns") or 0) for worker in known]
+    return max(errors) / 1e9 if errors else None
 
 
 def _worker_cpu(workers: Iterable[Mapping[str, Any]]) -> float | None:
@@ -98,6 +127,45 @@ def _worker_cpu(workers: Iterable[Mapping[str, Any]]) -> float | None:
         if worker.get("cpu_s") and worker.get("wall_s")
     ]
     return max(ratios, default=None)
+
+
+def _connections(workers: Iterable[Mapping[str, Any]]) -> Connections:
+    """What the wire workers say of their connections, together."""
+    told = [worker["network"] for worker in workers if worker.get("network")]
+
+    def smallest(name: str) -> Any:
+        return min((each[name] for each in told if each[name] is not None), default=None)
+
+    return Connections(
+        asked=sum(each["connections"] for each in told),
+        ports_free=smallest("ports_free"),
+        churn_per_s_limit=smallest("churn_per_s_limit"),
+        anew=sum(each["connected_anew"] for each in told),
+        anew_per_s=sum(each["connected_anew_per_s"] or 0.0 for each in told),
+        backlog=smallest("listen_backlog"),
+        overflows=int(_largest(each["listen_overflows"] for each in told)),
+    )
+
+
+def _stalled(workers: Iterable[Mapping[str, Any]], window: Window) -> tuple[float, float]:
+    """Return for how long in all and at most at once the worst worker stood still inside the window."""
+    worst = 0.0, 0.0
+    for worker in workers:
+        inside = [
+            (min(until_ns, window.end_ns) - max(from_ns, window.start_ns)) / 1e9
+            for from_ns, until_ns in worker.get("stalls_ns") or ()
+        ]
+        stalls_s = [length_s for length_s in inside if length_s > 0]
+        worst = max(worst, (sum(stalls_s), max(stalls_s, default=0.0)))
+    return worst
+
+
+def _ceiling_rps(ceiling: Ceiling | None, tally: Tally) -> float | None:
+    if ceiling is None or not tally.replies:
+        return None
+    joined = tally.chunks - tally.reads
+    each = (count / tally.replies for count in (tally.bytes_received, tally.reads, joined))
+    return ceiling.for_replies(*each)
 
 
 def _clock_ratio(found: Evidence) -> float | None:

@@ -9,7 +9,8 @@ from seamark.model.scenario import Slo
 GROUPS = {
     "latency": "latency_ms",
     "service_time": "service_time_ms",
-    "first": "first_reply_ms",
+    "ttft": "ttft_response_ms",
+    "tpot": "tpot_ms",
     "schedule_lag": "schedule_lag_ms",
 }
 WHOLE = {

@@ -47,6 +47,22 @@ def _power_w(evidence: Evidence) -> float | None:
     return sum(values) if values else None
 
 
+def _net(source: str, name: str) -> Callable[[Evidence], float | None]:
+    """Return MB/s of connections; None where most of what was exchanged was not seen, as of connections that live
+    shorter than the time between two looks."""
+
+    def value(evidence: Evidence) -> float | None:
+        seen = {way: evidence.telemetry.get((source, f"net_{way}_bytes")) for way in ("sent", "received")}
+        both = sum(one.mean for one in seen.values() if one is not None)
+        length_s = evidence.window.length_s
+        exchanged = evidence.tally.bytes_sent + evidence.tally.bytes_received
+        if length_s <= 0 or both < 0.5 * exchanged / length_s:
+            return None
+        return _watched(source, name, "mean", 1e-6)(evidence)
+
+    return value
+
+
 RESOURCES: tuple[Metric, ...] = (
     Metric(
         path="resource.gpu_util",
@@ -124,6 +140,17 @@ RESOURCES: tuple[Metric, ...] = (
         better="neither",
         meaning="what the machine wrote to its disks",
         value=_watched("host", "write_bytes", "mean", 1e-6),
+    ),
+    *(
+        Metric(
+            path=f"resource.{source}_net_{way}_mb_per_s",
+            unit="MB/s",
+            better="neither",
+            meaning=f"payload that {whose} connections {way}",
+            value=_net(source, f"net_{way}_bytes"),
+        )
+        for source, whose in (("server", "the server's"), ("client", "the load's"))
+        for way in ("received", "sent")
     ),
 )
 

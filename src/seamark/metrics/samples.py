@@ -25,6 +25,7 @@ class DamagedError(ValueError):
 class Batch:
     """Some samples as columns; times in ns from the start of load, MISSING_NS where there is none."""
 
+    index: Times
     due: Times
     sent: Times
     first: Times
@@ -42,6 +43,7 @@ class Batch:
 
 
 COLUMNS = {
+    "index": "index",
     "due": "due_ns",
     "sent": "sent_ns",
     "first": "first_ns",

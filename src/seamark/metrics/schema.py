@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from seamark.metrics.document import OPTIONAL
 from seamark.metrics.metric import Metric
 from seamark.metrics.table import METRICS, QUANTILES, VERSION
+from seamark.model.search import Outcome
 from seamark.model.trial import SCHEMA_VERSION
 
 Schema = dict[str, Any]
@@ -32,6 +33,8 @@ def _map(values: Schema) -> Schema:
     return {"type": "object", "additionalProperties": values}
 
 
+OF_KIND: Mapping[str, Schema] = dict.fromkeys(("mean", *QUANTILES), NUMBER)
+
 REASON = _object({"code": TEXT, "severity": {"enum": ["invalid", "suspect", "note"]}, "text": TEXT, "remedy": TEXT})
 
 ENVELOPE: Mapping[str, Schema] = {
@@ -42,7 +45,7 @@ ENVELOPE: Mapping[str, Schema] = {
     "scenario": TEXT,
     "treatment": TEXT,
     "timestamp": {"type": ["string", "null"], "format": "date-time", "description": "start of the load"},
-    "component": {"enum": ["storage", "inference", "vectordb", "null"]},
+    "component": {"enum": ["storage", "inference", "vectordb", "http", "null"]},
     "service": TEXT,
     "status": {"enum": ["ok", "failed"]},
     "category": WORD,
@@ -62,11 +65,34 @@ TRAILER: Mapping[str, Schema] = {
     "window": _object(
         {"start_s": NUMBER, "end_s": NUMBER, "rule": WORD, "steady": {"type": ["boolean", "null"]}, "reason": WORD}
     ),
+    "over_saturated_at_s": {
+        "type": ["number", "null"],
+        "description": "when the load was ended since the server fell behind for good, from the start of load",
+    },
+    "search": {
+        **_object(
+            {
+                "setting": TEXT,
+                "outcome": {"enum": list(get_args(Outcome))},
+                "found": NUMBER,
+                "confirmed": {"type": "boolean"},
+                "bracket": {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2},
+                "probes": {"type": "integer"},
+                "spent_s": {"type": "number"},
+            }
+        ),
+        "type": ["object", "null"],
+        "description": "the search that found this trial's load; null where its load was given",
+    },
     "percentiles": _object({"method": {"enum": ["exact", "histogram"]}, "relative_error": {"type": "number"}}),
     "by_kind": {
         "type": ["object", "null"],
         "additionalProperties": _object(
-            {"requests": {"type": "integer"}, "latency_ms": _object(dict.fromkeys(QUANTILES, NUMBER))}
+            {
+                **{name: {"type": "integer"} for name in ("requests", "ok", "failed", "units")},
+                **{name: _object(OF_KIND) for name in ("latency_ms", "service_time_ms")},
+                **{name: {**_object(OF_KIND), "type": ["object", "null"]} for name in ("ttft_ms", "tpot_ms")},
+            }
         ),
     },
     "slos": {

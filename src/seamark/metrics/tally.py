@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.metrics.samples import Batch, Samples, Times
+from seamark.metrics.stream import Stream
 from seamark.metrics.window import Window
 from seamark.model.failure import Failure
 from seamark.model.objectives import REQUEST_OBJECTIVES
@@ -62,6 +63,20 @@ class Distribution:
 
 
 @dataclass(kw_only=True)
+class KindTally:
+    """What was counted of one kind of request: those that were due in the window, as in Tally."""
+
+    due: int = 0
+    ok: int = 0
+    failed: int = 0
+    units: int = 0
+    response: Distribution = field(default_factory=Distribution)
+    service: Distribution = field(default_factory=Distribution)
+    ttft: Distribution = field(default_factory=Distribution)
+    tpot: Distribution = field(default_factory=Distribution)
+
+
+@dataclass(kw_only=True)
 class Tally:
     """What was counted. Requests belong to the window in which they were due; replies, units and bytes to that in
     which they arrived."""
@@ -88,9 +103,20 @@ class Tally:
     disordered: int = 0
     response: Distribution = field(default_factory=Distribution)
     service: Distribution = field(default_factory=Distribution)
-    first: Distribution = field(default_factory=Distribution)
+    ttft: Distribution = field(default_factory=Distribution)
+    ttft_response: Distribution = field(default_factory=Distribution)
+    tpot: Distribution = field(default_factory=Distribution)
+    normalised: Distribution = field(default_factory=Distribution)
+    inter_chunk: Distribution = field(default_factory=Distribution)
+    streamed_units: float | None = None
+    reads: int = 0
+    chunks: int = 0
     lag: Distribution = field(default_factory=Distribution)
-    by_kind: dict[int, Distribution] = field(default_factory=dict)
+    by_kind: dict[int, KindTally] = field(default_factory=dict)
+    turns: int = 1
+    sessions_begun: int = 0
+    sessions_whole: int = 0
+    sessions_broken: int = 0
 
     @property
     def failed(self) -> int:
@@ -101,18 +127,34 @@ class Tally:
         return self.failures.get(Failure.TIMEOUT, 0)
 
 
-def tally(samples: Samples, window: Window, *, warmup_ns: int, slos: tuple[Slo, ...] = (), kinds: int = 1) -> Tally:
+def tally(
+    samples: Samples,
+    window: Window,
+    *,
+    warmup_ns: int,
+    slos: tuple[Slo, ...] = (),
+    kinds: int = 1,
+    stream: Stream | None = None,
+    turns: int = 1,
+) -> Tally:
     """Count all samples; those SLOs that one request can meet say which replies are good enough.
 
-    Of more than one kind of request, each has its own distribution besides.
+    Of more than one kind of request, each is counted by itself besides; `stream` has the chunks of streams; sessions
+    of more than one turn are counted too.
     """
-    counted = Tally(window=window)
+    counted = Tally(window=window, turns=turns)
     for batch in samples.batches():
         _whole(counted, batch, warmup_ns)
         _arrivals(counted, batch)
         _requests(counted, batch, slos)
         if kinds > 1:
             _kinds(counted, batch)
+        if turns > 1:
+            _sessions(counted, batch)
+    if stream is not None:
+        counted.streamed_units = stream.units
+        counted.reads, counted.chunks = stream.reads, stream.chunks
+        counted.inter_chunk.add(stream.gaps_ns)
     return counted
 
 
@@ -168,16 +210,51 @@ def _requests(counted: Tally, batch: Batch, slos: tuple[Slo, ...]) -> None:
     counted.response.add((batch.last - batch.due)[ok])
     counted.service.add((batch.last - batch.sent)[ok])
     counted.lag.add((batch.sent - batch.due)[due & sent])
-    first = ok & (batch.first != MISSING_NS)
-    counted.first.add((batch.first - batch.sent)[first])
+    _streams(counted, batch, ok & (batch.first != MISSING_NS))
     counted.good += int((ok & meets(batch, slos)).sum())
 
 
+def _streams(counted: Tally, batch: Batch, streamed: NDArray[np.bool_]) -> None:
+    counted.ttft.add((batch.first - batch.sent)[streamed])
+    counted.ttft_response.add((batch.first - batch.due)[streamed])
+    counted.normalised.add(((batch.last - batch.sent)[streamed] / batch.units[streamed]).astype(np.int64))
+    counted.tpot.add(_tpot(batch, streamed))
+
+
+def _tpot(batch: Batch, streamed: NDArray[np.bool_]) -> Times:
+    several = streamed & (batch.units > 1)
+    times: Times = ((batch.last - batch.first)[several] / (batch.units[several] - 1)).astype(np.int64)
+    return times
+
+
+def _sessions(counted: Tally, batch: Batch) -> None:
+    """Count sessions: begun when the first turn is due, whole with a good reply to the last, else broken."""
+    start, end, turn = counted.window.start_ns, counted.window.end_ns, batch.index % counted.turns
+    due = (batch.due >= start) & (batch.due < end)
+    sent = batch.sent != MISSING_NS
+    inside = (batch.last != MISSING_NS) & (batch.last > start) & (batch.last <= end)
+    counted.sessions_begun += int((due & (turn == 0)).sum())
+    counted.sessions_whole += int((inside & batch.good & (turn == counted.turns - 1)).sum())
+    failed = due & sent & ~batch.good & (batch.failure != Failure.CANCELLED)
+    counted.sessions_broken += int(failed.sum())
+
+
 def _kinds(counted: Tally, batch: Batch) -> None:
-    ok = (batch.due >= counted.window.start_ns) & (batch.due < counted.window.end_ns) & batch.good
-    for number in np.unique(batch.kind[ok]).tolist():
-        of_kind = counted.by_kind.setdefault(number, Distribution())
-        of_kind.add((batch.last - batch.due)[ok & (batch.kind == number)])
+    due = (batch.due >= counted.window.start_ns) & (batch.due < counted.window.end_ns)
+    sent = batch.sent != MISSING_NS
+    for number in np.unique(batch.kind[due]).tolist():
+        of_kind = counted.by_kind.setdefault(number, KindTally())
+        mine = due & (batch.kind == number)
+        ok = mine & batch.good
+        streamed = ok & (batch.first != MISSING_NS)
+        of_kind.due += int(mine.sum())
+        of_kind.ok += int(ok.sum())
+        of_kind.failed += int((mine & sent & ~batch.good & (batch.failure != Failure.CANCELLED)).sum())
+        of_kind.units += int(batch.units[ok].sum())
+        of_kind.response.add((batch.last - batch.due)[ok])
+        of_kind.service.add((batch.last - batch.sent)[ok])
+        of_kind.ttft.add((batch.first - batch.sent)[streamed])
+        of_kind.tpot.add(_tpot(batch, streamed))
 
 
 def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
@@ -186,7 +263,16 @@ def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
     for slo in slos:
         if slo.metric not in REQUEST_OBJECTIVES:
             continue
-        times = batch.first if slo.metric == "first_s" else batch.last
-        took_s = (times - (batch.sent if slo.metric == "service_time_s" else batch.due)) / 1e9
-        met &= (times != MISSING_NS) & ((took_s <= slo.limit) if slo.op == "<=" else (took_s >= slo.limit))
+        took_s, known = _took_s(batch, slo.metric)
+        met &= known & ((took_s <= slo.limit) if slo.op == "<=" else (took_s >= slo.limit))
     return met
+
+
+def _took_s(batch: Batch, objective: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return what an objective speaks of for each request, in seconds, and where there is such a time."""
+    complete, streamed = batch.last != MISSING_NS, batch.first != MISSING_NS
+    if objective == "ttft_s":
+        return (batch.first - batch.due) / 1e9, streamed
+    if objective == "tpot_s":
+        return (batch.last - batch.first) / 1e9 / np.maximum(batch.units - 1, 1), streamed & (batch.units > 1)
+    return (batch.last - (batch.sent if objective == "service_time_s" else batch.due)) / 1e9, complete

@@ -32,7 +32,7 @@ class Window:
 
 
 def find_window(
-    samples: Samples, *, warmup_s: float, duration_s: float, is_ramp: bool, sending_ended_ns: int | None = None
+    samples: Samples, *, warmup_s: float, duration_s: float, changing: bool, sending_ended_ns: int | None = None
 ) -> Window:
     """Return the measured window of a load that runs for `warmup_s + duration_s`.
 
@@ -43,9 +43,9 @@ def find_window(
     start_ns, end_ns = round(warmup_s * 1e9), round((warmup_s + duration_s) * 1e9)
     if sending_ended_ns is not None and start_ns < sending_ended_ns < end_ns:
         end_ns = sending_ended_ns
-    if is_ramp:
+    if changing:
         return Window(
-            start_ns=start_ns, end_ns=end_ns, rule="whole", steady=False, reason="a ramp is not meant to be steady"
+            start_ns=start_ns, end_ns=end_ns, rule="whole", steady=False, reason="the rate is meant to change"
         )
     width_ns = _width_ns(end_ns - start_ns)
     size = (end_ns - start_ns) // width_ns

@@ -1,15 +1,18 @@
 """The names a service-level objective may use. What they mean is computed in metrics, from raw samples."""
 
 import re
+from collections.abc import Iterable
 
-REQUEST_OBJECTIVES = ("latency_s", "service_time_s", "first_s")
+from seamark.model.scenario import Slo
+
+REQUEST_OBJECTIVES = ("latency_s", "service_time_s", "ttft_s", "tpot_s")
 """Met or missed by each request on its own, so they also define goodput."""
 
 OBJECTIVES = (
     *REQUEST_OBJECTIVES,
     *(
         f"{name}_{statistic}_s"
-        for name in ("latency", "service_time", "first", "schedule_lag")
+        for name in ("latency", "service_time", "ttft", "tpot", "schedule_lag")
         for statistic in ("p50", "p90", "p95", "p99", "p999", "mean", "max")
     ),
     "throughput",
@@ -26,3 +29,9 @@ _RECALL = re.compile(r"recall_at_[0-9]+")
 def is_objective(metric: str) -> bool:
     """Whether an objective may speak of that metric."""
     return metric in OBJECTIVES or _RECALL.fullmatch(metric) is not None
+
+
+def latency_limit_s(slos: Iterable[Slo]) -> float | None:
+    """Return the shortest time within which objectives want whole replies; None where none of them says so."""
+    limits = (slo.limit for slo in slos if slo.op == "<=" and slo.metric.startswith(("latency_", "service_time_")))
+    return min(limits, default=None)

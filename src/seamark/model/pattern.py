@@ -1,8 +1,38 @@
-"""The settings that every workload has: how its load is shaped. Arrivals themselves are made in load/."""
+"""The settings that every workload has: how its load is shaped, and what some of them name in a text.
+
+Arrivals themselves are made in load/; what a trace holds is read in recorded.py.
+"""
+
+import math
+from dataclasses import dataclass
 
 from seamark.model.service import Setting
 
-PATTERNS = ("closed", "constant", "poisson", "ramp")
+PATTERNS = ("closed", "constant", "poisson", "gamma", "ramp", "steps", "bursts", "diurnal", "trace")
+
+CHANGING = ("ramp", "steps", "bursts", "diurnal", "trace")
+"""Patterns whose rate is meant to change, so that a load of them is not meant to be steady."""
+
+STEADY = ("constant", "poisson", "gamma")
+"""Open-loop patterns of one rate."""
+
+NEEDED: dict[str, tuple[str, ...]] = {
+    "closed": (),
+    "constant": ("rate_rps",),
+    "poisson": ("rate_rps",),
+    "gamma": ("rate_rps", "burstiness"),
+    "ramp": ("rate_rps", "ramp_to_rps"),
+    "steps": ("step_rates",),
+    "bursts": ("rate_rps", "burst_rps", "burst_s", "burst_every_s"),
+    "diurnal": ("rate_rps", "amplitude", "period_s"),
+    "trace": ("trace",),
+}
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "closed": ("think_time_s",),
+    "trace": ("time_scale", "trace_lengths"),
+    **dict.fromkeys(STEADY, ("stop_when_saturated",)),
+}
+"""What a pattern reads besides, of the settings that not all patterns read."""
 
 LOAD_SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -29,7 +59,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         role="workload",
         minimum=1e-6,
         unit="requests/s",
-        help="Mean rate of an open loop; where a ramp starts.",
+        help="Mean rate of an open loop; where a ramp starts; the rate outside of bursts.",
     ),
     Setting(
         name="ramp_to_rps",
@@ -40,13 +70,96 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         help="Rate at the end of a ramp, reached linearly over warm-up and duration.",
     ),
     Setting(
+        name="burstiness",
+        type="float",
+        role="workload",
+        minimum=0.001,
+        maximum=1e6,
+        help="gamma: shape of the gaps' distribution, as vLLM's. 1 is Poisson, less is burstier, more is more even.",
+    ),
+    Setting(
+        name="step_rates",
+        type="str",
+        role="workload",
+        help="steps: rates one after the other, '50,100,200', of equal length over warm-up and duration; or each "
+        "with its seconds, '50:10,200:5', of which the last goes on to the end of load.",
+    ),
+    Setting(
+        name="burst_rps",
+        type="float",
+        role="workload",
+        minimum=1e-6,
+        unit="requests/s",
+        help="bursts: the whole rate inside a burst.",
+    ),
+    Setting(
+        name="burst_s",
+        type="float",
+        role="workload",
+        minimum=1e-6,
+        unit="s",
+        help="bursts: length of one.",
+    ),
+    Setting(
+        name="burst_every_s",
+        type="float",
+        role="workload",
+        minimum=1e-6,
+        unit="s",
+        help="bursts: from the start of one to the start of the next. Each lies in the middle of such a period.",
+    ),
+    Setting(
+        name="amplitude",
+        type="float",
+        role="workload",
+        minimum=0.0,
+        maximum=1.0,
+        help="diurnal: how far the rate swings to each side of `rate_rps`, as a part of it.",
+    ),
+    Setting(
+        name="period_s",
+        type="float",
+        role="workload",
+        minimum=1e-3,
+        unit="s",
+        help="diurnal: length of one swing. It begins at the mean, on the way up.",
+    ),
+    Setting(
+        name="trace",
+        type="str",
+        role="workload",
+        help="trace: file of arrivals to replay: Mooncake's JSONL, Azure's LLM inference CSV, or JSONL with `at_s`.",
+    ),
+    Setting(
+        name="trace_lengths",
+        type="bool",
+        role="workload",
+        help="trace: whether prompts and replies have the lengths that the file records. None is true.",
+    ),
+    Setting(
+        name="time_scale",
+        type="float",
+        role="workload",
+        minimum=1e-9,
+        help="trace: factor on its times. 0.5 is twice as fast. None is 1.",
+    ),
+    Setting(
+        name="turns",
+        type="int",
+        role="workload",
+        minimum=1,
+        maximum=100,
+        unit="requests",
+        help="Requests of a session, each sent when the reply to the one before is in. None is 1: no sessions.",
+    ),
+    Setting(
         name="think_time_s",
         type="float",
         role="workload",
         default=0.0,
         minimum=0.0,
         unit="s",
-        help="Closed loop: pause of a user between a reply and the next request.",
+        help="Pause of a user between a reply and the next request: in a closed loop, and between turns.",
     ),
     Setting(
         name="duration_s",
@@ -84,6 +197,12 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         help="A request with no complete reply after this long is recorded as timed out.",
     ),
     Setting(
+        name="mix",
+        type="str",
+        role="workload",
+        help="Classes of requests, each with a `weight` and settings of its own: {chat: {weight: 3, ...}, ...}.",
+    ),
+    Setting(
         name="shards",
         type="int",
         role="workload",
@@ -92,4 +211,41 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         maximum=1024,
         help="Worker processes that share one schedule.",
     ),
+    Setting(
+        name="stop_when_saturated",
+        type="bool",
+        role="workload",
+        help="End the load as soon as the server falls behind for good: outstanding requests grow. None is false.",
+    ),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A rate that holds for `length_s` seconds; None: for as long as every other step."""
+
+    rate_rps: float
+    length_s: float | None
+
+
+def steps_of(text: str) -> tuple[Step, ...]:
+    """Return the steps that a `step_rates` names. Raises ValueError that says what is wrong and how to write it."""
+    steps = tuple(_step(part.strip()) for part in text.split(","))
+    if len({step.length_s is None for step in steps}) > 1:
+        raise ValueError("either every step has its seconds ('50:10,200:5') or none has ('50,200')")
+    if len(steps) < 2:
+        raise ValueError("one rate is no step: write several, such as '50,100,200', or set 'pattern' to constant")
+    if not any(step.rate_rps for step in steps):
+        raise ValueError("a load in which every rate is 0 sends nothing")
+    return steps
+
+
+def _step(part: str) -> Step:
+    rate, colon, length = part.partition(":")
+    try:
+        step = Step(rate_rps=float(rate), length_s=float(length) if colon else None)
+    except ValueError:
+        raise ValueError(f"'{part}' is no rate: write rates such as '50,100,200' or '50:10,200:5'") from None
+    if not (0 <= step.rate_rps < math.inf and (step.length_s is None or 0 < step.length_s < math.inf)):
+        raise ValueError(f"'{part}': a rate is 0 or more requests/s, and its seconds are more than 0")
+    return step

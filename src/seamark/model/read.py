@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from seamark.errors import UserError
+from seamark.model.carrier import misplaced
+from seamark.model.cores import cores_in, shown_cores
 from seamark.model.extends import load_merged
 from seamark.model.fit import Asked, misfits
 from seamark.model.levels import TYPES, level, misfit, show
@@ -14,7 +16,7 @@ from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.scenario import Scenario
 from seamark.model.scenario_form import lines_of, scenario_of
 from seamark.model.service import Service, Setting
-from seamark.model.site import Site
+from seamark.model.site import Pinning, Site
 from seamark.model.structure import WRONG, is_mapping, structure
 from seamark.model.workload_form import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.model.yaml_lines import Item, Mistakes, load, shown
@@ -158,19 +160,19 @@ def _check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
         )
     if service.server.metrics_port is not None and service.server.metrics_port not in ports:
         mistakes.add(server.value["metrics_port"], f"is none of the ports {', '.join(ports)}.")
-    names = {setting.name for setting in service.settings}
+    types = {setting.name: setting.type for setting in service.settings}
     for part in _strings(server):
-        _check_template(part, set(ports), names, mistakes)
+        _check_template(part, set(ports), types, mistakes)
 
 
 PLACES = (
-    *("ports", "host", "data", "settings", "user"),
+    *("ports", "host", "data", "settings", "switches", "user"),
     *("env", "python", "package", "site_packages", "libdir", "python_version"),
 )
 """Names that a template of a server may use; servers/ fills them in."""
 
 
-def _check_template(item: Item, ports: set[str], settings: set[str], mistakes: Mistakes) -> None:
+def _check_template(item: Item, ports: set[str], settings: Mapping[str, str], mistakes: Mistakes) -> None:
     try:
         fields = [field for _, field, _, _ in string.Formatter().parse(item.value) if field is not None]
     except ValueError as error:
@@ -183,8 +185,10 @@ def _check_template(item: Item, ports: set[str], settings: set[str], mistakes: M
             mistakes.add(item, f"'{{{field}}}' is not known. Known: {', '.join(PLACES)}.")
         elif name == "ports" and key not in ports:
             mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
-        elif name == "settings" and key not in settings:
+        elif name in ("settings", "switches") and key not in settings:
             mistakes.add(item, f"'{{{field}}}': no such setting of this service.")
+        elif name == "switches" and settings[key] != "bool":
+            mistakes.add(item, f"'{{{field}}}': only a setting of type bool is a switch.")
 
 
 def _strings(item: Item) -> list[Item]:
@@ -192,6 +196,17 @@ def _strings(item: Item) -> list[Item]:
         return [item]
     children = item.value.values() if isinstance(item.value, dict) else item.value
     return [each for child in children for each in _strings(child)] if isinstance(item.value, (dict, list)) else []
+
+
+def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:
+    found: dict[str, tuple[int, ...]] = {}
+    for name in {"client", "server"} & set(item.value):
+        try:
+            found[name] = cores_in(getattr(pinning, name) or "")
+        except ValueError as error:
+            mistakes.add(item.value[name], f"{error}.")
+    if both := set(found.get("client", ())) & set(found.get("server", ())):
+        mistakes.add(item, f"load and server would share CPU {shown_cores(both)}. Give each CPU to one of them.")
 
 
 def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
@@ -203,6 +218,10 @@ def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
     for key in ("lease_s", "telemetry_interval_s"):
         if getattr(site, key) <= 0:
             mistakes.add(tree.value[key], "must be more than 0 s.")
+    if isinstance(site.pinning, Pinning):
+        _check_pinning(tree.value["pinning"], site.pinning, mistakes)
+    if wrong := misplaced(site.carrier, site.carrier_address):
+        mistakes.add(tree.value.get("carrier_address") or tree.value["carrier"], wrong)
     for each in tree.value["needs"].value if site.needs else ():
         if each.value not in ("partition", "account", "qos"):
             mistakes.add(each, f"{each.shown} is none of partition, account, qos.")

@@ -1,4 +1,4 @@
-"""One request as observed: the columns of a raw sample. No statistics here."""
+"""One request as observed: the columns of a raw sample, and of one chunk of a streamed reply. No statistics here."""
 
 import numpy as np
 
@@ -20,5 +20,13 @@ SAMPLE = np.dtype(
         ("failure", "<i1"),  # a Failure
         ("kind", "<i1"),  # which of the driver's kinds of request
         ("worker", "<i2"),  # which worker process sent it
+    ]
+)
+
+CHUNK = np.dtype(
+    [
+        ("index", "<i8"),  # number of the request in the trial's schedule
+        ("at_ns", "<i8"),  # when the bytes were read, from the start of load
+        ("events", "<i4"),  # chunks with content that came in this read
     ]
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from seamark.model.search import Search
 from seamark.model.service import Value
 
 Levels = tuple[Value, ...]
@@ -24,7 +25,7 @@ class Resources:
 class Slo:
     """A service-level objective: `metric` compared with `limit`, in the metric's own unit.
 
-    Metrics that a single request can meet (`latency_s`, `first_s`) also define goodput.
+    Metrics that a single request can meet (`latency_s`, `ttft_s`) also define goodput.
     """
 
     metric: str
@@ -34,7 +35,11 @@ class Slo:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """One service under some load: settings with one level are fixed, with more they are factors."""
+    """One service under some load: settings with one level are fixed, with more they are factors.
+
+    `contents` has the SHA-256 of each file that a level names (a trace): another content is another measurement.
+    With a `search` each treatment looks for its own level of one setting, whose only level here is where that begins.
+    """
 
     name: str
     component: str
@@ -44,6 +49,8 @@ class Workload:
     exclude: tuple[Mapping[str, Value], ...] = ()
     where: tuple[str, ...] = ()
     slos: tuple[Slo, ...] = ()
+    search: Search | None = None
+    contents: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

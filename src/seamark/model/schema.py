@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
+from seamark.model.mix import MIX, mix_schema
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.read import read_services
 from seamark.model.scenario import Artifacts, Metadata
 from seamark.model.scenario_form import COUNTS, TEXT_KEYS
+from seamark.model.search_form import search_schema
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
 from seamark.model.structure import hints, required
@@ -148,6 +150,7 @@ def _workload(service: Service) -> Schema:
             "include": {"type": "array", "items": partial, "description": "Treatments to add to the matrix."},
             "exclude": {"type": "array", "items": partial, "description": "Treatments to drop: all that match."},
             "where": texts | {"description": "Conditions that each treatment keeps: batch <= concurrency"},
+            "search": search_schema(),
             "slos": texts | {"description": "Objectives in the metric's own unit: latency_p99_s <= 0.2"},
         },
     }
@@ -155,6 +158,8 @@ def _workload(service: Service) -> Schema:
 
 def level_schema(setting: Setting) -> Schema:
     """Return the schema of one value of a setting."""
+    if setting.name == MIX:
+        return {"anyOf": [mix_schema(), {"type": "null"}]}
     schema = dict(PLAIN[{"int": int, "float": float, "str": str, "bool": bool}[setting.type]])
     for key, value in (("minimum", setting.minimum), ("maximum", setting.maximum), ("default", setting.default)):
         if value is not None:

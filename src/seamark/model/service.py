@@ -13,7 +13,7 @@ class Setting:
     """One thing a scenario may set or vary: its type, default, limits, and what a change of it needs.
 
     A `deployment` setting needs a new server, a `workload` setting does not, a `policy` setting says how
-    trials are placed.
+    trials are placed. `alike_in_mix`: it decides how replies are read, so the classes of a mix cannot differ in it.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     unit: str | None = None
+    alike_in_mix: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,9 @@ class Server:
     Names known to the templates: `{ports[NAME]}`, `{host}`, `{data}` (the deployment's private folder),
     `{env}` (root of the service's environment), `{python}` (its interpreter), `{package}` (seamark's own folder,
     whose outside.py runs a module of ours in another environment), `{site_packages}`, `{libdir}` (where libpython
-    lies), `{python_version}`, `{user}`, and `{settings[NAME]}`. `typical_start_s` only serves to estimate a plan.
+    lies), `{python_version}`, `{user}`, `{settings[NAME]}`, and `{switches[NAME]}`: for a setting `some_name` that is
+    true `--some-name`, for one that is false `--no-some-name`. `typical_start_s` only serves to estimate a plan.
+    `busy_waits`: it spins while it waits, so that on the same machine everything else goes first.
     """
 
     command: tuple[str, ...]
@@ -58,19 +61,29 @@ class Server:
     stop_signal: Literal["SIGTERM", "SIGINT", "SIGQUIT"] = "SIGTERM"
     stop_timeout_s: float = 10.0
     typical_start_s: float = 3.0
+    busy_waits: bool = False
     metrics_port: str | None = None
     metrics_path: str = "/metrics"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """The image a service runs in where the site's runtime is Apptainer."""
+    """The image a service runs in where the site's runtime is Apptainer.
+
+    `flags` is a command that prints what flags the engine knows: those of `command` are held against it inside the
+    image, before anything waits for an allocation. `plain_client`: a load on it needs no library of the service, so
+    that the service's environment is not made for it. `not_run_here` says what was not seen running in it, as that of
+    a service does of the whole.
+    """
 
     image: str
     digest: str | None = None
     binds: tuple[str, ...] = ()
     command: tuple[str, ...] | None = None
+    flags: tuple[str, ...] = ()
+    plain_client: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    not_run_here: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,3 +112,8 @@ class Service:
     def setting(self, name: str) -> Setting | None:
         """Return the setting of that name, or None."""
         return next((setting for setting in self.settings if setting.name == name), None)
+
+    def unseen(self, *, contained: bool) -> str | None:
+        """Return what of it was not seen running, in its container or without one; None when all was."""
+        inside = self.container.not_run_here if contained and self.container else None
+        return self.not_run_here or inside

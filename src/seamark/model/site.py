@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seamark.model.carrier import CarrierName
+
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
@@ -31,8 +33,39 @@ class Paths:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Images:
+    """How `bench prepare` makes the images of a site of containers, and whether the load's workers run in one too.
+
+    `where`: on the machine it is called on, or in a batch job that gets the further options `job` of sbatch. The
+    image of a service in `build` is built from `containers/<service>.def`, and so is that of a service whose recipe
+    names no image; all others are pulled by digest. Definitions start from `base`: an address, a `.sif` or a folder.
+    With `wheels`, a folder, nothing is downloaded for them. `client`: workers of loads run in the image that is built
+    from the definition of the service's environment.
+    """
+
+    where: Literal["here", "job"] = "here"
+    job: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+    base: str = "docker://docker.io/library/python:3.11-slim-bookworm"
+    wheels: str | None = None
+    client: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pinning:
+    """CPUs that the load's workers and the server are kept to, as taskset writes them (`0-1,4`); None: to none."""
+
+    client: str | None = None
+    server: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Site:
-    """One machine. Nothing about a particular machine stands in code."""
+    """One machine. Nothing about a particular machine stands in code.
+
+    `carrier` starts the shards of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
+    `carrier_address`, spoken to by the interpreter `carrier_python` (None: our own).
+    """
 
     name: str
     summary: str
@@ -40,11 +73,16 @@ class Site:
     runtime: Literal["venv", "apptainer", "external", "kubernetes"] = "venv"
     address: str = "127.0.0.1"
     paths: Paths = field(default_factory=Paths)
+    images: Images = field(default_factory=Images)
     modules: tuple[str, ...] = ()
     module_init: str | None = None
     whole_nodes: bool = False
     needs: tuple[str, ...] = ()
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     qos: Mapping[str, int] = field(default_factory=dict)
+    pinning: Literal["auto", "none"] | Pinning = "auto"
+    carrier: CarrierName = "local"
+    carrier_address: str | None = None
+    carrier_python: str | None = None
     lease_s: float = 30.0
     telemetry_interval_s: float = 0.5

@@ -84,6 +84,10 @@ def _union(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
     options = tuple(option for option in options if option is not type(None))
     if len(options) == 1:
         return structure(item, options[0], mistakes)
+    forms = [option for option in options if dataclasses.is_dataclass(option)]
+    if len(forms) == 1 and len(options) == 2:
+        word = next(option for option in options if option not in forms)
+        return structure(item, forms[0] if isinstance(item.value, dict) else word, mistakes)
     if isinstance(item.value, (list, dict)) or item.value is None:
         mistakes.add(item, f"expected one value, but it is {item.shown}.")
         return WRONG

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seamark.model.scenario import Slo
+from seamark.model.search import Search
 from seamark.model.service import Value
 
 SCHEMA_VERSION = 1
@@ -30,6 +31,8 @@ class Trial:
     differ from their defaults, which is what identity is made of. `config_hash` keys the raw samples. `block`
     (from 1) is the repetition's block, `position` (from 1) the trial's place among its deployment's trials. `group`
     is the name of the scenario's workload it belongs to: what it is compared within, never a part of identity.
+    A trial with a `search` measures several loads, its probes, and keeps what the largest that meets its objectives
+    left.
     """
 
     id: str
@@ -47,6 +50,7 @@ class Trial:
     config_hash: str
     group: str
     slos: tuple[Slo, ...] = ()
+    search: Search | None = None
 
     @property
     def treatment(self) -> str:

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from seamark.errors import did_you_mean
 from seamark.model.levels import level, levels
+from seamark.model.mix import MIX, check_mix, mix_level, mix_levels
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.scenario import Levels, Resources, Workload
+from seamark.model.search_form import levels_with, search_of
 from seamark.model.service import Service, Setting, Value
 from seamark.model.shape import check_excluded, check_shape
 from seamark.model.stated import conditions_of, objectives_of
@@ -54,7 +57,7 @@ RESOURCE_SETTINGS = (
     ),
 )
 
-WORKLOAD_KEYS = ("name", "component", "service", "include", "exclude", "where", "slos")
+WORKLOAD_KEYS = ("name", "component", "service", "include", "exclude", "where", "slos", "search")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ELSEWHERE = (
     "site",
@@ -114,7 +117,7 @@ def _workload(
     for key, each in written.items():
         if key not in known:
             mistakes.unknown_key(each, (*WORKLOAD_KEYS, *known), _hint(key))
-        elif (values := levels(each, known[key], mistakes)) is not None:
+        elif (values := _levels(each, known[key], service, mistakes)) is not None:
             found[key] = values
     treatable = known | {setting.name: setting for setting in RESOURCE_SETTINGS}
     parts = item.value
@@ -124,13 +127,20 @@ def _workload(
         component=service.component,
         service=service.name,
         levels=found,
-        include=_partial(parts.get("include"), treatable, mistakes),
-        exclude=_partial(parts.get("exclude"), treatable, mistakes),
+        include=_partial(parts.get("include"), treatable, service, mistakes),
+        exclude=_partial(parts.get("exclude"), treatable, service, mistakes),
         where=conditions_of(parts.get("where"), treatable, mistakes),
         slos=objectives_of(parts.get("slos"), mistakes),
     )
+    search = search_of(item, found, workload.include, workload.slos, mistakes)
+    workload = replace(workload, levels=levels_with(search, item, found), search=search)
     check_excluded(item, workload, resources, mistakes)
-    return check_shape(item, workload, mistakes)
+    check_mix(item, workload, mistakes)
+    return check_shape(item, workload, service, mistakes)
+
+
+def _levels(item: Item, setting: Setting, service: Service, mistakes: Mistakes) -> Levels | None:
+    return mix_levels(item, service, mistakes) if setting.name == MIX else levels(item, setting, mistakes)
 
 
 def _hint(key: str) -> str:
@@ -160,7 +170,9 @@ def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) ->
     return service
 
 
-def _partial(item: Item | None, known: Mapping[str, Setting], mistakes: Mistakes) -> tuple[Mapping[str, Value], ...]:
+def _partial(
+    item: Item | None, known: Mapping[str, Setting], service: Service, mistakes: Mistakes
+) -> tuple[Mapping[str, Value], ...]:
     if item is None:
         return ()
     if not isinstance(item.value, list):
@@ -173,7 +185,11 @@ def _partial(item: Item | None, known: Mapping[str, Setting], mistakes: Mistakes
         if not each.value:
             mistakes.add(each, "an empty mapping names no setting. Remove it.")
         known_keys(each, known, mistakes)
-        values = {key: level(one, known[key], mistakes) for key, one in each.items() if key in known}
+        values = {
+            key: mix_level(one, service, mistakes) if key == MIX else level(one, known[key], mistakes)
+            for key, one in each.items()
+            if key in known
+        }
         if all(value is not WRONG for value in values.values()):
             found.append(values)
     return tuple(found)

@@ -6,6 +6,7 @@ the word `total` ("us total", or "total" alone): that is how who sums it up know
 
 import http.client
 import math
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
@@ -35,8 +36,9 @@ GROWING = {
 class Prometheus:
     """Scrapes one endpoint, not more often than every `interval_s`; what does not answer gives nothing."""
 
-    def __init__(self, url: str, say: Say, interval_s: float = 1.0) -> None:
+    def __init__(self, url: str, say: Say, interval_s: float = 1.0, *, tls: ssl.SSLContext | None = None) -> None:
         self._url = urlsplit(url)
+        self._tls = tls
         self._say = say
         self._interval_s = interval_s
         self._due_s = 0.0
@@ -60,7 +62,11 @@ class Prometheus:
 
     def _fetch(self) -> str | None:
         assert self._url.hostname is not None
-        connection = http.client.HTTPConnection(self._url.hostname, self._url.port or 80, timeout=TIMEOUT_S)
+        host, port = self._url.hostname, self._url.port
+        if self._tls is None:
+            connection = http.client.HTTPConnection(host, port or 80, timeout=TIMEOUT_S)
+        else:
+            connection = http.client.HTTPSConnection(host, port or 443, timeout=TIMEOUT_S, context=self._tls)
         try:
             connection.request("GET", self._url.path or "/")
             reply = connection.getresponse()

@@ -9,12 +9,14 @@ from statistics import median
 from matplotlib.axes import Axes
 
 from seamark.report.canvas import drawing, level_axis, log_ticks, look, numeric, plain_numbers, written
-from seamark.report.content import Picture
+from seamark.report.content import Block
 from seamark.report.grid import Grid, grid_for, independent, levels_of, order_of
-from seamark.report.numbers import unit_words
+from seamark.report.knees import knee_blocks, knee_of, knees_of, mark
+from seamark.report.numbers import level, unit_words
 from seamark.report.source import Document, Results, TrialRecord
 
 MOST_COLUMNS, MOST_PANELS, MOST_FIGURES = 4, 8, 4
+MOST_NAMED = 3
 
 Repeated = Mapping[str, Sequence[TrialRecord]]
 
@@ -37,20 +39,33 @@ RESPONSE = (
 
 def factor_pictures(
     results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
-) -> list[Picture]:
-    """Draw a figure for each factor of a workload: throughput, response time, a column for each panel."""
+) -> list[Block]:
+    """Draw a figure for each factor of a workload: throughput, response time, a column for each panel. Below one of a
+    sweep of load stands where its knee is."""
     levels, follows = independent(levels_of(treatments), treatments)
     repeated = {str(t["treatment"]): [trial for trial in results.trials_of(t) if trial.ok] for t in treatments}
     if not any(repeated.values()):
         return []
     grids = [grid_for(levels, x) for x in order_of(levels)[:MOST_FIGURES]]
     note = "".join(f" {name} varies with {other} only." for name, other in follows.items())
-    return [_picture(grid, workload, treatments, repeated, stem, folder, note) for grid in grids]
+    blocks: list[Block] = []
+    for grid in grids:
+        knees = knees_of(results, workload, grid.x)
+        blocks.append(_picture(grid, workload, treatments, repeated, stem, folder, note, knees))
+        blocks += knee_blocks(knees)
+    return blocks
 
 
 def _picture(
-    grid: Grid, workload: str, treatments: Sequence[Document], repeated: Repeated, stem: str, folder: Path, note: str
-) -> Picture:
+    grid: Grid,
+    workload: str,
+    treatments: Sequence[Document],
+    repeated: Repeated,
+    stem: str,
+    folder: Path,
+    note: str,
+    knees: Sequence[Document],
+) -> Block:
     keys = [key for key in grid.panel_keys() if any(grid.panel_of(t) == key for t in treatments)]
     shown = keys[:MOST_PANELS]
     count = len(shown)
@@ -59,7 +74,9 @@ def _picture(
         for axes, measures in ((tops, THROUGHPUT), (bottoms, RESPONSE)):
             seen: list[float] = []
             for axis, key in zip(axes, shown, strict=True):
-                seen += _draw(axis, grid, [t for t in treatments if grid.panel_of(t) == key], repeated, measures)
+                own = [t for t in treatments if grid.panel_of(t) == key]
+                seen += _draw(axis, grid, own, repeated, measures)
+                _mark_knees(axis, grid, own, knees, rises=measures is THROUGHPUT)
             _scale(axes, seen, columns)
         if count == 1:
             tops[0].set_title("Throughput")
@@ -90,7 +107,7 @@ def _picture(
             f"{stem}-by-{grid.x.replace('_', '-')}",
             alt=f"Throughput and response time of {workload} against {grid.x}",
             caption=f"Against {grid.x}: a point for each repetition, lines at the medians. Response time: filled and "
-            f"thick is p50; hollow and thin is p99, left out where it is withheld.{note}{left_out}",
+            f"thick is p50; hollow and thin is p99, left out where it is withheld.{_said_of(knees)}{note}{left_out}",
         )
 
 
@@ -152,6 +169,29 @@ def _draw(
         drawn = style.dashes if ordered else "none"
         axis.plot([], [], ls=drawn, marker=style.marker, color=style.colour, label=label)
     return seen
+
+
+def _mark_knees(
+    axis: Axes, grid: Grid, treatments: Sequence[Document], knees: Sequence[Document], *, rises: bool
+) -> None:
+    """Mark the knee of each curve; curves that bend at the same level share a line."""
+    if not knees or not numeric(grid.levels[grid.x]):
+        return
+    places = {value: float(value) for value in grid.levels[grid.x] if isinstance(value, int | float)}
+    found: dict[float, list[tuple[int, str]]] = {}
+    for index, label, own in grid.curves_of(treatments):
+        bends = knee_of(knees, own[0]["factors"]) if own else None
+        if bends is not None:
+            found.setdefault(places[bends["knee"]], []).append((index, label))
+    for place, (x, curves) in enumerate(sorted(found.items())):
+        named = [label for _, label in curves if label]
+        of = ", ".join(named) if len(named) <= MOST_NAMED else f"{len(named)} curves"
+        text = f"knee {level(x if x % 1 else int(x), grid.x)}" + (f" ({of})" if of else "")
+        mark(axis, x, text, look(curves[0][0]).colour, place, rises=rises)
+
+
+def _said_of(knees: Sequence[Document]) -> str:
+    return " Dotted lines mark knees." if any(found["knee"] is not None for found in knees) else ""
 
 
 def _scale(axes: Sequence[Axes], values: Sequence[float], columns: int) -> None:

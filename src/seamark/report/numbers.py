@@ -2,6 +2,7 @@
 
 from math import floor, isfinite, log10
 
+from seamark.model.mix import MIX, mix_label
 from seamark.model.service import Value
 
 ABSENT = "–"
@@ -36,7 +37,7 @@ def percent(ratio: float | None) -> str:
 
 
 def level(value: Value, name: str = "") -> str:
-    """Return a factor's level as a person would write it; that of a factor named `..._bytes` with its unit."""
+    """Return a factor's level as a person would write it: a size with its unit, a mix by its name or classes."""
     if value is None:
         return "default"
     if isinstance(value, bool):
@@ -45,7 +46,7 @@ def level(value: Value, name: str = "") -> str:
         return size(value) if name.endswith("_bytes") and value % 1024 == 0 else f"{value:,}"
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value)
+    return mix_label(value) if name == MIX else str(value)
 
 
 def unit_words(unit: str | None) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from seamark.report.content import Cell, Column, Section, Table, Text, absent, known
 from seamark.report.grid import levels_of
 from seamark.report.numbers import ABSENT, level, number, percent, span, unit_words
+from seamark.report.objectives import objectives_table
 from seamark.report.source import Document, Results, TrialRecord
 
 WITHHELD = "withheld: too few samples in the measured window (p99 needs 1,000, p99.9 needs 10,000)"
@@ -27,8 +28,12 @@ def glance(results: Results) -> Section:
     """Return the summary tables, one for each workload, under its service."""
     services = []
     for service, workloads in results.services():
-        tables = tuple(summary_table(name, own, len(workloads) > 1) for name, own in workloads)
-        services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tables))
+        several = len(workloads) > 1
+        tables: list[Table] = []
+        for name, own in workloads:
+            judged = objectives_table(name, own, several)
+            tables += [summary_table(name, own, several), *([judged] if judged else [])]
+        services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tuple(tables)))
     blocks = () if services else (Text(text="There is no treatment in the summary.", kind="warning"),)
     return Section(id="results", title="Results at a glance", blocks=blocks, sections=tuple(services))
 

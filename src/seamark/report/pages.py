@@ -2,25 +2,32 @@
 
 import base64
 import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from seamark.report.content import Block, Section, Text
+from seamark.report.content import Block, Picture, Section, Text
 from seamark.report.course import order_picture, phases_picture
 from seamark.report.factors import factor_pictures
 from seamark.report.glossary import glossary_section
 from seamark.report.header import about, headline
 from seamark.report.overview import glance, slug, trials_section
 from seamark.report.provenance import configuration_section, deployments_table, reproduce_section
+from seamark.report.search import search_blocks
+from seamark.report.side_by_side import Task, side_by_side
 from seamark.report.source import Results, read_results
 from seamark.report.tails import tail_pictures
 from seamark.report.timeline import timeline_picture
 from seamark.report.verdicts import failures_section, verdicts_section
 from seamark.store import write_text
+
+COURSE = ""
+"""Under which the figures of the whole run stand among those of the workloads."""
 
 
 def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
@@ -59,12 +66,13 @@ def _emptied(folder: Path) -> None:
 
 def page(results: Results, figures: Path) -> tuple[Section, ...]:
     """Return the sections of a report; its figures are written below `figures`."""
+    drawn = _drawn(results, figures)
     found = (
         glance(results),
         failures_section(results),
         verdicts_section(results),
-        *services(results, figures),
-        course_section(results, figures),
+        *services(results, drawn),
+        course_section(results, drawn[COURSE]),
         trials_section(results),
         configuration_section(results),
         reproduce_section(results),
@@ -73,22 +81,43 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
     return tuple(section for section in found if section is not None)
 
 
-def services(results: Results, figures: Path) -> list[Section]:
+def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
+    """Draw every figure of a report; return those of each workload by its stem, and those of its course."""
+    tasks: list[tuple[str, Task]] = []
+    for service, workloads in results.services():
+        for workload, treatments in workloads:
+            stem = _stem(service, workload)
+            what = (results, workload, treatments, stem, figures)
+            tasks.append((stem, partial(search_blocks, *what)))
+            tasks.append((stem, partial(factor_pictures, *what)))
+            tasks.append((stem, partial(tail_pictures, *what)))
+            tasks.append((stem, partial(_one, timeline_picture, *what)))
+    tasks += [(COURSE, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
+    drawn: dict[str, list[Block]] = {name: [] for name, _ in tasks}
+    for (name, _), blocks in zip(tasks, side_by_side([task for _, task in tasks]), strict=True):
+        drawn[name] += blocks
+    return drawn
+
+
+def _one(draw: Callable[..., Picture | None], *what: object) -> list[Block]:
+    picture = draw(*what)
+    return [] if picture is None else [picture]
+
+
+def _stem(service: str, workload: str) -> str:
+    return slug(f"{service} {workload}" if service not in workload else workload)
+
+
+def services(results: Results, drawn: Mapping[str, Sequence[Block]]) -> list[Section]:
     """Return a section for each service, with the figures of each of its workloads."""
     sections = []
     for service, workloads in results.services():
         inner = []
-        for workload, treatments in workloads:
-            stem = slug(f"{service} {workload}" if service not in workload else workload)
-            blocks: list[Block] = [
-                *factor_pictures(results, workload, treatments, stem, figures),
-                *tail_pictures(results, workload, treatments, stem, figures),
-            ]
-            over_time = timeline_picture(results, workload, treatments, stem, figures)
-            blocks += [over_time] if over_time else []
-            if not blocks:
-                blocks = [Text(text="No trial of this workload is ok: there is nothing to draw.", kind="warning")]
-            inner.append(Section(id=f"workload-{stem}", title=workload, blocks=tuple(blocks)))
+        for workload, _ in workloads:
+            stem = _stem(service, workload)
+            nothing = Text(text="No trial of this workload is ok: there is nothing to draw.", kind="warning")
+            blocks = tuple(drawn[stem]) or (nothing,)
+            inner.append(Section(id=f"workload-{stem}", title=workload, blocks=blocks))
         if len(inner) == 1:
             sections.append(Section(id=f"service-{slug(service)}", title=service, blocks=inner[0].blocks))
         else:
@@ -96,10 +125,9 @@ def services(results: Results, figures: Path) -> list[Section]:
     return sections
 
 
-def course_section(results: Results, figures: Path) -> Section:
+def course_section(results: Results, drawn: Sequence[Block]) -> Section:
     """Return how the scenario went: deployments, and drift over the order of the run."""
-    pictures = (phases_picture(results, figures), order_picture(results, figures))
-    blocks: list[Block] = [picture for picture in pictures if picture is not None]
+    blocks = list(drawn)
     if results.deployments:
         blocks.append(deployments_table(results))
     if not blocks:

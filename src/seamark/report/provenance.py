@@ -3,6 +3,8 @@
 import shlex
 from collections.abc import Sequence
 
+from seamark.model.mix import MIX, mix_text
+from seamark.model.service import Value
 from seamark.report.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
 from seamark.report.header import flattened
 from seamark.report.numbers import ABSENT, duration, level
@@ -67,7 +69,12 @@ def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
 
 
 def _listed(names: Sequence[str], config: Document) -> str:
-    return ", ".join(f"{name} = {level(config[name], name)}" for name in names) or "nothing"
+    return ", ".join(f"{name} = {_whole(config[name], name)}" for name in names) or "nothing"
+
+
+def _whole(value: Value, name: str) -> str:
+    """Return a setting's value; of a mix, all that its classes are."""
+    return f"[{mix_text(str(value))}]" if name == MIX and value is not None else level(value, name)
 
 
 def reproduce_section(results: Results) -> Section:

@@ -3,16 +3,21 @@
 import os
 import random
 import signal
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from seamark.errors import UserError
 from seamark.load.driver import Target
+from seamark.load.pinning import Split, cores_here, pin, split_cores
 from seamark.load.preparation import PreparationError, run_preparation
+from seamark.load.tls import tls_context
 from seamark.model.service import Server
 from seamark.model.trial import SCHEMA_VERSION
+from seamark.monitors.connections import Connections
 from seamark.monitors.gpu import Gpus
 from seamark.monitors.host import Host
 from seamark.monitors.proc import alive_below
@@ -27,10 +32,10 @@ from seamark.servers.launch import Launch
 from seamark.servers.order import Order
 from seamark.servers.ports import choose_ports, owners
 from seamark.servers.privilege import give_to
-from seamark.servers.runtimes import external_ports, interpreter, launch_of
+from seamark.servers.runtimes import external_ports, hook_interpreter, launch_of
 from seamark.servers.scratch import data_folder, empty
 from seamark.servers.signs import node, write_sign
-from seamark.servers.tree import die_with_parent
+from seamark.servers.tree import die_with_parent, give_way
 from seamark.servers.watch import TICK_S, Watch
 
 
@@ -47,6 +52,7 @@ class BringUp:
         self.ports: dict[str, int] = {}
         self.phases: dict[str, float] = {}
         self.facts: dict[str, Any] = {}
+        self.split = Split(why="not decided")
         self.started_at = timestamp()
         self.data = data_folder(order)
 
@@ -68,6 +74,7 @@ class BringUp:
                 self._wait_until_healthy(server)
         with self._phase("populate"):
             self._prepare("populate")
+        pin(os.getpid(), self.split.server)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -80,7 +87,15 @@ class BringUp:
     def _choose(self, server: Server | None) -> None:
         """Find ports and what is to be executed; for a server of someone else's only its address."""
         if server is None:
+            self.split = Split(why="the service runs inside the load")
             return
+        self.split = split_cores(
+            self.order.site.pinning,
+            workers=self.order.service.workers,
+            shards=self.order.shards,
+            cores=cores_here(),
+            server_here=self.order.site.runtime in ("venv", "apptainer"),
+        )
         if self.order.site.runtime == "external":
             self.host, self.ports = external_ports(self.order, server)
             return
@@ -104,7 +119,7 @@ class BringUp:
         if not offers(self.order.service.driver, hook):
             return
         target = Target(settings=self.order.deployment.settings, data=self.data, host=self.host, ports=self.ports)
-        python = interpreter(self.order.environment)
+        python = hook_interpreter(self.order, hook)
         try:
             facts = run_preparation(
                 hook, self.order.service.driver, target, self.order.seed, python, on_tick=self.watch.tick
@@ -117,6 +132,8 @@ class BringUp:
         if launch.user:
             give_to(launch.user, self.data)
         self.server = self.watch.server = self._start(launch.command)
+        if self.order.service.server and self.order.service.server.busy_waits:
+            give_way(self.server.pid)
         say("server-started", pid=self.server.pid, command=list(launch.command))
 
     def _start(self, command: tuple[str, ...]) -> "subprocess.Popen[bytes]":
@@ -130,22 +147,28 @@ class BringUp:
                 env=dict(self.launch.environment),
                 cwd=self.data,
                 start_new_session=True,
-                preexec_fn=lambda: die_with_parent(signal.SIGKILL),
+                preexec_fn=self._before_exec,
             )
+
+    def _before_exec(self) -> None:
+        die_with_parent(signal.SIGKILL)
+        if self.split.server:
+            os.sched_setaffinity(0, self.split.server)
 
     def _sample(self, server: Server | None) -> None:
         monitors: list[Monitor] = [Host()]
         if self.server:
             monitors.append(ProcessTree(self.server.pid))
+            monitors.append(Connections(self.ports.values()))
         if self.order.deployment.gpus > 0:
             monitors.append(Gpus(self.order.deployment.gpus, say))
         if url := self._metrics_url(server):
-            monitors.append(Prometheus(url, say))
+            monitors.append(Prometheus(url, say, tls=self._tls()))
         self.sampler = Sampler(monitors, self.order.folder.telemetry, self.order.site.telemetry_interval_s, say)
         self.sampler.start()
 
     def _wait_until_healthy(self, server: Server) -> None:
-        health = server.health
+        health, tls = server.health, self._tls()
         deadline_s = time.monotonic() + health.timeout_s
         while True:
             self._tick_before_healthy()
@@ -157,6 +180,7 @@ class BringUp:
                 environment=self.launch.environment if self.launch else os.environ,
                 folder=self.data,
                 pids=alive_below(os.getpid()) if self.server else None,
+                tls=tls,
             )
             if state == "healthy":
                 return
@@ -193,6 +217,8 @@ class BringUp:
             "scenario": self.order.scenario,
             "service": self.order.service.name,
             "runtime": self.order.site.runtime,
+            "image": self.order.image.facts() if self.order.image else None,
+            "client_image": self.order.client.facts() if self.order.client else None,
             "host": self.host,
             "ports": dict(self.ports),
             "data": str(self.data),
@@ -205,6 +231,7 @@ class BringUp:
             "metrics_url": self._metrics_url(server),
             "command": list(self.launch.command) if self.launch else None,
             "gpus": self.order.deployment.gpus,
+            "pinning": self.split.to_json(),
             "phases": self.phases,
             "facts": self.facts,
             "log_tail": [],
@@ -215,4 +242,11 @@ class BringUp:
     def _metrics_url(self, server: Server | None) -> str | None:
         if server is None or server.metrics_port is None or server.metrics_port not in self.ports:
             return None
-        return f"http://{self.host}:{self.ports[server.metrics_port]}{server.metrics_path}"
+        scheme = "http" if self.order.deployment.settings.get("tls") is None else "https"
+        return f"{scheme}://{self.host}:{self.ports[server.metrics_port]}{server.metrics_path}"
+
+    def _tls(self) -> ssl.SSLContext | None:
+        try:
+            return tls_context(self.order.deployment.settings)
+        except UserError as mistake:
+            raise FailedError("setup_failed", str(mistake)) from mistake

@@ -1,41 +1,32 @@
-"""The command line that runs a server in an Apptainer image. Pulls and starts nothing."""
+"""The command lines that run something in an Apptainer image: a server, or the Python of a load's worker."""
 
 import shlex
-import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from os.path import expandvars
 from pathlib import Path
 
-from seamark.errors import SiteError, UserError
-from seamark.model.service import Container
+import seamark
+from seamark.errors import UserError
 from seamark.model.site import Site
+from seamark.servers.engine import engine, with_modules
+from seamark.servers.images import Image, require
 from seamark.servers.order import Order, expanded
+from seamark.store import replacing
 
-DIGEST_LETTERS = 12
+PACKAGE = Path(seamark.__file__).parent
+INSIDE = Path("/opt/seamark")
+"""Where an image that is built from a definition has its environment."""
 
 
 def image_path(order: Order) -> Path:
-    """Return the image file of the order's service, by absolute path.
-
-    The scenario's own `container` comes first, then a recipe's image that is a file, then what image preparation
-    puts into the site's folder: `<service>-<digest>.sif`, or `<service>.sif` for a recipe without a digest. Raises
-    SiteError when it is not there, with the command that makes it.
-    """
-    container = _container(order)
-    named = order.container or container.image
-    if named.endswith(".sif"):
-        path, remedy = expanded(named), "Build or copy it there, or correct the path."
-    else:
-        digest = (container.digest or "").removeprefix("sha256:")[:DIGEST_LETTERS]
-        path = expanded(order.site.paths.containers) / f"{order.service.name}{digest and '-' + digest}.sif"
-        source = named if "://" in named else f"docker://{named}"
-        pinned = f"{source}@{container.digest}" if container.digest else source
-        remedy = f"Where there is a network: apptainer pull {path} {pinned}"
-    if "$" in str(path):
-        raise SiteError(f"{path}: a variable in the image's path is not set.")
-    if not path.is_file():
-        raise SiteError(f"{path}: the image of service '{order.service.name}' is not there. {remedy}")
-    return path
+    """Return the image file of the order's server. SiteError says how to get it when it is not there."""
+    if order.image is None:
+        raise UserError(
+            f"service '{order.service.name}': its recipe has no `container`, there is no definition of an image for"
+            f" it, and site '{order.site.name}' runs everything in containers. Add one, or choose another site."
+        )
+    return require(order.image, _remedy(order.site))
 
 
 def container_command(
@@ -44,14 +35,12 @@ def container_command(
     """Return the command line that runs `command` in the service's image, after the site's module lines.
 
     `--nv` is there only for a deployment with GPUs. The container sees nothing of the host but its binds: the
-    deployment's `folder`, the recipe's and the scenario's. Raises SiteError when image or Apptainer is missing.
+    deployment's `folder`, the recipe's and the scenario's. It runs as the user, and nothing in the image can be
+    written. Raises SiteError when image or Apptainer is missing.
     """
-    if not order.site.modules and shutil.which("apptainer") is None:
-        raise SiteError("apptainer is not on PATH. Install it, or name its module in `modules` of the site.")
     bound = dict.fromkeys((f"{folder}:{folder}", *(expandvars(bind) for bind in (*binds, *order.binds))))
     shown, hidden = _split(environment)
-    whole = (
-        "apptainer",
+    words = (
         "exec",
         "--containall",
         *(("--nv",) if order.deployment.gpus > 0 else ()),
@@ -62,31 +51,58 @@ def container_command(
         str(image_path(order)),
         *command,
     )
-    return with_modules(order.site, whole, {f"APPTAINERENV_{name}": value for name, value in hidden.items()})
+    server = order.service.server
+    whole = engine(order.site, words, refuses_root=server is not None and server.refuses_root)
+    return with_modules(None, whole, {f"APPTAINERENV_{name}": value for name, value in hidden.items()})
 
 
-def with_modules(site: Site, command: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return `command` run after the site's `module load` lines; as the same process, so that signals reach it."""
-    if not site.modules and not variables:
-        return tuple(command)
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
-    if site.modules:
-        if site.module_init:
-            lines.append(f". {shlex.quote(str(expanded(site.module_init)))}")
-        lines += [f"module load {shlex.quote(module)}" for module in site.modules]
-    return ("bash", "-c", " && ".join([*lines, 'exec "$@"']), "seamark", *command)
+def inside() -> dict[str, Path]:
+    """Return what a recipe's own templates stand for in an image that is built from a definition.
+
+    Our own package is bound into it, so that image and load never run two versions of it.
+    """
+    return {
+        "env": INSIDE / "env",
+        "python": INSIDE / "env" / "bin" / "python",
+        "site_packages": INSIDE / "site-packages",
+        "libdir": INSIDE / "libdir",
+        "package": PACKAGE,
+    }
+
+
+def client_environment(client: Image, site: Site, binds: Sequence[str], results: Path, folder: Path) -> Path:
+    """Make an environment in `folder` whose Python is that of an image, for the workers of a load and for hooks.
+
+    It sees the working folder, the results, the site's scratch, our package, temporary files and the scenario's
+    binds, and has the environment of whoever starts it: proxies, tokens and numbers of threads reach it. It has no
+    process namespace of its own, so that it is seen, signalled and ended like any other worker. Returns `folder`.
+    """
+    image = require(client, _remedy(site))
+    scratch = expanded(site.paths.scratch)
+    scratch.mkdir(parents=True, exist_ok=True)
+    open_to = (Path.cwd(), results, scratch, PACKAGE, Path(tempfile.gettempdir()))
+    bound = dict.fromkeys(f"{path}:{path}" for path in (each.absolute() for each in open_to))
+    words = [
+        "exec",
+        "--contain",
+        *(word for bind in (*bound, *map(expandvars, binds)) for word in ("-B", bind)),
+        str(image),
+        str(inside()["python"]),
+    ]
+    script = shlex.join(engine(site, words))
+    python = folder / "bin" / "python"
+    python.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(python) as temporary:
+        temporary.write_text(f'#!/bin/sh\n# The Python of {image.name}.\nexec {script} "$@"\n', encoding="utf-8")
+        temporary.chmod(0o755)
+    return folder
+
+
+def _remedy(site: Site) -> str:
+    return f"`bench prepare --site {site.name}` with your scenario (-c) makes it."
 
 
 def _split(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Part variables that `--env` takes from those it would misread: it splits at commas."""
     odd = {name: value for name, value in environment.items() if any(letter in value for letter in ',"\n')}
     return {name: value for name, value in environment.items() if name not in odd}, odd
-
-
-def _container(order: Order) -> Container:
-    if order.service.container is None:
-        raise UserError(
-            f"service '{order.service.name}': its recipe has no `container`, and site '{order.site.name}' runs"
-            " everything in containers. Add one to the recipe, or choose another site."
-        )
-    return order.service.container

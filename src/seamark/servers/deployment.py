@@ -18,8 +18,10 @@ from seamark.errors import UserError
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment
+from seamark.servers.containers import client_environment
 from seamark.servers.ending import ask_to_stop, end_strays, keepers, wait_until_gone
 from seamark.servers.environments import prepare_environment
+from seamark.servers.images import Image, client_lock
 from seamark.servers.keeperlog import timestamp
 from seamark.servers.order import MARK, Order, expanded
 from seamark.servers.signs import (
@@ -57,24 +59,26 @@ def serve(
     scenario: str,
     seed: int,
     locks: Path,
-    container: str | None = None,
+    image: Image | None = None,
+    client: Image | None = None,
     binds: Sequence[str] = (),
+    shards: int = 1,
 ) -> dict[str, Any]:
     """Start the deployment's server under a keeper, wait until it answers or fails, and write endpoint.json.
 
     Ends this user's other deployments of the same results on this node (in this batch job) first: two servers
     side by side would measure each other. Returns what it wrote; `status` is 'ok' or 'failed', and a failure
-    carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `container` and `binds` are the
-    scenario's own image and binds, for sites that run containers. When the process that called us is gone before
-    the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
+    carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `shards` are the most workers of one of
+    its loads. For sites that run containers, `image` is the server's, `client` that of the load's workers (None: they
+    run in the service's environment), and `binds` are the scenario's own. When the process that called us is gone
+    before the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
     """
     parent_pid = os.getppid()
     signs = signs_of(folder)
     signs.root.mkdir(parents=True, exist_ok=True)
     touch(signs.lease)
     try:
-        name, root = service.environment, expanded(site.paths.environments)
-        environment = prepare_environment(name, locks, root) if name else None
+        environment = _environment(service, site, folder, locks, image, client, binds)
     except UserError as cause:
         answer = _no_answer(deployment, service, site, str(cause), [])
         write_json(folder.endpoint, answer)
@@ -87,8 +91,10 @@ def serve(
         scenario=scenario,
         seed=seed,
         environment=environment,
-        container=container,
+        image=image,
+        client=client,
         binds=tuple(binds),
+        shards=shards,
     )
     with hold(signs.serve_lock, wait_s=600.0) or open(os.devnull):
         _make_room(folder)
@@ -99,6 +105,24 @@ def serve(
         write_json(folder.endpoint, answer)
         touch(signs.published)
     return answer
+
+
+def _environment(
+    service: Service,
+    site: Site,
+    folder: DeploymentFolder,
+    locks: Path,
+    image: Image | None,
+    client: Image | None,
+    binds: Sequence[str],
+) -> Path | None:
+    if client is not None:
+        root = folder.root.resolve()
+        return client_environment(client, site, binds, root.parents[2], signs_of(folder).root.resolve() / "client")
+    lock = client_lock(service, image)
+    if lock is None:
+        return None
+    return prepare_environment(lock, locks, expanded(site.paths.environments))
 
 
 def renew(folder: DeploymentFolder) -> None:
@@ -259,6 +283,8 @@ def _no_answer(
         "deployment": deployment.id,
         "service": service.name,
         "runtime": site.runtime,
+        "image": None,
+        "client_image": None,
         "host": site.address,
         "ports": {},
         "data": None,

@@ -9,6 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from seamark.errors import SiteError, UserError, did_you_mean
@@ -20,6 +21,11 @@ TAIL_LINES = 15
 WAIT_FOR_BUILD_S = 3600.0
 PIP_OPTIONS = "# pip:"
 """A line of a lock that starts so gives options of `pip install`, such as `# pip: --no-deps`."""
+ALIAS = "# alias:"
+"""One that starts so names a distribution that another one stands for, such as `# alias: vllm==0.32.0+cpu`.
+
+Only its metadata are written: for code that asks under a name that its own distribution does not have.
+"""
 
 
 def environment_folder(name: str, locks: Path, root: Path) -> Path:
@@ -77,7 +83,7 @@ def _build(folder: Path, lock: Path) -> None:
             "--disable-pip-version-check",
             "--no-input",
             "--require-hashes",
-            *_options(lock),
+            *said(lock, PIP_OPTIONS),
             "-r",
             str(lock),
         ],
@@ -85,6 +91,8 @@ def _build(folder: Path, lock: Path) -> None:
         log,
         "Is the network up, and does pip need a proxy (https_proxy) or an index of its own (PIP_INDEX_URL)?",
     )
+    for alias in said(lock, ALIAS):
+        _write_metadata(folder, *alias.split("==", 1))
     write_text(folder / COMPLETE, lock.read_text(encoding="utf-8"))
 
 
@@ -108,9 +116,16 @@ def _has_pip() -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _options(lock: Path) -> list[str]:
+def said(lock: Path, what: str) -> list[str]:
+    """Return the words that a lock has after `what`: PIP_OPTIONS or ALIAS."""
     lines = lock.read_text(encoding="utf-8").splitlines()
-    return [word for line in lines if line.startswith(PIP_OPTIONS) for word in line.removeprefix(PIP_OPTIONS).split()]
+    return [word for line in lines if line.startswith(what) for word in line.removeprefix(what).split()]
+
+
+def _write_metadata(folder: Path, name: str, version: str) -> None:
+    packages = sysconfig.get_path("purelib", "venv", {"base": str(folder)})
+    metadata = Path(packages) / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
+    write_text(metadata, f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
 
 def _lock_file(name: str, locks: Path) -> Path:

@@ -2,12 +2,15 @@
 
 import http.client
 import socket
+import ssl
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from seamark.load.tls import said
 from seamark.model.service import Health
+from seamark.servers.failure import FailedError
 from seamark.servers.ports import owners
 
 PROBE_TIMEOUT_S = 2.0
@@ -23,12 +26,14 @@ def look(
     environment: Mapping[str, str],
     folder: Path,
     pids: Sequence[int] | None,
+    tls: ssl.SSLContext | None = None,
 ) -> State:
     """Return the state of a server whose processes are `pids`.
 
     It is 'taken' as soon as a socket of any other process listens on one of its ports, whatever the probe would
     say; 'healthy' when the probe succeeds and the socket on the probed port is ours. `pids` None means a server
     that we did not start: then the probe alone counts. `command` is health.command with its templates filled in.
+    `tls` is how an HTTP probe connects, None plainly. Raises FailedError for a certificate that is not believed.
     """
     if pids is not None:
         before = owners(ports, pids)
@@ -36,7 +41,7 @@ def look(
             return "taken"
         if ports and before[health.port] == "nobody":
             return "waiting"
-    if not answers(health, host=host, ports=ports, command=command, environment=environment, folder=folder):
+    if not answers(health, host=host, ports=ports, command=command, environment=environment, folder=folder, tls=tls):
         return "waiting"
     if pids is None or not ports:
         return "healthy"
@@ -52,20 +57,28 @@ def answers(
     command: Sequence[str],
     environment: Mapping[str, str],
     folder: Path,
+    tls: ssl.SSLContext | None = None,
 ) -> bool:
     """Return whether one probe succeeds now: HTTP 2xx, a TCP connection, or a command that ends with 0."""
     if health.probe == "http":
-        return _http(host, ports[health.port], health.path)
+        return _http(host, ports[health.port], health.path, tls)
     if health.probe == "tcp":
         return _tcp(host, ports[health.port])
     return _command(command, environment, folder)
 
 
-def _http(host: str, port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT_S)
+def _http(host: str, port: int, path: str, tls: ssl.SSLContext | None) -> bool:
+    if tls is None:
+        connection = http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT_S)
+    else:
+        connection = http.client.HTTPSConnection(host, port, timeout=PROBE_TIMEOUT_S, context=tls)
     try:
         connection.request("GET", path)
         return 200 <= connection.getresponse().status < 300
+    except ssl.SSLCertVerificationError as error:
+        text = f"The certificate of {host}:{port} is not believed ({said(error)})."
+        remedy = "Name its authority in tls_ca_file, or set tls: unverified."
+        raise FailedError("server_never_healthy", f"{text} {remedy}") from error
     except (OSError, http.client.HTTPException):
         return False
     finally:

@@ -55,3 +55,12 @@ def printed(settings: Mapping[str, Value]) -> dict[str, str]:
         name: "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in settings.items()
     }
+
+
+def switches(settings: Mapping[str, Value]) -> dict[str, str]:
+    """Return settings that are true or false as switches of a command line: --some-name or --no-some-name."""
+    return {
+        name: f"--{'' if value else 'no-'}{name.replace('_', '-')}"
+        for name, value in settings.items()
+        if isinstance(value, bool)
+    }

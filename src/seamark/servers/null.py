@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server that does nothing, fast: what the load generator is measured and tested against.
 
 `main(["--host", ..., "--port", ...])`, run through outside.py. It answers every request with a body of so many bytes,
-`/health` alike and `/metrics` in Prometheus' text format; on demand it is slow or ill in predictable ways.
+`/health` alike and `/metrics` in Prometheus' text format; on demand it streams, is slow or ill in predictable ways.
 """
 
 import argparse
@@ -13,16 +13,22 @@ import time
 from dataclasses import dataclass
 from typing import cast
 
+from seamark.servers.canned import Streams
+
 
 @dataclass(frozen=True, kw_only=True)
 class Behaviour:
     """How the server answers request number n (from 1). `None`: never so.
 
+    With `stream_chunks` each reply is a stream, see canned.py, and nothing else is looked at.
     A stall holds every reply that falls due from `stall_from_s` after the first request until `stall_for_s` later,
     and releases them together.
     """
 
     reply_bytes: int = 2
+    stream_chunks: int | None = None
+    stream_joined: int = 1
+    stream_turn_s: float = 0.0
     delay_s: float = 0.0
     reset_every: int | None = None
     close_every: int | None = None
@@ -41,6 +47,9 @@ class Server:
         self.good = _reply(200, "OK", body)
         self.last = _reply(200, "OK", body, b"Connection: close\r\n")
         self.error = _reply(503, "Service Unavailable", b"ill")
+        self.streams: Streams | None = None
+        if behaviour.stream_chunks is not None:
+            self.streams = Streams(behaviour.stream_chunks, behaviour.stream_joined, behaviour.stream_turn_s)
         self.first_at_s: float | None = None
         self.requests = 0
         self.in_flight = 0
@@ -95,6 +104,18 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Count it."""
         self._server.connections -= 1
+        if self._server.streams is not None:
+            self._server.streams.end(self._transport)
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        if self._server.streams is not None:
+            self._server.streams.hold(self._transport)
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        if self._server.streams is not None:
+            self._server.streams.go_on(self._transport)
 
     def data_received(self, data: bytes) -> None:
         """Take requests apart: a head, and a body of Content-Length."""
@@ -129,6 +150,9 @@ class Connection(asyncio.Protocol):
             transport.write(server.good)
             return
         server.requests += 1
+        if server.streams is not None:
+            server.streams.begin(transport)
+            return
         if server.is_plain:
             transport.write(server.good)
             return
@@ -198,6 +222,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True, help="0: any; it is printed")
     parser.add_argument("--reply-bytes", type=int, default=2)
+    parser.add_argument("--stream-chunks", type=_count, help="replies are streams of so many OpenAI events")
+    parser.add_argument("--stream-joined", type=int, default=1, help="so many events in a write")
+    parser.add_argument("--stream-turn-ms", type=float, default=0.0, help="between two writes of all streams")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="answer after so long")
     parser.add_argument("--reset-every", type=_count, help="reset the connection instead of every n-th reply")
     parser.add_argument("--close-every", type=_count, help="close the connection after every n-th reply")
@@ -208,8 +235,9 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--stall-for-s", type=float, default=0.0, help="how long the stall holds all replies")
     given = vars(parser.parse_args(argv))
-    host, port, delay_ms = given.pop("host"), given.pop("port"), given.pop("delay_ms")
-    behaviour = Behaviour(delay_s=delay_ms / 1000, **given)
+    host, port = given.pop("host"), given.pop("port")
+    delay_s, turn_s = given.pop("delay_ms") / 1000, given.pop("stream_turn_ms") / 1000
+    behaviour = Behaviour(delay_s=delay_s, stream_turn_s=turn_s, **given)
     try:
         import uvloop
 

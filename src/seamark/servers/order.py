@@ -7,6 +7,7 @@ from pathlib import Path
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
+from seamark.servers.images import Image
 from seamark.store import DeploymentFolder
 
 MARK = "SEAMARK_KEEPER"
@@ -15,7 +16,9 @@ MARK = "SEAMARK_KEEPER"
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """One deployment to be served. Paths are absolute; `environment` is None for the base."""
+    """One deployment to be served. Paths are absolute; `environment` is None for the base; `shards` are the most
+    workers that one of its loads asks for. `image` is what its server runs in and `client` what the workers of its
+    loads run in, None outside of containers."""
 
     deployment: Deployment
     service: Service
@@ -24,8 +27,10 @@ class Order:
     scenario: str
     seed: int
     environment: Path | None
-    container: str | None = None
+    image: Image | None = None
+    client: Image | None = None
     binds: tuple[str, ...] = ()
+    shards: int = 1
 
 
 def expanded(path: str) -> Path:

@@ -1,4 +1,4 @@
-"""How a server that refuses to be root is started by root: as `nobody`, through setpriv of util-linux."""
+"""How a server that refuses to be root is started by root: as `nobody`, through setpriv or unshare of util-linux."""
 
 import os
 import pwd
@@ -41,6 +41,33 @@ def as_user(user: str, command: Sequence[str]) -> tuple[str, ...]:
         "--",
         *command,
     )
+
+
+def as_nobody_here() -> tuple[str, ...]:
+    """Return the words before a command that make root nobody in a user namespace; none for any other user.
+
+    Files stay root's, and what root may enter can be entered: for containers, where no set-uid program runs.
+    """
+    if os.geteuid() != 0:
+        return ()
+    entry = pwd.getpwnam(UNPRIVILEGED)
+    return (_unshare(), f"--map-user={entry.pw_uid}", f"--map-group={entry.pw_gid}", "--")
+
+
+def with_all_capabilities() -> tuple[str, ...]:
+    """Return the words before a command that give root, where it lacks capabilities, all in a user namespace."""
+    last = Path("/proc/sys/kernel/cap_last_cap")
+    every = (1 << (int(last.read_text()) + 1)) - 1 if last.exists() else 0
+    if os.geteuid() != 0 or _effective_capabilities() & every == every:
+        return ()
+    return (_unshare(), "--map-root-user", "--")
+
+
+def _unshare() -> str:
+    found = shutil.which("unshare")
+    if found is None:
+        raise SiteError("There is no unshare to start this container as another user. Run as an ordinary user.")
+    return found
 
 
 def _passage() -> tuple[str, ...]:

@@ -12,10 +12,11 @@ import seamark
 from seamark.errors import SiteError
 from seamark.model.service import Server
 from seamark.monitors.gpu import chosen_gpus
-from seamark.servers.containers import container_command
-from seamark.servers.launch import Launch, Template, printed
+from seamark.servers.containers import client_environment, container_command, inside
+from seamark.servers.launch import Launch, Template, printed, switches
 from seamark.servers.order import MARK, Order
 from seamark.servers.privilege import as_user, user_for
+from seamark.servers.signs import signs_of
 
 PACKAGE = Path(seamark.__file__).parent
 UNWANTED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "SNAKEMAKE_PROFILE")
@@ -77,17 +78,21 @@ def _venv(order: Order, server: Server, *, ports: Mapping[str, int], data: Path,
 def _apptainer(
     order: Order, server: Server, *, ports: Mapping[str, int], data: Path, environment: Path | None
 ) -> Launch:
-    """In a container the recipe's own `container.command` stands for `server.command` and its setup."""
-    container = order.service.container
-    values = _common(order, ports, data, None) | {"python": CONTAINER_PYTHON}
+    """In a container the recipe's own `container.command` stands for `server.command` and its setup; in one that is
+    built from our definition, the server is started as it is without one."""
+    built = order.image is not None and order.image.origin == "definition"
+    container = None if built else order.service.container
+    user = user_for(server.refuses_root)
+    values = _common(order, ports, data, user) | (inside() if built else {"python": CONTAINER_PYTHON})
     template = Template(order.service.name, values)
-    declared = container.environment if container else {}
+    declared = container.environment if container else server.environment if built else {}
     variables = {
         MARK: os.environ.get(MARK, ""),
         **_gpus(order),
         **{name: template.fill(value) for name, value in declared.items()},
     }
     binds = [template.fill(bind) for bind in (container.binds if container else ())]
+    binds += [f"{PACKAGE}:{PACKAGE}:ro"] if built else []
 
     def run(command: tuple[str, ...]) -> tuple[str, ...]:
         return container_command(order, template.fill_all(command), variables, binds, data)
@@ -108,6 +113,11 @@ def external_ports(order: Order, server: Server) -> tuple[str, dict[str, int]]:
     port is the setting `<name>_port`. SiteError names what is missing.
     """
     address = str(order.deployment.settings.get("address") or order.site.address)
+    if "://" in address:
+        raise SiteError(
+            f"service '{order.service.name}' at '{address}': not an address. Write it as host:port; for https set"
+            " tls: verified in the workload, where the service has that setting."
+        )
     host, _, first = address.rpartition(":") if address.count(":") == 1 else (address, "", "")
     given: dict[str, Any] = {name: order.deployment.settings.get(f"{name}_port") for name in server.ports}
     if first and server.ports:
@@ -126,6 +136,16 @@ def interpreter(environment: Path | None) -> Path:
     return environment / "bin" / "python" if environment else Path(sys.executable)
 
 
+def hook_interpreter(order: Order, hook: str) -> Path:
+    """Return the Python that a driver's hook runs in: that of the server's image for `stage`, which makes what the
+    server reads."""
+    if hook != "stage" or order.client or order.image is None or order.image.origin != "definition":
+        return interpreter(order.environment)
+    root = order.folder.root.resolve()
+    place = signs_of(order.folder).root.resolve() / "stage"
+    return interpreter(client_environment(order.image, order.site, order.binds, root.parents[2], place))
+
+
 def _common(order: Order, ports: Mapping[str, int], data: Path, user: str | None) -> dict[str, Any]:
     return {
         "ports": dict(ports),
@@ -133,6 +153,7 @@ def _common(order: Order, ports: Mapping[str, int], data: Path, user: str | None
         "data": data,
         "user": user or getpass.getuser(),
         "settings": printed(order.deployment.settings),
+        "switches": switches(order.deployment.settings),
     }
 
 

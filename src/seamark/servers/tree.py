@@ -11,6 +11,8 @@ from seamark.monitors.proc import alive_below
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+SESSION_NICE = 10
+"""Niceness of a session that gives way; with 5 a client was still kept waiting."""
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -23,6 +25,15 @@ def become_subreaper() -> None:
 def die_with_parent(number: int) -> None:
     """Have the kernel send this process a signal when the thread that started it ends."""
     _prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+
+def give_way(pid: int) -> None:
+    """Let every other session go before that of `pid`, where the kernel shares its cores out by session (autogroup).
+
+    There one that waits by spinning keeps a client on the same core from running, for tens of milliseconds.
+    """
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(f"{SESSION_NICE}\n", encoding="ascii")
 
 
 def send(pids: list[int], number: int) -> None:

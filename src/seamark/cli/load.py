@@ -1,0 +1,320 @@
+"""bench load: a one-off load on an address, for the quick look."""
+
+import http.client
+import json
+import re
+import shutil
+import ssl
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import click
+import yaml
+from rich.console import Console
+
+from seamark.cli.options import json_option
+from seamark.errors import UserError, did_you_mean
+from seamark.load.arrivals import pattern_of
+from seamark.model.objectives import OBJECTIVES, is_objective
+from seamark.model.pattern import NEEDED, PATTERNS
+from seamark.model.scenario import Slo
+from seamark.model.service import Value
+
+OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
+HEADER = re.compile(r"^([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*(.*)$")
+SHOW_EVERY_S = 0.5
+MODELS_S = 10.0
+
+
+@click.command("load")
+@click.argument("address")
+@click.option(
+    "--pattern", type=click.Choice(PATTERNS), default="closed", show_default=True, help="Closed or open loop."
+)
+@click.option("--rate", type=float, help="Requests/s of an open loop.")
+@click.option("--ramp-to", type=float, help="Requests/s at the end of a ramp.")
+@click.option("--concurrency", type=int, default=1, show_default=True, help="Users, or connections of an open loop.")
+@click.option("--duration", type=float, default=10.0, show_default=True, help="Seconds that are measured.")
+@click.option("--warmup", type=float, default=0.0, show_default=True, help="Seconds of load before that.")
+@click.option("--requests", type=int, help="Stop after so many requests.")
+@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds until a request is given up.")
+@click.option("--turns", type=int, default=1, show_default=True, help="Requests of a session, one after another.")
+@click.option("--think-time", type=float, default=0.0, show_default=True, help="Seconds of a user after a reply.")
+@click.option("--shards", type=int, default=1, show_default=True, help="Worker processes.")
+@click.option("--carrier", default="local", show_default=True, help="Who starts them: local, srun, dask or spark.")
+@click.option("--carrier-address", help="The cluster, as tcp://HOST:8786, spark://HOST:7077 or local[4].")
+@click.option("--carrier-python", type=click.Path(path_type=Path), help="Interpreter that has Dask or Spark.")
+@click.option("--method", help="GET, or POST where there is a body.")
+@click.option("--body", type=click.Path(), help="File with the body of every request.")
+@click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Header of every request.")
+@click.option("--insecure", is_flag=True, help="https: believe any certificate.")
+@click.option("--cacert", type=click.Path(), help="https: PEM file of the authority to believe, not the system's.")
+@click.option("--stream/--no-stream", default=True, help="OpenAI API: replies come in chunks, or whole.")
+@click.option("--model", help="OpenAI API: model. Default: the first that the server names.")
+@click.option("--prompt-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a prompt.")
+@click.option("--output-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a reply.")
+@click.option("--mix", help="OpenAI API: classes with weights, as {chat: {weight: 3}, search: {prompt_len: 4096}}.")
+@click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="Any other setting of a load or its driver.")
+@click.option("--slo", "slos", multiple=True, metavar="NAME=LIMIT", help="Objective, as latency_p99=0.2 (seconds).")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of arrivals and bodies.")
+@click.option("--output", type=click.Path(), help="Keep the raw samples in this Parquet file.")
+@json_option
+def command(address: str, as_json: bool, **asked: Any) -> int:
+    """Load one address and print what was seen: the engine of a trial, without a scenario.
+
+    \b
+    Examples:
+      bench load http://127.0.0.1:8000/ --concurrency 64 --requests 100000
+      bench load https://example.org/search --pattern poisson --rate 50 --duration 30 --slo latency_p99=0.2
+      bench load http://127.0.0.1:8000/echo --body request.json --header content-type:application/json
+      bench load http://127.0.0.1:8000/v1/completions --prompt-tokens 128 --output-tokens 64
+      bench load http://127.0.0.1:8000/ --pattern gamma --rate 50 --set burstiness=0.5
+      bench load http://127.0.0.1:8000/v1/chat/completions --pattern poisson --rate 5 --turns 4 --think-time 2
+      bench load http://10.0.0.5:8000/ --shards 8 --concurrency 64 --carrier dask --carrier-address tcp://10.0.0.1:8786
+
+    An address that ends in /completions is asked through the OpenAI API; a --body of your own is sent as it is.
+
+    Ends with 0; with 1 when the verdict is INVALID or an objective is missed; with 2 for a mistake in what was asked,
+    such as an address where nothing listens.
+    """
+    from seamark.address import answer_of, look, port_of
+    from seamark.calibration import ceiling_of
+    from seamark.load.carriers.names import carrier_of
+    from seamark.load.shards import LoadError
+    from seamark.load.tls import tls_context
+    from seamark.oneoff import Address, first_request, run_oneoff, statuses_of
+    from seamark.provenance import hostname
+    from seamark.report.oneoff import oneoff_text
+    from seamark.store import TrialFolder
+
+    url = _url(address)
+    slos = tuple(map(_slo, asked["slos"]))
+    settings = _load_settings(asked)
+    secure = _secure(url, asked)
+    tls = tls_context(secure)
+    carrier = carrier_of(asked["carrier"], asked["carrier_address"], asked["carrier_python"])
+    api = url.path.endswith("/completions") and asked["body"] is None
+    if asked["mix"] and not api:
+        raise UserError(
+            "--mix: only the OpenAI API has classes: an address that ends in /completions, and no --body."
+        )
+    asks = _prompts(url, asked) if api else _request(address, asked)
+    if asked.get("carrier", "local") == "local":
+        look(url, tls)
+    if api and asks["model"] is None:
+        asks["model"] = _first_model(url, asks, tls)
+    target = Address(
+        driver="seamark.drivers.openai:OpenAi" if api else "seamark.drivers.http:Http",
+        settings={**asks, **secure},
+        host=url.hostname or "",
+        port=port_of(url),
+        service="openai" if api else "http",
+    )
+    request = first_request(target, asked["seed"])
+    console = Console(stderr=True)
+    client: dict[str, Any] = {"node": hostname(), "client": {"workers": "wire", "processes": asked["shards"]}}
+    client["workers"] = [{"carrier": asked["carrier"]}]
+    with tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
+        folder = TrialFolder(root=Path(name))
+        try:
+            with console.status("connecting") as line:
+                measured = run_oneoff(
+                    target,
+                    settings,
+                    folder,
+                    slos=slos,
+                    seed=asked["seed"],
+                    ceiling=ceiling_of(Path("results"), client),
+                    on_progress=_Progress(line),
+                    carrier=carrier,
+                )
+        except LoadError as error:
+            raise UserError(f"bench load {address}: {error.reason}") from None
+        statuses = statuses_of(folder.samples)
+        if asked["output"]:
+            shutil.copyfile(folder.samples, asked["output"])
+    document, times = measured.document, measured.histograms.get("response_ns")
+    click.echo(json.dumps(document, indent=1) if as_json else oneoff_text(document, times, statuses))
+    if not document["counts"]["ok"]:
+        answer = answer_of(url, tls, request)
+        click.echo(f"One request by hand: {answer.text}. {answer.remedy}".rstrip(), err=True)
+    failed = document["verdict"] == "INVALID" or any(slo["met"] is False for slo in document["slos"])
+    return 1 if failed else 0
+
+
+class _Progress:
+    """Says on the live line how many requests are recorded, and how many came in the last moments."""
+
+    def __init__(self, line: Any) -> None:
+        self._line = line
+        self._at_s, self._count = time.monotonic(), 0
+
+    def __call__(self, count: int) -> None:
+        now_s = time.monotonic()
+        if now_s - self._at_s >= SHOW_EVERY_S:
+            rate = (count - self._count) / (now_s - self._at_s)
+            self._at_s, self._count = now_s, count
+            self._line.update(f"{count:,} requests, {rate:,.0f}/s")
+
+
+def _url(address: str) -> SplitResult:
+    url = urlsplit(address)
+    try:
+        known = url.scheme in ("http", "https") and url.hostname and (url.port or True)
+    except ValueError:
+        known = False
+    if not known:
+        near = "" if url.scheme in ("http", "https") or "://" in address else f" Did you mean 'http://{address}'?"
+        raise UserError(f"bench load {address}: not an address. Give one as http://HOST:PORT/PATH, or https.{near}")
+    return url
+
+
+def _secure(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
+    if url.scheme == "http":
+        for name in ("insecure", "cacert"):
+            if asked[name]:
+                raise UserError(f"--{name}: http://{url.netloc} has no certificate. Use https, or leave it out.")
+        return {}
+    if asked["insecure"] and asked["cacert"]:
+        raise UserError("--insecure, --cacert: one believes any certificate, the other only some. Use one of both.")
+    ca_file = asked["cacert"] and str(Path(asked["cacert"]).resolve())
+    return {"tls": "unverified" if asked["insecure"] else "verified", "tls_ca_file": ca_file}
+
+
+def _load_settings(asked: dict[str, Any]) -> dict[str, Value]:
+    if asked["pattern"] == "closed" and asked["rate"] is not None:
+        raise UserError("--rate: a closed loop has none. Add --pattern constant or poisson.")
+    if asked["rate"] is None and "rate_rps" in NEEDED[asked["pattern"]]:
+        raise UserError(f"--pattern {asked['pattern']}: say how many requests/s with --rate.")
+    for name in ("rate", "ramp_to", "duration", "concurrency", "requests", "timeout", "shards", "turns"):
+        if asked[name] is not None and asked[name] <= 0:
+            raise UserError(f"--{name.replace('_', '-')} {asked[name]:g}: it must be greater than 0.")
+    for name in ("warmup", "think_time"):
+        if asked[name] < 0:
+            raise UserError(f"--{name.replace('_', '-')} {asked[name]:g}: it must be 0 or greater.")
+    if asked["think_time"] and asked["pattern"] != "closed" and asked["turns"] == 1:
+        raise UserError("--think-time: in an open loop users think between turns alone. Add --turns 2 or more.")
+    settings: dict[str, Value] = {
+        "pattern": asked["pattern"],
+        "rate_rps": asked["rate"],
+        "ramp_to_rps": asked["ramp_to"],
+        "concurrency": asked["concurrency"],
+        "duration_s": asked["duration"],
+        "warmup_s": asked["warmup"],
+        "requests": asked["requests"],
+        "timeout_s": asked["timeout"],
+        "turns": asked["turns"] if asked["turns"] > 1 else None,
+        "think_time_s": asked["think_time"],
+        "mix": asked["mix"] and _mix(asked["mix"]),
+        "shards": asked["shards"],
+        **_more(asked["more"]),
+    }
+    try:
+        pattern_of(settings, asked["warmup"] + asked["duration"])
+    except ValueError as error:
+        raise UserError(
+            f"--pattern {asked['pattern']}: {error}. Give what is missing with --set NAME=VALUE."
+        ) from None
+    return settings
+
+
+def _mix(text: str) -> str:
+    """Return the mix as its setting has it."""
+    from seamark.drivers.openai_asks import PER_REQUEST
+    from seamark.load.mix import classes_of
+
+    try:
+        document = yaml.safe_load(text)
+        written = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise UserError(f"--mix {text}: not a mix ({' '.join(str(error).split())}).") from None
+    for each in classes_of(written):
+        for name in each.settings:
+            if name not in PER_REQUEST:
+                guess = did_you_mean(name, PER_REQUEST) or f" Known: {', '.join(PER_REQUEST)}."
+                raise UserError(f"--mix: {each.name}.{name}: a class cannot have it.{guess}")
+    return written
+
+
+def _more(pairs: tuple[str, ...]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise UserError(f"--set {pair}: give it as NAME=VALUE.")
+        value = yaml.safe_load(text)
+        found[name] = value if isinstance(value, (bool, int, float)) else text
+    return found
+
+
+def _prompts(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
+    if asked["headers"] or asked["method"]:
+        raise UserError("--header, --method: the OpenAI API has its own. Send a --body of your own with them.")
+    chat = url.path.endswith("/chat/completions")
+    base = url.path.removesuffix("/chat/completions" if chat else "/completions")
+    for name in ("prompt_tokens", "output_tokens"):
+        if asked[name] <= 0:
+            raise UserError(f"--{name.replace('_', '-')} {asked[name]}: it must be greater than 0.")
+    return {
+        "endpoint": "chat" if chat else "completions",
+        "base_path": base or "/",
+        "stream": asked["stream"],
+        "model": asked["model"],
+        "prompt_len": asked["prompt_tokens"],
+        "gen_tokens": asked["output_tokens"],
+        **_more(asked["more"]),
+    }
+
+
+def _first_model(url: SplitResult, settings: dict[str, Value], tls: ssl.SSLContext | None) -> str:
+    from seamark.drivers.openai import authorization
+
+    models = f"{url.scheme}://{url.netloc}{str(settings['base_path']).rstrip('/')}/models"
+    asking = urllib.request.Request(models, headers=dict(authorization(settings)))
+    try:
+        with urllib.request.urlopen(asking, timeout=MODELS_S, context=tls) as reply:
+            return str(json.load(reply)["data"][0]["id"])
+    except urllib.error.HTTPError as error:
+        why = f"HTTP {error.code} {error.reason}"
+        key = " It wants a key: --set api_key_env=NAME." if error.code in (401, 403) else ""
+    except (OSError, http.client.HTTPException) as error:
+        why, key = " ".join(repr(str(error) or type(error).__name__)[1:-1].split()), ""
+    except (ValueError, LookupError, TypeError):
+        why, key = "its answer is no list of models", ""
+    raise UserError(f"{models}: the server names no model ({why}).{key} Say which with --model, if this is its API.")
+
+
+def _request(address: str, asked: dict[str, Any]) -> dict[str, Value]:
+    headers = {}
+    for header in asked["headers"]:
+        match = HEADER.match(header)
+        if match is None:
+            raise UserError(f"--header {header!r}: not a header. Give it as NAME:VALUE.")
+        headers[match[1]] = match[2]
+    body = asked["body"]
+    if body is not None and not Path(body).is_file():
+        raise UserError(f"--body {body}: no such file.")
+    method = (asked["method"] or ("GET" if body is None else "POST")).upper()
+    return {
+        "url": address,
+        "method": method,
+        "headers": json.dumps(headers),
+        "body": body and str(Path(body).resolve()),
+    }
+
+
+def _slo(text: str) -> Slo:
+    match = OBJECTIVE.match(text.replace(" ", ""))
+    try:
+        name, op, limit = match[1], match[2], float(match[3])  # type: ignore[index]
+    except (TypeError, ValueError):
+        raise UserError(f"--slo {text}: not an objective. Give one as latency_p99=0.2, in seconds.") from None
+    metric = name if is_objective(name) else f"{name}_s"
+    if not is_objective(metric):
+        raise UserError(f"--slo {text}: no objective '{name}'.{did_you_mean(name, OBJECTIVES)}")
+    return Slo(metric=metric, op=">=" if op == ">=" else "<=", limit=limit)

@@ -1,0 +1,110 @@
+"""bench prepare: what a scenario needs before it runs, got where the site says."""
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.errors import SiteError
+
+if TYPE_CHECKING:
+    from seamark.prepare import Step
+    from seamark.study import Study
+
+STYLE = {"there": "green", "made": "bold green", "missing": "yellow", "failed": "bold red"}
+DIGEST_LETTERS = 12
+
+
+@click.command("prepare")
+@scenario_option
+@json_option
+@click.option("-n", "--dry-run", is_flag=True, help="Show what is missing, and get nothing.")
+@click.option("--verify", is_flag=True, help="Read images that are there and hold them against their digests.")
+@click.option("--here", is_flag=True, help="On this machine, though the site says that a batch job does it.")
+def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, verify: bool, here: bool) -> int:
+    """Get what is missing for a scenario: images, pulled by digest or built, and environments of clients.
+
+    What is there already is left alone, so a second call does nothing. Digests are kept in
+    containers/images.lock.yaml. The flags of each engine are checked inside its image, before anything waits for an
+    allocation.
+
+    \b
+    Examples:
+      bench prepare -c config/scenarios/llm_vllm_baseline.yaml --site meluxina -n
+      bench prepare -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
+    """
+    from seamark.prepare import missing, prepare
+
+    study = open_study(scenario, site)
+    console = Console(stderr=as_json)
+    if dry_run:
+        steps = missing(study)
+    elif study.site.images.where == "job" and not here:
+        return _in_a_job(study, console, as_json, verify)
+    else:
+        steps = prepare(study, verify=verify, say=lambda what: console.print(f"{what} ...", markup=False))
+    if as_json:
+        click.echo(json.dumps({"schema_version": 1, "steps": [step.document() for step in steps]}, indent=1))
+    else:
+        _show(steps, console)
+    return 3 if any(step.state == "failed" for step in steps) else 0
+
+
+def _show(steps: "list[Step]", console: Console) -> None:
+    if not steps:
+        console.print("Nothing is needed: every service of this scenario runs in the base environment.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("state", "what", "from", "digest", "size", "licence", "flags"):
+        table.add_column(column)
+    for step in steps:
+        digest = (step.digest or "").removeprefix("sha256:")[:DIGEST_LETTERS]
+        size = "" if step.size_bytes is None else f"{step.size_bytes / 1e6:,.0f} MB"
+        state = f"[{STYLE[step.state]}]{step.state}[/]"
+        flags = (step.flags or "").partition(":")[0]
+        table.add_row(state, f"{step.kind} {step.name}", step.source, digest, size, step.licence, flags)
+    console.print(table)
+    for step in steps:
+        if step.why:
+            console.print(step.why, style="red", markup=False, soft_wrap=True)
+        if step.flags and ":" in step.flags:
+            console.print(f"{step.name}: flags {step.flags}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> int:
+    """Run the same command in a batch job and wait for it; its output goes to the scenario's logs."""
+    from shlex import join
+
+    plan, logs = study.plan, study.results / study.scenario.name / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    asked = {"account": plan.account, "partition": plan.partition, "qos": plan.qos}
+    words = [sys.executable, "-m", "seamark.cli.main", "prepare", "--here", "-c", str(study.scenario_path)]
+    words += ["--site", study.site_name, *(["--json"] if as_json else []), *(["--verify"] if verify else [])]
+    batch = ["sbatch", "--wait", "--parsable", "--job-name=seamark-prepare", "--nodes=1", "--ntasks=1"]
+    batch += [f"--output={logs}/%x_%j.out", f"--error={logs}/%x_%j.err", f"--chdir={study.root}"]
+    batch += [f"--{name}={value}" for name, value in asked.items() if value]
+    try:
+        console.print("A batch job prepares this; waiting for it.")
+        done = subprocess.run(
+            [*batch, *study.site.images.job, f"--wrap=exec {join(words)}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError as cause:
+        raise SiteError(
+            "no `sbatch` here: run this on the site's login node, or with --here where you are."
+        ) from cause
+    number = done.stdout.strip().partition(";")[0]
+    if not number.isdigit():
+        raise SiteError(f"sbatch refuses the job that prepares images: {done.stderr.strip()}", f"    {join(batch)}")
+    for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
+        written = logs / f"seamark-prepare_{number}.{ending}"
+        if written.is_file():
+            print(written.read_text(errors="replace"), end="", file=stream)
+    return done.returncode

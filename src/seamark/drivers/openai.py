@@ -1,0 +1,206 @@
+"""Servers with the OpenAI API (vLLM, SGLang, llama.cpp, TGI and others) as a Wire driver: requests, and their check.
+
+Prompts, lengths and bodies are made before the clock; openai_stream.py and openai_whole.py read the replies.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from seamark.drivers.openai_asks import Ask, Asks, one_of
+from seamark.drivers.openai_chunk import read_chunk
+from seamark.drivers.openai_forms import Forms
+from seamark.drivers.openai_model import stage
+from seamark.drivers.openai_stream import StreamDecoder
+from seamark.drivers.openai_whole import WholeDecoder
+from seamark.errors import UserError
+from seamark.load.driver import Body, Target
+from seamark.load.http import http_request
+from seamark.load.tls import tls_context
+from seamark.model.recorded import BLOCK_TOKENS, Row
+from seamark.model.service import Value
+
+__all__ = ["OpenAi", "quality", "stage"]
+
+ROLES = ("user", "assistant")
+PATHS = {"completions": "/completions", "chat": "/chat/completions"}
+OURS = ("prompt", "messages", "stream", "max_tokens")
+"""Fields that `extra_body` may not set: other settings do."""
+CHECKED_REQUESTS = 4
+CHECK_S = 60.0
+
+
+class OpenAi:
+    """Completions or chats, streamed or whole. A reply is worth the tokens that the server says it generated."""
+
+    unit = "token"
+
+    def __init__(self, target: Target) -> None:
+        settings = target.settings
+        self._settings = settings
+        self._endpoint = one_of(settings, "endpoint", tuple(PATHS))
+        self._asks = Asks(settings, self._endpoint)
+        self.kinds: Sequence[str] = self._asks.kinds
+        self.body_count = self._asks.count
+        self._streams = settings.get("stream") is not False
+        self._host = target.host
+        self._port = next(target.ports[name] for name in ("http", "main") if name in target.ports)
+        base = str(settings.get("base_path") or "/v1").strip("/")
+        self._path = f"/{base}".rstrip("/") + PATHS[self._endpoint]
+        self._headers = {"Content-Type": "application/json", **authorization(settings)}
+        self.tls = tls_context(settings)
+        self._fields = _fields(settings, streams=self._streams)
+        self._forms = Forms()
+        self._blocks: dict[int, bytes] = {}
+
+    def address(self) -> tuple[str, int]:
+        """Return where the server is."""
+        return self._host, self._port
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return seeded requests, each an Ask. Raises UserError for lengths that no prompt or model can have."""
+        return [Body(content=ask, kind=ask.turn) for ask in self._asks.drawn(count, seed)]
+
+    def row_body(self, number: int, row: Row, seed: int) -> Body:
+        """Return the request that row `number` of a trace recorded. Raises UserError for one that cannot be."""
+        return Body(content=self._asks.row(number, row, seed))
+
+    def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
+        """Return the request on the wire; in pieces where its blocks of ids are those of other requests."""
+        ask: Ask = body.content
+        return self._in_pieces(ask) if ask.blocks else self._request(_compact(self._document(ask)))
+
+    def decoder(self) -> StreamDecoder | WholeDecoder:
+        """Return a decoder that counts tokens."""
+        return StreamDecoder(self._forms) if self._streams else WholeDecoder()
+
+    def prompt_units(self, ask: Ask) -> int | None:
+        """Send one request outside of a load, for one token; return how long the server says its prompts are."""
+        import http.client  # takes longer to import than all the rest, and no load needs it
+
+        document = self._document(ask) | {"stream": False, "max_tokens": 1}
+        document.pop("stream_options", None)
+        limit_s = min(CHECK_S, float(self._settings.get("timeout_s") or CHECK_S))
+        if self.tls is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=limit_s)
+        else:
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=limit_s, context=self.tls)
+        try:
+            connection.request("POST", self._path, _compact(document), self._headers)
+            reply = connection.getresponse()
+            data = reply.read()
+        finally:
+            connection.close()
+        if reply.status != 200:
+            raise ValueError(f"POST {self._path}: HTTP {reply.status}: {data[:300].decode(errors='replace')}")
+        usage = read_chunk(data).usage
+        return usage and usage.prompt
+
+    def _document(self, ask: Ask) -> dict[str, Any]:
+        prompts = [prompt if isinstance(prompt, str) else prompt.tolist() for prompt in ask.prompts]
+        if self._endpoint == "chat":
+            messages = [{"role": ROLES[at % 2], "content": content} for at, content in enumerate(prompts)]
+            said: dict[str, Any] = {"messages": messages}
+        else:
+            said = {"prompt": prompts[0] if len(prompts) == 1 else prompts}
+        return {**self._fields, "max_tokens": ask.gen_tokens, **said}
+
+    def _in_pieces(self, ask: Ask) -> tuple[bytes, ...]:
+        """Return a request whose blocks are the same bytes in every request that has them."""
+        [ids] = ask.prompts
+        assert not isinstance(ids, str)
+        empty = _compact(self._document(replace(ask, prompts=[ids[:0]])))
+        assert empty.endswith(b'"prompt":[]}')
+        blocks = []
+        for at, name in enumerate(ask.blocks):
+            if name not in self._blocks:
+                self._blocks[name] = _compact(ids[at * BLOCK_TOKENS : (at + 1) * BLOCK_TOKENS].tolist())[1:-1] + b","
+            blocks.append(self._blocks[name])
+        rest = _compact(ids[len(blocks) * BLOCK_TOKENS :].tolist())[1:-1] + empty[-2:]
+        head = self._request(empty[:-2], len(empty) - 2 + sum(map(len, blocks)) + len(rest))
+        return (head, *blocks, rest)
+
+    def _request(self, body: bytes, content_bytes: int | None = None) -> bytes:
+        """Return a request with this body, or with its beginning and the length of the whole."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        address, headers = f"{host}:{self._port}", self._headers
+        if content_bytes is None:
+            return http_request("POST", self._path, host=address, headers=headers, body=body)
+        headers = {**headers, "Content-Length": str(content_bytes)}
+        return http_request("POST", self._path, host=address, headers=headers) + body
+
+
+def quality(target: Target, seed: int) -> Mapping[str, float]:
+    """Ask for one token after each of a few other prompts; return how long the server says they are over how long
+    they were made (`prompt_tokens_ratio`), and the share that agrees (`prompt_tokens_right_ratio`).
+
+    Tokens that a chat template or the server's tokenizer adds make the ratio more than 1. Nothing is returned of a
+    server that does not count prompts. Raises OSError, ValueError when it does not answer.
+    """
+    driver = OpenAi(target)
+    asks: list[Ask] = [body.content for body in driver.bodies(CHECKED_REQUESTS, seed)]
+    counted = [(driver.prompt_units(ask), ask.prompt_units) for ask in asks]
+    known = [(found, made) for found, made in counted if found is not None]
+    if not known:
+        return {}
+    return {
+        "prompt_tokens_ratio": sum(found for found, _ in known) / sum(made for _, made in known),
+        "prompt_tokens_right_ratio": sum(found == made for found, made in known) / len(known),
+    }
+
+
+def _compact(document: Mapping[str, Any] | list[int]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def authorization(settings: Mapping[str, Value]) -> Mapping[str, str]:
+    """Return the header with the API key, which only the environment of the client holds."""
+    name = settings.get("api_key_env")
+    if name is None:
+        return {}
+    key = os.environ.get(str(name), "").strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise UserError(
+            f"api_key_env: the environment variable {name} holds no key. Export it where the load runs, or leave "
+            "'api_key_env' out."
+        )
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _fields(settings: Mapping[str, Value], *, streams: bool) -> dict[str, Any]:
+    """Return the fields that are alike in all requests."""
+    fields: dict[str, Any] = {"stream": streams}
+    model = settings.get("served_model") or settings.get("model")
+    if model is not None:
+        fields["model"] = model
+    if streams:
+        fields["stream_options"] = {"include_usage": True}
+    temperature = settings.get("temperature", 0.0)
+    if temperature is not None:
+        fields["temperature"] = temperature
+    if settings.get("ignore_eos") is not False:
+        fields["ignore_eos"] = True
+    extra = _extra(settings)
+    if streams and isinstance(extra.get("stream_options"), dict):
+        extra["stream_options"] = fields["stream_options"] | extra["stream_options"]
+    return fields | extra
+
+
+def _extra(settings: Mapping[str, Value]) -> dict[str, Any]:
+    text = settings.get("extra_body")
+    if text is None:
+        return {}
+    try:
+        extra = json.loads(str(text))
+    except ValueError as cause:
+        raise UserError(f"extra_body: not JSON: {cause}. Write it as '{{\"top_p\": 0.9}}'.") from cause
+    if not isinstance(extra, dict):
+        raise UserError("extra_body: not a JSON object. Write it as '{\"top_p\": 0.9}'.")
+    taken = [name for name in OURS if name in extra]
+    if taken:
+        raise UserError(
+            f"extra_body: '{taken[0]}' is set by other settings: prompt_len, gen_tokens, endpoint, stream."
+        )
+    return extra

@@ -1,0 +1,200 @@
+"""What requests to a model ask for: prompts and lengths of replies, as settings describe them, as turns of sessions,
+or as a trace recorded them. Knows neither HTTP nor JSON.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import accumulate
+
+import numpy as np
+
+from seamark.drivers.openai_lengths import Lengths, whole
+from seamark.drivers.openai_prompts import Ids, Prompt, Prompts, Texts, Tokens, ids_of, read_tokenizer, texts_of
+from seamark.errors import UserError, did_you_mean
+from seamark.model.recorded import BLOCK_TOKENS, Row
+from seamark.model.service import Value
+
+KEPT_BYTES = 64 << 20
+"""Most memory that the different requests of a trial may take."""
+TOKEN_BYTES = 6
+"""About what a token of a prompt takes in a request, as an id or a word."""
+MOST_BODIES, FEWEST_BODIES = 4096, 16
+FIRST_ID, LAST_ID = 1000, 30000
+"""Ids that are plain tokens in the vocabularies of the usual models: special ones lie below or above."""
+PER_REQUEST = (
+    *(f"{name}{more}" for name in ("prompt_len", "gen_tokens") for more in ("", "_shape", "_spread")),
+    *("prefix_len", "batch", "prompt_form", "token_id_min", "token_id_max", "tokenizer"),
+    *("ignore_eos", "temperature", "extra_body", "served_model", "endpoint", "base_path", "api_key_env"),
+)
+"""Settings that one request may have and another of the same load not."""
+VERIFIED_ROWS = 64
+KEPT_BLOCKS = 8192
+CONTENT, BLOCK, SHARED = 0, 1, 2
+"""What a sequence of random numbers is for: the tokens of one row, of one block, and those that all rows share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What one request asks for: prompts, their length in tokens, and the most tokens of each reply.
+
+    `blocks` name the first blocks of a prompt of ids, which other requests share. With `turn`, the prompts are what
+    was said in a session so far: by its user and by the model in turn.
+    """
+
+    prompts: Sequence[Prompt]
+    prompt_units: int
+    gen_tokens: int
+    blocks: tuple[int, ...] = field(default=(), repr=False)
+    turn: int = 0
+
+
+class Asks:
+    """Makes what the requests of one trial ask for, seeded. Raises UserError for settings that cannot be."""
+
+    def __init__(self, settings: Mapping[str, Value], endpoint: str) -> None:
+        self._settings = settings
+        self._endpoint = endpoint
+        self._batch = whole(settings, "batch", 1)
+        self._shared = whole(settings, "prefix_len", 0)
+        self._turns = whole(settings, "turns", 1)
+        self._prompt_lengths = Lengths.of(settings, "prompt_len")
+        self._gen_lengths = Lengths.of(settings, "gen_tokens")
+        self._limit = None if settings.get("max_model_len") is None else whole(settings, "max_model_len", 0)
+        if endpoint == "chat" and self._batch != 1:
+            raise UserError(f"batch: {self._batch} prompts in one request are for completions only. Set it to 1.")
+        if self._turns > 1 and self._batch != 1:
+            raise UserError(f"batch: {self._batch} prompts in one request have no turns. Set batch or turns to 1.")
+        self._block = lru_cache(KEPT_BLOCKS)(self._new_block)
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """Names of the kinds of request: of a session, its turns."""
+        return [f"turn-{turn + 1}" for turn in range(self._turns)] if self._turns > 1 else [self._endpoint]
+
+    @property
+    def count(self) -> int:
+        """How many different requests are worth their memory; whole sessions."""
+        prompt, gen, turns = self._prompt_lengths.mean, self._gen_lengths.mean, self._turns
+        mean = self._batch * (prompt * (turns + 1) + gen * (turns - 1)) / 2
+        most = max(FEWEST_BODIES, min(MOST_BODIES, int(KEPT_BYTES / (TOKEN_BYTES * mean))))
+        return max(1, most // turns) * turns
+
+    @cached_property
+    def _prompts(self) -> Prompts:
+        settings = self._settings
+        form = one_of(settings, "prompt_form", ("text",) if self._endpoint == "chat" else ("ids", "text"))
+        path = settings.get("tokenizer")
+        tokenizer = None if path is None else read_tokenizer(str(path))
+        if form == "text":
+            return Texts() if tokenizer is None else texts_of(tokenizer, whole=self._endpoint != "chat")
+        if tokenizer is not None:
+            return ids_of(tokenizer)
+        first, last = whole(settings, "token_id_min", FIRST_ID), whole(settings, "token_id_max", LAST_ID)
+        if last <= first:
+            raise UserError(f"token_id_max: {last} is not more than token_id_min, {first}.")
+        return Ids(vocabulary=np.arange(first, last + 1, dtype=np.int32))
+
+    def drawn(self, count: int, seed: int) -> list[Ask]:
+        """Return what `count` requests ask for; of sessions, as many whole ones as that holds."""
+        longest = self._prompt_lengths.longest
+        if longest is not None and self._shared > longest:
+            raise UserError(f"prefix_len: {self._shared} tokens are more than the {longest} of the longest prompt.")
+        if self._turns > 1:
+            sessions = self._sessions(max(1, count // self._turns), np.random.default_rng(seed))
+            return [ask for session in sessions for ask in session]
+        rng = np.random.default_rng(seed)
+        gens = self._gen_lengths.draw(count, rng, None if self._limit is None else self._limit - 1)
+        room = None if self._limit is None else self._limit - int(gens.max())
+        lengths = self._prompt_lengths.draw(count * self._batch, rng, room).tolist()
+        prompts = self._prompts.make(lengths, self._shared, rng)
+        return [
+            Ask(
+                prompts=prompts[at : at + self._batch],
+                prompt_units=sum(lengths[at : at + self._batch]),
+                gen_tokens=int(gens[at // self._batch]),
+            )
+            for at in range(0, len(prompts), self._batch)
+        ]
+
+    def _sessions(self, count: int, rng: np.random.Generator) -> Iterator[list[Ask]]:
+        """Yield sessions. The prompt of a turn is all that was said before it, replies made up, and a new part."""
+        turns, prompts = self._turns, self._prompts
+        news = self._prompt_lengths.draw(count * turns, rng).reshape(count, turns).tolist()
+        gens = self._gen_lengths.draw(count * turns, rng).reshape(count, turns).tolist()
+        prefix = prompts.draw(max(0, self._shared - prompts.added), rng)
+        for new, gen in zip(news, gens, strict=True):
+            said = [length for pair in zip(new, gen, strict=True) for length in pair]
+            self._check_session(sum(said), new[0])
+            ends = [end - prompts.added for end in accumulate(said)]
+            tokens = prompts.draw(ends[-2], rng)
+            tokens[: min(len(prefix), ends[0])] = prefix[: ends[0]]
+            yield [
+                Ask(
+                    prompts=self._told(tokens, ends[: 2 * turn + 1]),
+                    prompt_units=ends[2 * turn] + prompts.added,
+                    gen_tokens=gen[turn],
+                    turn=turn,
+                )
+                for turn in range(turns)
+            ]
+
+    def _check_session(self, tokens: int, first: int) -> None:
+        if first <= self._prompts.added:
+            raise UserError(
+                f"prompt_len: {first} is too short, the tokenizer itself adds {self._prompts.added} tokens."
+            )
+        if self._limit is not None and tokens > self._limit:
+            raise UserError(
+                f"turns: the {self._turns} turns of a session come to {tokens} tokens, prompts and replies together, "
+                f"and max_model_len is {self._limit}. Lower turns, prompt_len or gen_tokens."
+            )
+
+    def _told(self, tokens: Tokens, ends: Sequence[int]) -> list[Prompt]:
+        """Return what was said: in a chat each message by itself, else one text with all of it."""
+        if self._endpoint != "chat":
+            return [self._prompts.prompt(tokens[: ends[-1]])]
+        return [self._prompts.prompt(tokens[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+    def row(self, number: int, row: Row, seed: int) -> Ask:
+        """Return what row `number` of a trace asks for; a length that it does not say is drawn as settings say."""
+        if self._turns > 1 or self._batch != 1:
+            what = "turns" if self._turns > 1 else "batch"
+            raise UserError(f"{what}: a row of a trace is one prompt. Set {what} to 1, or trace_lengths to false.")
+        rng = np.random.default_rng([seed, CONTENT, number])
+        prompts = self._prompts
+        length = row.prompt_tokens or int(self._prompt_lengths.draw(1, rng)[0])
+        gen = row.output_tokens or int(self._gen_lengths.draw(1, rng)[0])
+        if self._limit is not None and length + gen > self._limit:
+            raise UserError(
+                f"trace: request {number + 1} has a prompt of {length} tokens and a reply of {gen}; max_model_len is "
+                f"{self._limit}. Raise it, or set trace_lengths to false."
+            )
+        if length <= prompts.added:
+            raise UserError(
+                f"trace: request {number + 1} has {length} tokens; the tokenizer alone adds {prompts.added}."
+            )
+        wanted = length - prompts.added
+        names = row.blocks[: -(-wanted // BLOCK_TOKENS)]
+        pieces = [self._block(seed, name) for name in names]
+        pieces.append(prompts.draw(max(0, wanted - BLOCK_TOKENS * len(names)), rng))
+        tokens = np.concatenate(pieces)[:wanted]
+        if not names and self._shared:
+            shared = prompts.draw(max(0, self._shared - prompts.added), np.random.default_rng([seed, SHARED]))
+            tokens[: len(shared)] = shared[: len(tokens)]
+        prompt = prompts.prompt(tokens)
+        if number < VERIFIED_ROWS:
+            prompts.check(prompt, length)
+        whole_blocks = names[: (wanted - 1) // BLOCK_TOKENS] if isinstance(prompts, Ids) else ()
+        return Ask(prompts=[prompt], prompt_units=length, gen_tokens=gen, blocks=whole_blocks)
+
+    def _new_block(self, seed: int, name: int) -> Tokens:
+        return self._prompts.draw(BLOCK_TOKENS, np.random.default_rng([seed, BLOCK, name % 2**63]))
+
+
+def one_of(settings: Mapping[str, Value], name: str, allowed: tuple[str, ...]) -> str:
+    """Return a setting that is one of some words, the first where it is not set. Raises UserError."""
+    value = settings.get(name) or allowed[0]
+    if value not in allowed:
+        raise UserError(f"{name}: '{value}' is none of {', '.join(allowed)}.{did_you_mean(value, allowed)}")
+    return str(value)

@@ -1,0 +1,164 @@
+"""How a server words its events: learnt from those that were read whole, to know others without reading them.
+
+An event that carries tokens is known by its beginning alone: everything from its first byte to the quote that opens a
+text, where keys, brackets and spaces must be as they were and other values may differ. Whatever begins so and goes on
+with anything but the closing quote has a text that is not empty, in a place where texts are tokens.
+
+An event that carries none (a role, an end, a usage) is known as a whole: every byte of it must be as it was, except
+for numbers and texts that mean nothing to us, and the counts of a usage. No server's wording is built in.
+"""
+
+import re
+from dataclasses import dataclass
+
+from seamark.drivers.openai_chunk import CALLS, TEXTS, Chunk, Usage
+
+Path = tuple[bytes, ...]
+
+TAIL_BYTES = 16
+LONGEST_BYTES = 4096
+"""Longer events are read, not learnt."""
+MOST_LESSONS = 16
+"""A server has a few forms of either kind; whatever else comes is read whole."""
+ITEM = b"[]"
+_STARTS = (b"data:{", b"data: {")
+
+_DELTA = (b"choices", ITEM, b"delta")
+TOKEN_PATHS: frozenset[Path] = frozenset(
+    [
+        (b"choices", ITEM, b"text"),
+        *((*_DELTA, name.encode()) for name in TEXTS),
+        *((*_DELTA, b"tool_calls", ITEM, b"function", name.encode()) for name in CALLS),
+        *((*_DELTA, b"function_call", name.encode()) for name in CALLS),
+    ]
+)
+"""Keys that lead to a text of tokens."""
+
+_LEXEME = re.compile(rb'\s*+(?:("[^"\\]*+(?:\\.[^"\\]*+)*+")|([{}\[\],:])|(-?[0-9][0-9.eE+-]*+)|(true|false|null))')
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_NUMBER = rb"-?[0-9][0-9.eE+-]*+"
+_WHOLE_NUMBER = rb"(?:0|[1-9][0-9]{0,17}+)(?![0-9.eE])"
+_COUNTED: dict[Path, bytes] = {
+    (b"usage", b"prompt_tokens"): b"(?P<prompt>%b)" % _WHOLE_NUMBER,
+    (b"usage", b"completion_tokens"): b"(?P<completion>%b)" % _WHOLE_NUMBER,
+}
+_INDEX = (b"choices", ITEM, b"index")
+_TELLING = (b"choices", b"object", b"error")
+"""What bears on the meaning of an event without tokens, besides the counts of a usage."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Form:
+    """A beginning, up to and with the first byte of the text. `tail`: how all events of this form that were read
+    whole have ended. `counts`: they say how many tokens they carry."""
+
+    beginning: re.Pattern[bytes]
+    tail: bytes
+    counts: bool
+
+    def narrow(self, line: bytes) -> None:
+        """Take one more event into account: the tail is what all have in common."""
+        tail = self.tail
+        while not line.endswith(tail):
+            tail = tail[1:]
+        self.tail = tail
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Silence:
+    """An event without a token, and what it says, but for its usage (`usage_in`). `closing`: the brackets that end
+    it, which tell most others apart at a glance."""
+
+    whole: re.Pattern[bytes]
+    chunk: Chunk
+    closing: bytes
+
+
+def usage_in(found: re.Match[bytes]) -> Usage:
+    """Return the usage of an event that was found to be like one with a usage."""
+    prompt, completion = found.group("prompt", "completion")
+    return Usage(int(prompt), int(completion))
+
+
+class Forms:
+    """What is known of one server's replies: forms of events, sizes of HTTP chunks (hexadecimal digits: bytes), and
+    heads of streams on connections that stay open, with their status. Shared by all connections of a worker."""
+
+    def __init__(self) -> None:
+        self.known: list[Form] = []
+        self.silent: list[Silence] = []
+        self.sizes: dict[bytes, int] = {}
+        self.heads: dict[bytes, int] = {}
+        self._lessons = {True: 0, False: 0}
+
+    def learn(self, line: bytes, chunk: Chunk) -> Form | None:
+        """Learn from a line `data: {...}` and what it was found to say. Return its form if it now has one."""
+        if chunk.failed or (chunk.carriers and chunk.usage is not None):
+            return None
+        counts = chunk.tokens is not None
+        for form in self.known:
+            if chunk.carriers and form.beginning.match(line):
+                form.narrow(line)
+                form.counts |= counts
+                return form
+        silent = not chunk.carriers
+        if len(line) > LONGEST_BYTES or not line.startswith(_STARTS) or self._lessons[silent] == MOST_LESSONS:
+            return None
+        self._lessons[silent] += 1
+        pattern, text_end = _pattern(line, silent=silent, any_choice=chunk.usage is None)
+        if silent:
+            if chunk.usage is None or pattern.groups == 2:
+                closing = line[len(line.rstrip(b"}]")) :]
+                self.silent.append(Silence(whole=pattern, chunk=chunk, closing=closing))
+        elif text_end < len(line):
+            tail = line[max(text_end - 1, len(line) - TAIL_BYTES) :]
+            self.known.append(Form(beginning=pattern, tail=tail, counts=counts))
+            return self.known[-1]
+        return None
+
+
+def _pattern(line: bytes, *, silent: bool, any_choice: bool) -> tuple[re.Pattern[bytes], int]:
+    """Return the pattern of a line whose JSON is known to be good, and where its text of tokens ends.
+
+    The pattern of a silent event is that of the whole line; so is that of one whose tokens are in no text. With
+    `any_choice` it does not matter which choice a silent event is of.
+    """
+    at = line.index(b"{")
+    pieces = [re.escape(line[:at])]
+    path: list[bytes] = []
+    opened: list[bytes] = []
+    key_is_next = False
+    while found := _LEXEME.match(line, at):
+        string, mark, number, _ = found.groups()
+        lexeme = found.group().lstrip()
+        pieces.append(re.escape(found.group()[: -len(lexeme)]))
+        piece = re.escape(lexeme)
+        if string is not None and key_is_next:
+            path[-1] = string[1:-1]
+            key_is_next = False
+        elif string is not None or number is not None:
+            place = tuple(path)
+            if silent and place in _COUNTED:
+                piece = _COUNTED[place] if re.fullmatch(_WHOLE_NUMBER, lexeme) else piece
+            elif silent and path[0] in _TELLING and not (any_choice and place == _INDEX and number):
+                pass
+            elif silent:
+                piece = _NUMBER if string is None else _STRING
+            elif string is not None and len(string) > 2 and place in TOKEN_PATHS:
+                pieces.append(b'"[^"]')
+                return re.compile(b"".join(pieces)), found.end()
+            else:
+                piece = _NUMBER if string is None else _STRING
+        elif mark in (b"{", b"["):
+            opened.append(mark)
+            path.append(ITEM)
+            key_is_next = mark == b"{"
+        elif mark in (b"}", b"]"):
+            opened.pop()
+            path.pop()
+        elif mark == b",":
+            key_is_next = opened[-1] == b"{"
+        pieces.append(piece)
+        at = found.end()
+    pieces.append(re.escape(line[at:]))
+    return re.compile(b"".join(pieces)), len(line)

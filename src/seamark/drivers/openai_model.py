@@ -1,0 +1,125 @@
+"""The tiny model that an embedded vLLM serves: a Llama of random weights and a byte-level BPE, made from a seed.
+
+Models by name or folder are left to the server. Imported by workers of loads too, which have no torch.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from seamark.drivers.openai_prompts import WORDS
+from seamark.load.driver import Target
+from seamark.model.service import Value
+
+TINY = "tiny"
+"""The `model` that is made here, in a folder of that name in the deployment's own; the server runs in that one."""
+
+VOCABULARY = 32000
+"""As many tokens as usual models have, so that what is a prompt to them is one to this one."""
+HIDDEN, HEADS, LAYERS, HEAD_DIM = 128, 4, 2, 32
+LONGEST = 32768
+"""Most tokens of a prompt and its reply: more than any load here asks for, and it costs nothing."""
+
+UNKNOWN, BEGIN, END, PADDING = "<unk>", "<s>", "</s>", "<pad>"
+ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
+CHAT = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def stage(target: Target, seed: int) -> Mapping[str, Value]:
+    """Write the tiny model if the settings ask for it; say how large it is. Byte for byte the same for a seed."""
+    if target.settings.get("model") != TINY:
+        return {}
+    return write_tiny(target.data / TINY, seed)
+
+
+def write_tiny(folder: Path, seed: int) -> Mapping[str, Value]:
+    """Write model and tokenizer into `folder`, as Hugging Face libraries do; return their size in several units."""
+    tokenizer = _tokenizer(seed)
+    tokenizer.save_pretrained(folder)
+    model = _model(tokenizer, seed)
+    model.save_pretrained(folder)
+    return {
+        "model_parameters": sum(weights.numel() for weights in model.parameters()),
+        "model_bytes": sum(path.stat().st_size for path in folder.iterdir()),
+        "model_vocabulary": VOCABULARY,
+    }
+
+
+def _tokenizer(seed: int) -> Any:
+    """Return a byte-level BPE that has learnt made-up words."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    learnt = Tokenizer(models.BPE())
+    learnt.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learnt.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=[UNKNOWN, BEGIN, END, PADDING, *ROLES],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    learnt.train_from_iterator(_sentences(Random(seed)), trainer)
+    whole = PreTrainedTokenizerFast(
+        tokenizer_object=learnt,
+        unk_token=UNKNOWN,
+        bos_token=BEGIN,
+        eos_token=END,
+        pad_token=PADDING,
+        model_max_length=LONGEST,
+        clean_up_tokenization_spaces=False,
+    )
+    whole.chat_template = CHAT
+    return whole
+
+
+def _model(tokenizer: Any, seed: int) -> Any:
+    """Return a Llama of random weights that answers with plain text only.
+
+    A part of a character would be kept back by the server until the rest of it comes, and an end mark would end a
+    reply before its time. So the first dimension is the same for every token, no layer changes it, and the head reads
+    it for those tokens alone, as a large negative number.
+    """
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=HIDDEN,
+        intermediate_size=2 * HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS // 2,
+        head_dim=HEAD_DIM,
+        max_position_embeddings=LONGEST,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        tie_word_embeddings=False,
+    )
+    model: Any = LlamaForCausalLM(config)
+    texts = [tokenizer.decode([token], skip_special_tokens=True) for token in range(VOCABULARY)]
+    unspoken = torch.tensor([not (text.isascii() and text.isprintable() and text) for text in texts])
+    with torch.no_grad():
+        model.model.embed_tokens.weight[:, 0] = 0.1
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight[0] = 0
+            layer.mlp.down_proj.weight[0] = 0
+        model.lm_head.weight[:, 0] = torch.where(unspoken, -100.0, 0.0)
+    return model.to(torch.bfloat16)
+
+
+def _sentences(random: Random) -> Iterator[str]:
+    """Yield what the tokenizer learns from: made-up words of a few syllables, and the words of prompts, so that each
+    of these is one token at the start of a text and inside."""
+    syllables = [consonant + vowel for consonant in "bcdfghjklmnprstvz" for vowel in "aeiou"]
+    words = ["".join(random.choices(syllables, k=random.randint(1, 4))) for _ in range(40_000)]
+    for _ in range(4000):
+        yield " ".join(random.choices(words, k=40)) + "."
+    for word in WORDS:
+        yield from [f"{word} {word}"] * 100

@@ -1,0 +1,328 @@
+"""A streamed reply of the OpenAI API as it arrives: server-sent events over HTTP/1.1, cut anywhere. No clock.
+
+Three ways to know an event that carries tokens, each taken where the one before does not answer: the bytes with which
+the last such event of this reply began; the forms of this server's events; its JSON, read whole. The first two are
+sure of what they say (openai_forms.py), so counts are those of a reader who parses everything.
+"""
+
+import re
+from collections.abc import Collection
+
+from seamark.drivers.openai_chunk import Chunk, Usage, read_chunk
+from seamark.drivers.openai_forms import Form, Forms, usage_in
+from seamark.load.http import _CHUNK_SIZE, HttpDecoder
+from seamark.model.failure import Failure
+
+DONE = b"[DONE]"
+DATA = b"data:"
+DONE_LINE = b"data: [DONE]"
+LAST_CHUNK = b"0\r\n\r\n"
+QUOTE = ord('"')
+MAX_EVENT_BYTES = 1 << 22
+MOST_SIZES = 8192
+MOST_DIGITS = 10
+"""Length of the line that says how long an HTTP chunk is, with its end: eight digits are four GiB."""
+MOST_HEADS = 64
+
+_NO_BEGINNING, _NO_END = b"\n\n", b"\0"
+"""No event that is one line begins and ends so."""
+_SIZE = re.compile(rb"[0-9a-fA-F]{1,8}")
+
+
+class StreamDecoder(HttpDecoder):
+    """Reads one streamed reply after another.
+
+    `events` counts the events that carried a token: content, reasoning, refusal or tool call. `units` is the same
+    until the reply is complete and then what the server counted (`counted`), summed over the choices of the reply.
+    `first_units` are the tokens in the first such event, 1 where the server does not say. `prompt_units` is what the
+    server counted of the prompts, None while unknown.
+
+    A reply without any token is empty, one with an error in it the server's. What cannot be read as JSON is wrong, as
+    is a reply that ends without an end mark, a count of tokens, or a reason why it ends.
+    """
+
+    streams = True
+
+    __slots__ = (
+        "_begins",
+        "_by_choice",
+        "_closed",
+        "_crlf",
+        "_ends",
+        "_ends_chunk",
+        "_forms",
+        "_held",
+        "_last",
+        "_lines",
+        "_sizes",
+        "_spoken",
+        "_total",
+        "counted",
+        "events",
+        "first_units",
+        "prompt_units",
+    )
+
+    def __init__(self, forms: Forms) -> None:
+        self._forms = forms
+        self._sizes = forms.sizes
+        super().__init__()
+
+    def reset(self) -> None:
+        """Make ready for the next reply on the same connection."""
+        super().reset()
+        self.events = 0
+        self.first_units = 1
+        self.counted = False
+        self.prompt_units: int | None = None
+        self._begins = _NO_BEGINNING
+        self._ends = self._ends_chunk = _NO_END
+        self._crlf = False
+        self._held = b""
+        self._lines: list[bytes] = []
+        self._last = b""
+        self._spoken = False
+        self._closed = False
+        self._total: Usage | None = None
+        self._by_choice: dict[int, Usage] = {}
+
+    def feed(self, data: bytes) -> bool:
+        """Take bytes as they arrived; return True when the reply is complete."""
+        if self._state == _CHUNK_SIZE and not self._pending:
+            # most reads of a slow stream are one chunk that holds one event like the one before: `_chunks` in short
+            line_end = data.find(b"\r\n", 0, MOST_DIGITS)
+            size = self._sizes.get(data[:line_end])
+            first = line_end + 2
+            begins = self._begins
+            if (
+                size
+                and len(data) == first + size + 2
+                and data.startswith(begins, first)
+                and data[first + len(begins)] != QUOTE
+                and data.endswith(self._ends_chunk)
+                and data.find(b"\n", first) == first + size - (3 if self._crlf else 2)
+                and not self._held
+                and not self._lines
+            ):
+                self.body_bytes += size
+                self.units = self.events = self.events + 1
+                self._last = data
+                return False
+            return self._chunks(data)
+        return super().feed(data)
+
+    def _head(self, head: bytes) -> bool:
+        """Read a head; one that came before is known. They change with the date, every second."""
+        heads = self._forms.heads
+        if (status := heads.get(head)) is not None:
+            self.status = status
+            self._chunked = True
+            self._state = _CHUNK_SIZE
+            return True
+        good = super()._head(head)
+        if good and self._chunked and self.keep_alive:
+            if len(heads) == MOST_HEADS:
+                heads.clear()
+            heads[head] = self.status
+        return good
+
+    def _chunks(self, data: bytes) -> bool:
+        """Take whole chunks as long as they follow each other; leave what is cut or odd to the reader of any HTTP."""
+        if self._state != _CHUNK_SIZE:
+            return super()._chunks(data)
+        begins, ends, size_of = self._begins, self._ends, self._sizes.get
+        skip, tail = len(begins), 3 if self._crlf else 2
+        clean = not self._held and not self._lines
+        at, end = 0, len(data)
+        events = start = stop = 0
+        while at < end:
+            line_end = data.find(b"\r\n", at)
+            if line_end < 0:
+                break
+            size = size_of(data[at:line_end]) or self._size(data[at:line_end])
+            first = line_end + 2
+            after = first + size
+            if not size or not data.startswith(b"\r\n", after):
+                break
+            if (
+                clean
+                and data.startswith(begins, first)
+                and data[first + skip] != QUOTE
+                and data.endswith(ends, first, after)
+                and data.find(b"\n", first) == after - tail
+            ):
+                events += 1
+                start, stop = first, after
+                self.body_bytes += size
+            else:
+                if events:
+                    self._count(events, data[start:stop])
+                    events = 0
+                if (
+                    clean
+                    and data.startswith(DATA, first)
+                    and data.startswith(b"\n\n", after - 2)
+                    and data.find(b"\n", first) == after - 2
+                ):
+                    self.body_bytes += size
+                    self._event(data[first : after - 2])
+                else:
+                    self._take(data[first:after])
+                begins, ends = self._begins, self._ends
+                skip, tail = len(begins), 3 if self._crlf else 2
+                clean = not self._held and not self._lines
+            at = after + 2
+        if events:
+            self._count(events, data[start:stop])
+        if end - at == len(LAST_CHUNK) and data.startswith(LAST_CHUNK, at):
+            return self._whole()
+        return at < end and super()._chunks(data[at:])
+
+    def _size(self, digits: bytes) -> int:
+        """Return the size of a chunk, 0 for the last one and for a line that says more or other things."""
+        if not _SIZE.fullmatch(digits):
+            return 0
+        size = int(digits, 16)
+        if len(self._sizes) < MOST_SIZES:
+            self._sizes[digits] = size
+        return size
+
+    def _count(self, events: int, last: bytes) -> None:
+        """Count events with tokens. `last`: the last of them where it was not read, for it may have to be yet."""
+        self.events += events
+        self.units = self.events
+        self._last = last
+
+    def _take(self, data: bytes) -> None:
+        """Take a piece of the body: lines of events, each of which may go on in the next piece."""
+        self.body_bytes += len(data)
+        if self._held:
+            data = self._held + data
+            self._held = b""
+        elif not self._lines and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n"):
+            if data.startswith(DATA):
+                self._event(data[:-2])
+            else:
+                self._line(data[:-2])
+            return
+        self._crlf = data.endswith(b"\r\n\r\n")
+        lines = data.splitlines(keepends=True)  # at \n, \r and \r\n, as SSE has it
+        if lines and not lines[-1].endswith(b"\n"):
+            self._held = lines.pop()
+            if len(self._held) > MAX_EVENT_BYTES:
+                self._held = b""
+                self._wrong(Failure.WRONG_REPLY)
+        for line in lines:
+            self._line(line.rstrip(b"\r\n"))
+
+    def _line(self, line: bytes) -> None:
+        """Take a line of an event; an empty one ends it."""
+        if line.startswith(DATA):
+            self._lines.append(line)
+        elif not line and self._lines:
+            lines, self._lines = self._lines, []
+            if len(lines) == 1:
+                self._event(lines[0])
+            else:
+                self._read(DATA + b"\n".join(_value(each) for each in lines))
+        elif line.startswith(b"error:") or (line.startswith(b"event:") and _value(line) == b"error"):
+            self._wrong(Failure.SERVER_ERROR)
+
+    def _event(self, line: bytes) -> None:
+        """Take an event whose data are one line: known by its form, or read."""
+        if line.endswith(b"}"):
+            for form in self._forms.known:
+                if line.endswith(form.tail) and (self.events or not form.counts):
+                    found = form.beginning.match(line)
+                    if found:
+                        self._begin_as(found.group(), form)
+                        self._count(1, line)
+                        return
+            for silence in self._forms.silent:
+                if line.endswith(silence.closing) and (found := silence.whole.fullmatch(line)):
+                    self._spoken = True
+                    self._heed(silence.chunk, silence.chunk.usage and usage_in(found))
+                    return
+        elif line == DONE_LINE:
+            self._spoken = self._closed = True
+            return
+        self._read(line)
+
+    def _begin_as(self, beginning: bytes, form: Form) -> None:
+        """Expect the next events of this reply to begin like this one, whose last byte is of the text itself."""
+        self._begins = beginning[:-1]
+        self._ends = form.tail + (b"\r\n\r\n" if self._crlf else b"\n\n")
+        self._ends_chunk = self._ends + b"\r\n"
+
+    def _read(self, line: bytes) -> None:
+        """Read an event's JSON."""
+        self._spoken = True
+        value = _value(line)
+        if value == DONE:
+            self._closed = True
+        elif value:
+            try:
+                chunk = read_chunk(value)
+            except (ValueError, RecursionError):
+                self._wrong(Failure.WRONG_REPLY)
+                return
+            self._heed(chunk, chunk.usage)
+            if chunk.carriers and not self.events:
+                self.first_units = chunk.tokens or (chunk.usage and chunk.usage.completion) or 1
+            if chunk.carriers:
+                self._count(1, b"")
+            form = self._forms.learn(line, chunk)
+            if form is not None and (found := form.beginning.match(line)):
+                self._begin_as(found.group(), form)
+
+    def _heed(self, chunk: Chunk, usage: Usage | None) -> None:
+        """Take what an event says besides its text."""
+        if chunk.failed:
+            self._wrong(Failure.SERVER_ERROR)
+        self._closed |= chunk.finished
+        if usage is not None and chunk.choice is None:
+            self._total = usage
+        elif usage is not None and chunk.choice is not None:
+            self._by_choice[chunk.choice] = usage
+
+    def _whole(self) -> bool:
+        if not 200 <= self.status < 300:
+            return super()._whole()
+        if self._held or self._lines:
+            for line in (*self._held.splitlines(), b""):
+                self._line(line)
+        if self._last and not (self._total and self._closed):
+            self._read_last()
+        self.prompt_units, units = self._total or _sum(self._by_choice.values())
+        self.counted = bool(units)
+        self.units = units or self.events
+        if not self.units:
+            self._wrong(Failure.EMPTY_REPLY if self._spoken or not self.body_bytes else Failure.WRONG_REPLY)
+        elif not self._closed and not self.counted:
+            self._wrong(Failure.WRONG_REPLY)
+        return True
+
+    def _read_last(self) -> None:
+        """Read what the last event with a token says besides: in some streams it alone has the usage or the end."""
+        try:
+            chunk = read_chunk(_value(self._last))
+        except ValueError:
+            self._wrong(Failure.WRONG_REPLY)
+        else:
+            self._heed(chunk, chunk.usage)
+
+    def _wrong(self, failure: Failure) -> None:
+        """Note what is wrong with this reply: the first thing counts."""
+        self.failure = self.failure or failure
+
+
+def _value(line: bytes) -> bytes:
+    """Return what a line of an event says."""
+    return line.partition(b":")[2].strip()
+
+
+def _sum(usages: Collection[Usage]) -> Usage:
+    """Return the usage of choices that were counted one by one."""
+    prompts = [usage.prompt for usage in usages if usage.prompt is not None]
+    completions = [usage.completion for usage in usages if usage.completion is not None]
+    return Usage(sum(prompts) if prompts else None, sum(completions) if completions else None)

@@ -1,0 +1,27 @@
+"""One of the carriers by its name and address."""
+
+from pathlib import Path
+
+from seamark.errors import UserError
+from seamark.load.carriers.carrier import Carrier
+from seamark.load.carriers.executor import Executor
+from seamark.load.carriers.launched import Launched
+from seamark.load.carriers.srun import Srun
+from seamark.load.process import Local
+from seamark.model.carrier import misplaced
+
+
+def carrier_of(
+    name: str, address: str | None = None, python: Path | None = None, owner: int | None = None
+) -> Carrier:
+    """Return the carrier of that name. `python` is an interpreter with the cluster's package (None: this one);
+    `owner` is as `run_load` has it. Raises UserError for a name or address that cannot be, SiteError for what this
+    machine lacks."""
+    if wrong := misplaced(name, address):
+        raise UserError(f"carrier: {wrong}")
+    if name == "local":
+        return Local(owner)
+    if name == "srun":
+        return Launched(Srun())
+    assert address is not None
+    return Launched(Executor(name, address, python))

@@ -1,0 +1,252 @@
+"""The shapes of an open-loop load that are computed: when each arrival comes, block by block. No clock, no file."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+BLOCK = 1024
+"""Arrivals that are made at once: small enough to make between two requests without being late for either."""
+
+Floats = npt.NDArray[np.float64]
+Seconds = Floats
+
+
+class Pattern(Protocol):
+    """An open-loop load: offsets from the start of load that never decrease."""
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in arrays of BLOCK offsets, without end; a trace in smaller ones, to its end."""
+        ...
+
+    def expected(self, at_s: float) -> float | None:
+        """Return how many arrivals the first `at_s` seconds are expected to hold; None where only the file knows."""
+        ...
+
+    def arrivals(self, rng: np.random.Generator) -> Iterator[float]:
+        """Yield the arrivals of `blocks` one by one, in seconds from the start of load."""
+        for block in self.blocks(rng):
+            yield from block.tolist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(Pattern):
+    """Equal gaps of 1/rate_rps seconds; arrival k is k gaps from the start, so that no error adds up."""
+
+    rate_rps: float
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in arrays; the random source is not used."""
+        for k in _numbers():
+            yield k / self.rate_rps
+
+    def expected(self, at_s: float) -> float:
+        """Return the rate times the time."""
+        return self.rate_rps * at_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poisson(Pattern):
+    """Independent exponential gaps of mean 1/rate_rps seconds, never clamped."""
+
+    rate_rps: float
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in arrays; gaps by inversion of uniform numbers."""
+        return _sums(lambda: _exponential(rng) / self.rate_rps)
+
+    def expected(self, at_s: float) -> float:
+        """Return the rate times the time."""
+        return self.rate_rps * at_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gamma(Pattern):
+    """Independent gamma gaps of mean 1/rate_rps seconds, never clamped.
+
+    `burstiness` is their shape, as in vLLM's benchmark: 1 is Poisson, the coefficient of variation is
+    1/sqrt(burstiness). The load begins as if a request had just come.
+    """
+
+    rate_rps: float
+    burstiness: float
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in arrays; a gap may be too short for a float, so that two arrivals are one time."""
+        return _sums(lambda: rng.standard_gamma(self.burstiness, BLOCK) / (self.burstiness * self.rate_rps))
+
+    def expected(self, at_s: float) -> float:
+        """Return the rate times the time, which the count nears in loads of many gaps."""
+        return self.rate_rps * at_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ramp(Pattern):
+    """A rate that goes linearly from `rate_rps` to `to_rps` in `over_s` seconds and stays there.
+
+    Arrival k is when the integral of the rate reaches k: without randomness, so that what changes along a ramp
+    is the rate alone.
+    """
+
+    rate_rps: float
+    to_rps: float
+    over_s: float
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in arrays; the random source is not used."""
+        slope = (self.to_rps - self.rate_rps) / self.over_s
+        in_ramp = (self.rate_rps + self.to_rps) / 2 * self.over_s
+        for k in _numbers():
+            # Solves rate t + slope t^2 / 2 = k in the form that stays exact for a small slope.
+            root = np.sqrt(np.maximum(self.rate_rps**2 + 2 * slope * np.minimum(k, in_ramp), 0.0))
+            inside = 2 * np.minimum(k, in_ramp) / (self.rate_rps + root)
+            yield np.where(k <= in_ramp, inside, self.over_s + (k - in_ramp) / self.to_rps)
+
+    def expected(self, at_s: float) -> float:
+        """Return the integral of the rate."""
+        inside_s = min(at_s, self.over_s)
+        reached_rps = self.rate_rps + (self.to_rps - self.rate_rps) * inside_s / self.over_s
+        return (self.rate_rps + reached_rps) / 2 * inside_s + self.to_rps * (at_s - inside_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps(Pattern):
+    """One rate after the other, each for its `lengths_s`; the last stays.
+
+    Arrival k is when the integral of the rate reaches k: without randomness, as in a ramp. A rate may be 0.
+    """
+
+    rates_rps: tuple[float, ...]
+    lengths_s: tuple[float, ...]
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in arrays, infinite ones after the last; the random source is not used."""
+        stairs = _Stairs(self.rates_rps, self.lengths_s)
+        for k in _numbers():
+            yield stairs.reached(k)
+
+    def expected(self, at_s: float) -> float:
+        """Return the integral of the rate."""
+        return _Stairs(self.rates_rps, self.lengths_s).integral(at_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bursts(Pattern):
+    """Poisson arrivals at `rate_rps`, and at `burst_rps` for `burst_s` in the middle of every `every_s`.
+
+    In the middle, so that a load of some periods neither begins nor ends with a burst and holds whole ones. Arrival
+    k is when the integral of the rate reaches that of a Poisson process of rate 1 (time change).
+    """
+
+    rate_rps: float
+    burst_rps: float
+    burst_s: float
+    every_s: float
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in arrays."""
+        stairs = self._period()
+        each = stairs.integral(self.every_s)
+        for units in _sums(lambda: _exponential(rng)):
+            periods, part = np.divmod(units, each)
+            yield periods * self.every_s + stairs.reached(part)
+
+    def expected(self, at_s: float) -> float:
+        """Return the integral of the rate."""
+        periods, part_s = divmod(at_s, self.every_s)
+        stairs = self._period()
+        return periods * stairs.integral(self.every_s) + stairs.integral(part_s)
+
+    def _period(self) -> "_Stairs":
+        quiet_s = (self.every_s - self.burst_s) / 2
+        return _Stairs((self.rate_rps, self.burst_rps, self.rate_rps), (quiet_s, self.burst_s, quiet_s))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diurnal(Pattern):
+    """Poisson arrivals whose rate is a sine: `rate_rps` x (1 + `amplitude` x sin(2 pi t / `period_s`)).
+
+    Arrival k is when the integral of the rate reaches that of a Poisson process of rate 1 (time change).
+    """
+
+    rate_rps: float
+    amplitude: float
+    period_s: float
+
+    CELLS = 4096
+    STEPS = 4
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in arrays."""
+        phases = np.linspace(0.0, 1.0, self.CELLS + 1)
+        shares = self._share(phases)
+        for units in _sums(lambda: _exponential(rng)):
+            periods, share = np.divmod(units / (self.rate_rps * self.period_s), 1.0)
+            yield (periods + self._phase(share, phases, shares)) * self.period_s
+
+    def expected(self, at_s: float) -> float:
+        """Return the integral of the rate."""
+        return self.rate_rps * self.period_s * float(self._share(np.asarray(at_s / self.period_s)))
+
+    def _share(self, phase: Floats) -> Floats:
+        """The integral of the rate up to a phase (in periods), as a part of that over a whole period."""
+        turn = 2 * np.pi
+        return np.asarray(phase + self.amplitude / turn * (1 - np.cos(turn * phase)))
+
+    def _phase(self, share: Floats, phases: Floats, shares: Floats) -> Floats:
+        """The inverse of `_share`: Newton's method inside a cell of a table, by halves where the rate is near 0."""
+        cell = np.clip(np.searchsorted(shares, share, side="right") - 1, 0, self.CELLS - 1)
+        low, high = phases[cell], phases[cell + 1]
+        phase = low + (high - low) * (share - shares[cell]) / (shares[cell + 1] - shares[cell])
+        for _ in range(self.STEPS):
+            off = self._share(phase) - share
+            low, high = np.where(off <= 0, phase, low), np.where(off > 0, phase, high)
+            slope = 1 + self.amplitude * np.sin(2 * np.pi * phase)
+            step = phase - np.divide(off, slope, out=np.full_like(off, np.inf), where=slope > 0)
+            phase = np.where((low <= step) & (step <= high), step, (low + high) / 2)
+        return phase
+
+
+class _Stairs:
+    """A rate that is constant in parts, and its integral. The last part has no end."""
+
+    def __init__(self, rates_rps: tuple[float, ...], lengths_s: tuple[float, ...]) -> None:
+        self._rates = np.array(rates_rps)
+        self._starts = np.concatenate(([0.0], np.cumsum(lengths_s)[:-1]))
+        self._before = np.concatenate(([0.0], np.cumsum(self._rates * lengths_s)[:-1]))
+
+    def integral(self, at_s: float) -> float:
+        """Return the integral of the rate from 0 to `at_s`."""
+        part = int(np.searchsorted(self._starts, at_s, side="right")) - 1
+        return float(self._before[part] + self._rates[part] * (at_s - self._starts[part]))
+
+    def reached(self, integral: Floats) -> Seconds:
+        """Return when the integral reaches these values: inf for never."""
+        part = np.searchsorted(self._before, integral, side="right") - 1
+        rates = self._rates[part]
+        waits = np.divide(integral - self._before[part], rates, out=np.full_like(integral, np.inf), where=rates > 0)
+        return np.asarray(self._starts[part] + waits)
+
+
+def _numbers() -> Iterator[Floats]:
+    """Yield 0, 1, 2, ... in blocks."""
+    first = 0.0
+    while True:
+        yield np.arange(first, first + BLOCK)
+        first += BLOCK
+
+
+def _exponential(rng: np.random.Generator) -> Floats:
+    """Return BLOCK exponential numbers of mean 1."""
+    return np.asarray(-np.log1p(-rng.random(BLOCK)))
+
+
+def _sums(gaps: Callable[[], Floats]) -> Iterator[Floats]:
+    """Yield the running sum of gaps that are made block by block."""
+    at = 0.0
+    while True:
+        block = at + np.cumsum(gaps())
+        at = float(block[-1])
+        yield block

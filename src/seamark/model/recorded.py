@@ -1,0 +1,214 @@
+"""What a trace recorded: when requests came, how long they and their replies were. Read row by row, never whole."""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from os.path import expanduser, expandvars
+from pathlib import Path
+from typing import TypeVar
+
+Made = TypeVar("Made")
+
+TIME_KEYS = {"at_s": 1, "timestamp": 1000}
+"""Keys of a time in a trace, with what a second is in their unit."""
+PROMPT_KEYS, OUTPUT_KEYS = ("prompt_tokens", "input_length"), ("output_tokens", "output_length")
+BLOCK_TOKENS = 512
+"""Tokens of a block in Mooncake's `hash_ids`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One request of a trace. A length is None where the file does not say it; a reply of 0 tokens counts as 1.
+
+    `blocks` name the content of the prompt, BLOCK_TOKENS tokens each: the same name, the same tokens.
+    """
+
+    at_s: float
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    blocks: tuple[int, ...] = ()
+    request_class: str | None = None
+
+    @property
+    def has_lengths(self) -> bool:
+        return self.prompt_tokens is not None or self.output_tokens is not None
+
+
+def file_of(trace: str) -> Path:
+    """Return the file that a setting `trace` names: `~` and `$NAME` are put in."""
+    return Path(expanduser(expandvars(trace)))  # noqa: PTH111  Path's own raises for an unknown user
+
+
+def digest_of(trace: str) -> str:
+    """Return the SHA-256 of a trace's content. Raises OSError."""
+    with file_of(trace).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def recorded_arrivals(trace: str) -> Iterator[float]:
+    """Yield the arrivals of a file in seconds, in the order of its rows, which must be that of time.
+
+    `trace` is its path, relative to the working folder; `~` and `$NAME` are put in.
+    The first line tells the form. JSONL with `at_s` (seconds from the start of load; ours) or `timestamp`
+    (milliseconds; Mooncake) is taken as it is. CSV with a column TIMESTAMP (a date with time; Azure's LLM inference
+    traces) begins at its first row. Empty lines are skipped, other keys and columns not looked at. One line is in
+    memory at a time. Raises ValueError with file and line for what cannot be read, OSError for the file itself.
+    """
+    return _read(trace, lambda rows, line, at_s: at_s)
+
+
+def recorded_rows(trace: str) -> Iterator[Row]:
+    """Yield the requests of a file as `recorded_arrivals` does their times, with lengths, blocks and class."""
+    return _read(trace, lambda rows, line, at_s: rows.row(line, at_s))
+
+
+def _read(trace: str, make: "Callable[[_JsonRows | _CsvRows, bytes, float], Made]") -> Iterator[Made]:
+    row: _JsonRows | _CsvRows | None = None
+    last_s = 0.0
+    with file_of(trace).open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.isspace():
+                continue
+            try:
+                if row is None:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                    row = _JsonRows(line) if line.lstrip().startswith(b"{") else _CsvRows(line)
+                    if isinstance(row, _CsvRows):
+                        continue
+                at_s = row.at_s(line)
+                if not last_s <= at_s < math.inf:
+                    raise ValueError(_disorder(at_s, last_s))
+                made = make(row, line, at_s)
+            except ValueError as error:
+                raise ValueError(f"{trace}:{number}: {error}") from None
+            last_s = at_s
+            yield made
+
+
+class _JsonRows:
+    """Rows that are JSON objects, with their time under the key that the first one has."""
+
+    def __init__(self, first: bytes) -> None:
+        row = self._object(first)
+        key = next((name for name in TIME_KEYS if name in row), None)
+        if key is None:
+            raise ValueError(f"has neither 'at_s' nor 'timestamp', but {', '.join(map(repr, row)) or 'no key'}")
+        self._key = key
+        self._in_front = re.compile(
+            rb'\s*\{\s*"' + key.encode() + rb'"\s*:\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*[,}]'
+        )
+
+    def at_s(self, line: bytes) -> float:
+        """Return the time of a row; a row that begins with it, as all known ones do, need not be read whole."""
+        found = self._in_front.match(line)
+        if found and line.rstrip().endswith(b"}"):
+            return float(found[1]) / TIME_KEYS[self._key]
+        row = self._object(line)
+        if self._key not in row:
+            raise ValueError(f"has no '{self._key}'")
+        value = row[self._key]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:
+            raise ValueError(f"'{self._key}' is {json.dumps(value)[:40]}, which is no time")
+        return value / TIME_KEYS[self._key]
+
+    def row(self, line: bytes, at_s: float) -> Row:
+        """Return a row, whose time is read already."""
+        row = self._object(line)
+        blocks, name = row.get("hash_ids", []), row.get("class")
+        if not isinstance(blocks, list) or not all(type(each) is int for each in blocks):
+            raise ValueError("'hash_ids' is no list of whole numbers")
+        if not isinstance(name, (str, type(None))):
+            raise ValueError(f"'class' is {json.dumps(name)[:40]}, which is no text")
+        return Row(
+            at_s=at_s,
+            prompt_tokens=self._length(row, PROMPT_KEYS, 1),
+            output_tokens=self._length(row, OUTPUT_KEYS, 0),
+            blocks=tuple(blocks),
+            request_class=name,
+        )
+
+    @staticmethod
+    def _length(row: dict[str, object], keys: tuple[str, ...], least: int) -> int | None:
+        key = next((key for key in keys if row.get(key) is not None), None)
+        return None if key is None else _tokens(key, row[key], least)
+
+    @staticmethod
+    def _object(line: bytes) -> dict[str, object]:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError('is not JSON; expected an object a line, such as {"at_s": 0.25}') from None
+        if not isinstance(row, dict):
+            raise ValueError('is no JSON object; expected one a line, such as {"at_s": 0.25}')
+        return row
+
+
+class _CsvRows:
+    """Rows of comma-separated cells, of which one is a date with time; counted from the first row."""
+
+    TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d):([0-5]\d(?:\.\d+)?)(Z|[-+]\d\d:\d\d)?")
+
+    def __init__(self, header: bytes) -> None:
+        names = [name.strip(' "') for name in header.decode(errors="replace").strip().split(",")]
+        if "TIMESTAMP" not in names:
+            raise ValueError(
+                "begins no trace; expected JSON with 'at_s' or 'timestamp', or CSV with a column TIMESTAMP"
+            )
+        self._column, self._columns = names.index("TIMESTAMP"), len(names)
+        self._lengths = [
+            names.index(name) if name in names else None for name in ("ContextTokens", "GeneratedTokens")
+        ]
+        self._minute: tuple[bytes | None, ...] = ()
+        self._minute_s = 0.0
+        self._began: tuple[float, float] | None = None
+
+    def at_s(self, line: bytes) -> float:
+        """Return the time of a row."""
+        cells = line.split(b",")
+        if len(cells) != self._columns:
+            raise ValueError(f"has {len(cells)} cells where the header has {self._columns}")
+        found = self.TIME.fullmatch(cells[self._column].strip(b' "\r\n'))
+        if not found:
+            shown = cells[self._column].decode(errors="replace").strip()
+            raise ValueError(f"TIMESTAMP is '{shown[:40]}'; expected a time such as 2023-11-16 18:15:46.6805900")
+        date, minute, seconds, zone = found.groups()
+        if (date, minute, zone) != self._minute:
+            text = b"%b %b%b" % (date, minute, (zone or b"+00:00").replace(b"Z", b"+00:00"))
+            self._minute_s = datetime.fromisoformat(text.decode()).timestamp()
+            self._minute = (date, minute, zone)
+        self._began = self._began or (self._minute_s, float(seconds))
+        return self._minute_s - self._began[0] + (float(seconds) - self._began[1])
+
+    def row(self, line: bytes, at_s: float) -> Row:
+        """Return a row, whose time is read already."""
+        cells = [cell.strip(b' "\r\n').decode(errors="replace") for cell in line.split(b",")]
+        prompt, output = (None if at is None or not cells[at] else cells[at] for at in self._lengths)
+        return Row(
+            at_s=at_s,
+            prompt_tokens=None if prompt is None else _tokens("ContextTokens", _whole(prompt), 1),
+            output_tokens=None if output is None else _tokens("GeneratedTokens", _whole(output), 0),
+        )
+
+
+MOST_TOKENS = 10_000_000
+
+
+def _whole(text: str) -> object:
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else text
+
+
+def _tokens(name: str, value: object, least: int) -> int:
+    """Return a length in tokens, at least 1. Raises ValueError for what is none."""
+    if type(value) is not int or not least <= value <= MOST_TOKENS:
+        raise ValueError(f"'{name}' is {json.dumps(value)[:40]}; expected {least} to {MOST_TOKENS} tokens")
+    return max(1, value)
+
+
+def _disorder(at_s: float, last_s: float) -> str:
+    if 0 <= at_s < last_s:
+        return f"lies at {at_s:.9g} s, before the row above it ({last_s:.9g} s). Sort the file by time"
+    return f"lies at {at_s:.9g} s; expected a time from the start of load on"

@@ -1,0 +1,32 @@
+"""A search for the largest load that meets a workload's objectives. Read in search_form.py, done in search/."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Searched = Literal["rate_rps", "concurrency"]
+Outcome = Literal["converged", "all_pass", "none_pass", "budget_spent", "not_judged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Which setting is searched, where, how closely, and for how long.
+
+    Levels lie `within` of each other from `from_level` to `to_level` (as a ratio: 0.05 is 5 %). No probe begins after
+    `budget_s` seconds. `confirm` is how often the level that was found is measured again with another seed.
+    """
+
+    setting: Searched
+    from_level: float
+    to_level: float
+    within: float = 0.05
+    budget_s: float = 300.0
+    confirm: int = 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether its levels are whole numbers."""
+        return self.setting == "concurrency"
+
+    def level(self, value: float) -> int | float:
+        """Return a level as the setting has it: whole users, or a rate of four significant digits."""
+        return round(value) if self.whole else float(f"{value:.4g}")

@@ -1,0 +1,28 @@
+"""What the jobs of a trial import: a fork server imports this module once for a run, before anything is measured.
+
+pandas is hidden from it: pyarrow imports that (0.3 s) only to ask whether a list of ours is a Series.
+"""
+
+import sys
+from importlib.abc import MetaPathFinder
+
+
+class WithoutPandas(MetaPathFinder):
+    """Finds pandas nowhere, and has no opinion of anything else."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        if name == "pandas":
+            raise ImportError("not needed in the jobs of a run")
+
+
+sys.meta_path.insert(0, WithoutPandas())
+
+import seamark.analysis  # noqa: E402
+import seamark.calibration  # noqa: E402
+import seamark.jobs  # noqa: E402
+import seamark.load.segments  # noqa: E402
+import seamark.monitors.cut  # noqa: E402
+import seamark.report.pages  # noqa: E402
+import seamark.search.run  # noqa: E402
+import seamark.study  # noqa: E402
+import seamark.trial  # noqa: E402, F401

@@ -1,0 +1,110 @@
+"""What `bench load` says on a terminal: figures, a histogram of response times, the verdict with its reasons."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from seamark.report.numbers import ABSENT, number
+from seamark.stats.histogram import Histogram
+
+BARS = 14
+WIDTH = 44
+STATUSES = 3
+TIMES = {
+    "latency_ms": "response time",
+    "service_time_ms": "service time",
+    "ttft_ms": "TTFT",
+    "tpot_ms": "TPOT",
+    "inter_chunk_ms": "inter-chunk",
+}
+OF_KIND = {"latency_ms": "resp.", "ttft_ms": "TTFT", "tpot_ms": "TPOT"}
+QUANTILES = ("mean", "p50", "p90", "p99", "p999", "max")
+
+
+def oneoff_text(
+    document: Mapping[str, Any], response: Histogram | None, statuses: Mapping[str, Counter[int]] | None = None
+) -> str:
+    """Return the summary of a metrics.json document; `response` has response times in ns, `statuses` the HTTP
+    statuses of failed requests by the category of their failure."""
+    counts, window = document["counts"], document["window"]
+    lines = [
+        f"{counts['requests']:,} requests in {number(window['end_s'] - window['start_s'])} s of "
+        f"{document['config']['pattern']} load ({window['rule']}), {counts['ok']:,} good, "
+        f"{counts['failed']:,} failed, {counts['unfinished']:,} unfinished",
+        f"{number(document['requests_per_s'])} requests/s, {number(document['throughput']['value'])} "
+        f"{document['throughput']['unit'].replace('_per_s', '/s')}"
+        + (f", {number(document['bandwidth']['mb_per_s'])} MB/s" if document["bandwidth"] else ""),
+    ]
+    if document["sessions"]:
+        sessions = document["sessions"]
+        lines.append(
+            f"{number(sessions['per_s'])} whole sessions/s of {document['config']['turns']} turns, "
+            f"{number(sessions['begun_per_s'])} begun, {sessions['broken']} broken by a failure"
+        )
+    lag = document["schedule_lag_ms"]
+    if lag:
+        offered, achieved = number(document["offered_rps"]), number(document["achieved_rps"])
+        lines.append(
+            f"offered {offered}, achieved {achieved} requests/s; sent {number(lag['p50'] * 1e3)} us late (p50), "
+            f"{ABSENT if lag['p99'] is None else number(lag['p99'] * 1e3)} us (p99)"
+        )
+    if counts["ok"]:
+        lines += ["", f"{'ms':<14}" + "".join(f"{name:>10}" for name in QUANTILES)]
+        for group, name in TIMES.items():
+            if document[group]:
+                lines.append(f"{name:<14}" + "".join(f"{number(document[group][q]):>10}" for q in QUANTILES))
+    lines += _kinds(document["by_kind"] or {})
+    if response is not None and response.count:
+        lines += ["", *_bars(response)]
+    failed = {name: count for name, count in document["errors"]["by_category"].items() if count}
+    if failed:
+        said = (f"{name} {count}{_of_statuses((statuses or {}).get(name))}" for name, count in failed.items())
+        lines += ["", "failures: " + ", ".join(said)]
+    for slo in document["slos"]:
+        met = "unknown" if slo["met"] is None else "met" if slo["met"] else "missed"
+        lines.append(f"objective {slo['metric']} {slo['op']} {slo['limit']:g}: {number(slo['value'])}, {met}")
+    lines += ["", document["verdict"]]
+    lines += [f"  {reason['code']}: {reason['text']}. {reason['remedy']}".rstrip() for reason in document["reasons"]]
+    return "\n".join(lines)
+
+
+def _kinds(by_kind: Mapping[str, Any]) -> list[str]:
+    """Return a line for each kind of request."""
+    if not by_kind:
+        return []
+    shown = [(f"{name} {q}", group, q) for group, name in OF_KIND.items() for q in ("p50", "p99")]
+    shown = [each for each in shown if any(kind[each[1]] for kind in by_kind.values())]
+    longest = max(len(name) for name in by_kind)
+    head = f"{'ms':<{longest}}{'requests':>10}{'failed':>8}" + "".join(f"{title:>10}" for title, _, _ in shown)
+    rows = [
+        f"{name:<{longest}}{kind['requests']:>10,}{kind['failed']:>8,}"
+        + "".join(f"{number((kind[group] or {}).get(q)):>10}" for _, group, q in shown)
+        for name, kind in by_kind.items()
+    ]
+    return ["", head, *rows]
+
+
+def _of_statuses(statuses: Counter[int] | None) -> str:
+    """Return the commonest statuses of a category as ' (HTTP 404, 410)', '' where there are none."""
+    if not statuses:
+        return ""
+    shown = [str(status) for status, _ in statuses.most_common(STATUSES)]
+    return f" (HTTP {', '.join(shown)}{', ...' if len(statuses) > STATUSES else ''})"
+
+
+def _bars(histogram: Histogram) -> list[str]:
+    """Return a bar for each of some equal steps in the logarithm of the time."""
+    points = histogram.cumulative()
+    low, high = max(float(histogram.minimum or 0), 1.0), max(float(histogram.maximum or 0), 2.0)
+    edges = [low * (high / low) ** (step / BARS) for step in range(1, BARS + 1)]
+    shares, before = [], 0.0
+    for edge in edges:
+        upto = max((share for upper, share in points if upper <= edge * 1.0001), default=0.0)
+        shares.append(upto - before)
+        before = upto
+    shares[-1] += 1.0 - before
+    largest = max(shares)
+    return [
+        f"{number(edge / 1e6):>10} ms {'#' * round(WIDTH * share / largest):<{WIDTH}} {share:7.2%}"
+        for edge, share in zip(edges, shares, strict=True)
+    ]

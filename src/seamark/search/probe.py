@@ -1,0 +1,53 @@
+"""A probe as a trial of its own: name, settings, seed and identity; and a search's trial once its load is found."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from seamark.identity import digest, seed_of, trial_uuid
+from seamark.model.pattern import STEADY
+from seamark.model.service import Value
+from seamark.model.trial import Trial
+from seamark.search.steps import Probe
+from seamark.store import PROBES
+
+
+def folder_name(trial: Trial, probe: Probe) -> str:
+    """Return the name of a probe's folder: `rate_rps-120`, `rate_rps-120-c1`, `rate_rps-120-again`."""
+    assert trial.search is not None
+    confirmation = f"-c{probe.confirmation}" if probe.confirmation else ""
+    return f"{trial.search.setting}-{probe.level:.10g}{confirmation}{'-again' if probe.attempt > 1 else ''}"
+
+
+def probe_trial(trial: Trial, probe: Probe, scenario: str) -> Trial:
+    """Return the trial that a probe is. Its id is the path of its folder in the scenario's."""
+    assert trial.search is not None
+    name = f"{trial.id}/{PROBES}/{folder_name(trial, probe)}"
+    seed = seed_of(trial.seed, trial.search.setting, probe.level, probe.confirmation, probe.attempt)
+    told: dict[str, Value] = {trial.search.setting: probe.level}
+    if trial.settings.get("pattern") in STEADY:
+        told["stop_when_saturated"] = True
+    return replace(
+        trial,
+        id=name,
+        trial_id=trial_uuid(scenario, name),
+        settings={**trial.settings, **told},
+        changed={**trial.changed, **told},
+        seed=seed,
+        config_hash=digest({"search": trial.config_hash, "settings": told, "seed": seed}),
+        search=None,
+    )
+
+
+def found_trial(trial: Trial, load: Mapping[str, Any]) -> Trial:
+    """Return a search's trial as its best probe measured it, as load.json says; any other trial as it is."""
+    probe = load.get("probe")
+    if trial.search is None or not probe:
+        return trial
+    told: dict[str, Value] = {trial.search.setting: probe["level"]}
+    return replace(
+        trial,
+        settings={**trial.settings, **told},
+        changed={**trial.changed, **told},
+        config_hash=probe["config_hash"],
+    )

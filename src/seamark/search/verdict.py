@@ -1,0 +1,84 @@
+"""What a probe says of the server, by its metrics.json and load.json: it bears the load, does not, or nothing. Pure.
+
+A probe that fails while the client was at its own limit says nothing; one that passes all the same does, since the
+client's lateness is in the response times. One whose load was not what was asked for says nothing either way.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamark.metrics.objectives import value_of
+from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.search.steps import Verdict
+
+OURS = ("client_bound", "client_cpu", "client_stalled", "loop_lag", "rate_not_sent", "shard_lost")
+"""Reasons for which a load that fails may have failed by us."""
+NOT_ASKED = ("rate_not_sent", "rate_not_asked", "shard_lost", "users_idle", "times_disordered")
+"""Reasons for which a load was not the one that was asked for."""
+THEIRS = ("saturated", "over_saturated", "error_rate", "no_replies", "unfinished", "wrong_answers")
+"""Reasons for which a load fails whatever its objectives."""
+REFUSED = ("all_requests_failed", "timeout")
+"""Failures of a load as a whole that are the server's answer to it."""
+UNTOLD = ("server_died", "client_died", "no_samples")
+"""... and those after which it is tried again. All others end the search."""
+
+Document = Mapping[str, Any]
+
+
+def ends_search(load: Document) -> bool:
+    """Whether a load failed for a reason that the next probe would meet as well."""
+    return load.get("status") != "ok" and load.get("category") not in (*REFUSED, *UNTOLD)
+
+
+def judged(metrics: Document, load: Document) -> tuple[Verdict, str]:
+    """Return what a probe says and why, in words."""
+    if metrics["status"] != "ok":
+        text = f"{metrics['category']}: {metrics['reason']}"
+        return ("fail" if metrics["category"] in REFUSED else "void"), text
+    reasons = {str(reason["code"]): str(reason["text"]) for reason in metrics["reasons"]}
+    missed, unknown = _objectives(metrics)
+    allowed = {"error_rate"} if any(slo["metric"] == "error_rate" for slo in metrics["slos"]) else set()
+    against = [*missed, *(reasons[code] for code in THEIRS if code in reasons.keys() - allowed)]
+    ours = [reasons[code] for code in OURS if code in reasons]
+    if "schedule_lag" in reasons and not _starved(load):
+        ours.append(reasons["schedule_lag"])
+    if against:
+        return (
+            ("void", f"{'; '.join(ours)}. So it may be ours that {'; '.join(against)}")
+            if ours
+            else (
+                "fail",
+                "; ".join(against),
+            )
+        )
+    other = [reasons[code] for code in NOT_ASKED if code in reasons]
+    if other or unknown:
+        return "void", "; ".join((*other, *unknown))
+    return "pass", "every objective is met"
+
+
+def _objectives(metrics: Document) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the objectives that are missed, and those of which it cannot be said.
+
+    A percentile for which there are too few samples is met when the slowest request meets its limit.
+    """
+    missed, unknown = [], []
+    for slo in metrics["slos"]:
+        said = f"{slo['metric']} {slo['op']} {slo['limit']:g}"
+        if slo["met"] is False:
+            missed.append(f"{said} is missed: {slo['value']:.4g}")
+        elif slo["met"] is None and not _slowest_meets(slo, metrics):
+            unknown.append(f"{said} is not known: {metrics['counts']['ok']} replies are too few. Raise duration_s")
+    return missed, unknown
+
+
+def _slowest_meets(slo: Document, metrics: Document) -> bool:
+    name = str(slo["metric"])
+    time = name.removesuffix("_s") if name in REQUEST_OBJECTIVES else name.removesuffix("_s").rpartition("_")[0]
+    slowest_s = value_of(f"{time}_max_s", metrics)
+    return slo["op"] == "<=" and slowest_s is not None and slowest_s <= slo["limit"]
+
+
+def _starved(load: Document) -> bool:
+    """Whether requests waited since every connection was busy: then the server made them late."""
+    return any((worker.get("backlog_max") or 0) > 0 for worker in load.get("workers") or ())

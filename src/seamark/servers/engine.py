@@ -1,0 +1,48 @@
+"""How Apptainer is called: after the site's modules, as which user, with its caches where. Starts nothing."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from seamark.errors import SiteError
+from seamark.model.site import Site
+from seamark.servers.order import expanded
+from seamark.servers.privilege import as_nobody_here, with_all_capabilities
+
+
+def require_engine(site: Site) -> None:
+    """Raise SiteError when there is no Apptainer and no module that would bring it."""
+    if not site.modules and shutil.which("apptainer") is None:
+        raise SiteError(
+            f"site '{site.name}': apptainer is not on PATH. Install it, or name its module in `modules` of the site."
+        )
+
+
+def engine(site: Site, words: Sequence[str], *, refuses_root: bool = False, folder: Path | None = None) -> list[str]:
+    """Return the command line `apptainer WORDS`, after the site's module lines and as the same process.
+
+    As root it runs in a user namespace: as nobody for what refuses to be root, and, where root lacks capabilities
+    that Apptainer would ask for, as root of its own. `folder` is where it keeps caches and temporary files.
+    """
+    require_engine(site)
+    variables = {}
+    if folder is not None:
+        places = {"APPTAINER_CACHEDIR": folder / ".cache", "APPTAINER_TMPDIR": folder / ".tmp"}
+        variables = {name: str(place) for name, place in places.items() if name not in os.environ}
+    user = as_nobody_here() if refuses_root else with_all_capabilities()
+    return list(with_modules(site, (*user, "apptainer", *words), variables))
+
+
+def with_modules(site: Site | None, command: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return `command` run after the site's `module load` lines; as the same process, so that signals reach it."""
+    modules = site.modules if site else ()
+    if not modules and not variables:
+        return tuple(command)
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    if site and modules:
+        if site.module_init:
+            lines.append(f". {shlex.quote(str(expanded(site.module_init)))}")
+        lines += [f"module load {shlex.quote(module)}" for module in modules]
+    return ("bash", "-c", " && ".join([*lines, 'exec "$@"']), "seamark", *command)

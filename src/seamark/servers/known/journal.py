@@ -1,0 +1,61 @@
+"""The server's own truth, written while it runs: a JSON line for each request. truth.py reads it."""
+
+import os
+from pathlib import Path
+from typing import Literal, get_args
+
+Outcome = Literal["good", "empty", "error", "reset", "silent", "lost", "unfinished"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+"""How a request ended: answered, or with no token, status 503, connection reset by the server, no answer at all; the
+client went away before the end, the server was ended before it."""
+
+PIECE_BYTES = 1 << 16
+
+
+class Journal:
+    """Collects lines and writes them in pieces too small to make anything late."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the file anew. Raises OSError."""
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._lines: list[str] = []
+        self._length = 0
+
+    def add(
+        self,
+        *,
+        name: str,
+        number: int,
+        read_ns: int,
+        due_ns: int,
+        first_ns: int,
+        answer_ns: int,
+        last_ns: int,
+        chunks: int,
+        tokens: int,
+        outcome: Outcome,
+    ) -> None:
+        """Take one request in. `name` is a JSON string, or "" for the number; a time of 0 is none."""
+        line = (
+            f'{{"id": {name or number}, "number": {number}, "read_ns": {read_ns}, "due_ns": {due_ns or "null"}, '
+            f'"first_ns": {first_ns or "null"}, "answer_ns": {answer_ns or "null"}, '
+            f'"last_ns": {last_ns or "null"}, "chunks": {chunks}, "tokens": {tokens}, "outcome": "{outcome}"}}\n'
+        )
+        self._lines.append(line)
+        self._length += len(line)
+        if self._length > PIECE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been collected."""
+        if self._lines:
+            data = "".join(self._lines).encode()
+            self._lines.clear()
+            self._length = 0
+            while data:
+                data = data[os.write(self._fd, data) :]
+
+    def close(self) -> None:
+        """Write the rest."""
+        self.flush()
+        os.close(self._fd)

@@ -1,0 +1,147 @@
+"""What a client asks for: HTTP/1.1 requests and the OpenAI API's bodies, read. No sockets here."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+MAX_HEAD_BYTES = 1 << 16
+
+Endpoint = Literal["completions", "chat", "plain", "health", "models", "metrics"]
+PATHS: Mapping[tuple[str, str], Endpoint] = {
+    ("POST", "/v1/completions"): "completions",
+    ("POST", "/v1/chat/completions"): "chat",
+    ("GET", "/"): "plain",
+    ("GET", "/health"): "health",
+    ("GET", "/v1/models"): "models",
+    ("GET", "/metrics"): "metrics",
+}
+PAGES = ("health", "models", "metrics")
+"""What is shown at once, whatever the server is told to do to requests."""
+
+
+class RequestError(Exception):
+    """A request that gets no answer but what is wrong with it."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Head:
+    """What the head of a request says. `name`: its x-request-id as a JSON string, "" without one."""
+
+    endpoint: Endpoint
+    length: int
+    name: str
+    closes: bool
+    waits: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """What an answer depends on. `choices` is the prompts of one request, times n; `usage` is asked for in the last
+    chunk (end) or in each."""
+
+    endpoint: Endpoint
+    stream: bool = False
+    usage: Literal["none", "end", "each"] = "none"
+    max_tokens: int | None = None
+    prompt_tokens: int = 0
+    choices: int = 1
+
+
+def read_head(head: bytes) -> Head:
+    """Read a head without its empty line. Raises RequestError."""
+    first, *fields = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3:
+        raise RequestError(400, "not an HTTP/1.1 request")
+    method, path, version = words
+    endpoint = PATHS.get((method, path.partition("?")[0]))
+    if endpoint is None:
+        raise RequestError(404, f"nothing at {method} {path}: there is {', '.join(f'{m} {p}' for m, p in PATHS)}")
+    values = {name.strip().lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+    if "transfer-encoding" in values:
+        raise RequestError(411, "a request's body needs a Content-Length")
+    length = values.get("content-length", "0")
+    if not length.isdigit():
+        raise RequestError(400, f"Content-Length is {length!r}, not a number")
+    name = values.get("x-request-id", "")
+    connection = values.get("connection", "").lower()
+    return Head(
+        endpoint=endpoint,
+        length=int(length),
+        name=json.dumps(name) if name else "",
+        closes="close" in connection or (version == "HTTP/1.0" and "keep-alive" not in connection),
+        waits=values.get("expect", "").lower() == "100-continue",
+    )
+
+
+def read_ask(endpoint: Endpoint, body: bytes) -> Ask:
+    """Read the body of a request. Raises RequestError.
+
+    Prompt tokens are the token ids that were sent, or the words of a text.
+    """
+    if endpoint not in ("completions", "chat"):
+        return Ask(endpoint=endpoint)
+    try:
+        asked = json.loads(body)
+    except ValueError as error:
+        raise RequestError(400, f"the body is not JSON: {error}") from error
+    if not isinstance(asked, dict):
+        raise RequestError(400, "the body is not a JSON object")
+    options = asked.get("stream_options") or {}
+    if not isinstance(options, dict):
+        raise RequestError(400, "stream_options is not an object")
+    prompts = _prompts(asked) if endpoint == "completions" else [_messages_tokens(asked)]
+    return Ask(
+        endpoint=endpoint,
+        stream=bool(asked.get("stream")),
+        usage=_usage(options),
+        max_tokens=_count(asked, "max_completion_tokens") or _count(asked, "max_tokens"),
+        prompt_tokens=sum(prompts),
+        choices=len(prompts) * (_count(asked, "n") or 1),
+    )
+
+
+def _usage(options: Mapping[str, Any]) -> Literal["none", "end", "each"]:
+    if not options.get("include_usage"):
+        return "none"
+    return "each" if options.get("continuous_usage_stats") else "end"
+
+
+def _count(asked: Mapping[str, Any], name: str) -> int | None:
+    value = asked.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise RequestError(400, f"{name} is {value!r}: a whole number from 1")
+    return value
+
+
+def _prompts(asked: Mapping[str, Any]) -> list[int]:
+    """Return the tokens of each prompt: a text, token ids, or a list of either."""
+    prompt = asked.get("prompt")
+    if isinstance(prompt, str):
+        return [len(prompt.split())]
+    if isinstance(prompt, list) and prompt:
+        if all(isinstance(each, int) for each in prompt):
+            return [len(prompt)]
+        if all(isinstance(each, (str, list)) for each in prompt):
+            return [len(each.split() if isinstance(each, str) else each) for each in prompt]
+    raise RequestError(400, "prompt is a text, token ids, or a list of either")
+
+
+def _messages_tokens(asked: Mapping[str, Any]) -> int:
+    messages = asked.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
+        raise RequestError(400, "messages is a list of objects with role and content")
+    words = 0
+    for message in messages:
+        content = message.get("content") or ""
+        parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+        words += sum(len(part.split()) for part in parts)
+    return words

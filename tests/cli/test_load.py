@@ -1,0 +1,283 @@
+"""bench load: a quick look at one address, with the figures of a trial."""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import jsonschema
+import pyarrow.parquet as pq
+import pytest
+
+from seamark.forkserver.client import OUTSIDE
+from seamark.metrics.schema import metrics_schema
+from seamark.servers.alone import server_alone
+
+BENCH = [sys.executable, "-m", "seamark.cli.main", "load"]
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with what it was sent, 404 below /none; keeps what came."""
+
+    protocol_version = "HTTP/1.1"
+    seen: list[tuple[str, str, str | None, bytes]]
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.seen.append((self.command, self.path, self.headers.get("X-Try"), body))  # type: ignore[attr-defined]
+        self.send_response(404 if self.path.startswith("/none") else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def echo() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    server.seen = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def bench_load(folder: Path, *words: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*BENCH, *map(str, words)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def good_replies(samples: Path) -> int:
+    """Count them over the whole load: the measured window may begin after the first ones."""
+    return int((pq.read_table(samples)["failure"].to_numpy() == 0).sum())
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02", "E-SCHEMA")
+def test_a_load_of_an_address_gives_the_document_of_a_trial_and_its_samples(echo, tmp_path):
+    port = echo.server_port
+    words = ("--requests", 200, "--concurrency", 4, "--duration", 20, "--output", "samples.parquet", "--json")
+    done = bench_load(tmp_path, f"http://127.0.0.1:{port}/a?b=1", *words)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, metrics_schema())
+    assert document["counts"]["ok"] == document["counts"]["requests"] == 200
+    assert pq.read_metadata(tmp_path / "samples.parquet").num_rows == 200
+    assert {request[:2] for request in echo.seen} == {("GET", "/a?b=1")}
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02")
+def test_body_headers_and_an_open_loop_arrive_as_they_were_asked_for(echo, tmp_path):
+    (tmp_path / "body.json").write_text('{"a": 1}')
+    words = ["--body", "body.json", "--header", "X-Try: yes", "--pattern", "constant", "--rate", 40]
+    words += ["--concurrency", 8, "--duration", 2, "--slo", "latency_max=5"]
+    done = bench_load(tmp_path, f"http://127.0.0.1:{echo.server_port}/echo", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "of constant load" in done.stdout
+    assert "objective latency_max_s <= 5" in done.stdout
+    assert ", met" in done.stdout
+    assert len(echo.seen) == 80
+    assert set(echo.seen) == {("POST", "/echo", "yes", b'{"a": 1}')}
+
+
+@pytest.mark.services
+def test_replies_that_are_all_errors_end_with_1_and_are_named(echo, tmp_path):
+    done = bench_load(tmp_path, f"http://127.0.0.1:{echo.server_port}/none", "--requests", 20)
+    assert done.returncode == 1
+    assert re.search(r"client_error \d+ \(HTTP 404\)", done.stdout)
+    assert "INVALID" in done.stdout
+    assert "by hand: 'HTTP/1.1 404 Not Found'" in done.stderr
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02")
+def test_https_is_spoken_and_a_certificate_nobody_vouches_for_is_refused(echo, tls_front, tmp_path):
+    front = tls_front(echo.server_port)
+    address = f"https://127.0.0.1:{front.port}/"
+    for words, environment in (
+        ((), {"SSL_CERT_FILE": str(front.certificate)}),
+        (("--cacert", front.certificate), {}),
+        (("--insecure",), {}),
+    ):
+        done = bench_load(tmp_path, address, "--requests", 50, "--output", "good.parquet", *words, **environment)
+        assert done.returncode == 0, done.stderr
+        assert good_replies(tmp_path / "good.parquet") == 50
+    refused = bench_load(tmp_path, address, "--requests", 50)
+    assert refused.returncode == 2
+    assert "its certificate is not believed (self-signed certificate)" in refused.stderr
+    assert "--cacert FILE" in refused.stderr
+    another = bench_load(tmp_path, f"https://localhost:{front.port}/", "--cacert", front.certificate)
+    assert another.returncode == 2
+    assert "not valid for 'localhost'" in another.stderr
+    plain = bench_load(tmp_path, f"http://127.0.0.1:{front.port}/", "--requests", 5)
+    assert plain.returncode == 1
+    assert f"speaks TLS. Use https://127.0.0.1:{front.port}/" in plain.stderr
+    none = bench_load(tmp_path, f"https://127.0.0.1:{echo.server_port}/")
+    assert none.returncode == 2
+    assert "no TLS handshake" in none.stderr
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02", "E-CLI03")
+def test_the_openai_api_is_asked_over_https_with_its_key(tls_front, tmp_path):
+    with server_alone("seamark.servers.known") as port:
+        front = tls_front(port)
+        address = f"https://127.0.0.1:{front.port}/v1/completions"
+        words = ["--requests", 20, "--prompt-tokens", 8, "--output-tokens", 5, "--cacert", front.certificate]
+        words += ["--output", "good.parquet"]
+        done = bench_load(tmp_path, address, *words, "--json", "--set", "api_key_env=A_KEY", A_KEY="secret")
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert good_replies(tmp_path / "good.parquet") == 20
+        assert document["throughput"]["unit"] == "tokens_per_s"
+        assert document["quality"]["prompt_tokens_ratio"] == 1, "asked over TLS as well"
+        assert "secret" not in done.stdout
+        assert front.heard(b"GET /v1/models", b"Authorization: Bearer secret")
+        refused = bench_load(tmp_path, address, "--model", "known")
+        assert refused.returncode == 2
+        assert "certificate is not believed" in refused.stderr
+
+
+def say_once(words: bytes, then: Callable[[socket.socket], object] = lambda connection: None) -> Callable:
+    def talk(connection: socket.socket) -> None:
+        if words:
+            connection.sendall(words)
+        then(connection)
+
+    return talk
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(
+    ("talk", "path", "code", "said"),
+    [
+        (say_once(b"SSH-2.0-x\r\n"), "/", 1, "'SSH-2.0-x', which is no HTTP/1.1"),
+        (say_once(b"", lambda connection: connection.recv(1000)), "/", 1, "closed without a byte"),
+        (say_once(b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\n\r\n"), "/", 1, "Redirects are not followed"),
+        (say_once(b"SSH-2.0-x\r\n"), "/v1/completions", 2, "the server names no model (SSH-2.0-x"),
+        (say_once(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"), "/v1/completions", 2, "It wants a key"),
+        (say_once(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), "/v1/completions", 2, "no list of models"),
+    ],
+)
+def test_what_is_no_good_server_is_told_in_words_without_a_traceback(tmp_path, talk, path, code, said):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    with connection, contextlib.suppress(OSError):
+                        connection.settimeout(2)
+                        talk(connection)
+                        connection.shutdown(socket.SHUT_WR)
+                        connection.recv(65536)
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}{path}"
+        done = bench_load(tmp_path, address, "--requests", 3, "--duration", 5, "--timeout", 3)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02", "E-CLI03")
+def test_an_openai_address_is_asked_for_tokens_and_its_times_are_those_of_the_server(tmp_path):
+    command = [sys.executable, str(OUTSIDE), "seamark.servers.known", "--port", "0"]
+    command += ["--ttft-ms", "40", "--gap-ms", "4"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            port = server.stdout.readline().split()[-1]
+            words = ["--concurrency", 8, "--duration", 3, "--prompt-tokens", 16, "--output-tokens", 11, "--json"]
+            done = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words)
+            whole = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/chat/completions", "--no-stream", *words)
+        finally:
+            server.terminate()
+    assert done.returncode == whole.returncode == 0, done.stderr + whole.stderr
+    document = json.loads(done.stdout)
+    assert document["quality"]["prompt_tokens_ratio"] == 1
+    assert document["throughput"]["unit"] == "tokens_per_s"
+    assert document["throughput"]["value"] == pytest.approx(11 * document["requests_per_s"], rel=0.1)
+    assert 40 <= document["ttft_ms"]["p50"] < 60
+    assert document["inter_chunk_ms"]["mean"] == pytest.approx(4, rel=0.1)
+    assert document["tpot_ms"]["mean"] == pytest.approx(4, rel=0.1)
+    assert json.loads(whole.stdout)["ttft_ms"] is None
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02")
+def test_classes_and_turns_are_shown_one_by_one(tmp_path):
+    mix = "{chat: {weight: 3, prompt_len: 8, gen_tokens: 2}, search: {prompt_len: 40, gen_tokens: 6}}"
+    words = ("--mix", mix, "--turns", 2, "--requests", 80, "--concurrency", 4)
+    with server_alone("seamark.servers.known", "--ttft-ms", 10, "--gap-ms", 5) as port:
+        said = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words)
+        whole = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words, "--json")
+    assert said.returncode == 0, said.stderr
+    assert "whole sessions/s of 2 turns" in said.stdout
+    lines = {line.split()[0]: line.split() for line in said.stdout.splitlines() if "/turn-" in line}
+    assert set(lines) == {"chat/turn-1", "chat/turn-2", "search/turn-1", "search/turn-2"}
+    by_kind = json.loads(whole.stdout)["by_kind"]
+    assert sum(kind["requests"] for kind in by_kind.values()) == 80
+    assert by_kind["chat/turn-1"]["units"] == 2 * by_kind["chat/turn-1"]["ok"]
+    assert 15 <= by_kind["chat/turn-2"]["latency_ms"]["p50"] < 25
+    assert by_kind["chat/turn-1"]["requests"] == by_kind["chat/turn-2"]["requests"]
+
+
+@pytest.mark.covers("E-CLI02")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ftp://x"], "not an address"),
+        (["localhost:80"], "Did you mean 'http://localhost:80'?"),
+        (["http://127.0.0.1:80/", "--insecure"], "no certificate"),
+        (["https://h/", "--cacert", "missing.pem"], "missing.pem holds no certificate"),
+        (["https://h/", "--cacert", "a", "--insecure"], "Use one of both"),
+        (["http://nowhere.invalid/"], "no host has the name 'nowhere.invalid'"),
+        (["http://127.0.0.1:1/"], "nothing listens there"),
+        (["http://127.0.0.1:99999/"], "not an address"),
+        (["http://h/", "--rate", "5"], "a closed loop has none"),
+        (["http://h/", "--pattern", "poisson"], "--rate"),
+        (["http://h/", "--duration", "-1"], "greater than 0"),
+        (["http://h/", "--header", "no colon"], "NAME:VALUE"),
+        (["http://h/", "--body", "missing.json"], "no such file"),
+        (["http://h/", "--slo", "latncy_p99=1"], "latency_p99_s"),
+        (["http://h/", "--slo", "latency_p99"], "not an objective"),
+        (["http://h/", "--pattern", "gamma", "--rate", "5"], "needs burstiness"),
+        (["http://h/", "--set", "burstiness"], "NAME=VALUE"),
+        (["http://h/v1/completions", "--output-tokens", "0"], "greater than 0"),
+        (["http://127.0.0.1:1/v1/completions"], "nothing listens there"),
+        (["http://h/", "--turns", "0"], "greater than 0"),
+        (["http://h/", "--pattern", "poisson", "--rate", "1", "--think-time", "1"], "Add --turns 2 or more"),
+        (["http://h/", "--mix", "{a: {}}"], "only the OpenAI API has classes"),
+        (["http://h/v1/completions", "--mix", "{a: {promt_len: 3}}"], "Did you mean 'prompt_len'?"),
+        (["http://h/v1/completions", "--mix", "{a: 3}"], "is no mix"),
+        (["http://h/v1/completions", "--mix", "{a: {"], "not a mix"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_remedy(tmp_path, words, said):
+    done = bench_load(tmp_path, *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

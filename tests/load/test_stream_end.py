@@ -1,0 +1,65 @@
+"""When a streamed reply ends whose server says so only by closing the connection."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from seamark.load.records import read_segments
+from seamark.model.failure import Failure
+from seamark.model.sample import CHUNK
+
+LINGER_S = 0.25
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+EVENT = b"data: " + json.dumps({"choices": [{"index": 0, "text": " a", "finish_reason": None}]}).encode() + b"\n\n"
+
+
+def stream_and_linger(connection: socket.socket) -> None:
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(HEAD)
+        for _ in range(3):
+            time.sleep(0.01)
+            connection.sendall(EVENT)
+        time.sleep(LINGER_S)
+        connection.sendall(b"data: [DONE]\n\n")
+
+
+@pytest.fixture
+def lingering_server() -> Iterator[int]:
+    """Streams without a length, says nothing for LINGER_S after the last content, and closes."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=stream_and_linger, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield listening.getsockname()[1]
+    listening.close()
+
+
+@pytest.mark.covers("E-FR09")
+@pytest.mark.services
+def test_a_stream_that_a_close_ends_was_over_with_its_last_content(lingering_server: int, load: Callable) -> None:
+    measured = load(
+        "seamark.drivers.openai:OpenAi",
+        port=lingering_server,
+        requests=3,
+        duration_s=20.0,
+        model="m",
+        prompt_len=4,
+        gen_tokens=3,
+    )
+    assert measured.failures() == {Failure.NONE: 3}
+    chunks = read_segments(measured.outcome.chunks, CHUNK)
+    last_ns = [chunks["at_ns"][chunks["index"] == index].max() for index in measured.samples["index"]]
+    assert np.array_equal(measured.samples["last_ns"], last_ns)

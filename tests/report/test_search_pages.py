@@ -1,0 +1,95 @@
+"""The searches of a workload in its report: every probe, told apart without colour, the limit and what was found."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_results import SERVICES, make_results
+
+from seamark.analysis import write_summary
+from seamark.plan_document import read_plan
+from seamark.report.pages import write_report
+from seamark.store import ScenarioFolder, read_json, write_json
+
+POSTGRES = tuple(made for made in SERVICES if made.service == "postgres")
+pytestmark = pytest.mark.slow
+LIMIT = {"metric": "latency_p99_s", "op": "<=", "limit": 0.05}
+
+
+def probe(level: float, value_s: float | None, verdict: str, **other: Any) -> dict[str, Any]:
+    slo = LIMIT | {"value": value_s, "met": None if value_s is None else value_s <= 0.05}
+    about = {"confirmation": 0, "attempt": 1, "slos": [slo], "requests": 1200, "over_saturated_at_s": None}
+    return {"level": level, "verdict": verdict, "why": f"why {verdict}", **about, **other}
+
+
+PROBES = [
+    probe(10, 0.01, "pass"),
+    probe(20, 0.02, "pass"),
+    probe(40, 0.09, "fail", over_saturated_at_s=3.25),
+    probe(28, None, "void"),
+    probe(28, 0.04, "pass", attempt=2),
+]
+
+
+def rows_of(text: str) -> list[str]:
+    """Return the rows of the table of probes."""
+    return [line for line in text.splitlines() if re.search(r"\| why (pass|fail|void) \|", line)]
+
+
+@pytest.fixture
+def searched(tmp_path: Path) -> Path:
+    """Results in which every trial but those of the first treatment searched, and found one of three rates."""
+    folder = ScenarioFolder(root=make_results(tmp_path / "results", services=POSTGRES, fail=(), suspect=()))
+    plan = read_plan(folder.plan)
+    given = plan.trials[0].treatment
+    for trial in plan.trials:
+        if trial.treatment == given:
+            continue
+        found = 28 if trial.repetition == 1 else 20
+        own, about = folder.trial(trial.id), {"setting": "rate_rps", "outcome": "converged", "found": found}
+        about |= {"confirmed": True, "bracket": [found, 40]}
+        write_json(own.search, {**about, "slos": [LIMIT], "probes": PROBES})
+        metrics = read_json(own.metrics)
+        write_json(own.metrics, metrics | {"search": about | {"probes": len(PROBES), "spent_s": 10.0}})
+    write_summary(plan, folder)
+    return folder.root
+
+
+@pytest.mark.covers("E-FR12", "E-FR27")
+def test_the_report_draws_and_lists_every_probe_and_what_was_found(searched, tmp_path):
+    report = write_report(searched, tmp_path / "reports").parent
+    text = (report / "report.md").read_text()
+    assert (report / "figures" / "postgres-search.svg").exists()
+    assert "The largest rate_rps at which latency_p99_s" in text
+    assert re.search(r"\| 24\.0 \| 20\.0 – 28\.0 \| converged \(2\) \| 2 / 2 \| 10 \|", text), "median and spread"
+    rows = rows_of(text)
+    assert len(rows) == 5 * 2 * len(PROBES), "five treatments, two repetitions"
+    assert any("| 90.0 | 3.25 | failed | why fail |" in row for row in rows)
+    assert any("| – | – | not judged | why void |" in row for row in rows)
+    assert sum("passed, found" in row for row in rows) == 10
+
+
+def test_passes_and_fails_have_marks_of_different_forms_and_the_limit_and_what_was_found_are_drawn(
+    searched, tmp_path
+):
+    report = write_report(searched, tmp_path / "reports").parent
+    svg = (report / "figures" / "postgres-search.svg").read_text()
+    for word in ("passed", "failed", "not judged", "limit", "found", "latency_p99 (ms)", "rate_rps (requests/s)"):
+        assert f">{word}</text>" in svg, word
+    forms = set(re.findall(r'<path id="(m[0-9a-f]+)" d="([^"]+)"', svg))
+    assert len({form for _, form in forms}) >= 4, "three marks and a tick"
+
+
+def test_a_damaged_search_json_spoils_no_report(searched, tmp_path):
+    for path in list(searched.glob("*--r1/search.json")):
+        path.write_text("{")
+    text = (write_report(searched, tmp_path / "reports").parent / "report.md").read_text()
+    assert len(rows_of(text)) == 5 * len(PROBES)
+
+
+def test_a_workload_whose_loads_are_given_has_no_figure_of_a_search(tmp_path):
+    results = make_results(tmp_path / "results", services=POSTGRES, fail=(), suspect=())
+    report = write_report(results, tmp_path / "reports").parent
+    assert not list((report / "figures").glob("*search*"))
+    assert read_json(ScenarioFolder(root=results).summary)["treatments"][0]["search"] is None

@@ -1,0 +1,51 @@
+"""Figures on several cores: in their order, with their mistakes, and gone when the report is."""
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from seamark.report.content import Text
+from seamark.report.side_by_side import side_by_side
+
+
+def test_what_is_drawn_comes_in_the_order_of_the_tasks():
+    tasks = [lambda number=number: [Text(text=str(number))] for number in range(7)]
+    assert [block.text for (block,) in side_by_side(tasks)] == [str(number) for number in range(7)]
+
+
+def test_a_figure_that_cannot_be_drawn_says_why():
+    class UnsendableError(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__(f"{one} and {two}")
+
+    def fail() -> list[Text]:
+        raise UnsendableError(1, 2)
+
+    with pytest.raises((RuntimeError, UnsendableError), match="1 and 2"):
+        side_by_side([fail, lambda: [Text(text="drawn")]])
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core draws alone")
+def test_after_kill_9_of_a_report_nobody_goes_on_drawing(tmp_path: Path):
+    def wait() -> list[Text]:
+        (tmp_path / str(os.getpid())).touch()
+        time.sleep(60)
+        return []
+
+    report = multiprocessing.get_context("fork").Process(target=side_by_side, args=([wait, wait],))
+    report.start()
+    end = time.monotonic() + 20
+    while len(list(tmp_path.iterdir())) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert report.pid is not None
+    os.kill(report.pid, signal.SIGKILL)
+    report.join()
+    while any(psutil.pid_exists(int(path.name)) for path in tmp_path.iterdir()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
