@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,15 +9,16 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
+from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, WARMUP_MIN, gpus_per_node, load_min
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.plan import as_document
-from seamark.record import samples_complete
+from seamark.record import samples_complete, stands
 from seamark.servers.deployment import stop_all, sweep
-from seamark.store import DeploymentFolder, TrialFolder, read_json
+from seamark.store import DeploymentFolder, read_json
 from seamark.study import Study, expanded
 
-PHASE_MIN = {"serve": 10, "warmup": 2, "teardown": 2}
+PHASE_MIN = {"serve": SERVE_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
 SLOTS = 100
 
 
@@ -150,12 +150,8 @@ class Dag:
         """Return the minutes to ask a batch system for: grows with the attempt."""
 
         def of(w: Wildcards, attempt: int = 1) -> int:
-            if phase in PHASE_MIN:
-                return PHASE_MIN[phase] * attempt
-            settings = self.trial(w).settings
-            seconds = sum(float(settings[name] or 0) for name in ("warmup_s", "duration_s", "timeout_s"))
-            seconds += search.budget_s if (search := self.trial(w).search) else 0.0
-            return math.ceil(seconds * 1.2 / 60 + 1) * attempt
+            minutes = PHASE_MIN[phase] if phase in PHASE_MIN else load_min(self.trial(w))
+            return minutes * attempt
 
         return of
 
@@ -175,7 +171,7 @@ class Dag:
             "slurm_account": lambda w: self.study.plan_of(w.scenario).account or "",
             "slurm_partition": lambda w: self.study.plan_of(w.scenario).partition or "",
             "nodes": lambda w: self.deployment(w).nodes,
-            "gres": lambda w: f"gpu:{self.deployment(w).gpus}" if self.deployment(w).gpus else "",
+            "gres": lambda w: f"gpu:{gpus_per_node(self.deployment(w))}" if self.deployment(w).gpus else "",
         }
         if self.study.plan.qos:
             asked["qos"] = self.study.plan.qos
@@ -198,7 +194,7 @@ class Dag:
                 record.unlink()
         for trial in self.study.plan.trials:
             folder = self.study.folder(self.study.scenario.name).trial(trial.id)
-            if folder.load.exists() and not _stands(folder):
+            if folder.load.exists() and not stands(folder):
                 folder.load.unlink()
                 folder.metrics.unlink(missing_ok=True)
 
@@ -230,12 +226,3 @@ class Dag:
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.study.root)) if path.is_relative_to(self.study.root) else str(path)
-
-
-def _stands(folder: TrialFolder) -> bool:
-    """Whether a trial's load.json can be believed: it is whole, and a measurement that it claims has its samples."""
-    try:
-        load = read_json(folder.load)
-    except ValueError:
-        return False
-    return load.get("status") != "ok" or samples_complete(folder, str(load.get("config_hash")))

@@ -26,6 +26,15 @@ def samples_complete(folder: TrialFolder, config_hash: str) -> bool:
         return False
 
 
+def stands(folder: TrialFolder) -> bool:
+    """Whether a trial's load.json can be believed: it is whole, and a measurement that it claims has its samples."""
+    try:
+        load = read_json(folder.load)
+    except ValueError:
+        return False
+    return load.get("status") != "ok" or samples_complete(folder, str(load.get("config_hash")))
+
+
 def search_ended(folder: TrialFolder) -> bool:
     """Whether a trial is a search that came to its end, with a result or without one; not one that broke off."""
     try:
