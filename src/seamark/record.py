@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -14,6 +15,7 @@ from seamark.bench import Bench
 from seamark.load.shards import LoadOutcome
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.store import TrialFolder, read_json
+from seamark.study import expanded
 
 
 def samples_complete(folder: TrialFolder, config_hash: str) -> bool:
@@ -167,10 +169,11 @@ def write_meta(
     bench: Bench,
     trial: Trial,
     folder: TrialFolder,
-    before: Mapping[str, Any],
+    before: provenance.Nodes,
     workers: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Write meta.json: on what and with what this trial was measured. `workers` are the load's WorkerReports."""
+    seen = provenance.look(_paths(bench, folder), whole=True)
     plan = bench.study.plan_of(bench.scenario)
     endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
     slurm = provenance.slurm(os.environ)
@@ -197,10 +200,21 @@ def write_meta(
             "licence": bench.service.licence,
             "slurm": slurm,
             "software": software,
-            "machine": provenance.machine(),
+            "machine": seen.here["machine"],
             "pinning": endpoint.get("pinning"),
             "shards": [{name: worker.get(name) for name in PLACE} for worker in workers],
-            "before": dict(before),
-            "after": provenance.moment(),
+            "before": before.here["moment"],
+            "after": seen.here["moment"],
+            "nodes": provenance.after(before, seen),
+            "nodes_unknown": seen.reason,
         },
     )
+
+
+def _paths(bench: Bench, folder: TrialFolder) -> dict[str, Path]:
+    """Return the paths that a trial uses, by their role."""
+    endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
+    scratch = bench.study.root / expanded(bench.site.paths.scratch)
+    paths = {"results": folder.root, "scratch": scratch, "data": Path(endpoint.get("data") or scratch)}
+    image = (endpoint.get("image") or {}).get("path")
+    return paths | ({"container": Path(image)} if image else {})

@@ -83,7 +83,7 @@ def measure_here(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: in
 
 def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int) -> dict[str, Any]:
     """Measure once. Returns the document of load.json; a failure is a result, not an exception."""
-    before, started_at = provenance.moment(), provenance.now()
+    before, started_at = provenance.look(), provenance.now()
     outcome: LoadOutcome | None = None
     failure: tuple[str, str] | None = None
     restarted: str | None = None

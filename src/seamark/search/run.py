@@ -35,7 +35,7 @@ def measure_search(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: 
     with alone_on_this_node(bench, parent_pid), ended_by_signals():
         if republished(folder, trial):
             return
-        before, started_at = provenance.moment(), provenance.now()
+        before, started_at = provenance.look(), provenance.now()
         clear(folder)
         folder.own_parts.mkdir(parents=True)
         write_config(folder, trial, bench)

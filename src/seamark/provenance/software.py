@@ -1,0 +1,50 @@
+"""What a number was measured with: versions, locks, the state of the checkout, the container around us."""
+
+import hashlib
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from seamark import __version__
+
+CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
+
+
+def software(root: Path, lock: Path | None) -> dict[str, Any]:
+    """Return versions of ours and of Python, the lock's digest and the state of the study's git checkout."""
+    return {
+        "seamark": __version__,
+        "python": platform.python_version(),
+        "lock": None if lock is None else lock.name,
+        "lock_sha256": None if lock is None else hashlib.sha256(lock.read_bytes()).hexdigest(),
+        "inside_container": next((os.environ[name] for name in CONTAINER if name in os.environ), None),
+        **git(root),
+    }
+
+
+def git(root: Path) -> dict[str, Any]:
+    """Return commit and cleanness of the checkout that holds `root`; nulls outside of one."""
+    commit = _git(root, "rev-parse", "HEAD")
+    if commit is None:
+        return {"git_commit": None, "git_dirty": None}
+    return {"git_commit": commit, "git_dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no"))}
+
+
+def os_name() -> str | None:
+    """Return the distribution's name."""
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return platform.system()
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", root, *arguments], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
