@@ -184,6 +184,11 @@ def expanded(path: str) -> Path:
     return Path(expandvars(path)).expanduser()
 
 
+def results_of(root: Path, site: str) -> Path:
+    """Return the root of all results of a study on a site, without reading a scenario."""
+    return root / expanded(site_of(root, site).paths.results)
+
+
 def config_folder(root: Path, kind: str) -> Path:
     """Return the study's own folder of services or sites, else the package's."""
     own = root / "config" / kind

@@ -73,9 +73,12 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
       bench load https://example.org/search --pattern poisson --rate 50 --duration 30 --slo latency_p99=0.2
       bench load http://127.0.0.1:8000/echo --body request.json --header content-type:application/json
       bench load http://127.0.0.1:8000/v1/completions --prompt-tokens 128 --output-tokens 64
+      bench load standing/vllm-1/v1/completions --concurrency 8
       bench load http://127.0.0.1:8000/ --pattern gamma --rate 50 --set burstiness=0.5
       bench load http://127.0.0.1:8000/v1/chat/completions --pattern poisson --rate 5 --turns 4 --think-time 2
       bench load http://10.0.0.5:8000/ --shards 8 --concurrency 64 --carrier dask --carrier-address tcp://10.0.0.1:8786
+
+    standing/ID is a server that `bench servers start` has started, with a path behind it or none.
 
     An address that ends in /completions is asked through the OpenAI API; a --body of your own is sent as it is.
 
@@ -92,6 +95,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     from seamark.report.oneoff import oneoff_text
     from seamark.store import TrialFolder
 
+    address = _of_standing(address)
     url = _url(address)
     slos = tuple(map(_slo, asked["slos"]))
     settings = _load_settings(asked)
@@ -160,6 +164,17 @@ class _Progress:
             rate = (count - self._count) / (now_s - self._at_s)
             self._at_s, self._count = now_s, count
             self._line.update(f"{count:,} requests, {rate:,.0f}/s")
+
+
+def _of_standing(address: str) -> str:
+    """Return the address of a standing server as a URL; any other as it is."""
+    from seamark.servers.standing_address import PREFIX, standing_endpoint
+
+    if not address.startswith(PREFIX):
+        return address
+    name, _, path = address.removeprefix(PREFIX).partition("/")
+    endpoint = standing_endpoint(Path("results"), f"{PREFIX}{name}")
+    return f"http://{endpoint['host']}:{next(iter(endpoint['ports'].values()))}/{path}"
 
 
 def _url(address: str) -> SplitResult:

@@ -1,27 +1,41 @@
-"""bench servers: the services that can be measured."""
+"""bench servers: the services that can be measured, and servers that stand by themselves."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from seamark.cli.options import json_option
-from seamark.study import config_folder
+from seamark.errors import SiteError, UserError
+from seamark.study import config_folder, results_of, site_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from seamark.model.service import Service
+    from seamark.standing.instance import Instance
+    from seamark.standing.request import Wanted
+
+TABLE = ("id", "service", "state", "endpoint", "node", "job", "since")
+STYLE = {"running": "green", "pending": "yellow", "starting": "yellow", "failed": "bold red", "ended": "dim"}
+site_option = click.option(
+    "--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites."
+)
 
 
 @click.group("servers")
 def command() -> None:
-    """Look at services.
+    """List services; start, list, check and stop servers that stand by themselves, outside of any trial.
 
     \b
-    Example:
+    Examples:
       bench servers list
+      bench servers start postgres --set scale=4 --time 2h
+      bench servers ps
+      bench servers stop --all
     """
 
 
@@ -61,6 +75,227 @@ def listing(as_json: bool) -> None:
         keys = ("name", "component", "version", "licence", "runs", "state")
         table.add_row(*(str(row[key]) for key in keys))
     Console().print(table)
+
+
+@command.command("ps")
+@site_option
+@json_option
+@click.option("-a", "--all", "ended", is_flag=True, help="Standing servers that have ended too.")
+def ps(site: str, as_json: bool, ended: bool) -> None:
+    """List the servers of this study that live: standing ones, and those that trials share now.
+
+    \b
+    Examples:
+      bench servers ps
+      bench servers ps --all --json | jq '.servers[] | {id, state, job}'
+    """
+    from seamark.standing.listed import listed
+
+    rows = listed(results_of(Path.cwd(), site), ended=ended)
+    if as_json:
+        click.echo(json.dumps({"schema_version": 1, "servers": [vars(row) for row in rows]}, indent=1))
+        return
+    if not rows:
+        click.echo("No server of this study lives.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in (*TABLE, "why"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        cells = [str(getattr(row, key) or "") for key in TABLE]
+        cells[TABLE.index("state")] = f"[{STYLE[row.state]}]{row.state}[/]"
+        cells[TABLE.index("since")] = cells[-1][:19].replace("T", " ")
+        table.add_row(*cells, row.why)
+    Console().print(table)
+
+
+@command.command("check")
+@click.argument("server", metavar="ID")
+@site_option
+@json_option
+@click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds until it must have answered.")
+def check(server: str, site: str, as_json: bool, timeout: float) -> int:
+    """Ask a server whether it is well, as its recipe says (HTTP 2xx, or a TCP connection), and print where it is.
+
+    Ends with 0 when it answers, with 1 when it does not, with 2 when there is none of that id.
+
+    \b
+    Example:
+      bench servers check postgres-1
+    """
+    from seamark.servers.deployment import alive, why_ended
+    from seamark.servers.signs import read_sign
+    from seamark.standing.listed import folder_of, healthy, shown_endpoint
+    from seamark.standing.request import service_named
+
+    folder = folder_of(results_of(Path.cwd(), site), server)
+    endpoint = read_sign(folder.endpoint) or {}
+    lives = endpoint.get("status") == "ok" and alive(folder)
+    well = lives and healthy(endpoint, service_named(Path.cwd(), endpoint["service"]), timeout)
+    where = shown_endpoint(endpoint) if lives else None
+    if as_json:
+        document = {
+            "schema_version": 1,
+            "id": server,
+            "healthy": well,
+            "endpoint": where,
+            "ports": endpoint.get("ports"),
+        }
+        click.echo(json.dumps(document, indent=1))
+    elif well:
+        click.echo(f"{server}: healthy at {where}")
+    elif lives:
+        click.echo(
+            f"{server}: runs at {where}, but does not answer within {timeout:g} s. Its log: {folder.server_log}"
+        )
+    else:
+        end = why_ended(folder) or read_sign(folder.record) or {}
+        why = end.get("reason") or (end.get("ended") or {}).get("reason") or "its server does not run"
+        click.echo(f"{server}: not running: {why}")
+    return 0 if well else 1
+
+
+@command.command("start")
+@click.argument("service")
+@site_option
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the server.")
+@click.option("--name", metavar="ID", help="Its id. Default: the service's name and a number.")
+@click.option(
+    "--time", default="1h", show_default=True, metavar="SPAN", help="How long it may live: 45s, 30m, 2h, 1d."
+)
+@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes.")
+@click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs over all nodes.")
+@click.option("--cpus", "cpus_per_task", type=click.IntRange(1), default=1, show_default=True, help="CPUs of a node.")
+@click.option("--mem-gb", type=click.IntRange(1), default=1, show_default=True, help="Memory of a node in GB.")
+@click.option("--partition", help="Slurm: partition.")
+@click.option("--account", help="Slurm: account.")
+@click.option("--qos", help="Slurm: quality of service.")
+@click.option("--container", metavar="FILE", help="Image to run it in, on a site of containers.")
+@click.option("--no-wait", is_flag=True, help="Slurm: do not wait until it answers.")
+@json_option
+def start(
+    service: str, site: str, settings: tuple[str, ...], name: str | None, time: str, no_wait: bool, as_json: bool,
+    **asked: Any,
+) -> int:  # fmt: skip
+    """Start a server that stands by itself, and wait until it answers.
+
+    On a site with Slurm it is a job that runs the same keeper as a trial's server. It ends when its time is over,
+    with `bench servers stop`, with scancel, or when it is killed; nothing of it is left then. A scenario measures it
+    on a site with `runtime: external` and `address: standing/ID`; `bench load standing/ID` has a quick look.
+
+    Ends with 0 when it answers, with 1 when it failed to, with 2 for a mistake, with 3 when the site lacks something.
+
+    \b
+    Examples:
+      bench servers start postgres --set scale=4 --time 2h
+      bench servers start vllm --site meluxina --gpus 4 --partition gpu --account p200000 --time 4h
+    """
+    from seamark.standing.request import Request, new_instance, service_named, settings_from, span_s
+
+    root = Path.cwd()
+    request = Request(
+        service=service,
+        site=site,
+        settings=settings_from(settings, service_named(root, service)),
+        time_s=span_s(time),
+        **asked,
+    )
+    machine = site_of(root, site)
+    if machine.runtime not in ("venv", "apptainer"):
+        raise UserError(f"bench servers start: the site '{site}' starts no servers (runtime: {machine.runtime}).")
+    instance, wanted = new_instance(root, results_of(root, site), request, name)
+    answer = _started(instance, wanted, no_wait=no_wait, console=Console(stderr=True))
+    if answer is None:
+        click.echo(f"{instance.id}: job {instance.job} is submitted. `bench servers ps` shows how it is.")
+        return 0
+    return _tell(instance, wanted, answer, as_json)
+
+
+@command.command("stop")
+@click.argument("servers", metavar="[ID]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every standing server of this study.")
+@site_option
+def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
+    """End standing servers, their Slurm jobs and all their processes. What they left is kept.
+
+    Ends with 1 when something of one is still there after a minute.
+
+    \b
+    Examples:
+      bench servers stop postgres-1
+      bench servers stop --all
+    """
+    from seamark.standing.instance import instance_of, instances
+
+    results = results_of(Path.cwd(), site)
+    if not servers and not every:
+        raise UserError(
+            "bench servers stop: name a server (`bench servers ps` lists them), or all of them with --all."
+        )
+    named = [each for each in instances(results) if each.living()] if every else []
+    left = 0
+    for instance in named or [instance_of(results, name) for name in servers]:
+        lived = instance.living()
+        if not instance.stop():
+            left += 1
+            click.echo(f"{instance.id}: something of it is still there; see {instance.root}.", err=True)
+        else:
+            click.echo(f"{instance.id}: {'stopped' if lived else 'had ended already'}. Its files: {instance.root}")
+    if every and not named:
+        click.echo("No standing server of this study lives.")
+    return 1 if left else 0
+
+
+def _started(
+    instance: "Instance", wanted: "Wanted", *, no_wait: bool, console: Console
+) -> "Mapping[str, Any] | None":
+    """Start it where its site says; return its endpoint, or how it failed; None when nobody waits for that."""
+    from seamark.standing.start import start_here, submit, wait
+
+    if wanted.study.site.runtime == "apptainer":
+        from seamark.prepare import require_images
+
+        try:
+            require_images(wanted.study)
+        except SiteError:
+            instance.forget()
+            raise
+    with console.status(f"starting {instance.id}") as line:
+        if not wanted.study.site.partitions:
+            return start_here(instance, wanted)
+        number = submit(instance, wanted)
+        if no_wait:
+            return None
+        try:
+            return wait(instance, number, lambda what: line.update(f"{instance.id}: {what}"))
+        except BaseException:
+            instance.stop()
+            raise
+
+
+def _tell(instance: "Instance", wanted: "Wanted", answer: "Mapping[str, Any]", as_json: bool) -> int:
+    from seamark.standing.listed import shown_endpoint, tunnels
+
+    well = answer.get("status") == "ok"
+    tunnel = tunnels(wanted.study.site, answer) if well else None
+    if as_json:
+        facts = {key: answer.get(key) for key in ("status", "category", "reason", "host", "ports", "node")}
+        click.echo(
+            json.dumps(
+                {"schema_version": 1, "id": instance.id, "job": instance.job, **facts, "tunnel": tunnel}, indent=1
+            )
+        )
+    elif well:
+        job = f", job {instance.job} on {answer['node']}" if instance.job else ""
+        click.echo(f"{instance.id}: answers at {shown_endpoint(answer)}{job}")
+        if tunnel:
+            click.echo(f"From outside: {tunnel}")
+        click.echo(f"End it with `bench servers stop {instance.id}`.")
+    if not well:
+        click.echo(f"{instance.id}: {answer.get('category')}: {answer.get('reason')}", err=True)
+        for text in answer.get("log_tail") or ():
+            click.echo(f"  {text}", err=True)
+    return 0 if well else 1
 
 
 def _state(service: "Service") -> str:

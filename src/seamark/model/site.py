@@ -63,6 +63,9 @@ class Pinning:
 class Site:
     """One machine. Nothing about a particular machine stands in code.
 
+    `login` is how one gets to its login node from outside, such as `ssh -p 22 login.example.org`: tunnels to servers
+    on its nodes go through it.
+
     `carrier` starts the shards of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
     `carrier_address`, spoken to by the interpreter `carrier_python` (None: our own).
     """
@@ -81,6 +84,7 @@ class Site:
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     qos: Mapping[str, int] = field(default_factory=dict)
     pinning: Literal["auto", "none"] | Pinning = "auto"
+    login: str | None = None
     carrier: CarrierName = "local"
     carrier_address: str | None = None
     carrier_python: str | None = None

@@ -63,15 +63,16 @@ def serve(
     client: Image | None = None,
     binds: Sequence[str] = (),
     shards: int = 1,
+    evict: bool = True,
 ) -> dict[str, Any]:
     """Start the deployment's server under a keeper, wait until it answers or fails, and write endpoint.json.
 
-    Ends this user's other deployments of the same results on this node (in this batch job) first: two servers
-    side by side would measure each other. Returns what it wrote; `status` is 'ok' or 'failed', and a failure
-    carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `shards` are the most workers of one of
-    its loads. For sites that run containers, `image` is the server's, `client` that of the load's workers (None: they
-    run in the service's environment), and `binds` are the scenario's own. When the process that called us is gone
-    before the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
+    Ends this user's other deployments of the same results on this node (in this batch job) first, unless `evict` is
+    false: two servers side by side would measure each other. Returns what it wrote; `status` is 'ok' or 'failed', and
+    a failure carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `shards` are the most workers
+    of one of its loads. For sites that run containers, `image` is the server's, `client` that of the load's workers
+    (None: they run in the service's environment), and `binds` are the scenario's own. When the process that called us
+    is gone before the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
     """
     parent_pid = os.getppid()
     signs = signs_of(folder)
@@ -97,7 +98,7 @@ def serve(
         shards=shards,
     )
     with hold(signs.serve_lock, wait_s=600.0) or open(os.devnull):
-        _make_room(folder)
+        _make_room(folder, evict)
         folder.endpoint.unlink(missing_ok=True)
         for old in (signs.end, signs.answer, signs.stop, signs.published, signs.ports):
             old.unlink(missing_ok=True)
@@ -300,10 +301,10 @@ def _no_answer(
     }
 
 
-def _make_room(folder: DeploymentFolder) -> None:
+def _make_room(folder: DeploymentFolder, evict: bool) -> None:
     """End what would share this node with the new server: an earlier keeper of this deployment, others of ours."""
     ours = signs_of(folder)
-    for signs in keepers(folder.root.resolve().parents[2]):
+    for signs in keepers(folder.root.resolve().parents[2]) if evict else ():
         beat = read_beat(signs)
         beside = beat and beat.node == node() and beat.allocation == allocation()
         if (beside or signs.root == ours.root) and beating(signs):

@@ -17,6 +17,7 @@ from seamark.servers.launch import Launch, Template, printed, switches
 from seamark.servers.order import MARK, Order
 from seamark.servers.privilege import as_user, user_for
 from seamark.servers.signs import signs_of
+from seamark.servers.standing_address import PREFIX, standing_endpoint
 
 PACKAGE = Path(seamark.__file__).parent
 UNWANTED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "SNAKEMAKE_PROFILE")
@@ -110,9 +111,13 @@ def external_ports(order: Order, server: Server) -> tuple[str, dict[str, int]]:
     """Return host and ports of a server that someone else runs.
 
     The setting `address`, else the site's, is `host` or `host:port`; that port is the recipe's first. Every other
-    port is the setting `<name>_port`. SiteError names what is missing.
+    port is the setting `<name>_port`. `standing/ID` is a standing server of the study, with all its ports. SiteError
+    names what is missing.
     """
     address = str(order.deployment.settings.get("address") or order.site.address)
+    if address.startswith(PREFIX):
+        standing = standing_endpoint(order.folder.root.resolve().parents[2], address)
+        return standing["host"], {name: standing["ports"][name] for name in server.ports}
     if "://" in address:
         raise SiteError(
             f"service '{order.service.name}' at '{address}': not an address. Write it as host:port; for https set"

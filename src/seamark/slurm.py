@@ -1,0 +1,87 @@
+"""What we ask of Slurm by its own commands: submit a job, how jobs are, end them. Says when it is not there."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import join
+
+from seamark.errors import SiteError
+
+ANSWER_S = 60.0
+OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL")
+"""States of a job that has ended, which stay in the queue's list for a while."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One job of ours in the queue. `nodes` is empty until it runs; `why` says what a pending one waits for."""
+
+    number: str
+    name: str
+    state: str
+    nodes: str
+    folder: str
+    why: str
+
+
+def sbatch(words: Sequence[str], *, name: str, logs: Path, folder: Path, options: Mapping[str, object]) -> str:
+    """Submit a job that runs `words` in `folder`; return its number.
+
+    `options` are long options of sbatch, without those whose value is None; output goes to `logs/%x_%j.out` and
+    `.err`. Raises SiteError when there is no Slurm or it refuses.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    batch = ["sbatch", "--parsable", f"--job-name={name}", f"--chdir={folder}"]
+    batch += [f"--output={logs}/%x_%j.out", f"--error={logs}/%x_%j.err"]
+    batch += [f"--{option}={value}" for option, value in options.items() if value is not None]
+    done = _said([*batch, f"--wrap=exec {join(words)}"])
+    number = done.stdout.strip().partition(";")[0]
+    if not number.isdigit():
+        raise SiteError(f"sbatch refuses the job '{name}': {done.stderr.strip()}", f"    {join(batch)}")
+    return number
+
+
+def jobs(*, folder: Path | None = None) -> list[Job]:
+    """Return our jobs that have not ended, of any folder or of one. Raises SiteError when Slurm does not answer."""
+    done = _said(["squeue", "--me", "--noheader", "--format=%i|%j|%T|%N|%Z|%r"])
+    if done.returncode != 0:
+        raise SiteError(f"squeue does not answer: {done.stderr.strip()}")
+    found = []
+    for line in done.stdout.splitlines():
+        number, name, state, nodes, place, why = line.strip().split("|", 5)
+        if state not in OVER and (folder is None or Path(place) == folder.resolve()):
+            found.append(Job(number=number, name=name, state=state, nodes=nodes, folder=place, why=why))
+    return found
+
+
+def job(number: str) -> Job | None:
+    """Return a job of ours, None when it has ended or never was."""
+    return next((each for each in jobs() if each.number == number), None)
+
+
+def cancel(numbers: Sequence[str]) -> None:
+    """End jobs; what has ended already is passed over."""
+    if numbers:
+        _said(["scancel", *numbers])
+
+
+def address_of(node: str) -> str:
+    """Return the address by which other nodes reach a node: Slurm's own, else its name."""
+    try:
+        words = _said(["scontrol", "show", "node", node, "--oneliner"]).stdout.split()
+    except SiteError:
+        return node
+    return next((word.removeprefix("NodeAddr=") for word in words if word.startswith("NodeAddr=")), node)
+
+
+def _said(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_S)
+    except FileNotFoundError:
+        raise SiteError(
+            f"no `{command[0]}` here: this needs Slurm. Call it on the site's login node, or name a site without"
+            " Slurm with --site."
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise SiteError(f"`{command[0]}` did not answer in {ANSWER_S:g} s. Is Slurm's controller up?") from None

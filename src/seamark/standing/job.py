@@ -1,0 +1,67 @@
+"""What a standing server's Slurm job runs: its keeper, for as long as the job may last, and nothing else.
+
+`python -m seamark.standing.job FOLDER`, in the study. The keeper's lease is the site's, renewed here: when the job is
+killed as a whole, however that is done, its server ends with the lease.
+"""
+
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from seamark import slurm
+from seamark.errors import UserError
+from seamark.servers import deployment as servers
+from seamark.servers.keeperlog import say
+from seamark.servers.signs import node
+from seamark.standing.instance import Instance
+from seamark.standing.request import wanted
+from seamark.standing.start import serve
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+RENEW_S = 1.0
+
+
+def keep(instance: Instance, root: Path) -> int:
+    """Serve until the server ends, the time is over or a signal comes; return the exit code."""
+    signal.signal(signal.SIGTERM, _end)
+    asked = wanted(root, instance)
+    ends_s = time.monotonic() + asked.request.time_s
+    site = asked.study.site
+    if site.address in LOOPBACK:
+        site = replace(site, address=slurm.address_of(node()))
+    why = "sigterm"
+    try:
+        answer = serve(instance, asked, site)
+        say("standing", id=instance.id, status=answer["status"], host=answer["host"], ports=answer["ports"])
+        if answer["status"] != "ok":
+            return 1
+        while servers.alive(instance.folder):
+            if time.monotonic() >= ends_s:
+                why = "time-limit"
+                return 0
+            servers.renew(instance.folder)
+            time.sleep(RENEW_S)
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        servers.stop(instance.folder, why)
+        instance.close()
+
+
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def main(argv: list[str]) -> int:
+    """Keep the server of a folder; a mistake is a line on standard error."""
+    try:
+        return keep(Instance(root=Path(argv[0])), Path.cwd())
+    except UserError as mistake:
+        print(mistake, file=sys.stderr)
+        return mistake.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

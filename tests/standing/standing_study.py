@@ -1,0 +1,104 @@
+"""A study in which servers stand by themselves, and how `bench` is called in it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+BENCH = [sys.executable, "-m", "seamark.cli.main"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandingStudy:
+    """A folder made by `bench init`; `environment` is what its commands see beyond ours."""
+
+    root: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def bench(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*BENCH, *words],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, **self.environment},
+        )
+
+    def started(self, *words: str) -> dict[str, Any]:
+        """Start a server; return what `--json` says of it."""
+        done = self.bench("servers", "start", *words, "--json")
+        assert done.returncode == 0, done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    def listed(self, *words: str) -> dict[str, dict[str, Any]]:
+        """Return what `bench servers ps` says, by id."""
+        rows = json.loads(self.bench("servers", "ps", *words, "--json").stdout)["servers"]
+        return {row["id"]: row for row in rows}
+
+    def folder(self, name: str) -> Path:
+        return self.root / "results" / "standing" / name
+
+    def json(self, name: str, file: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((self.folder(name) / file).read_text())
+        return document
+
+    def site(self, name: str, **changes: Any) -> None:
+        """Write a site of the study."""
+        text = yaml.safe_dump({"name": name, "summary": "a test's", **changes})
+        (self.root / "config" / "sites" / f"{name}.yaml").write_text(text)
+
+    def scenario(self, name: str, **changes: Any) -> None:
+        """Write a scenario of the null service with two trials of a quarter of a second."""
+        workload = {"component": "null", "service": "null", "concurrency": [1, 2], "duration_s": 0.25, "warmup_s": 0}
+        document = {"scenario": name, "repetitions": 1, "workload": workload | changes.pop("workload", {})} | changes
+        (self.root / "config" / "scenarios" / f"{name}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every live process that was started for this study."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                named = str(self.root) in " ".join(process.cmdline()) or str(self.root) in process.cwd()
+                if named and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+
+@contextmanager
+def standing_study(root: Path, environment: Mapping[str, str] | None = None) -> Iterator[StandingStudy]:
+    """Make a study; end what is left of it afterwards."""
+    made = subprocess.run([*BENCH, "init", str(root)], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    study = StandingStudy(root=root, environment=environment or {})
+    yield study
+    for process in study.processes():
+        process.kill()
+
+
+def eventually(true: Callable[[], bool], within_s: float = 15.0) -> bool:
+    """Return whether something comes true in time."""
+    deadline_s = time.monotonic() + within_s
+    while not true():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
