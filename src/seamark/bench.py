@@ -17,7 +17,7 @@ from seamark.model.site import Site
 from seamark.model.trial import Deployment, Trial
 from seamark.servers import deployment as servers
 from seamark.servers.images import client_lock
-from seamark.store import DeploymentFolder, ScenarioFolder
+from seamark.store import DeploymentFolder, ScenarioFolder, read_json
 from seamark.study import Study, expanded
 
 LOG_LINES = 20
@@ -80,7 +80,8 @@ def carrier_for(bench: Bench, owner: int) -> Carrier:
     """Return who carries the shards of this site's loads. Raises UserError for what is missing here."""
     site = bench.site
     python = None if site.carrier_python is None else bench.study.root / expanded(site.carrier_python)
-    return carrier_of(site.carrier, site.carrier_address, python, owner)
+    endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
+    return carrier_of(site.carrier, site.carrier_address, python, owner, endpoint.get("load_nodes") or ())
 
 
 def python_of(endpoint: Mapping[str, Any]) -> Path | None:

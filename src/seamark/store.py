@@ -129,6 +129,10 @@ class DeploymentFolder:
     def server_log(self) -> Path:
         return self.root / "server.log"
 
+    def part_log(self, part: str, node: str) -> Path:
+        """The log of a part of a server on one node; the server's own process writes `server_log`."""
+        return self.root / f"server-{part}-{node}.log"
+
     @property
     def telemetry(self) -> Path:
         return self.root / "telemetry.csv"

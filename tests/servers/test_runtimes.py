@@ -14,7 +14,7 @@ from seamark.model.service import Container, Server
 from seamark.servers import deployment as servers
 from seamark.servers.containers import image_path
 from seamark.servers.images import Image, image_file
-from seamark.servers.launch import Launch
+from seamark.servers.launch import Launch, Seat
 from seamark.servers.runtimes import external_ports, launch_of
 from seamark.store import write_json
 
@@ -75,7 +75,7 @@ def launch(bench: Bench, *, gpus: int = 0, **changes: object) -> Launch:
     return launch_of(
         replace(order, deployment=deployment),
         bench.service.server,
-        ports={"main": 12345},
+        seat=Seat(node="here", host="127.0.0.1", ports={"main": 12345}),
         data=bench.data(),
         environment=None,
     )
@@ -91,9 +91,10 @@ def test_a_setting_that_is_true_or_false_is_a_switch_and_another_is_none(bench: 
     words = ("{switches[on]}", "{switches[so_called]}")
     settings = {"on": True, "so_called": False, "count": 1}
     order = replace(bench.order(), deployment=replace(bench.deployment(), settings=settings))
+    seat = Seat(node="here", host="127.0.0.1", ports={})
 
     def filled(*words: str) -> tuple[str, ...]:
-        return launch_of(order, Server(command=words), ports={}, data=bench.data(), environment=None).command
+        return launch_of(order, Server(command=words), seat=seat, data=bench.data(), environment=None).command
 
     assert filled(*words) == ("--on", "--no-so-called")
     with pytest.raises(UserError, match="count"):

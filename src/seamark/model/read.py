@@ -1,6 +1,5 @@
 """From YAML files to the frozen nouns; every mistake of a file is reported at once. The only way in for config."""
 
-import string
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from seamark.model.extends import load_merged
 from seamark.model.fit import Asked, misfits
 from seamark.model.levels import TYPES, level, misfit, show
 from seamark.model.pattern import LOAD_SETTINGS
+from seamark.model.recipe import check_service
 from seamark.model.scenario import Scenario
 from seamark.model.scenario_form import lines_of, scenario_of
 from seamark.model.service import Service, Setting
@@ -105,7 +105,7 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
     _named_as_file(tree, path, mistakes)
     if service is WRONG or len(mistakes.lines) > before:
         return None
-    _check_service(tree, service, mistakes)
+    check_service(tree, service, mistakes)
     return service  # type: ignore[no-any-return]
 
 
@@ -145,57 +145,6 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
         mistakes.add(entries["default"], complaint)
     for each in entries["allowed"].value if setting.allowed is not None else ():
         level(each, Setting(name=setting.name, type=setting.type, role=setting.role, help=""), mistakes)
-
-
-def _check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
-    if service.driver.count(":") != 1:
-        mistakes.add(tree.value["driver"], f"'{service.driver}' is not of the form 'package.module:Name'.")
-    if service.server is None:
-        return
-    server = tree.value["server"]
-    ports = service.server.ports
-    if service.server.health.port not in ports:
-        mistakes.add(
-            server.value.get("health", server), f"the port '{service.server.health.port}' is none of {ports}."
-        )
-    if service.server.metrics_port is not None and service.server.metrics_port not in ports:
-        mistakes.add(server.value["metrics_port"], f"is none of the ports {', '.join(ports)}.")
-    types = {setting.name: setting.type for setting in service.settings}
-    for part in _strings(server):
-        _check_template(part, set(ports), types, mistakes)
-
-
-PLACES = (
-    *("ports", "host", "data", "settings", "switches", "user"),
-    *("env", "python", "package", "site_packages", "libdir", "python_version"),
-)
-"""Names that a template of a server may use; servers/ fills them in."""
-
-
-def _check_template(item: Item, ports: set[str], settings: Mapping[str, str], mistakes: Mistakes) -> None:
-    try:
-        fields = [field for _, field, _, _ in string.Formatter().parse(item.value) if field is not None]
-    except ValueError as error:
-        mistakes.add(item, f"{error}. A brace that is meant as one is written twice: '{{{{'.")
-        return
-    for field in fields:
-        name, _, rest = field.partition("[")
-        key = rest.rstrip("]")
-        if name not in PLACES:
-            mistakes.add(item, f"'{{{field}}}' is not known. Known: {', '.join(PLACES)}.")
-        elif name == "ports" and key not in ports:
-            mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
-        elif name in ("settings", "switches") and key not in settings:
-            mistakes.add(item, f"'{{{field}}}': no such setting of this service.")
-        elif name == "switches" and settings[key] != "bool":
-            mistakes.add(item, f"'{{{field}}}': only a setting of type bool is a switch.")
-
-
-def _strings(item: Item) -> list[Item]:
-    if isinstance(item.value, str):
-        return [item]
-    children = item.value.values() if isinstance(item.value, dict) else item.value
-    return [each for child in children for each in _strings(child)] if isinstance(item.value, (dict, list)) else []
 
 
 def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:

@@ -41,6 +41,25 @@ class Health:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """A process that a server needs beside its own one, started before it. Strings are templates as a server's.
+
+    `nodes`: `server` is the node of the server's own process, `others` each further node of the server, `each` all
+    of them. Parts start in the order in which they are written, each when those before it are healthy; one without
+    `health` is healthy as long as it runs. Names of ports are unique in a recipe: a port of a part on one node is
+    known to all, one of a part on several nodes only to that process itself. `environment` comes on top of the
+    server's.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    nodes: Literal["server", "others", "each"] = "server"
+    ports: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    health: Health | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Server:
     """How to start a server. Strings are `str.format` templates.
 
@@ -48,8 +67,14 @@ class Server:
     `{env}` (root of the service's environment), `{python}` (its interpreter), `{package}` (seamark's own folder,
     whose outside.py runs a module of ours in another environment), `{site_packages}`, `{libdir}` (where libpython
     lies), `{python_version}`, `{user}`, `{settings[NAME]}`, and `{switches[NAME]}`: for a setting `some_name` that is
-    true `--some-name`, for one that is false `--no-some-name`. `typical_start_s` only serves to estimate a plan.
-    `busy_waits`: it spins while it waits, so that on the same machine everything else goes first.
+    true `--some-name`, for one that is false `--no-some-name`; `{node}`, the name of the process's own node, whose
+    address is `{host}`; `{nodes}`, how many nodes the server has; `{addresses[PART]}`, the address of the first node
+    of a part. `typical_start_s` only serves to estimate a plan. `busy_waits`: it spins while it waits, so that on the
+    same machine everything else goes first.
+
+    `load_nodes` says whose the nodes are when a deployment has several. `own`: the first nodes are the load's alone;
+    the server has the last one, or, with parts on several nodes, all but the first. `shared`: the server has all
+    of them from the first one on, and so has the load. `network_environment` is set for every process then.
     """
 
     command: tuple[str, ...]
@@ -64,6 +89,25 @@ class Server:
     busy_waits: bool = False
     metrics_port: str | None = None
     metrics_path: str = "/metrics"
+    parts: tuple[Part, ...] = ()
+    load_nodes: Literal["own", "shared"] = "own"
+    fewest_nodes: int = 1
+    network_environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def spans(self) -> bool:
+        """Whether it has parts on more than one node, where there are several."""
+        return any(part.nodes != "server" for part in self.parts)
+
+    def nodes_of(self, count: int) -> range:
+        """Return which of a deployment's `count` nodes, counted from 0, the server has."""
+        if count == 1 or self.load_nodes == "shared":
+            return range(count)
+        return range(1 if self.spans else count - 1, count)
+
+    def part(self, name: str) -> Part | None:
+        """Return the part of that name, or None."""
+        return next((part for part in self.parts if part.name == name), None)
 
 
 @dataclass(frozen=True, kw_only=True)

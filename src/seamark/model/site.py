@@ -67,7 +67,8 @@ class Site:
     on its nodes go through it.
 
     `carrier` starts the shards of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
-    `carrier_address`, spoken to by the interpreter `carrier_python` (None: our own).
+    `carrier_address`, spoken to by the interpreter `carrier_python` (None: our own). `network_environment` is set for
+    every process of a server whose deployment has several nodes, above what its recipe says.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Site:
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     qos: Mapping[str, int] = field(default_factory=dict)
     pinning: Literal["auto", "none"] | Pinning = "auto"
+    network_environment: Mapping[str, str] = field(default_factory=dict)
     login: str | None = None
     carrier: CarrierName = "local"
     carrier_address: str | None = None

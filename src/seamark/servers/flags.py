@@ -14,7 +14,7 @@ from seamark.servers.launch import Template
 
 FLAG = re.compile(r"^--([a-zA-Z][\w-]*)")
 SWITCH = re.compile(r"\{switches\[(\w+)\]\}")
-OF_A_DEPLOYMENT = re.compile(r"\{(settings|switches|ports)\[")
+OF_A_DEPLOYMENT = re.compile(r"\{(settings|switches|ports|addresses)\[")
 TIMEOUT_S = 600.0
 TAIL_LINES = 10
 
@@ -56,6 +56,7 @@ def _printed(image: Image, service: Service, site: Site, command: Sequence[str])
     assert service.server is not None
     declared = service.server.environment if image.origin == "definition" else service.container.environment
     values = {**inside(), "data": "/tmp", "user": "user", "host": "127.0.0.1", "ports": {}, "settings": {}}
+    values |= {"node": "localhost", "nodes": 1}
     template = Template(service.name, values)
     variables = {name: template.fill(value) for name, value in declared.items() if not OF_A_DEPLOYMENT.search(value)}
     words = ["exec", "--containall"]

@@ -4,6 +4,7 @@ Run as `python -m seamark.servers.keeper FOLDER` with an Order on standard input
 as a guard (guard.py). Both adopt orphans, so that no process can hide from them in a session of its own.
 """
 
+import contextlib
 import os
 import pickle
 import signal
@@ -54,7 +55,7 @@ def keep(order: Order) -> None:
         say("server-up", phases=bringing.phases, ports=bringing.ports)
         while True:
             watch.tick()
-            reap(but=watch.server.pid if watch.server else None)
+            reap(but=bringing.pieces.pids() if bringing.pieces else ())
             time.sleep(TICK_S)
     except EndedError as ended:
         end = {"why": ended.why, "reason": ended.reason}
@@ -63,6 +64,9 @@ def keep(order: Order) -> None:
     except (UserError, OSError) as cause:
         end = {"why": "failed", "category": "setup_failed", "reason": str(cause)}
     finally:
+        fallen = bringing.pieces.fallen if bringing.pieces else None
+        if fallen is not None and fallen != log:
+            log, log_start = fallen, 0
         lines = end.get("log_tail") or (tail(log, log_start) if end["why"] in ("crash", "failed") else [])
         _take_down(bringing, {**end, "log_tail": lines})
         if data_lock:
@@ -72,8 +76,8 @@ def keep(order: Order) -> None:
 
 def _take_down(bringing: BringUp, end: dict[str, Any]) -> None:
     """Say why at once, so that a load sees it; then end every process; then say how the server ended."""
-    signs, server = bringing.watch.signs, bringing.server
-    returncode = server.poll() if server else None
+    signs = bringing.watch.signs
+    returncode = _returncode(bringing)
     end = {"schema_version": SCHEMA_VERSION, **end, "returncode": returncode, "at": timestamp()}
     write_sign(signs.end, end)
     say("server-down", why=end["why"], reason=end["reason"])
@@ -84,24 +88,28 @@ def _take_down(bringing: BringUp, end: dict[str, Any]) -> None:
         told = {"category": category, "reason": end["reason"], "log_tail": end["log_tail"]}
         write_sign(signs.answer, bringing.answer("failed") | told)
     _end_processes(bringing)
-    if server and returncode is None:
-        write_sign(signs.end, end | {"returncode": server.poll()})
+    if returncode is None and (returncode := _returncode(bringing)) is not None:
+        write_sign(signs.end, end | {"returncode": returncode})
 
 
 def _end_processes(bringing: BringUp) -> None:
     """Ask the server; then whatever it left behind; then insist."""
-    recipe, server = bringing.order.service.server, bringing.server
-    if recipe and server and server.poll() is None:
-        server.send_signal(signal.Signals[recipe.stop_signal])
-        deadline_s = time.monotonic() + recipe.stop_timeout_s
-        while server.poll() is None and time.monotonic() < deadline_s:
-            bringing.watch.beat()
-            time.sleep(TICK_S)
+    if bringing.pieces:
+        bringing.pieces.end(bringing.watch.beat)
+        _returncode(bringing)
+        bringing.pieces.close()
     if left := alive_below(os.getpid()):
         send(left, signal.SIGTERM)
         wait_until_none(os.getpid(), CHILDREN_GRACE_S)
     if not kill_below(os.getpid()):
         say("left-behind", pids=alive_below(os.getpid()))
+
+
+def _returncode(bringing: BringUp) -> int | None:
+    """Return how the server's own process ended, None when it runs, was never started, or its node was lost."""
+    with contextlib.suppress(EndedError, OSError):
+        return bringing.pieces.main.runs.poll() if bringing.pieces and bringing.pieces.main else None
+    return None
 
 
 def main(argv: list[str]) -> int:

@@ -1,7 +1,7 @@
 """What a keeper executes to start a server, and the templates it is made from. Starts nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.errors import UserError
@@ -20,6 +20,21 @@ class Launch:
     health_command: tuple[str, ...]
     environment: Mapping[str, str]
     user: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """Where one process of a deployment runs, and what it has to know of the others.
+
+    `host` is its node's address, `ports` are its own and those that all know; `addresses` are those of the parts'
+    first nodes, by part. `nodes` is how many nodes the server has.
+    """
+
+    node: str
+    host: str
+    ports: Mapping[str, int]
+    nodes: int = 1
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 class Template:

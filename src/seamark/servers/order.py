@@ -32,6 +32,13 @@ class Order:
     binds: tuple[str, ...] = ()
     shards: int = 1
 
+    @property
+    def gpus_per_node(self) -> int:
+        """The GPUs of each node of the server, so that all of them have those of the deployment."""
+        server = self.service.server
+        nodes = len(server.nodes_of(self.deployment.nodes)) if server else 1
+        return -(-self.deployment.gpus // nodes)
+
 
 def expanded(path: str) -> Path:
     """Return a path of a site with `~` and `$NAME` put in, absolute."""

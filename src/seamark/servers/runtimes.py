@@ -10,10 +10,10 @@ from typing import Any
 
 import seamark
 from seamark.errors import SiteError
-from seamark.model.service import Server
+from seamark.model.service import Part, Server
 from seamark.monitors.gpu import chosen_gpus
 from seamark.servers.containers import client_environment, container_command, inside
-from seamark.servers.launch import Launch, Template, printed, switches
+from seamark.servers.launch import Launch, Seat, Template, printed, switches
 from seamark.servers.order import MARK, Order
 from seamark.servers.privilege import as_user, user_for
 from seamark.servers.signs import signs_of
@@ -25,9 +25,9 @@ CONTAINER_PYTHON = "python3"
 
 
 def launch_of(
-    order: Order, server: Server, *, ports: Mapping[str, int], data: Path, environment: Path | None
+    order: Order, server: Server, *, seat: Seat, data: Path, environment: Path | None, part: Part | None = None
 ) -> Launch:
-    """Return how the site's runtime starts the order's server.
+    """Return how the site's runtime starts the order's server, or a part of it, in its seat.
 
     `environment` is the root of the service's environment, None for the base. Raises SiteError when this machine
     cannot start it (no image, a runtime that is not there), UserError when the recipe's templates are wrong.
@@ -38,17 +38,19 @@ def launch_of(
             f"site '{order.site.name}': runtime '{order.site.runtime}' starts no servers in this version."
             f" Use one of: {', '.join(runtimes)}, external."
         )
-    return runtimes[order.site.runtime](order, server, ports=ports, data=data, environment=environment)
+    return runtimes[order.site.runtime](order, server, part, seat=seat, data=data, environment=environment)
 
 
-def _venv(order: Order, server: Server, *, ports: Mapping[str, int], data: Path, environment: Path | None) -> Launch:
+def _venv(
+    order: Order, server: Server, part: Part | None, *, seat: Seat, data: Path, environment: Path | None
+) -> Launch:
     user = user_for(server.refuses_root)
     python = interpreter(environment)
     root = python.parent.parent
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     template = Template(
         order.service.name,
-        _common(order, ports, data, user)
+        _common(order, seat, data, user)
         | {
             "env": root,
             "python": python,
@@ -61,36 +63,37 @@ def _venv(order: Order, server: Server, *, ports: Mapping[str, int], data: Path,
     inherited = {name: value for name, value in os.environ.items() if name not in UNWANTED}
     path = os.pathsep.join([str(root / "bin"), inherited.get("PATH", os.defpath)])
     home = {"HOME": str(data), "USER": user, "LOGNAME": user} if user else {}
-    own = {name: template.fill(value) for name, value in server.environment.items()}
+    declared = _declared(order, server.environment, server, part)
+    own = {name: template.fill(value) for name, value in declared.items()}
 
     def run(command: tuple[str, ...]) -> tuple[str, ...]:
         words = template.fill_all(command)
         return as_user(user, words) if user else words
 
     return Launch(
-        command=run(server.command),
-        setup=tuple(run(command) for command in server.setup),
-        health_command=template.fill_all(server.health.command),
+        command=run(part.command if part else server.command),
+        setup=() if part else tuple(run(command) for command in server.setup),
+        health_command=template.fill_all(_probe(server, part)),
         environment={**inherited, "PATH": path, "VIRTUAL_ENV": str(root), **home, **_gpus(order), **own},
         user=user,
     )
 
 
 def _apptainer(
-    order: Order, server: Server, *, ports: Mapping[str, int], data: Path, environment: Path | None
+    order: Order, server: Server, part: Part | None, *, seat: Seat, data: Path, environment: Path | None
 ) -> Launch:
     """In a container the recipe's own `container.command` stands for `server.command` and its setup; in one that is
-    built from our definition, the server is started as it is without one."""
+    built from our definition, the server is started as it is without one. A part's command is the same in all."""
     built = order.image is not None and order.image.origin == "definition"
     container = None if built else order.service.container
     user = user_for(server.refuses_root)
-    values = _common(order, ports, data, user) | (inside() if built else {"python": CONTAINER_PYTHON})
+    values = _common(order, seat, data, user) | (inside() if built else {"python": CONTAINER_PYTHON})
     template = Template(order.service.name, values)
     declared = container.environment if container else server.environment if built else {}
     variables = {
         MARK: os.environ.get(MARK, ""),
         **_gpus(order),
-        **{name: template.fill(value) for name, value in declared.items()},
+        **{name: template.fill(value) for name, value in _declared(order, declared, server, part).items()},
     }
     binds = [template.fill(bind) for bind in (container.binds if container else ())]
     binds += [f"{PACKAGE}:{PACKAGE}:ro"] if built else []
@@ -98,11 +101,12 @@ def _apptainer(
     def run(command: tuple[str, ...]) -> tuple[str, ...]:
         return container_command(order, template.fill_all(command), variables, binds, data)
 
-    whole = container.command if container else None
+    whole = part.command if part else container.command if container else None
+    probe = _probe(server, part)
     return Launch(
         command=run(whole or server.command),
         setup=() if whole else tuple(run(command) for command in server.setup),
-        health_command=run(server.health.command) if server.health.command else (),
+        health_command=run(probe) if probe else (),
         environment=dict(os.environ),
     )
 
@@ -151,10 +155,28 @@ def hook_interpreter(order: Order, hook: str) -> Path:
     return interpreter(client_environment(order.image, order.site, order.binds, root.parents[2], place))
 
 
-def _common(order: Order, ports: Mapping[str, int], data: Path, user: str | None) -> dict[str, Any]:
+def _declared(order: Order, declared: Mapping[str, str], server: Server, part: Part | None) -> dict[str, str]:
+    """Return the variables that recipe and site set: of the network only where there are several nodes, the site's
+    above the recipe's."""
+    network: Mapping[str, str] = {}
+    if order.deployment.nodes > 1:
+        network = {**server.network_environment, **order.site.network_environment}
+    return {**declared, **(part.environment if part else {}), **network}
+
+
+def _probe(server: Server, part: Part | None) -> tuple[str, ...]:
+    if part is None:
+        return server.health.command
+    return part.health.command if part.health else ()
+
+
+def _common(order: Order, seat: Seat, data: Path, user: str | None) -> dict[str, Any]:
     return {
-        "ports": dict(ports),
-        "host": order.site.address,
+        "ports": dict(seat.ports),
+        "host": seat.host,
+        "node": seat.node,
+        "nodes": seat.nodes,
+        "addresses": dict(seat.addresses),
         "data": data,
         "user": user or getpass.getuser(),
         "settings": printed(order.deployment.settings),
@@ -163,5 +185,5 @@ def _common(order: Order, ports: Mapping[str, int], data: Path, user: str | None
 
 
 def _gpus(order: Order) -> dict[str, str]:
-    """Return what shows the server as many GPUs as its deployment asked for, and no other."""
-    return {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(order.deployment.gpus))}
+    """Return what shows a process as many GPUs as its deployment asked for on its node, and no other."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(order.gpus_per_node))}

@@ -5,6 +5,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from seamark.monitors.proc import alive_below
@@ -43,10 +44,10 @@ def send(pids: list[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def reap(*, but: int | None = None) -> None:
-    """Take leave of every adopted child that has ended; of `but`, whoever started it does."""
+def reap(*, but: Collection[int] = ()) -> None:
+    """Take leave of every adopted child that has ended; of those in `but`, whoever started them does."""
     with contextlib.suppress(ChildProcessError):
-        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and found.si_pid != but:
+        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and found.si_pid not in but:
             os.waitpid(found.si_pid, os.WNOHANG)
 
 

@@ -3,11 +3,10 @@
 import contextlib
 import os
 import signal
-import subprocess
 import time
+from collections.abc import Callable
 
 from seamark.servers.failure import EndedError
-from seamark.servers.keeperlog import spoken
 from seamark.servers.signs import BEAT_INTERVAL_S, Signs, modified_ns, read_sign, signs_of, write_beat
 from seamark.store import DeploymentFolder
 
@@ -24,7 +23,8 @@ class Watch:
 
     def __init__(self, folder: DeploymentFolder, lease_s: float) -> None:
         self.signs: Signs = signs_of(folder)
-        self.server: subprocess.Popen[bytes] | None = None
+        self.ended: Callable[[], str | None] = lambda: None
+        """Says which process of the server has ended and how, None while all run."""
         self._endpoint = folder.endpoint
         self._lease_limit_s = lease_s
         self._lease_ns = modified_ns(self.signs.lease)
@@ -43,8 +43,8 @@ class Watch:
     def tick(self) -> None:
         """Beat, and raise EndedError as soon as there is a reason to end. To be called at least every second."""
         self.beat()
-        if self.server is not None and (returncode := self.server.poll()) is not None:
-            raise EndedError("crash", f"The server ended with {spoken(returncode)}.")
+        if (reason := self.ended()) is not None:
+            raise EndedError("crash", reason)
         if self._signalled:
             raise EndedError("sigterm", "The keeper was told to end by a signal.")
         now_s = time.monotonic()
