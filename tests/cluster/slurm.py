@@ -6,22 +6,33 @@ into the cache folder.
 
 import getpass
 import os
-import shutil
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 
-CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")
-PACKAGES = ("munge", "libmunge2", "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins")
-LIBRARY_PACKAGES = ("libhwloc15", "liblua5.1-0")
-NEEDED = ("munged", "slurmctld", "slurmd", "slurmstepd", "srun", "salloc")
-SYSTEM = f"{os.environ.get('PATH', '')}:/usr/sbin"
-DOWNLOAD_S = 300.0
+import slurm_accounting
+import slurm_packages
+from slurm_packages import NEEDED, places, plugins, program, unpacked
+
 START_S = 30.0
+DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
+CLIENTS = (
+    "sacct",
+    "sacctmgr",
+    "salloc",
+    "sbatch",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "squeue",
+    "srun",
+    "sshare",
+    "sstat",
+)
 
 CONF = """\
 ClusterName=test
@@ -42,99 +53,94 @@ SwitchType=switch/none
 MpiDefault=none
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0
-AccountingStorageType=accounting_storage/none
-JobAcctGatherType=jobacct_gather/none
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=bf_interval=1,bf_resolution=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0
+DefMemPerCPU=200
+GresTypes=gpu
+PropagateResourceLimits=NONE
 ReturnToService=2
 KillWait=2
 SlurmdTimeout=300
 {plugins}
 """
-NODE = "NodeName=n{k} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} State=UNKNOWN\n"
-PARTITION = "PartitionName=all Nodes=n[1-{nodes}] Default=YES MaxTime=60 State=UP\n"
+WITHOUT_ACCOUNTING = "AccountingStorageType=accounting_storage/none\nJobAcctGatherType=jobacct_gather/none\n"
+NODE = (
+    "NodeName=n{k} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} CoresPerSocket={cpus}"
+    " RealMemory={memory_mb} {gres}State=UNKNOWN\n"
+)
+PARTITION = "PartitionName={name} Nodes=n[1-{nodes}] {more}MaxTime={hours}:00:00 DefaultTime=00:10:00 State=UP\n"
 
 
-@cache
-def unpacked() -> Path | None:
-    """Return where Debian's packages lie unpacked, None where Slurm is installed. Raises OSError where neither is."""
-    if all(_found(name, SYSTEM) for name in NEEDED):
-        return None
-    root = CACHE / "cluster" / "slurm"
-    if root.is_dir():
-        return root
-    unfinished = root.with_name(f".slurm.{os.getpid()}")
-    packages = unfinished / "packages"
-    packages.mkdir(parents=True, exist_ok=True)
-    try:
-        get = ["apt-get", "download", *PACKAGES, *LIBRARY_PACKAGES]
-        subprocess.run(get, cwd=packages, check=True, capture_output=True, timeout=DOWNLOAD_S)
-        for package in packages.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", package, unfinished], check=True, capture_output=True)
-        shutil.rmtree(packages)
-        unfinished.rename(root)
-    except subprocess.SubprocessError as error:
-        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
-        raise OSError(f"Debian's packages of Slurm cannot be had: {said[-1] if said else error}") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return root
-
-
-def places() -> str:
-    """Return the folders in which Slurm's programs lie, as PATH has them."""
-    root = unpacked()
-    return SYSTEM if root is None else f"{root}/usr/sbin:{root}/usr/bin:{SYSTEM}"
-
-
-def program(name: str) -> str:
-    """Return the path of one of Slurm's programs. Raises OSError where it is not there."""
-    found = _found(name, places())
-    if found is None:
-        raise OSError(f"there is no {name} in {places()}")
-    return found
-
-
-def why_no_slurm() -> str | None:
+def why_no_slurm(*, accounting: bool = False) -> str | None:
     """Return why this machine can have no Slurm, None when it can."""
     try:
         for name in NEEDED:
             program(name)
+        if accounting:
+            for name in slurm_packages.ACCOUNTING_NEEDED:
+                slurm_packages.accounting_program(name)
     except OSError as error:
         return f"no Slurm: {error}"
     return None
 
 
 @contextmanager
-def slurm(folder: Path, nodes: int, cpus: int) -> Iterator[dict[str, str]]:
-    """Run a Slurm of so many nodes of `cpus` each; give the environment in which its commands find it."""
-    told = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": places()}
+def slurm(
+    folder: Path,
+    nodes: int,
+    cpus: int,
+    *,
+    gpus: int = 0,
+    memory_mb: int = 16_000,
+    whole_nodes: bool = False,
+    accounting: bool = False,
+    more: str = "",
+) -> Iterator[dict[str, str]]:
+    """Run a Slurm of so many nodes of `cpus` each; give the environment in which its commands find it.
+
+    Each node has `gpus` GPUs that are none. Partitions are `all`, `cpu` and, with GPUs, `gpu`; with `whole_nodes` a
+    job gets all of a node. With `accounting` jobs need `slurm_accounting.ACCOUNT`, and the limits of `QOS` hold.
+    `more` are further lines of slurm.conf; a later line wins.
+    """
+    told = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": f"{folder}/bin:{places(unpacked())}"}
     if root := unpacked():
-        told["LD_LIBRARY_PATH"] = f"{_libraries(root)}:{_plugins(root)}"
-    munge = folder / "munge"
-    munge.mkdir(mode=0o711)
-    (folder / "state").mkdir()
-    (munge / "key").write_bytes(os.urandom(128))
-    (munge / "key").chmod(0o400)
-    write_conf(folder, nodes, cpus)
+        told["LD_LIBRARY_PATH"] = f"{slurm_packages.libraries(root)}:{plugins(root)}"
+    write_programs(folder, told)
+    ports = _free_ports(nodes + 2)
+    acct = slurm_accounting.conf_lines(folder, ports[-1]) if accounting else WITHOUT_ACCOUNTING
+    write_conf(folder, ports, cpus, memory_mb, gpus, "OverSubscribe=EXCLUSIVE " if whole_nodes else "", acct + more)
     with ExitStack() as held:
 
-        def start(name: str, *arguments: str) -> Path:
-            log = folder / f"{name}{'-'.join(arguments[-1:])[-3:]}.log"
-            held.enter_context(_running([program(name), *arguments], log, told))
+        def start(command: list[str], name: str, environment: dict[str, str] = told) -> Path:
+            log = folder / f"{name}.log"
+            held.enter_context(_running(command, log, environment))
             return log
 
-        files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
-        log = start(
-            "munged", "--foreground", "--force", *(f"--{name}={munge / file}" for name, file in files.items())
-        )
-        _until((munge / "socket").exists, log)
-        log = start("slurmctld", "-D")
+        start_munge(folder, start)
+        if accounting:
+            slurm_accounting.start_database(folder, start, _until)
+            log = slurm_accounting.start_slurmdbd(folder, ports[-1], told, start)
+            _until(lambda: "normal" in _says(told, "sacctmgr", "-nP", "show", "qos", "format=name"), log)
+            slurm_accounting.add_associations(lambda *words: _says(told, "sacctmgr", "-i", *words))
+        (folder / "state").mkdir()
+        log = start([f"{folder}/bin/slurmctld", "-D"], "slurmctld")
         _until(lambda: _says(told, "scontrol", "ping").count("is UP"), log)
         for k in range(1, nodes + 1):
-            log = start("slurmd", "-D", "-d", program("slurmstepd"), "-N", f"n{k}")
-        _until(lambda: _says(told, "sinfo", "-hN", "-t", "idle", "-o", "%N").split() == _names(nodes), log)
+            held.enter_context(node(told, k))
+        log = folder / "slurmd-n1.log"
+        _until(
+            lambda: _says(told, "sinfo", "-hN", "-p", "all", "-t", "idle", "-o", "%N").split() == _names(nodes), log
+        )
         yield told
+
+
+@contextmanager
+def node(told: dict[str, str], k: int) -> Iterator[None]:
+    """Run the daemon of node `n{k}`: started with the cluster, and again by a test that has lost it."""
+    folder = home(told)
+    command = [f"{folder}/bin/slurmd", "-D", "-d", f"{folder}/bin/slurmstepd", "-N", f"n{k}"]
+    with _running(command, folder / f"slurmd-n{k}.log", told):
+        yield
 
 
 @contextmanager
@@ -149,43 +155,81 @@ def allocation(told: dict[str, str], nodes: int, tasks: int) -> Iterator[str]:
         subprocess.run([program("scancel"), job], env=told, check=False, timeout=START_S)
 
 
-def write_conf(folder: Path, nodes: int, cpus: int) -> None:
-    """Write slurm.conf, with ports that are free now."""
-    ports = _free_ports(nodes + 1)
+def home(told: dict[str, str]) -> Path:
+    """Return the folder of a running Slurm: its logs, and `slurmctld.pid`, `slurmd-n1.pid`."""
+    return Path(told["SLURM_CONF"]).parent
+
+
+def start_munge(folder: Path, start: Callable[[list[str], str], Path]) -> None:
+    """Run munge with a key and a socket of its own."""
+    munge = folder / "munge"
+    munge.mkdir(mode=0o711)
+    (munge / "key").write_bytes(os.urandom(128))
+    (munge / "key").chmod(0o400)
+    files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+    words = [f"--{name}={munge / file}" for name, file in files.items()]
+    log = start([program("munged"), "--foreground", "--force", *words], "munged")
+    _until((munge / "socket").exists, log)
+
+
+def write_programs(folder: Path, told: dict[str, str]) -> None:
+    """Write Slurm's commands as scripts that know this cluster: a job step forgets SLURM_CONF, and asks by PATH.
+
+    Daemons are links: they ask their own name what they are, and packages call them `slurmctld-wlm`.
+    """
+    (folder / "bin").mkdir()
+    for name in DAEMONS:
+        (folder / "bin" / name).symlink_to(program(name))
+    known = [f"{name}={told[name]}" for name in ("SLURM_CONF", "LD_LIBRARY_PATH") if name in told]
+    for name in CLIENTS:
+        script = folder / "bin" / name
+        script.write_text(f'#!/bin/sh\nexec env {" ".join(known)} {program(name)} "$@"\n')
+        script.chmod(0o755)
+
+
+def write_conf(
+    folder: Path, ports: list[int], cpus: int, memory_mb: int, gpus: int, partition: str, more: str
+) -> None:
+    """Write slurm.conf and what belongs to it. `ports` are the controller's, the nodes', and one for slurmdbd."""
     host, user = socket.gethostname().partition(".")[0], getpass.getuser()
-    root = unpacked()
-    plugins = f"PluginDir={_plugins(root)}" if root else ""
-    text = CONF.format(host=host, ctld_port=ports[0], user=user, folder=folder, plugins=plugins)
-    text += "".join(NODE.format(k=k, host=host, port=ports[k], cpus=cpus) for k in range(1, nodes + 1))
-    (folder / "slurm.conf").write_text(text + PARTITION.format(nodes=nodes))
+    root, nodes = unpacked(), len(ports) - 2
+    where = f"PluginDir={plugins(root)}" if root else ""
+    text = CONF.format(host=host, ctld_port=ports[0], user=user, folder=folder, plugins=where) + more + "\n"
+    gres = f"Gres=gpu:a100:{gpus} " if gpus else ""
+    for k in range(1, nodes + 1):
+        text += NODE.format(k=k, host=host, port=ports[k], cpus=cpus, memory_mb=memory_mb, gres=gres)
+    for name, hours in ({"all": 24, "cpu": 24} | ({"gpu": 12} if gpus else {})).items():
+        default = "Default=YES " if name == "all" else ""
+        text += PARTITION.format(name=name, nodes=nodes, more=default + partition, hours=hours)
+    (folder / "slurm.conf").write_text(text)
     (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+    (folder / "gres.conf").write_text(_fake_gpus(folder, nodes, gpus))
+
+
+def _fake_gpus(folder: Path, nodes: int, gpus: int) -> str:
+    """Return gres.conf for GPUs that are none: one link to a device that is there for each."""
+    if not gpus:
+        return ""
+    devices = folder / "devices"
+    devices.mkdir()
+    for index in range(gpus):
+        (devices / f"nvidia{index}").symlink_to("/dev/null")
+    return f"NodeName=n[1-{nodes}] Name=gpu Type=a100 File={devices}/nvidia[0-{gpus - 1}]\n"
 
 
 @contextmanager
 def _running(command: list[str], log: Path, told: dict[str, str]) -> Iterator[None]:
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=told)
     try:
         yield
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _found(name: str, where: str) -> str | None:
-    return shutil.which(name, path=where) or shutil.which(f"{name}-wlm", path=where)
-
-
-def _libraries(root: Path) -> Path:
-    return next(root.glob("usr/lib/*/slurm-wlm")).parent
-
-
-def _plugins(root: Path) -> Path:
-    return _libraries(root) / "slurm-wlm"
 
 
 def _names(nodes: int) -> list[str]:
