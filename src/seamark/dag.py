@@ -1,7 +1,6 @@
 """What Snakemake asks of a study: patterns, inputs, priorities, resources, targets. No rule and no measurement."""
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any, Protocol
 from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, WARMUP_MIN, gpus_per_node, load_min
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
-from seamark.plan import as_document
 from seamark.record import samples_complete, stands
 from seamark.servers.deployment import stop_all, sweep
 from seamark.store import DeploymentFolder, read_json
@@ -204,14 +202,8 @@ class Dag:
         Putting it away instead would make Snakemake publish every trial again.
         """
         name = self.study.scenario.name
-        folder = self.study.folder(name)
-        if folder.plan.exists():
-            try:
-                stands = read_json(folder.plan) == json.loads(json.dumps(as_document(self.study.plan)))
-            except ValueError:
-                stands = False
-            if not stands or not folder.scenario.exists():
-                self.study.write_plan(name)
+        if self.study.folder(name).plan.exists():
+            self.study.refresh_plan(name)
 
     def stop_leftovers(self) -> None:
         """End every server of this study that still runs."""

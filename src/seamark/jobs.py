@@ -24,6 +24,28 @@ def environment(scenario_file: str, site: str, name_and_digest: str, record: str
     write_json(Path(record), {"schema_version": 1, "name": name, "lock_digest": digest, "root": str(root)})
 
 
+def pending(scenario_file: str, site: str, scenario: str, deployment_id: str, failed: str = "no") -> None:
+    """Print a deployment's trials that are not measured yet, one a line; with `failed` yes also the failed ones.
+
+    Ends with a message instead where a server of the deployment runs already, or images are not there.
+    """
+    from seamark.errors import UserError
+    from seamark.pending import pending
+    from seamark.prepare import require_images
+    from seamark.servers.deployment import alive
+
+    study = _study(scenario_file, site)
+    if alive(study.folder(scenario).deployment(deployment_id)):
+        raise SystemExit(f"{deployment_id}: another run serves it now. Wait for that, or `bench stop` it.")
+    try:
+        if study.site.runtime == "apptainer":
+            require_images(study)
+        for trial in pending(study, scenario, deployment_id, failed=failed == "yes"):
+            print(trial.id)
+    except UserError as mistake:
+        raise SystemExit(str(mistake)) from None
+
+
 def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Start a deployment's server under its keeper."""
     from seamark.bench import Bench

@@ -1,5 +1,6 @@
 """A study: the folder a person works in, with its scenarios, recipes, site and results. Where plans come from."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial
 from seamark.plan import as_document, plan
-from seamark.store import ScenarioFolder, write_json, write_text
+from seamark.store import ScenarioFolder, read_json, write_json, write_text
 
 SHIPPED = Path(__file__).parent / "shipped"
 DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
@@ -61,6 +62,16 @@ class Study:
         folder, planned = self.folder(name), self.plan_of(name)
         write_text(folder.scenario, (self.root / planned.source).read_text(encoding="utf-8"))
         write_json(folder.plan, as_document(planned))
+
+    def refresh_plan(self, name: str) -> None:
+        """Write a scenario's plan.json where there is none, or one of another plan."""
+        folder = self.folder(name)
+        try:
+            stands = read_json(folder.plan) == json.loads(json.dumps(as_document(self.plan_of(name))))
+        except (OSError, ValueError):
+            stands = False
+        if not stands or not folder.scenario.exists():
+            self.write_plan(name)
 
     @cached_property
     def _plans(self) -> dict[str, Plan]:

@@ -14,6 +14,7 @@ VERBS = {
     "submit": "Measure what is not measured yet, and write the report.",
     "status": "Show how far a scenario is.",
     "collect": "Sum up what is measured so far, without measuring.",
+    "export": "Write job scripts that need no Snakemake.",
     "report": "Write a scenario's report again.",
     "retry": "Measure failed trials again; old attempts are kept.",
     "stop": "End a run and every server it started.",

@@ -1,0 +1,65 @@
+"""What is derived from the trials that are there: telemetry, metrics, summary, report. Measures nothing.
+
+The same files as Snakemake's rules make, by the same functions, and only those that are missing or out of date.
+"""
+
+from pathlib import Path
+
+from seamark.analysis import write_metrics, write_summary
+from seamark.calibration import ceiling_of
+from seamark.model.trial import Trial
+from seamark.monitors.cut import cut_telemetry
+from seamark.report.pages import write_report
+from seamark.search.probe import found_trial
+from seamark.store import ScenarioFolder, TrialFolder, read_json
+from seamark.study import Study
+
+
+def derive(study: Study) -> list[str]:
+    """Bring everything derived from the study's scenario up to date; return the ids of its trials that were tried.
+
+    Without one nothing is written. A damaged load.json is a failed trial in the summary, not an error.
+    """
+    name = study.scenario.name
+    folder = study.folder(name)
+    tried = [trial for trial in study.plan.trials if folder.trial(trial.id).load.exists()]
+    if tried:
+        study.refresh_plan(name)
+        for trial in tried:
+            derive_trial(study, folder, trial)
+        write_summary(study.plan, folder)
+        write_report(folder.root, study.reports)
+    return [trial.id for trial in tried]
+
+
+def derive_trial(study: Study, folder: ScenarioFolder, trial: Trial) -> None:
+    """Make a trial's telemetry and metrics where they are missing, or older than what they are made from."""
+    own = folder.trial(trial.id)
+    try:
+        load = read_json(own.load)
+    except ValueError:
+        load = {}
+    if not _newer(own.telemetry, own.load):
+        cut_telemetry(folder.deployment(trial.deployment).telemetry, own.client_telemetry, load, own)
+    if not _newer(own.metrics, own.telemetry) or not _same_objectives(own, trial):
+        write_metrics(
+            found_trial(trial, load),
+            own,
+            study.deployment(study.scenario.name, trial.deployment),
+            client_is_server=bool(load.get("in_client")),
+            ceiling=ceiling_of(study.results, load),
+        )
+
+
+def _newer(made: Path, source: Path) -> bool:
+    return made.exists() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns
+
+
+def _same_objectives(folder: TrialFolder, trial: Trial) -> bool:
+    """Whether a trial was judged by the objectives that it has now."""
+    try:
+        known = read_json(folder.metrics)
+        judged = [(each["metric"], each["op"], each["limit"]) for each in known["slos"]]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return known.get("status") != "ok" or judged == [(slo.metric, slo.op, slo.limit) for slo in trial.slos]

@@ -1,0 +1,131 @@
+"""What jobs a scenario's deployments are to Slurm: one array for each set of equal resources. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, WARMUP_MIN, deployment_min, gpus_per_node, load_min
+from seamark.errors import UserError
+from seamark.model.site import Site
+from seamark.model.trial import Deployment, Plan, Trial
+
+LONGEST_ARRAY = 1000
+"""Slurm's own limit, unless a site has changed it (MaxArraySize)."""
+REPORT_MIN = 30
+REPORT_GB = 4
+END_S = 120
+"""How long before its time is up a job is told to end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Deployments of equal resources: the tasks of one array, or a plain job where there is one only.
+
+    `needs_min` are the minutes that the longest of them takes, `time_min` those that are asked for: less, where the
+    QoS ends a job earlier.
+    """
+
+    deployments: tuple[Deployment, ...]
+    needs_min: int
+    time_min: int
+
+    @property
+    def is_array(self) -> bool:
+        return len(self.deployments) > 1
+
+    def said(self) -> str:
+        """Return the job in words: what it serves, on what, for how long."""
+        first, count = self.deployments[0], len(self.deployments)
+        gpus = f", {gpus_per_node(first)} GPUs a node" if first.gpus else ""
+        what = f"an array of {count} deployments" if self.is_array else "1 deployment"
+        return f"{what}, {first.nodes} x {first.cpus_per_task} CPUs{gpus}, {clock(self.time_min)} at most"
+
+
+def jobs_of(plan: Plan, site: Site) -> list[Job]:
+    """Return the jobs of a plan in the order of its deployments.
+
+    Raises UserError when a single trial takes longer than the QoS lets a job run.
+    """
+    trials: dict[str, list[Trial]] = {deployment.id: [] for deployment in plan.deployments}
+    for trial in plan.trials:
+        trials[trial.deployment].append(trial)
+    limit_s = site.qos.get(plan.qos or "")
+    limit_min = None if limit_s is None else limit_s // 60
+    if limit_min is not None:
+        _require_room(plan, limit_min)
+    return [
+        _job(part, trials, limit_min) for alike in _alike(plan.deployments) for part in _parts(alike, LONGEST_ARRAY)
+    ]
+
+
+def options(plan: Plan, job: Job, name: str, at_once: int | None) -> list[str]:
+    """Return the options of sbatch for a job; of an array at most `at_once` tasks run at the same time."""
+    first = job.deployments[0]
+    gpus = gpus_per_node(first)
+    throttle = f"%{at_once}" if at_once else ""
+    return [
+        f"--job-name={name}",
+        *_charged(plan),
+        f"--nodes={first.nodes}",
+        f"--ntasks={first.nodes}",
+        *([f"--gres=gpu:{gpus}"] if gpus else []),
+        f"--cpus-per-task={first.cpus_per_task}",
+        f"--mem={first.mem_gb}G",
+        f"--time={clock(job.time_min)}",
+        *([f"--array=0-{len(job.deployments) - 1}{throttle}"] if job.is_array else []),
+        *_output("%x_%A_%a" if job.is_array else "%x_%j"),
+        f"--signal=B:TERM@{END_S}",
+    ]
+
+
+def report_options(plan: Plan, name: str) -> list[str]:
+    """Return the options of sbatch for the job that writes the report."""
+    asked = ["--nodes=1", "--ntasks=1", "--cpus-per-task=1", f"--mem={REPORT_GB}G", f"--time={clock(REPORT_MIN)}"]
+    return [f"--job-name={name}", *_charged(plan), *asked, *_output("%x_%j")]
+
+
+def clock(minutes: int) -> str:
+    """Return minutes as Slurm takes them: HH:MM:00, and days before that."""
+    days, rest = divmod(minutes, 24 * 60)
+    return (f"{days}-" if days else "") + f"{rest // 60:02d}:{rest % 60:02d}:00"
+
+
+def _charged(plan: Plan) -> list[str]:
+    asked = {"partition": plan.partition, "account": plan.account, "qos": plan.qos}
+    return [f"--{name}={value}" for name, value in asked.items() if value]
+
+
+def _output(name: str) -> list[str]:
+    return [f"--output=logs/{name}.out", f"--error=logs/{name}.err", "--open-mode=append"]
+
+
+def _alike(deployments: Sequence[Deployment]) -> Iterator[list[Deployment]]:
+    """Give the deployments that ask for the same, in the order of their first."""
+
+    def resources(each: Deployment) -> tuple[int, ...]:
+        return each.nodes, each.gpus, each.cpus_per_task, each.mem_gb
+
+    first = {key: at for at, key in reversed(list(enumerate(map(resources, deployments))))}
+    for _, alike in groupby(sorted(deployments, key=lambda each: first[resources(each)]), key=resources):
+        yield list(alike)
+
+
+def _parts(deployments: Sequence[Deployment], longest: int) -> Iterator[tuple[Deployment, ...]]:
+    for begin in range(0, len(deployments), longest):
+        yield tuple(deployments[begin : begin + longest])
+
+
+def _job(deployments: tuple[Deployment, ...], trials: Mapping[str, Sequence[Trial]], limit_min: int | None) -> Job:
+    needs_min = max(deployment_min(trials[each.id]) for each in deployments)
+    time_min = needs_min if limit_min is None else min(needs_min, limit_min)
+    return Job(deployments=deployments, needs_min=needs_min, time_min=time_min)
+
+
+def _require_room(plan: Plan, limit_min: int) -> None:
+    longest = max(plan.trials, key=load_min)
+    needs_min = SERVE_MIN + WARMUP_MIN + load_min(longest) + TEARDOWN_MIN + END_S // 60
+    if needs_min > limit_min:
+        raise UserError(
+            f"{plan.source}: qos: '{plan.qos}' ends a job after {limit_min} min, but one trial of {longest.treatment}"
+            f" takes {needs_min} min with its server. Choose another QoS, or a shorter duration_s."
+        )

@@ -1,0 +1,39 @@
+"""What of a deployment is not measured yet. Measures nothing; no batch system and no Snakemake is asked."""
+
+from seamark.model.trial import Trial
+from seamark.record import put_aside, stands
+from seamark.store import TrialFolder, read_json
+from seamark.study import Study
+from seamark.trial import republished
+
+BROKEN_OFF = "interrupted"
+"""Category of a load whose run was ended: nothing is known of its trial."""
+
+
+def pending(study: Study, scenario: str, deployment_id: str, *, failed: bool = False) -> tuple[Trial, ...]:
+    """Return the trials of a deployment that need its server, in the order of their positions.
+
+    A trial whose samples are complete but whose load.json was lost gets it back. A failed trial is a result, as for
+    `bench submit`; with `failed` its files are put aside, as by `bench retry`, and it is measured again. Raises
+    UserError when the plan has no such deployment.
+    """
+    folder = study.folder(scenario)
+    trials = study.trials_of(scenario, study.deployment(scenario, deployment_id).id)
+    return tuple(trial for trial in trials if _needs_server(folder.trial(trial.id), trial, failed))
+
+
+def _needs_server(folder: TrialFolder, trial: Trial, failed: bool) -> bool:
+    if not _settled(folder, trial):
+        return not republished(folder, trial)
+    if failed and read_json(folder.load)["status"] != "ok":
+        put_aside(folder)
+        return True
+    return False
+
+
+def _settled(folder: TrialFolder, trial: Trial) -> bool:
+    """Whether load.json says, believably, what came of this very trial."""
+    if not folder.load.exists() or not stands(folder):
+        return False
+    load = read_json(folder.load)
+    return load.get("config_hash") == trial.config_hash and load.get("category") != BROKEN_OFF

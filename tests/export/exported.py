@@ -1,0 +1,68 @@
+"""A study whose site is a small Slurm, and the scripts that `bench export slurm` writes for it."""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+BENCH = [sys.executable, "-m", "seamark.cli.main"]
+ACCOUNT = "p200000"
+SITE: dict[str, Any] = {
+    "name": "here",
+    "summary": "a Slurm for tests",
+    "profile": "slurm",
+    "runtime": "venv",
+    "partitions": {"all": {"nodes": 2, "cpus": 256, "mem_gb": 480, "gpus": 4}},
+    "lease_s": 5.0,
+}
+WORKLOAD = {"service": "null", "reply_bytes": [2, 64], "concurrency": [1, 2], "duration_s": 0.25, "warmup_s": 0}
+"""Two deployments, each with two treatments."""
+
+
+@dataclass(frozen=True)
+class Exporting:
+    """A study's folder. What bench says goes to the caller."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, root: Path, *, site: dict[str, Any] | None = None, **scenario: Any) -> "Exporting":
+        """Make a study of the null service, with the site `here` and the scenario `try`."""
+        made = subprocess.run([*BENCH, "init", str(root)], capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stderr
+        (root / "config/sites/here.yaml").write_text(yaml.safe_dump(SITE | (site or {})))
+        study = cls(root=root)
+        study.ask(**scenario)
+        return study
+
+    def ask(self, **scenario: Any) -> None:
+        """Write the scenario anew."""
+        asked = {"scenario": "try", "partition": "all", "account": ACCOUNT, "repetitions": 2}
+        asked["workload"] = WORKLOAD | scenario.pop("workload", {})
+        (self.root / "config/scenarios/try.yaml").write_text(yaml.safe_dump(asked | scenario))
+
+    def bench(self, *words: str, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run `bench WORDS -c config/scenarios/try.yaml --site here` to its end."""
+        named = [*BENCH, *words, "-c", "config/scenarios/try.yaml", "--site", "here"]
+        return subprocess.run(named, cwd=self.root, capture_output=True, text=True, timeout=300, check=False, env=env)
+
+    def export(self, *words: str) -> Path:
+        """Write the scripts; return their folder."""
+        done = self.bench("export", "slurm", *words)
+        assert done.returncode == 0, done.stderr
+        return self.root / "slurm" / "try"
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results" / "try"
+
+
+def options(script: Path) -> dict[str, str]:
+    """Return the options of sbatch that a script asks for, by their long names."""
+    found = re.findall(r"^#SBATCH --([a-z-]+)=(.*)$", script.read_text(), re.MULTILINE)
+    assert len(found) == script.read_text().count("#SBATCH")
+    return dict(found)
