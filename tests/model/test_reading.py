@@ -238,6 +238,32 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
         ("workers: wire", "workers: wire\nserver: {command: ['{dta}']}", "'{dta}' is not known. Known: ports,"),
         ("workers: wire", "workers: wire\nserver: {command: ['{ports[http]}']}", "'{ports[http]}': no such port."),
         ("workers: wire", "workers: wire\nserver: {command: ['{settings[sise]}']}", "no such setting"),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: ['{addresses[haed]}'], parts: [{name: head, command: [x]}]}",
+            "no such part. Parts: head. Did you mean 'head'?",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: ['{ports[w]}'], "
+            "parts: [{name: w, command: [x], nodes: each, ports: [w]}]}",
+            "'{ports[w]}': no such port.",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: [x], parts: [{name: server, command: [x]}]}",
+            "'server' is the name of something else.",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: [x], parts: [{name: w, command: [x], ports: [main]}]}",
+            "'main' is a port of something else.",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nserver: {command: [x], parts: [{name: w, command: [x], nodes: al}]}",
+            "'al' is none of server, others, each.",
+        ),
         ("workers: wire", "workers: wire\nserver: {command: ['{switches[sise]}']}", "no such setting"),
         ("workers: wire", "workers: wire\nserver: {command: ['{switches[size]}']}", "only a setting of type bool"),
         ("workers: wire", "workers: wire\nserver: {command: ['{']}", "A brace that is meant as one is written twice"),

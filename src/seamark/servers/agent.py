@@ -20,6 +20,7 @@ from typing import Any
 from seamark import __version__
 from seamark.errors import UserError
 from seamark.load.remote import connect
+from seamark.model.recipe import MAIN
 from seamark.monitors.proc import alive_below
 from seamark.monitors.sampler import Monitor, Reading
 from seamark.servers.failure import FailedError
@@ -28,7 +29,7 @@ from seamark.servers.keeperlog import say
 from seamark.servers.launch import Seat
 from seamark.servers.nodewatch import monitors_of
 from seamark.servers.order import Order
-from seamark.servers.piece import MAIN, Piece, log_of
+from seamark.servers.piece import Piece, log_of
 from seamark.servers.scratch import data_folder
 from seamark.servers.signs import node
 from seamark.servers.tree import become_subreaper, die_with_parent, kill_below, reap, send, wait_until_none

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from seamark.load.driver import Target
 from seamark.load.pinning import Split, cores_here, pin, split_cores
 from seamark.load.preparation import PreparationError, run_preparation
+from seamark.model.recipe import MAIN
 from seamark.model.service import Health, Server
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.monitors.prometheus import Prometheus
@@ -20,7 +21,7 @@ from seamark.servers.keeperlog import say, timestamp
 from seamark.servers.nodes import placement_of
 from seamark.servers.nodewatch import monitors_of
 from seamark.servers.order import Order
-from seamark.servers.piece import MAIN, tls_of
+from seamark.servers.piece import tls_of
 from seamark.servers.pieces import Member, Pieces
 from seamark.servers.runtimes import external_ports, hook_interpreter
 from seamark.servers.scratch import data_folder, empty

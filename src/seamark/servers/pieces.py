@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from seamark.model.recipe import MAIN
 from seamark.model.service import Health
 from seamark.monitors.sampler import Monitor
 from seamark.servers.failure import EndedError, FailedError
@@ -19,7 +20,7 @@ from seamark.servers.launch import Seat
 from seamark.servers.nodes import Node, Placement
 from seamark.servers.nodewatch import NamedMonitor, monitors_of
 from seamark.servers.order import Order
-from seamark.servers.piece import MAIN, Commands, Piece, Runs, log_of
+from seamark.servers.piece import Commands, Piece, Runs, log_of
 
 TICK_S = 0.05
 Tick = Callable[[], None]
