@@ -462,9 +462,9 @@ def test_resources_are_those_of_the_measured_window(folder):
     assert document["resource"]["disk_read_mb_per_s"] == approx(5.0)
     assert document["resource"]["gpu_util"] == approx(0.55)
     assert document["resource"]["client_cpu_util"] is None
-    assert document["energy"]["joules"] == approx(1600)
+    assert document["energy"]["value_j"] == approx(1600)
     assert document["energy"]["power_w"] == approx(200)
-    assert document["energy"]["joules_per_unit"] == approx(2.0)
+    assert document["energy"]["per_unit_j"] == approx(2.0)
 
 
 @pytest.mark.covers("E-FR09", "E-MON02")

@@ -19,6 +19,7 @@ from seamark.errors import UserError
 from seamark.images import StudyImages
 from seamark.load.shards import LoadError, LoadOutcome, run_load
 from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.monitors.energy import after_load, before_load
 from seamark.record import keep_samples, put_aside, record_of, samples_complete, write_config, write_meta
 from seamark.servers import deployment as servers
 from seamark.store import TrialFolder, read_json
@@ -84,6 +85,7 @@ def measure_here(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: in
 def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int) -> dict[str, Any]:
     """Measure once. Returns the document of load.json; a failure is a result, not an exception."""
     before, started_at = provenance.look(), provenance.now()
+    energy_before = before_load()
     outcome: LoadOutcome | None = None
     failure: tuple[str, str] | None = None
     restarted: str | None = None
@@ -105,6 +107,7 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
         failure = ("setup_failed", str(error))
     document = record_of(bench, trial, outcome, failure, tail)
     document |= {"attempt": attempt, "started_at": started_at, "server_restarted": restarted}
+    document["energy"] = after_load(energy_before)
     try:
         if outcome is not None:
             keep_samples(folder, trial, outcome, document)

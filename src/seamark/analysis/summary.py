@@ -92,7 +92,7 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
         "goodput_per_s": known(spread(each(good, "goodput", "per_s"))),
         "offered_rps": known(spread(each(good, "offered_rps"))),
         "achieved_rps": known(spread(each(good, "achieved_rps"))),
-        "energy_joules_per_unit": known(spread(each(good, "energy", "joules_per_unit"))),
+        "energy": _energy(good),
         "quality": medians(good, "quality"),
         "resource": medians(good, "resource"),
         "telemetry": telemetry(good),
@@ -127,6 +127,15 @@ def _error_rate(good: Sequence[Document]) -> float | None:
     failed = sum(metrics["counts"]["failed"] + metrics["counts"]["lost"] for metrics in good)
     sent = sum(metrics["counts"]["failed"] + metrics["counts"]["ok"] + metrics["counts"]["lost"] for metrics in good)
     return failed / sent if sent else None
+
+
+def _energy(good: Sequence[Document]) -> Document | None:
+    """Joules of the trials whose figures are of the same scope; None where there are none or where scopes differ."""
+    scopes = sorted({metrics["energy"]["scope"] for metrics in good if metrics.get("energy")})
+    if len(scopes) != 1:
+        return None
+    names = ("value_j", "per_request_j", "per_unit_j", "power_w", "idle_power_w")
+    return {"scope": scopes[0], **{name: known(spread(each(good, "energy", name))) for name in names}}
 
 
 def _objectives(good: Sequence[Document]) -> list[Document]:

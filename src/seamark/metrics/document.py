@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from seamark.checks import Findings, Reason, judge
 from seamark.metrics.ceiling import Ceiling
+from seamark.metrics.energy import Energy, energy_of
 from seamark.metrics.findings import findings
 from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import judged_objectives
@@ -94,7 +95,7 @@ def measure(
         series = _series(samples, trial)
         if load.get("status") != "ok":
             return Measured(document=_failed(envelope, load, None), series=series, histograms={})
-        found = _evidence(trial, load, samples, folder)
+        found = _evidence(trial, load, samples, folder, deployment)
     except DamagedError as damage:
         return Measured(document=_failed(envelope, load, damage), series=(), histograms={})
     if not found.tally.rows:
@@ -172,6 +173,7 @@ def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Do
     for metric in METRICS:
         _put(document, metric.path, metric.value(found))
     document = _closed(document, load, found.window, "VALID", ())
+    document |= _of_energy(document["energy"], found.energy)
     kinds = list(load.get("kinds") or ())
     if len(found.tally.by_kind) > 1:
         document["by_kind"] = {
@@ -187,6 +189,14 @@ def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Do
         f"{source}.{name}": _seen(seen) for (source, name), seen in sorted(found.telemetry.items())
     }
     return document
+
+
+def _of_energy(figures: Document | None, found: Energy) -> Document:
+    """Add to the figures of energy which scope they are of and how they were had; without any, say why."""
+    chosen = found.chosen
+    if figures is None or chosen is None:
+        return {"energy": None, "energy_reason": found.reason}
+    return {"energy": figures | {"scope": chosen.scope, "method": chosen.method}, "energy_reason": None}
 
 
 def _kind(counted: KindTally) -> Document:
@@ -235,6 +245,7 @@ def _closed(
         "over_saturated_at_s": load.get("over_saturated_at_s"),
         "search": load.get("search"),
         "percentiles": {"method": "exact", "relative_error": 0.0},
+        "energy_reason": None,
         "by_kind": None,
         "slos": [],
         "quality": dict(load.get("quality") or {}),
@@ -257,7 +268,9 @@ def _series(samples: Samples, trial: Trial) -> tuple[Second, ...]:
     return tuple(seconds(timeline, samples))
 
 
-def _evidence(trial: Trial, load: Mapping[str, Any], samples: Samples, folder: Recorded) -> Evidence:
+def _evidence(
+    trial: Trial, load: Mapping[str, Any], samples: Samples, folder: Recorded, deployment: Deployment | None
+) -> Evidence:
     settings = trial.settings
     warmup_s = _number(load, "warmup_s", _number(settings, "warmup_s", 0.0))
     duration_s = _number(load, "duration_s", _number(settings, "duration_s", 10.0))
@@ -282,13 +295,16 @@ def _evidence(trial: Trial, load: Mapping[str, Any], samples: Samples, folder: R
         stream=stream,
         turns=int(_number(settings, "turns", 1)),
     )
+    telemetry = watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
+    gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
     return Evidence(
         tally=counted,
         window=window,
         open_loop=pattern != "closed",
         has_objectives=any(slo.metric in REQUEST_OBJECTIVES for slo in trial.slos),
         lost=_lost(load, counted),
-        telemetry=watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9),
+        telemetry=telemetry,
+        energy=energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes),
     )
 
 

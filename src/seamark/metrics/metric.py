@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from seamark.metrics.energy import Energy
 from seamark.metrics.tally import Tally
 from seamark.metrics.telemetry import Key, Seen
 from seamark.metrics.window import Window
@@ -19,6 +20,7 @@ class Evidence:
     has_objectives: bool = False
     lost: int = 0
     telemetry: Mapping[Key, Seen] = field(default_factory=dict)
+    energy: Energy = field(default_factory=Energy)
 
 
 Better = Literal["higher", "lower", "neither"]

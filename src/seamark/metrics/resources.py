@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from seamark.metrics.energy import is_gpu
 from seamark.metrics.metric import Evidence, Metric
 
 
@@ -14,12 +15,8 @@ def _watched(source: str, name: str, figure: str, scale: float = 1.0) -> Callabl
 
 
 def _gpus(name: str, figure: str, evidence: Evidence) -> list[float]:
-    seen = [found for (source, named), found in evidence.telemetry.items() if named == name and _is_gpu(source)]
+    seen = [found for (source, named), found in evidence.telemetry.items() if named == name and is_gpu(source)]
     return [value for found in seen if (value := getattr(found, figure)) is not None]
-
-
-def _is_gpu(source: str) -> bool:
-    return source.startswith("gpu") and source[3:].isdigit()
 
 
 def _gpu_util(evidence: Evidence) -> float | None:
@@ -30,21 +27,6 @@ def _gpu_util(evidence: Evidence) -> float | None:
 def _gpu_mem_mb(evidence: Evidence) -> float | None:
     values = _gpus("memory_used_bytes", "maximum", evidence)
     return sum(values) / 1e6 if values else None
-
-
-def _joules(evidence: Evidence) -> float | None:
-    values = _gpus("energy_j", "increase", evidence)
-    return sum(values) if values else None
-
-
-def _joules_per_unit(evidence: Evidence) -> float | None:
-    joules = _joules(evidence)
-    return None if joules is None or not evidence.tally.units else joules / evidence.tally.units
-
-
-def _power_w(evidence: Evidence) -> float | None:
-    values = _gpus("energy_j", "mean", evidence) or _gpus("power_w", "mean", evidence)
-    return sum(values) if values else None
 
 
 def _net(source: str, name: str) -> Callable[[Evidence], float | None]:
@@ -154,26 +136,73 @@ RESOURCES: tuple[Metric, ...] = (
     ),
 )
 
+
+def _energy(figure: str) -> Callable[[Evidence], float | None]:
+    return lambda evidence: getattr(evidence.energy, figure)
+
+
 ENERGY: tuple[Metric, ...] = (
     Metric(
-        path="energy.joules",
+        path="energy.value_j",
         unit="J",
         better="lower",
-        meaning="energy of the GPUs over the window",
-        value=_joules,
+        meaning="energy over `window_s` of the scope that is named, by the method that is named",
+        value=_energy("value_j"),
     ),
     Metric(
-        path="energy.joules_per_unit",
+        path="energy.window_s",
+        unit="s",
+        better="neither",
+        meaning="how long that was: of the window what lies between looks at the counters; for Slurm the whole load",
+        value=_energy("window_s"),
+    ),
+    Metric(
+        path="energy.per_request_j",
+        unit="J/request",
+        better="lower",
+        meaning="the same for one good reply of that time",
+        value=_energy("per_request_j"),
+    ),
+    Metric(
+        path="energy.per_unit_j",
         unit="J/unit",
         better="lower",
-        meaning="the same for one unit of reply",
-        value=_joules_per_unit,
+        meaning="the same for one unit of reply, such as a token",
+        value=_energy("per_unit_j"),
     ),
     Metric(
         path="energy.power_w",
         unit="W",
         better="lower",
-        meaning="mean power of the GPUs over the window",
-        value=_power_w,
+        meaning="mean power over that time, idle power included",
+        value=_energy("power_w"),
+    ),
+    Metric(
+        path="energy.idle_power_w",
+        unit="W",
+        better="neither",
+        meaning="mean power of the same scope while the server was up and nothing was sent, if a site waits for it",
+        value=_energy("idle_power_w"),
+    ),
+    Metric(
+        path="energy.gpu_j",
+        unit="J",
+        better="lower",
+        meaning="energy of the deployment's GPUs",
+        value=lambda e: e.energy.of("gpu"),
+    ),
+    Metric(
+        path="energy.package_j",
+        unit="J",
+        better="lower",
+        meaning="energy of all processor packages of the node and of their memory where it is counted",
+        value=lambda e: e.energy.of("package"),
+    ),
+    Metric(
+        path="energy.node_j",
+        unit="J",
+        better="lower",
+        meaning="energy of the whole node over the whole load, as Slurm counts it",
+        value=lambda e: e.energy.of("node"),
     ),
 )

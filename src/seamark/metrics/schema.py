@@ -84,6 +84,7 @@ TRAILER: Mapping[str, Schema] = {
         "type": ["object", "null"],
         "description": "the search that found this trial's load; null where its load was given",
     },
+    "energy_reason": {"type": ["string", "null"], "description": "why nothing is known of energy"},
     "percentiles": _object({"method": {"enum": ["exact", "histogram"]}, "relative_error": {"type": "number"}}),
     "by_kind": {
         "type": ["object", "null"],
@@ -131,6 +132,8 @@ def metrics_schema() -> Schema:
         _place(properties, metric)
     properties["throughput"]["properties"]["unit"] = {"type": "string", "pattern": "_per_s$"}
     properties["throughput"]["required"].append("unit")
+    properties["energy"]["properties"] |= {"scope": {"enum": ["gpu", "package", "node"]}, "method": TEXT}
+    properties["energy"]["required"] += ["scope", "method"]
     for name in OPTIONAL:
         properties[name]["type"] = ["object", "null"]
     return {

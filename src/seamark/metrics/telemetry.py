@@ -5,7 +5,7 @@ is one of our own COUNTERS, or when the service's name for it has one of COUNTER
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ COUNTERS = frozenset(
     {"read_bytes", "write_bytes", "net_received_bytes", "net_sent_bytes", "energy_j", "cpu_s", "cgroup_cpu_s"}
 )
 COUNTER_UNIT = "total"
+POWER_UNIT = "W"
 COUNTER_ENDINGS = ("_total", "_count", "_sum")
 LEFT_OUT_ENDINGS = ("_bucket", "_created")
 
@@ -28,7 +29,10 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One telemetry series within a window. Of a counter, all but `increase` are rates a second."""
+    """One telemetry series within a window. Of a counter, all but `increase` are rates a second.
+
+    `increase` is what a counter grew by over `span_s` seconds; of a power in watts, its integral in joules.
+    """
 
     unit: str
     counter: bool
@@ -39,6 +43,7 @@ class Seen:
     p95: float
     maximum: float
     increase: float | None = None
+    span_s: float | None = None
 
 
 def watch(path: Path, start_s: float, end_s: float) -> Mapping[Key, Seen]:
@@ -90,8 +95,25 @@ def _series(table: pa.Table) -> Iterator[tuple[Key, str, Values, Values]]:
 
 
 def _gauge(at_s: Values, values: Values, unit: str, start_s: float, end_s: float) -> Seen | None:
-    inside = values[(at_s >= start_s) & (at_s <= end_s)]
-    return _seen(inside, unit, float(inside.mean()), None) if len(inside) else None
+    within = (at_s >= start_s) & (at_s <= end_s)
+    inside = values[within]
+    if not len(inside):
+        return None
+    seen = _seen(inside, unit, float(inside.mean()))
+    if unit != POWER_UNIT:
+        return seen
+    increase, span_s = _integral(at_s, values, within, start_s, end_s)
+    return replace(seen, increase=increase, span_s=span_s)
+
+
+def _integral(
+    at_s: Values, values: Values, within: NDArray[np.bool_], start_s: float, end_s: float
+) -> tuple[float, float]:
+    """Return the area below a power by trapezoids, interpolated at the edges, and the seconds between these."""
+    start_s, end_s = max(start_s, float(at_s[0])), min(end_s, float(at_s[-1]))
+    times = np.concatenate([[start_s], at_s[within], [end_s]])
+    power = np.concatenate([[np.interp(start_s, at_s, values)], values[within], [np.interp(end_s, at_s, values)]])
+    return float(np.trapezoid(power, times)), end_s - start_s
 
 
 def _rates(at_s: Values, values: Values, unit: str, start_s: float, end_s: float) -> Seen | None:
@@ -107,19 +129,21 @@ def _rates(at_s: Values, values: Values, unit: str, start_s: float, end_s: float
         return None
     rates = (steps / spans)[spans > 1e-9]
     increase = float(steps.sum())
-    return _seen(rates, f"{unit}/s", increase / (end_s - start_s), increase) if len(rates) else None
+    if not len(rates):
+        return None
+    seen = _seen(rates, f"{unit}/s", increase / (end_s - start_s))
+    return replace(seen, counter=True, increase=increase, span_s=end_s - start_s)
 
 
-def _seen(values: Values, unit: str, mean: float, increase: float | None) -> Seen:
+def _seen(values: Values, unit: str, mean: float) -> Seen:
     ordered = np.sort(values)
     return Seen(
         unit=unit,
-        counter=increase is not None,
+        counter=False,
         n=len(values),
         mean=mean,
         minimum=float(ordered[0]),
         p50=float(ordered[rank(0.5, len(ordered))]),
         p95=float(ordered[rank(0.95, len(ordered))]),
         maximum=float(ordered[-1]),
-        increase=increase,
     )

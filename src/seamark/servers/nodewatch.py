@@ -7,6 +7,7 @@ from seamark.monitors.connections import Connections
 from seamark.monitors.gpu import Gpus
 from seamark.monitors.host import Host
 from seamark.monitors.process import ProcessTree
+from seamark.monitors.rapl import Rapl
 from seamark.monitors.sampler import Monitor, Reading, Say
 from seamark.servers.order import Order
 from seamark.servers.piece import Piece
@@ -43,7 +44,7 @@ class NamedMonitor:
 
 def monitors_of(order: Order, pieces: Sequence[Piece], say: Say, *, gpus: bool = True) -> list[Monitor]:
     """Return what watches this node and these processes, and with `gpus` the deployment's GPUs on it."""
-    monitors: list[Monitor] = [Host(), *map(PieceMonitor, pieces)]
+    monitors: list[Monitor] = [Rapl(), Host(), *map(PieceMonitor, pieces)]
     if gpus and order.gpus_per_node:
         monitors.append(Gpus(order.gpus_per_node, say))
     return monitors
