@@ -1,5 +1,6 @@
 """A study whose site is a small Slurm, and the scripts that `bench export slurm` writes for it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -45,10 +46,12 @@ class Exporting:
         asked["workload"] = WORKLOAD | scenario.pop("workload", {})
         (self.root / "config/scenarios/try.yaml").write_text(yaml.safe_dump(asked | scenario))
 
-    def bench(self, *words: str, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-        """Run `bench WORDS -c config/scenarios/try.yaml --site here` to its end."""
-        named = [*BENCH, *words, "-c", "config/scenarios/try.yaml", "--site", "here"]
-        return subprocess.run(named, cwd=self.root, capture_output=True, text=True, timeout=300, check=False, env=env)
+    def bench(self, *words: str, site: str = "here", **env: str) -> "subprocess.CompletedProcess[str]":
+        """Run `bench WORDS -c config/scenarios/try.yaml --site SITE` to its end; `env` is set besides."""
+        named = [*BENCH, *words, "-c", "config/scenarios/try.yaml", "--site", site]
+        return subprocess.run(
+            named, cwd=self.root, capture_output=True, text=True, timeout=300, check=False, env=os.environ | env
+        )
 
     def export(self, *words: str) -> Path:
         """Write the scripts; return their folder."""
