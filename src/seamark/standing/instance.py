@@ -101,9 +101,10 @@ class Instance:
 
     def stop(self, why: str = "stop") -> bool:
         """End it, its job and all its processes. False when something of it is still there after a minute."""
+        job = self.in_queue()
         gone = servers.stop(self.folder, why)
-        if self.in_queue() is not None:
-            gone = _end_job(self, patient=self.folder.runtime.exists()) and gone
+        if job is not None:
+            gone = _end_job(job.number, patient=self.folder.runtime.exists()) and gone
         self.settle()
         return gone
 
@@ -150,17 +151,17 @@ def instance_of(results: Path, name: str) -> Instance:
     return found[name]
 
 
-def _end_job(instance: Instance, *, patient: bool) -> bool:
-    """End its Slurm job: a job whose server was stopped ends by itself, any other is cancelled."""
+def _end_job(number: str, *, patient: bool) -> bool:
+    """Wait until a job has ended: one whose server was stopped ends by itself, any other is cancelled."""
     began_s, cancelled = time.monotonic(), False
-    while (job := instance.in_queue()) is not None:
+    while (job := slurm.job(number)) is not None:
         waited_s = time.monotonic() - began_s
         if waited_s > STOP_JOB_S:
             return False
         if not cancelled and (job.state == "PENDING" or not patient or waited_s > STOP_JOB_S / 6):
             slurm.cancel([job.number])
             cancelled = True
-        time.sleep(0.5)
+        time.sleep(0.3)
     return True
 
 

@@ -17,17 +17,20 @@ from seamark.servers.keeperlog import say
 from seamark.servers.signs import node
 from seamark.standing.instance import Instance
 from seamark.standing.request import wanted
-from seamark.standing.start import serve
+from seamark.standing.start import limit_min, serve
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RENEW_S = 1.0
+EARLY_S = 15.0
+"""How long before Slurm would end the job we end it ourselves, so that its server ends in order."""
 
 
 def keep(instance: Instance, root: Path) -> int:
     """Serve until the server ends, the time is over or a signal comes; return the exit code."""
     signal.signal(signal.SIGTERM, _end)
     asked = wanted(root, instance)
-    ends_s = time.monotonic() + asked.request.time_s
+    time_s = asked.request.time_s
+    ends_s = time.monotonic() + min(time_s, limit_min(time_s) * 60 - EARLY_S)
     site = asked.study.site
     if site.address in LOOPBACK:
         site = replace(site, address=slurm.address_of(node()))

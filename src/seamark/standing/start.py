@@ -17,8 +17,6 @@ from seamark.standing.instance import STANDING, Instance
 from seamark.standing.request import Wanted
 
 LOOK_S = 1.0
-WARN_S = 30
-"""How long before a job's time limit Slurm tells it to end."""
 
 
 def serve(instance: Instance, wanted: Wanted, site: Site) -> Mapping[str, Any]:
@@ -51,6 +49,11 @@ def start_here(instance: Instance, wanted: Wanted) -> Mapping[str, Any]:
     return answer
 
 
+def limit_min(time_s: float) -> int:
+    """Return the time limit of a server's job in minutes, which is what Slurm counts in."""
+    return math.ceil(time_s / 60)
+
+
 def submit(instance: Instance, wanted: Wanted) -> str:
     """Submit the Slurm job that serves it; return the job's number. SiteError when Slurm refuses or is not there."""
     deployment, plan = wanted.deployment, wanted.study.plan
@@ -64,8 +67,7 @@ def submit(instance: Instance, wanted: Wanted) -> str:
         "cpus-per-task": deployment.cpus_per_task,
         "mem": f"{deployment.mem_gb}G",
         "gres": f"gpu:{gpus}" if gpus else None,
-        "time": math.ceil(wanted.request.time_s / 60),
-        "signal": f"B:TERM@{WARN_S}",
+        "time": limit_min(wanted.request.time_s),
     }
     words = [sys.executable, "-m", "seamark.standing.job", str(instance.root.resolve())]
     try:

@@ -1,0 +1,163 @@
+"""Servers that stand by themselves as jobs of a real Slurm, where its programs can be had."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "standing")]
+from slurm import slurm, why_no_slurm  # noqa: E402
+from standing_study import StandingStudy, eventually, kill, standing_study  # noqa: E402
+
+pytestmark = [pytest.mark.cluster, pytest.mark.services]
+LEASE_S = 4.0
+NODES = {"nodes": 2, "cpus": 2, "mem_gb": 15}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    if reason := why_no_slurm():
+        pytest.skip(reason)
+    with slurm(tmp_path_factory.mktemp("slurm"), nodes=2, cpus=2) as told:
+        yield told
+
+
+@pytest.fixture
+def study(cluster: dict[str, str], tmp_path: Path) -> Iterator[StandingStudy]:
+    with standing_study(tmp_path / "study", cluster) as study:
+        login = "ssh -p 8822 login.example"
+        partitions = {"all": NODES, "planned": NODES}
+        study.site("cluster", profile="slurm", partitions=partitions, lease_s=LEASE_S, login=login)
+        yield study
+        study.bench("servers", "stop", "--all", "--site", "cluster")
+
+
+def at_cluster(*words: str) -> tuple[str, ...]:
+    return (*words, "--site", "cluster", "--partition", "all", "--account", "p1")
+
+
+def says(study: StandingStudy, *words: str) -> str:
+    return subprocess.run(words, env=dict(study.environment), capture_output=True, text=True, check=True).stdout
+
+
+def in_queue(study: StandingStudy) -> list[str]:
+    return says(study, "squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING", "--format=%A").split()
+
+
+@pytest.mark.covers("E-SVR01", "E-SVR03", "E-SVR04", "E-MR06", "E-MR08", "E-LOG01", "E-MON01", "E-MLX04")
+def test_a_standing_server_is_a_job_that_is_listed_checked_measured_and_stopped(study: StandingStudy) -> None:
+    started = study.started(*at_cluster("null", "--time", "10m"))
+    job, port = started["job"], started["ports"]["main"]
+    assert started["id"] == "null-1"
+    assert started["tunnel"] == f"ssh -p 8822 login.example -N -L {port}:127.0.0.1:{port}"
+    assert says(study, "squeue", "-h", "-j", job, "-o", "%j %T %N %P").split() == [
+        "seamark-null-1",
+        "RUNNING",
+        started["node"],
+        "all",
+    ]
+    row = study.listed("--site", "cluster")["null-1"]
+    assert (row["state"], row["job"], row["node"]) == ("running", job, started["node"])
+    checked = study.bench("servers", "check", "null-1", "--site", "cluster")
+    assert checked.returncode == 0, checked.stdout
+    loaded = study.bench("load", "standing/null-1", "--duration", "0.3", "--json")
+    assert json.loads(loaded.stdout)["counts"]["ok"] > 0
+    stopped = study.bench("servers", "stop", "null-1", "--site", "cluster")
+    assert stopped.returncode == 0, stopped.stderr
+    assert in_queue(study) == []
+    assert study.processes() == []
+    assert json.loads((study.folder("null-1") / "logs" / f"seamark-null-1_{job}.out").read_text().splitlines()[-1])
+    assert study.json("null-1", "summary.json")["telemetry"]["host.ram_used_bytes"]["n"] >= 2
+
+
+@pytest.mark.covers("E-CLI01", "E-INT02")
+def test_jobs_of_clients_measure_a_standing_server_of_another_job(study: StandingStudy) -> None:
+    started = study.started(*at_cluster("null", "--name", "one"))
+    study.site("elsewhere", runtime="external", address="standing/one", partitions={"all": NODES})
+    study.scenario("try", partition="all", account="p1")
+    load = [
+        sys.executable,
+        "-m",
+        "seamark.cli.main",
+        "submit",
+        "-c",
+        "config/scenarios/try.yaml",
+        "--site",
+        "elsewhere",
+    ]
+    done = subprocess.run(
+        ["srun", "--partition=all", "--ntasks=1", f"--chdir={study.root}", *load],
+        env=dict(study.environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [meta, *_] = [json.loads(path.read_text()) for path in (study.root / "results" / "try").glob("*/meta.json")]
+    assert meta["slurm"]["slurm_job_id"] not in (None, started["job"])
+
+
+@pytest.mark.covers("E-SVR06")
+@pytest.mark.parametrize("how", ["scancel", "kill"])
+def test_nothing_is_left_of_a_standing_server_whose_job_is_ended_by_force(study: StandingStudy, how: str) -> None:
+    started = study.started(*at_cluster("null", "--name", "one"))
+    if how == "scancel":
+        says(study, "scancel", started["job"])
+    else:
+        [holder] = [each for each in study.processes() if "seamark.standing.job" in each.cmdline()]
+        kill(holder.pid)
+    assert eventually(lambda: study.processes() == [], LEASE_S + 15)
+    assert eventually(lambda: in_queue(study) == [], 15)
+    assert study.listed("--site", "cluster") == {}
+    assert study.listed("--site", "cluster", "--all")["one"]["state"] == "ended"
+
+
+@pytest.mark.covers("E-SVR01")
+def test_a_server_whose_time_is_over_ends_by_itself_before_slurm_ends_it(study: StandingStudy) -> None:
+    study.started(*at_cluster("null", "--name", "one", "--time", "3s"))
+    assert eventually(lambda: in_queue(study) == [], 20)
+    assert study.json("one", "deployment.json")["ended"]["why"] == "time-limit"
+    assert study.processes() == []
+
+
+@pytest.mark.covers("E-SVR01")
+def test_a_server_that_waits_for_a_node_is_pending_and_can_be_stopped(study: StandingStudy) -> None:
+    for name in ("one", "two"):
+        study.started(*at_cluster("null", "--name", name, "--cpus", "2"))
+    waiting = study.bench("servers", "start", *at_cluster("null", "--name", "three", "--cpus", "2", "--no-wait"))
+    assert waiting.returncode == 0, waiting.stderr
+    row = study.listed("--site", "cluster")["three"]
+    assert (row["state"], row["why"] in ("Resources", "Priority", "None")) == ("pending", True)
+    stopped = study.bench("servers", "stop", "--all", "--site", "cluster")
+    assert stopped.returncode == 0, stopped.stderr
+    assert in_queue(study) == []
+    assert study.processes() == []
+
+
+@pytest.mark.covers("E-SVR01", "E-SVR06")
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--partition", "gpus", "--account", "p1"), 2, "is not at the site"),
+        (("--partition", "all"), 2, "account"),
+        (("--partition", "all", "--account", "p1", "--nodes", "2", "--gpus", "2"), 2, "GPUs"),
+        (("--partition", "planned", "--account", "p1"), 3, "sbatch refuses"),
+    ],
+)
+def test_what_slurm_or_the_site_cannot_give_is_said_and_leaves_nothing(
+    study: StandingStudy, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = study.bench("servers", "start", "null", "--site", "cluster", *words)
+    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert list((study.root / "results").glob("standing/*")) == []
+    assert in_queue(study) == []
+
+
+def test_slurm_that_is_not_there_is_the_sites_lack(study: StandingStudy) -> None:
+    without = StandingStudy(root=study.root, environment={"PATH": "/usr/bin:/bin"})
+    done = without.bench("servers", "start", *at_cluster("null"))
+    assert (done.returncode, "no `sbatch` here" in done.stderr) == (3, True)
