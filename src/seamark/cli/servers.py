@@ -10,6 +10,7 @@ from rich.table import Table
 
 from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError
+from seamark.model.span import span_s
 from seamark.study import config_folder, results_of, site_of
 
 if TYPE_CHECKING:
@@ -190,14 +191,18 @@ def start(
       bench servers start postgres --set scale=4 --time 2h
       bench servers start vllm --site meluxina --gpus 4 --partition gpu --account p200000 --time 4h
     """
-    from seamark.standing.request import Request, new_instance, service_named, settings_from, span_s
+    from seamark.standing.request import Request, new_instance, service_named, settings_from
 
     root = Path.cwd()
+    try:
+        time_s = span_s(time)
+    except ValueError as mistake:
+        raise UserError(f"--time {mistake}") from None
     request = Request(
         service=service,
         site=site,
         settings=settings_from(settings, service_named(root, service)),
-        time_s=span_s(time),
+        time_s=time_s,
         **asked,
     )
     machine = site_of(root, site)

@@ -16,8 +16,6 @@ from seamark.standing.instance import STANDING, Instance
 from seamark.store import read_json, write_json, write_text
 from seamark.study import Study, config_folder
 
-SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
 WHERE = re.compile(r"^.*scenario\.yaml:\d+:(?: (?:workload|resources)\.)?")
 
@@ -66,18 +64,6 @@ class Wanted:
     study: Study
     service: Service
     deployment: Deployment
-
-
-def span_s(text: str) -> float:
-    """Return a duration such as `90`, `45s`, `30m`, `2h`, `1d` or `02:00:00` in seconds."""
-    words = text.split(":")
-    if len(words) == 3 and all(word.isdigit() for word in words):
-        hours, minutes, seconds = map(int, words)
-        return hours * 3600.0 + minutes * 60.0 + seconds
-    match = SPAN.fullmatch(text)
-    if match is None or float(match[1]) <= 0:
-        raise UserError(f"--time {text}: not a duration. Give one as 45s, 30m, 2h, 1d or 02:00:00.")
-    return float(match[1]) * SECONDS[match[2] or "s"]
 
 
 def settings_from(pairs: Sequence[str], service: Service) -> dict[str, Value]:

@@ -1,0 +1,105 @@
+"""bench logs: what servers, loads and jobs of a scenario wrote, in one archive."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seamark.cli.options import json_option
+from seamark.errors import UserError, did_you_mean
+from seamark.model.span import FORMS, span_s
+from seamark.study import results_of
+
+if TYPE_CHECKING:
+    from seamark.logs import Source
+
+
+@click.group("logs")
+def command() -> None:
+    """Collect logs.
+
+    \b
+    Example:
+      bench logs get quickstart
+    """
+
+
+@command.command("get")
+@click.argument("name", metavar="SCENARIO|ID")
+@click.option(
+    "--component", "components", multiple=True, help="Of these alone: server, load, keeper, serve, run, ..."
+)
+@click.option("--since", metavar="TIME", help="From then on: 2026-01-31T12:00, or 2h for two hours ago.")
+@click.option("--until", metavar="TIME", help="Up to then.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Archive. Default: SCENARIO-logs.tar.gz.")
+@click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
+@json_option
+def get(
+    name: str,
+    components: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    output: Path | None,
+    site: str,
+    as_json: bool,
+) -> int:
+    """Put the logs of a scenario, or of a standing server, into one archive: a file of JSON lines a component.
+
+    Each line has the time at which it was written, where it says so, and the trial that it belongs to. Ends with 1
+    when no line is wanted.
+
+    \b
+    Examples:
+      bench logs get quickstart
+      bench logs get quickstart --component server --component load --since 2h
+      bench logs get postgres-1 --until 2026-01-31T12:00 -o postgres.tar.gz
+    """
+    from seamark.logs import Chosen, check_components, collect
+
+    if output is not None and not output.parent.is_dir():
+        raise UserError(f"--output {output}: there is no folder {output.parent}.")
+    found = _sources(results_of(Path.cwd(), site), name)
+    check_components(components, found)
+    chosen = Chosen(components=components, since=_time("since", since), until=_time("until", until))
+    short = name.removeprefix("standing/")
+    done = collect(found, chosen, output or Path(f"{short}-logs.tar.gz"), short)
+    if as_json:
+        click.echo(json.dumps({"schema_version": 1, "archive": str(done.path), "lines": done.lines}, indent=1))
+    else:
+        counts = ", ".join(f"{component} {count:,}" for component, count in sorted(done.lines.items()))
+        click.echo(f"{done.path}: {counts or 'no line'}")
+    return 0 if done.lines else 1
+
+
+def _sources(results: Path, name: str) -> "list[Source]":
+    from seamark.logs import batch_sources, sources
+    from seamark.standing.instance import STANDING, instances
+
+    standing = {each.id: each.root for each in instances(results)}
+    scenarios = {path.parent.name: path.parent for path in results.glob("*/plan.json")}
+    if name.removeprefix(f"{STANDING}/") in standing:
+        return sources(standing[name.removeprefix(f"{STANDING}/")], STANDING)
+    if name in scenarios:
+        return [*sources(scenarios[name], name), *batch_sources(Path("logs"), name)]
+    known = [*scenarios, *standing]
+    raise UserError(
+        f"bench logs get {name}: no scenario with results and no standing server of that name. Known:"
+        f" {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
+    )
+
+
+def _time(option: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        pass
+    try:
+        return datetime.now(UTC) - timedelta(seconds=span_s(text))
+    except ValueError:
+        raise UserError(
+            f"--{option} {text}: neither a time such as 2026-01-31T12:00 nor how long ago, as {FORMS}."
+        ) from None
