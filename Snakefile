@@ -35,6 +35,10 @@ resource_scopes:
     slot="local",
 
 
+# One load at a time. Also here, because the job of a batch system is not told what the profile says of resources.
+workflow.register_resource("slot", dag.slots)
+
+
 if workflow.is_main_process:
     dag.sweep()
 

@@ -178,6 +178,11 @@ class Dag:
         return asked
 
     @property
+    def slots(self) -> int:
+        """What a machine has of slots; a load takes all."""
+        return SLOTS
+
+    @property
     def analysis_slot(self) -> int:
         """What a job that measures nothing takes of a machine's slots: a load takes all, so they never overlap."""
         return SLOTS // 2

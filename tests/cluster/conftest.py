@@ -1,4 +1,4 @@
-"""Real Apptainer for tests: installed on first use where that is possible, else they are skipped with the reason."""
+"""Real Apptainer and Slurm: had on first use where that is possible, else tests are skipped with the reason."""
 
 import sys
 from collections.abc import Iterator
@@ -9,6 +9,8 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "servers")]
 
 from boxes import Boxed, boxed, why_no_apptainer  # noqa: E402
+from slurm import slurm, why_no_slurm  # noqa: E402
+from slurm_study import SlurmStudy  # noqa: E402
 from tiny_registry import Registry, serving  # noqa: E402
 
 
@@ -29,3 +31,20 @@ def boxes(apptainer: None, tmp_path: Path) -> Boxed:
 def registry() -> Iterator[Registry]:
     with serving() as registry:
         yield registry
+
+
+@pytest.fixture(scope="session")
+def accounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A Slurm of two nodes, with accounting: the environment it is asked in. Its GPUs are none."""
+    if reason := why_no_slurm(accounting=True):
+        pytest.skip(reason)
+    with slurm(tmp_path_factory.mktemp("slurm"), nodes=2, cpus=4, gpus=4, accounting=True) as told:
+        yield told
+
+
+@pytest.fixture
+def on_slurm(accounted: dict[str, str], tmp_path: Path) -> Iterator[SlurmStudy]:
+    """A study whose site is that Slurm; its jobs and processes end with the test."""
+    study = SlurmStudy.at(tmp_path / "study", accounted)
+    yield study
+    study.end()

@@ -17,6 +17,7 @@ rule environment:
     log:
         f"{dag.environment_record('{environment}')}.log",
     priority: 1_000_000_000
+    localrule: True
     resources:
         slot=dag.analysis_slot,
     shell:

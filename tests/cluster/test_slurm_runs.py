@@ -1,0 +1,92 @@
+"""Whole runs on a real Slurm: which jobs there are, what they ask for, what they leave."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slurm_accounting import ACCOUNT
+from slurm_study import SlurmStudy
+from study_folder import StudyFolder
+
+pytestmark = pytest.mark.cluster
+CORE = ("metrics.json", "metrics.csv", "meta.json", "effective_config.yaml", "samples.parquet", "series.csv")
+
+
+@pytest.fixture(scope="module")
+def finished(accounted: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmStudy]:
+    """A study whose two deployments, of one and of two CPUs, were measured twice for each of two treatments."""
+    study = SlurmStudy.at(tmp_path_factory.mktemp("finished") / "study", accounted)
+    study.write(resources={"cpus_per_task": [1, 2]})
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield study
+    study.end()
+
+
+def metas(study: StudyFolder) -> list[dict[str, Any]]:
+    return [json.loads((trial / "meta.json").read_text()) for trial in study.trials()]
+
+
+def summary(study: StudyFolder) -> list[dict[str, str]]:
+    with (study.results / "summary.csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.mark.covers("E-FR03", "E-FR04", "E-MR01", "E-MR02", "E-MLX01", "E-AC04")
+def test_each_deployment_is_one_job_that_states_all_it_needs(finished: SlurmStudy) -> None:
+    jobs = finished.jobs()
+    stated = {"Account": ACCOUNT, "Partition": "gpu", "QOS": "short", "NumNodes": "1", "TresPerNode": "gres:gpu:1"}
+    for job in jobs:
+        assert {key: job[key] for key in stated} == stated
+        assert "mem=2G" in job["TRES"]
+        assert job["TimeLimit"] == "00:22:00"  # 10 to serve, 2 to warm up, 4 loads of 2, 2 to end
+    assert sorted(job["CPUs/Task"] for job in jobs) == ["1", "2"]
+
+
+@pytest.mark.covers("E-MR08", "E-FR08", "E-LOG01")
+def test_a_trial_names_its_job_and_node_and_the_jobs_output_is_kept(finished: SlurmStudy) -> None:
+    told = {(meta["slurm_job_id"], meta["slurm"]["slurm_job_nodelist"]) for meta in metas(finished)}
+    assert told == {(job["JobId"], job["NodeList"]) for job in finished.jobs()}
+    for job in finished.jobs():
+        output = Path(job["StdOut"])
+        assert output.is_relative_to(finished.root / "logs")
+        assert output.stem == job["JobId"]
+        assert "rule load" in output.read_text()
+
+
+@pytest.mark.covers("E-NFR05", "E-AC04", "E-AC05")
+def test_a_run_on_slurm_reports_as_one_without_and_a_second_submit_is_no_job(
+    finished: SlurmStudy, tmp_path: Path
+) -> None:
+    assert all((trial / name).is_file() for trial in finished.trials() for name in CORE)
+    before = finished.measurements()
+    assert finished.submit().returncode == 0
+    assert len(finished.jobs()) == 2
+    assert finished.measurements() == before == dict.fromkeys(before, 1)
+
+    here = StudyFolder.new(tmp_path / "here")
+    here.write(resources={"cpus_per_task": [1, 2]})
+    assert here.submit().returncode == 0
+    there, local = summary(finished), summary(here)
+    assert list(there[0]) == list(local[0])
+    told = ("workload", "repetition", "service", "factor_concurrency", "status", "throughput_unit")
+    assert sorted([row[key] for key in told] for row in there) == sorted([row[key] for key in told] for row in local)
+    for kind in ("report.md", "index.html"):
+        pages = [study.root / "reports" / "try" / kind for study in (finished, here)]
+        assert [page.stat().st_size > 2000 for page in pages] == [True, True]
+
+
+@pytest.mark.covers("E-FR17", "E-FR21", "E-MLX04")
+def test_a_database_is_served_and_measured_inside_its_job(on_slurm: SlurmStudy) -> None:
+    workload = {"component": "storage", "service": "postgres", "operation": ["lookup", "tpcb"], "scale": 1}
+    workload |= {"concurrency": 1, "duration_s": 0.5, "warmup_s": 0.2}
+    on_slurm.write(partition="cpu", resources={"gpus": 0}, repetitions=1, workload=workload)
+    done = on_slurm.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    (job,) = on_slurm.jobs()
+    assert job["JobState"] == "COMPLETED"
+    assert [on_slurm.json(f"{trial.name}/load.json")["status"] for trial in on_slurm.trials()] == ["ok", "ok"]
+    assert {meta["slurm_job_id"] for meta in metas(on_slurm)} == {job["JobId"]}

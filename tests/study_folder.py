@@ -1,0 +1,113 @@
+"""A study of the null service in an empty folder, and how `bench` and Snakemake are called in it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+import yaml
+
+BENCH = [sys.executable, "-m", "seamark.cli.main"]
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """A study as its user sees it: a folder, and commands run in it."""
+
+    root: Path
+    environment: Mapping[str, str] | None = None
+
+    @classmethod
+    def new(cls, root: Path, **more: Any) -> Self:
+        """Make a study with `bench init`, and write its scenario."""
+        made = subprocess.run([*BENCH, "init", str(root)], capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stderr
+        folder = cls(root=root, **more)
+        folder.write()
+        return folder
+
+    def write(self, **changes: Any) -> Path:
+        """Write config/scenarios/try.yaml: two treatments of the null service, twice, a quarter of a second each."""
+        workload = {"component": "null", "service": "null", "concurrency": [1, 2], "duration_s": 0.25, "warmup_s": 0}
+        document = {"scenario": "try", "repetitions": 2, "workload": workload | changes.pop("workload", {})} | changes
+        path = self.root / "config" / "scenarios" / "try.yaml"
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return path
+
+    def bench(self, *words: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+        """Run `bench WORDS` to its end."""
+        return subprocess.run(
+            [*BENCH, *words],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=options.pop("timeout", 300),
+            env=options.pop("env", self.environment),
+            check=False,
+            **options,
+        )
+
+    def submit(self) -> "subprocess.CompletedProcess[str]":
+        """Run `bench submit` of the scenario."""
+        return self.bench("submit", "-c", "config/scenarios/try.yaml")
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Start `bench submit` and leave it running."""
+        return subprocess.Popen(
+            [*BENCH, "submit", "-c", "config/scenarios/try.yaml"],
+            cwd=self.root,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def snakemake(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run `snakemake WORDS` itself."""
+        config = ["--config", "scenario=config/scenarios/try.yaml"]
+        return subprocess.run(
+            [sys.executable, "-m", "snakemake", *words, *config],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=self.environment,
+            check=False,
+        )
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results" / "try"
+
+    def trials(self) -> list[Path]:
+        """Return the folders of all trials that were begun."""
+        return sorted(path.parent for path in self.results.glob("*/effective_config.yaml"))
+
+    def json(self, relative: str) -> dict[str, Any]:
+        """Read a JSON file below the scenario's results."""
+        document: dict[str, Any] = json.loads((self.results / relative).read_text())
+        return document
+
+    def measurements(self) -> dict[str, int]:
+        """Return how often each trial was measured well, by its own log."""
+        return {
+            trial.name: sum('"status": "ok"' in line for line in (trial / "log.jsonl").read_text().splitlines())
+            for trial in self.trials()
+            if (trial / "log.jsonl").exists()
+        }
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every live process that works in this study or was started for it."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                here = str(self.root) in " ".join(process.cmdline()) or Path(process.cwd()).is_relative_to(self.root)
+                if here and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
