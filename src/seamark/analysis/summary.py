@@ -1,9 +1,10 @@
 """Sums up a scenario from the metrics.json and histogram.json of its trials: one treatment in memory at a time."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from seamark.analysis.knees import knees, point_of
+from seamark.analysis.nodes import ComparedNodes
 from seamark.analysis.outcome import Document, Outcome, read_outcome
 from seamark.analysis.search import found_by_search
 from seamark.analysis.spread import each, known, medians, spread, telemetry
@@ -32,9 +33,13 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
         grouped.setdefault(trial.treatment, []).append(trial)
     levels = levels_of(plan)
     treatments, failed, points, ok = [], [], [], 0
+    nodes = ComparedNodes()
     for trials in grouped.values():
         outcomes = [read_outcome(trial, folder.trial(trial.id)) for trial in trials]
         ok += sum(outcome.ok for outcome in outcomes)
+        for outcome in outcomes:
+            if outcome.ok:
+                nodes.add(group_of(outcome.trial), folder.trial(outcome.trial.id))
         failed += [
             {
                 "trial": outcome.trial.id,
@@ -48,6 +53,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
         factors = levels[trials[0].treatment]
         treatments.append(_treatment(factors, outcomes))
         points.append(point_of(group_of(trials[0]), factors, outcomes))
+    treatments = [_with(treatment, nodes) for treatment in treatments]
     return {
         "schema_version": SCHEMA_VERSION,
         "metrics_version": VERSION,
@@ -61,6 +67,14 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
         "treatments": treatments,
         "knees": knees(points),
     }
+
+
+def _with(treatment: Document, nodes: ComparedNodes) -> Document:
+    """Add to a treatment's reasons what stands against comparing it with the others of its group."""
+    against = nodes.reasons(treatment["workload"], treatment["repetitions"]) if treatment["repetitions"] else []
+    reasons = _gravest_first([*treatment["reasons"], *against])
+    verdict = worst([treatment["verdict"], *map(verdict_of, against)])
+    return treatment | {"reasons": reasons, "verdict": verdict}
 
 
 def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Document:
@@ -169,5 +183,9 @@ def _reasons(outcomes: Sequence[Outcome]) -> list[Document]:
             severity = "suspect" if some_good and not outcome.ok else reason["severity"]
             first = found.setdefault(reason["code"], {**reason, "severity": severity, "count": 0})
             first["count"] += 1
+    return _gravest_first(found.values())
+
+
+def _gravest_first(reasons: Iterable[Document]) -> list[Document]:
     grave = {"invalid": 0, "suspect": 1, "note": 2}
-    return sorted(found.values(), key=lambda reason: grave.get(reason["severity"], 0))
+    return sorted(reasons, key=lambda reason: grave.get(reason["severity"], 0))

@@ -16,6 +16,7 @@ from seamark.report.course import order_picture, phases_picture
 from seamark.report.factors import factor_pictures
 from seamark.report.glossary import glossary_section
 from seamark.report.header import about, headline
+from seamark.report.nodes import nodes_section
 from seamark.report.overview import glance, slug, trials_section
 from seamark.report.provenance import configuration_section, deployments_table, reproduce_section
 from seamark.report.search import search_blocks
@@ -75,6 +76,7 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
         course_section(results, drawn[COURSE]),
         trials_section(results),
         configuration_section(results),
+        nodes_section(results),
         reproduce_section(results),
         glossary_section(),
     )

@@ -6,6 +6,8 @@ from seamark.report.content import Block, Cell, Code, Column, Section, Table, Te
 from seamark.report.source import Document, Results, TrialRecord
 
 SEVERITY = {"invalid": 0, "suspect": 1, "note": 2}
+OF_COMPARISONS = ("nodes_differ",)
+"""Reasons that no trial has by itself: they stand with the treatments of summary.json."""
 MOST_TRIALS, MOST_FAILED, LOG_LINES = 4, 60, 15
 
 
@@ -16,6 +18,13 @@ def verdicts_section(results: Results) -> Section:
         for reason in trial.reasons:
             key = (str(reason.get("severity") or "note"), str(reason.get("code")))
             found.setdefault(key, []).append((trial, reason))
+    for treatment in results.treatments:
+        for reason in treatment.get("reasons") or ():
+            if reason.get("code") in OF_COMPARISONS:
+                key = (str(reason.get("severity") or "note"), str(reason.get("code")))
+                found.setdefault(key, []).extend(
+                    (trial, reason) for trial in results.trials_of(treatment) if trial.ok
+                )
     if not found:
         text = (
             "No check found anything against these numbers." if results.ok else "No trial is ok, so none was checked."
