@@ -55,6 +55,8 @@ ROOMS: Mapping[str, Room] = {
     "calibration": Room(rank=5, what="what the load generator itself can do on this machine"),
     "selftest": Room(rank=5, what="the load generator against a server whose answers are known"),
     "oneoff": Room(rank=5, what="a load on one address, without a scenario"),
+    "space": Room(rank=5, what="what results will take, and what disk and quota have left"),
+    "retention": Room(rank=5, what="what of the results is old enough to be removed"),
     "logs": Room(rank=5, what="every log of a scenario as JSON lines, in one archive"),
     "standing": Room(rank=5, what="servers that stand by themselves: asked for, started, listed, ended"),
     "doctor": Room(rank=5, what="whether this machine can measure"),

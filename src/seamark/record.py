@@ -17,12 +17,15 @@ from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.store import TrialFolder, read_json
 from seamark.study import expanded
 
+PRUNED = "pruned_at"
+"""In samples.json: when the samples were removed on purpose. The trial stays measured."""
+
 
 def samples_complete(folder: TrialFolder, config_hash: str) -> bool:
-    """Whether a trial was measured with this very configuration and its samples are all there."""
+    """Whether a trial was measured with this very configuration and its samples are all there, or were pruned."""
     try:
         record = read_json(folder.record)
-        whole = folder.samples.stat().st_size == record["samples_bytes"]
+        whole = record.get(PRUNED) is not None or folder.samples.stat().st_size == record["samples_bytes"]
         return bool(whole and record["config_hash"] == config_hash)
     except (OSError, ValueError, KeyError):
         return False

@@ -21,6 +21,7 @@ VERBS = {
     "load": "Load one address, for a quick look.",
     "servers": "List services; start and stop servers that stand by themselves.",
     "logs": "Collect logs into one archive.",
+    "prune": "Show what is old enough to be removed, and remove it.",
     "doctor": "Check that this machine can measure.",
     "init": "Make a new study folder.",
     "completion": "Print the completion script of a shell.",

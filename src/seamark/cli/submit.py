@@ -51,6 +51,10 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
         from seamark.prepare import require_images
 
         require_images(study)
+    from seamark.space import require_room
+
+    for note in require_room(study):
+        click.echo(f"Note: {note}", err=True)
     return submit(study, as_json=as_json, extra=snakemake_options)
 
 

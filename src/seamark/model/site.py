@@ -60,11 +60,24 @@ class Pinning:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Retention:
+    """After how many days `bench prune` may remove what is of less use then; None: never.
+
+    `samples_days`: raw samples of measured trials. Their figures stay, but can be checked by nobody any more.
+    """
+
+    logs_days: float | None = 30.0
+    attempts_days: float | None = 30.0
+    standing_days: float | None = 30.0
+    samples_days: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Site:
     """One machine. Nothing about a particular machine stands in code.
 
     `login` is how one gets to its login node from outside, such as `ssh -p 22 login.example.org`: tunnels to servers
-    on its nodes go through it.
+    on its nodes go through it. `quota_command` says what your quota has left, in bytes or as `lfs quota` does.
 
     `carrier` starts the shards of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
     `carrier_address`, spoken to by the interpreter `carrier_python` (None: our own). `network_environment` is set for
@@ -87,6 +100,8 @@ class Site:
     pinning: Literal["auto", "none"] | Pinning = "auto"
     network_environment: Mapping[str, str] = field(default_factory=dict)
     login: str | None = None
+    retention: Retention = field(default_factory=Retention)
+    quota_command: str | None = None
     carrier: CarrierName = "local"
     carrier_address: str | None = None
     carrier_python: str | None = None

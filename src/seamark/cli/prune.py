@@ -1,0 +1,72 @@
+"""bench prune: room on the disk, without what a published figure stands on."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from seamark.cli.options import json_option
+from seamark.errors import UserError, did_you_mean
+from seamark.study import results_of, site_of
+
+
+@click.command("prune")
+@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1)
+@click.option("--logs-days", type=click.FloatRange(0), metavar="N", help="Keep logs for N days.")
+@click.option("--attempts-days", type=click.FloatRange(0), metavar="N", help="Keep earlier attempts for N days.")
+@click.option(
+    "--standing-days", type=click.FloatRange(0), metavar="N", help="Keep ended standing servers for N days."
+)
+@click.option("--samples-days", type=click.FloatRange(0), metavar="N", help="Keep raw samples for N days only.")
+@click.option("--apply", "really", is_flag=True, help="Remove it; without this it is only shown.")
+@click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
+@json_option
+def command(scenarios: tuple[str, ...], really: bool, site: str, as_json: bool, **days: float | None) -> None:
+    """Show what is older than the site keeps it (`retention`), and with --apply remove it.
+
+    Logs, earlier attempts and ended standing servers go after 30 days where the site says nothing. Raw samples go
+    only when the site or --samples-days says so: figures stay, but nobody can check them or derive others then.
+
+    \b
+    Examples:
+      bench prune
+      bench prune quickstart --logs-days 7 --apply
+    """
+    from seamark.retention import removable, remove
+    from seamark.snake import runs_in
+    from seamark.space import shown_bytes
+
+    results, keep = results_of(Path.cwd(), site), site_of(Path.cwd(), site).retention
+    known = [path.parent.name for path in results.glob("*/plan.json")]
+    for name in scenarios:
+        if name not in known:
+            raise UserError(
+                f"bench prune {name}: no results of a scenario of that name. Known: {', '.join(known) or 'none'}."
+                f"{did_you_mean(name, known)}"
+            )
+    keep = replace(keep, **{name: value for name, value in days.items() if value is not None})
+    if really and runs_in(Path.cwd()):
+        raise UserError("bench prune: a run is at work here. Wait for it, or end it with `bench stop`.")
+    now = datetime.now(UTC)
+    found = removable(results, keep, now, scenarios)
+    if really:
+        remove(found, now)
+    kinds = dict.fromkeys(each.kind for each in found)
+    sizes = {kind: sum(each.size_bytes for each in found if each.kind == kind) for kind in kinds}
+    if as_json:
+        rows = [
+            {"kind": each.kind, "path": str(each.path), "bytes": each.size_bytes, "changed": each.changed.isoformat()}
+            for each in found
+        ]
+        click.echo(json.dumps({"schema_version": 1, "removed": really, "bytes": sizes, "found": rows}, indent=1))
+        return
+    if not found:
+        click.echo("Nothing is old enough to be removed.")
+        return
+    for kind, size in sizes.items():
+        count = sum(each.kind == kind for each in found)
+        click.echo(f"{kind}: {count}, {shown_bytes(size)}{' removed' if really else ''}")
+    if not really:
+        click.echo("Nothing was removed: --apply does that, --json lists every path.")
