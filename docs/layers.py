@@ -49,6 +49,7 @@ ROOMS: Mapping[str, Room] = {
     "pending": Room(rank=5, what="what of a deployment is not measured yet"),
     "derive": Room(rank=5, what="what is derived from the trials that are there, without Snakemake"),
     "export": Room(rank=5, what="a scenario as job scripts that need no Snakemake"),
+    "gather": Room(rank=5, what="trials of another folder or machine, brought among ours"),
     "analysis": Room(rank=5, what="the summary of a scenario"),
     "report": Room(rank=5, what="tables, figures and pages"),
     "progress": Room(rank=5, what="how far a scenario is, from its files"),

@@ -23,7 +23,7 @@ def pending(study: Study, scenario: str, deployment_id: str, *, failed: bool = F
 
 
 def _needs_server(folder: TrialFolder, trial: Trial, failed: bool) -> bool:
-    if not _settled(folder, trial):
+    if not settled(folder, trial):
         return not republished(folder, trial)
     if failed and read_json(folder.load)["status"] != "ok":
         put_aside(folder)
@@ -31,7 +31,7 @@ def _needs_server(folder: TrialFolder, trial: Trial, failed: bool) -> bool:
     return False
 
 
-def _settled(folder: TrialFolder, trial: Trial) -> bool:
+def settled(folder: TrialFolder, trial: Trial) -> bool:
     """Whether load.json says, believably, what came of this very trial."""
     if not folder.load.exists() or not stands(folder):
         return False

@@ -1,19 +1,41 @@
 """bench collect: what can be said of the trials measured so far."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from seamark.cli.options import open_study, scenario_option
 from seamark.errors import UserError
+from seamark.study import Study
+
+if TYPE_CHECKING:
+    from seamark.gather import Prefer
 
 
 @click.command("collect")
 @scenario_option
-def command(scenario: str, site: str | None) -> int:
+@click.option(
+    "--from",
+    "source",
+    metavar="[USER@HOST:]FOLDER",
+    help="Bring the scenario's trials from this folder of results first, by rsync.",
+)
+@click.option(
+    "--prefer",
+    type=click.Choice(["here", "there"]),
+    help="Whose measurement of a trial counts, where both have one. Ours are kept aside. Default: refuse.",
+)
+def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer | None") -> int:
     """Derive metrics, summary and report from the trials that are there; measure nothing.
 
+    With --from, trials that are finished in another folder, here or on another machine, come to ours first. What is
+    finished here stays, and what has not wholly come does not count. How ssh is called says RSYNC_RSH, or ssh's own
+    configuration.
+
     \b
-    Example:
+    Examples:
       bench collect -c config/scenarios/quickstart.yaml
+      bench collect -c config/scenarios/null.yaml --from me@login.example.org:my-study/results
     """
     from rich.console import Console
 
@@ -23,9 +45,28 @@ def command(scenario: str, site: str | None) -> int:
 
     study = open_study(scenario, site)
     release(study.root)
+    if source:
+        _bring(study, source, prefer)
     if not derive(study):
         raise UserError(
             f"{study.scenario.name}: no trial is measured yet. `bench submit -c {scenario}` measures them."
         )
     show_summary(study, Console())
     return 0
+
+
+def _bring(study: Study, source: str, prefer: "Prefer | None") -> None:
+    """Take the trials that are finished in `source`, and say what came of that."""
+    from seamark.gather import fetch, forget, merge, take_calibrations
+    from seamark.store import ScenarioFolder
+
+    name = study.scenario.name
+    copy = fetch(source, name, study.results)
+    merged = merge(study.plan, ScenarioFolder(root=copy / name), study.folder(name), source, prefer)
+    take_calibrations(copy, study.results)
+    forget(copy)
+    click.echo(f"{source}: {len(merged.taken)} trials came, {len(merged.kept)} were settled here.")
+    if merged.unfinished:
+        click.echo(
+            f"{len(merged.unfinished)} are not finished there, or measured as something else; they stay there."
+        )

@@ -1,0 +1,82 @@
+"""Copies a scenario's results from another folder or machine, by rsync, beside ours. Changes none of ours."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from seamark.errors import SiteError, UserError
+
+OF_A_RUN = (".parts", ".keeper", ".job.lock", ".*.tmp", "endpoint.json", "warmup.json")
+"""What only matters to a run, there."""
+MADE_HERE = (
+    *("plan.json", "scenario.yaml", "summary.*", "logs"),
+    *(f"*--*/{name}" for name in ("metrics.*", "series.csv", "histogram.json", "telemetry.*")),
+)
+"""Of a scenario, what is written or derived where it is summed up."""
+VANISHED = 24
+NOT_THERE = 23
+
+
+def fetch(source: str, scenario: str, results: Path) -> Path:
+    """Copy a scenario from `source`, a folder of results as rsync names it; return the root of the copy.
+
+    `results` is our own root, and the copy lies in it: what was broken off goes on there, and what is the same here
+    is linked and not sent. Calibrations of the nodes come along. Raises SiteError where there is no rsync or it
+    fails, and UserError for a source that is not there.
+    """
+    if shutil.which("rsync") is None:
+        raise SiteError(
+            "bench collect --from: there is no rsync on PATH. Install it here, and on the machine the results are on."
+        )
+    source = source.rstrip("/") or "/"
+    _require_another(source, scenario, results)
+    copy = results / ".incoming" / hashlib.sha256(f"{source}/{scenario}".encode()).hexdigest()[:12]
+    copy.mkdir(parents=True, exist_ok=True)
+    rules = [*(f"--exclude={name}" for name in OF_A_RUN), *(f"--exclude=/{scenario}/{name}" for name in MADE_HERE)]
+    rules += [f"--include=/{scenario}/***", "--include=/.calibration/***", "--exclude=*"]
+    words = ["rsync", "--archive", "--no-owner", "--no-group", "--partial", "--delete", *rules]
+    _run([*words, f"--link-dest={results.resolve()}", "--", f"{source}/", f"{copy}/"], source)
+    if not (copy / scenario).is_dir():
+        forget(copy)
+        raise UserError(_not_there(f"{source}/{scenario}"))
+    return copy
+
+
+def forget(copy: Path) -> None:
+    """Remove a copy whose files are where they belong, or are not wanted."""
+    shutil.rmtree(copy, ignore_errors=True)
+    with suppress(OSError):
+        copy.parent.rmdir()
+
+
+def _require_another(source: str, scenario: str, results: Path) -> None:
+    """Raise UserError for a folder of this machine that is not there, or is ours. A host has no slash before it."""
+    if ":" in source.partition("/")[0]:
+        return
+    if not (Path(source) / scenario).is_dir():
+        raise UserError(_not_there(f"{source}/{scenario}"))
+    if Path(source).resolve() == results.resolve():
+        raise UserError(
+            f"{source}: these are the results of this study. `bench collect` without --from sums them up."
+        )
+
+
+def _run(words: list[str], source: str) -> None:
+    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
+    if done.returncode in (0, VANISHED):
+        return
+    if done.returncode == NOT_THERE and "change_dir" in done.stderr:
+        raise UserError(_not_there(source))
+    said = " ".join(done.stderr.split())[-500:]
+    remedy = "Install it there as well." if "not found" in said else "What came is kept; call this again to go on."
+    raise SiteError(f"{source}: rsync ends with {done.returncode}. {remedy} It said: {said}")
+
+
+def _not_there(what: str) -> str:
+    return (
+        f"{what}: no such folder. --from names a folder of results, such as login.example.org:my-study/results, and"
+        " -c the scenario in it."
+    )

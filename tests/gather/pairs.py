@@ -1,0 +1,24 @@
+"""Two studies that ask the same."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
+from exported import Exporting  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Results that are to be brought `here`, from `there`."""
+
+    here: Exporting
+    there: Exporting
+
+    @property
+    def source(self) -> str:
+        return str(self.there.root / "results")
+
+    def trials(self) -> list[str]:
+        """Return the trials that were measured there."""
+        return sorted(path.parent.name for path in self.there.results.glob("*--*/load.json"))
