@@ -17,7 +17,7 @@ from seamark.metrics.table import METRICS  # noqa: E402
 from seamark.model.levels import show  # noqa: E402
 from seamark.model.pattern import LOAD_SETTINGS  # noqa: E402
 from seamark.model.read import read_services  # noqa: E402
-from seamark.model.service import Service, Setting, Value  # noqa: E402
+from seamark.model.service import Server, Service, Setting, Value  # noqa: E402
 
 MADE = "Made by `make docs` from {source}. Do not edit."
 
@@ -126,6 +126,7 @@ def _service(service: Service) -> list[str]:
         facts.append(("health", f"{health.probe} on {health.port}, within {health.timeout_s:g} s"))
         if service.server.metrics_port:
             facts.append(("scraped", f"{service.server.metrics_path} on {service.server.metrics_port}"))
+        facts += _nodes(service.server)
     if service.container is not None:
         pinned = service.container.digest or "no digest pinned yet"
         facts.append(("image", f"`{service.container.image}`, {pinned}"))
@@ -133,6 +134,22 @@ def _service(service: Service) -> list[str]:
     if service.notes:
         lines += ["", _cell(service.notes)]
     return [*lines, "", *(settings_table(service.settings) if service.settings else ["No settings of its own."])]
+
+
+def _nodes(server: Server) -> list[tuple[str, str]]:
+    """What a recipe says of several nodes; nothing for a server of one process."""
+    if not server.parts:
+        return []
+    own = "beside the load, on all nodes" if server.load_nodes == "shared" else "on nodes of its own"
+    where = {"server": "on the server's node", "others": "on each further node", "each": "on each of its nodes"}
+    facts = [
+        ("nodes", f"from {server.fewest_nodes}; the server is {own}"),
+        ("parts", ", ".join(f"`{part.name}` {where[part.nodes]}" for part in server.parts)),
+    ]
+    if server.network_environment:
+        variables = ", ".join(f"`{name}={value}`" for name, value in server.network_environment.items())
+        facts.append(("network", f"{variables} for every process; `network_environment` of the site comes on top"))
+    return facts
 
 
 def _where(service: Service) -> str:

@@ -55,6 +55,8 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
             if other is not treatment:
                 mistakes.append(_collision(at, treatment, other))
     mistakes += _alike(scenario, [each.deployment for each in found.values()])
+    if site.runtime != "external":
+        mistakes += _too_few_nodes(scenario, services, [each.deployment for each in found.values()])
     mistakes += _misfits(scenario, site, [each.deployment for each in found.values()])
     if len(found) * scenario.repetitions > MOST_TRIALS:
         mistakes.append(f"{_at(scenario)}: {len(found) * scenario.repetitions} trials are more than {MOST_TRIALS}.")
@@ -220,6 +222,19 @@ def _misfits(scenario: Scenario, site: Site, deployments: list[Deployment]) -> l
             resources={name: (count,) for name, count in zip(RESOURCES, counts, strict=True)},
         )
         found += misfits(asked, site, scenario.lines)
+    return found
+
+
+def _too_few_nodes(scenario: Scenario, services: Mapping[str, Service], deployments: list[Deployment]) -> list[str]:
+    at = scenario.lines.get("resources.nodes", _at(scenario))
+    found = []
+    for each in deployments:
+        server = services[each.service].server
+        if server is not None and each.nodes < server.fewest_nodes:
+            found.append(
+                f"{at}: the service '{each.service}' needs {server.fewest_nodes} nodes at least, not {each.nodes}."
+                f" Write 'resources: {{nodes: {server.fewest_nodes}}}'."
+            )
     return found
 
 

@@ -1,6 +1,7 @@
 """A study: the folder a person works in, with its scenarios, recipes, site and results. Where plans come from."""
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -123,6 +124,18 @@ class Study:
         """Return the study's own copy of a shipped file or folder, else the package's."""
         own = self.root / relative
         return own if own.exists() else SHIPPED / relative
+
+    def require_nodes(self) -> None:
+        """Raise SiteError when a deployment wants several nodes where neither the site nor we have a batch job."""
+        wanted = max((deployment.nodes for deployment in self.plan.deployments), default=1)
+        if wanted == 1 or self.site.runtime == "external" or self.site.profile != Site.profile:
+            return
+        if not os.environ.get("SLURM_JOB_ID"):
+            raise SiteError(
+                f"{self.scenario_path}: {wanted} nodes are asked for, and site '{self.site_name}' has one: it has no"
+                " batch system, and this is no Slurm job. Choose another site with --site, run within"
+                f" `sbatch --nodes={wanted}`, or set 'resources: {{nodes: 1}}'."
+            )
 
     def require_environments(self) -> None:
         """Raise SiteError when a service of the plan cannot be started on this site, before anything runs."""

@@ -241,7 +241,7 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
         (
             "workers: wire",
             "workers: wire\nserver: {command: ['{addresses[haed]}'], parts: [{name: head, command: [x]}]}",
-            "no such part. Parts: head. Did you mean 'head'?",
+            "no such part. Parts: server, head. Did you mean 'head'?",
         ),
         (
             "workers: wire",
@@ -321,6 +321,7 @@ def test_meluxina_is_as_its_documentation_says() -> None:
         ),
         ("name: here\nsummary: x\npartitions: {p: {nodes: 0, cpus: 1, mem_gb: 1}}\n", "nodes: must be at least 1."),
         ("name: here\nsummary: x\nlease_s: 0\n", "here.yaml:3: lease_s: must be more than 0 s."),
+        ("name: here\nsummary: x\nidle_s: -1\n", "here.yaml:3: idle_s: must be 0 s or more."),
         (
             "name: here\nsummary: x\npinning: atuo\n",
             "here.yaml:3: pinning: 'atuo' is none of auto, none. Did you mean",

@@ -1,5 +1,7 @@
 """Which nodes of a deployment are the load's and which the server's, and how others are reached: without a Slurm."""
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,12 @@ from seamark.load.carriers.srun import step
 from seamark.model.read import read_services
 from seamark.model.service import Part, Server
 from seamark.model.trial import Deployment
+from seamark.servers.images import Image
+from seamark.servers.launch import Seat
 from seamark.servers.nodes import Node, Placement, node_addresses, nodes_here, own_name, placement_of
+from seamark.servers.order import Order
+from seamark.servers.runtimes import launch_of
+from seamark.study import Study
 
 SERVICES = read_services(Path(__file__).parents[2] / "config" / "services")
 WORKER, HEAD = Part(name="worker", command=("w",), nodes="each"), Part(name="head", command=("h",))
@@ -65,6 +72,22 @@ def test_several_nodes_without_a_slurm_job_are_said_with_the_remedy() -> None:
         nodes_here(2, {})
 
 
+@pytest.mark.covers("E-VAL", "E-FR04")
+def test_several_nodes_on_a_site_of_one_are_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    scenario = tmp_path / "config" / "scenarios" / "apart.yaml"
+    scenario.parent.mkdir(parents=True)
+    scenario.write_text("scenario: apart\nresources: {nodes: 2}\nworkload: {service: 'null'}\n")
+    study = Study.at(tmp_path, scenario=str(scenario))
+    with pytest.raises(SiteError, match="2 nodes are asked for, and site 'local' has one") as refused:
+        study.require_nodes()
+    assert refused.value.exit_code == 3
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    study.require_nodes()
+
+
 def test_a_recipe_of_several_nodes_on_one_is_a_mistake_that_says_what_to_write(bench: Bench) -> None:
     service = bench.with_server(fewest_nodes=2).service
     with pytest.raises(
@@ -89,16 +112,16 @@ def test_a_step_is_kept_to_its_nodes_and_shares_what_others_have() -> None:
     assert not any(word.startswith("--nodelist") for word in step("7", 2, (), ("true",)))
 
 
-def test_gpus_are_those_of_the_servers_nodes_together(bench: Bench) -> None:
-    def each(nodes: int, gpus: int, server: Server) -> int:
-        deployment = Deployment(
-            id="d", service="tiny", settings={}, nodes=nodes, gpus=gpus, cpus_per_task=1, mem_gb=1
-        )
-        return bench.order(deployment=deployment, service=bench.with_service(server=server).service).gpus_per_node
-
-    assert each(1, 4, Server(command=("x",))) == 4
-    assert each(2, 4, Server(command=("x",))) == 4
-    assert each(2, 8, Server(command=("x",), parts=(WORKER,), load_nodes="shared")) == 4
+@pytest.mark.parametrize(("nodes", "gpus", "seen"), [(1, 4, "0,1,2,3"), (2, 4, "0,1"), (2, 0, "")])
+def test_a_node_shows_its_share_of_the_deployments_gpus(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, nodes: int, gpus: int, seen: str
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    deployment = Deployment(id="d", service="t", settings={}, nodes=nodes, gpus=gpus, cpus_per_task=1, mem_gb=1)
+    order, seat = bench.order(deployment=deployment), Seat(node="n1", host="127.0.0.1", ports={"main": 1})
+    assert bench.service.server is not None
+    launch = launch_of(order, bench.service.server, seat=seat, data=bench.data(), environment=None)
+    assert launch.environment["CUDA_VISIBLE_DEVICES"] == seen
 
 
 @pytest.mark.covers("E-FR24")
@@ -114,3 +137,61 @@ def test_parts_of_a_server_on_one_node_need_no_slurm(bench: Bench) -> None:
     log = bench.folder().part_log("worker", part["node"])
     assert log.read_text() == f"1 127.0.0.1 {endpoint['ports']['main']}\n"
     assert endpoint["load_nodes"] is None
+
+
+@pytest.fixture
+def spread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Order:
+    """What a keeper is told of vLLM over two nodes, at a site of containers with a network of its own."""
+    engine, image = bench.root / "apptainer", bench.root / "vllm.sif"
+    for file in (engine, image):
+        file.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(bench.root), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    service = SERVICES["vllm_ray"]
+    deployment = Deployment(
+        id="d",
+        service=service.name,
+        settings={setting.name: setting.default for setting in service.settings} | {"tensor_parallel": 4},
+        nodes=2,
+        gpus=8,
+        cpus_per_task=1,
+        mem_gb=1,
+    )
+    site = bench.with_site(runtime="apptainer", network_environment={"NCCL_SOCKET_IFNAME": "ib0"}).site
+    file = Image(name="vllm", origin="file", source=str(image), digest=None, licence="none", path=image)
+    return bench.order(deployment=deployment, service=service, site=site, image=file)
+
+
+@pytest.mark.covers("E-FR04", "E-FR24", "E-MR07", "E-MLX05")
+@pytest.mark.parametrize("runtime", ["apptainer", "venv"])
+def test_vllm_over_two_nodes_joins_one_ray_and_every_process_gets_the_network(
+    bench: Bench, spread: Order, runtime: str
+) -> None:
+    order = replace(spread, site=replace(spread.site, runtime=runtime))
+    server = order.service.server
+    assert server is not None
+    addresses = {"server": "10.3.0.1", "worker": "10.3.0.2"}
+    ports = {"http": 8000, "ray": 8001}
+    head = Seat(node="n1", host="10.3.0.1", ports=ports, nodes=2, addresses=addresses)
+    worker = replace(head, node="n2", host="10.3.0.2")
+    launches = [
+        launch_of(order, server, seat=seat, part=part, data=bench.data(), environment=None)
+        for seat, part in ((head, None), (worker, server.part("worker")))
+    ]
+    for launch in launches:
+        shown = launch.environment.get if runtime == "venv" else _given(launch.command).get
+        network = {name: shown(name) for name in ("NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")}
+        assert network == {"NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "mlx5", "NCCL_SOCKET_IFNAME": "ib0"}
+    serving, joining = (" ".join(launch.command) for launch in launches)
+    assert "ray start --head --node-ip-address=10.3.0.1 --port=8001" in serving
+    assert "vllm serve" in serving
+    assert "--tensor-parallel-size=4 --pipeline-parallel-size=2" in serving
+    assert "ray start --block --address=10.3.0.1:8001 --node-ip-address=10.3.0.2" in joining
+    if runtime == "apptainer":
+        assert _given(launches[0].command)["RAY_ADDRESS"] == "10.3.0.1:8001"
+        assert "CUDA_VISIBLE_DEVICES=0,1,2,3" in joining
+
+
+def _given(command: tuple[str, ...]) -> dict[str, str]:
+    """Return the variables that a container is given on its command line."""
+    return dict(value.split("=", 1) for option, value in pairwise(command) if option == "--env")

@@ -42,6 +42,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
                 f"bench submit {word}: a scenario is named with -c. Did you mean 'bench submit -c {word}'?"
             )
     study = open_study(scenario, site)
+    study.require_nodes()
     study.require_environments()
     if dry_run:
         from seamark.snake import command as words

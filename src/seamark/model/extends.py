@@ -45,7 +45,7 @@ def _entries(tree: Item, mistakes: Mistakes) -> list[Item]:
     entries = item.value if isinstance(item.value, list) else [item]
     for entry in entries:
         if not isinstance(entry.value, str) or not entry.value.strip():
-            mistakes.add(entry, f"expected the path of another scenario file, but it is {entry.shown}.")
+            mistakes.add(entry, f"expected the path of another file, but it is {entry.shown}.")
     return [entry for entry in entries if isinstance(entry.value, str) and entry.value.strip()]
 
 

@@ -94,9 +94,10 @@ def _site_named(tree: Item) -> str | None:
 
 
 def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
-    tree = load(path, mistakes)
+    tree = load_merged(path, mistakes)
     if tree is None:
         return None
+    tree.value.pop("extends", None)
     before = len(mistakes.lines)
     given: dict[str, Any] = {}
     if "settings" in tree.value:
@@ -167,6 +168,8 @@ def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
     for key in ("lease_s", "telemetry_interval_s"):
         if getattr(site, key) <= 0:
             mistakes.add(tree.value[key], "must be more than 0 s.")
+    if site.idle_s < 0:
+        mistakes.add(tree.value["idle_s"], "must be 0 s or more.")
     if isinstance(site.pinning, Pinning):
         _check_pinning(tree.value["pinning"], site.pinning, mistakes)
     if wrong := misplaced(site.carrier, site.carrier_address):

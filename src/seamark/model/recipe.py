@@ -66,7 +66,7 @@ def _check_parts(item: Item, server: Server, mistakes: Mistakes) -> None:
 
 
 def _check_ports(item: Item, health: Health, ports: Collection[str], mistakes: Mistakes) -> None:
-    if health.port not in ports:
+    if health.port not in ports and (ports or health.probe != "command"):
         mistakes.add(item.value.get("health", item), f"the port '{health.port}' is none of {tuple(ports)}.")
 
 
@@ -85,8 +85,7 @@ def _check_template(
             mistakes.add(item, f"'{{{field}}}' is not known. Known: {', '.join(PLACES)}.")
         elif name == "ports" and key not in ports:
             mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
-        elif name == "addresses" and server.part(key) is None:
-            parts = [part.name for part in server.parts]
+        elif name == "addresses" and key not in (parts := [MAIN, *(part.name for part in server.parts)]):
             mistakes.add(item, f"'{{{field}}}': no such part. Parts: {', '.join(parts)}.{did_you_mean(key, parts)}")
         elif name in ("settings", "switches") and key not in settings:
             mistakes.add(item, f"'{{{field}}}': no such setting of this service.")

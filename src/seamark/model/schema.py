@@ -66,6 +66,9 @@ def service_schema() -> Schema:
     del setting["properties"]["name"]
     setting["required"].remove("name")
     schema["properties"]["settings"] = {"type": "object", "additionalProperties": setting}
+    paths: Schema = {"type": "string", "minLength": 1}
+    schema["properties"]["extends"] = {"anyOf": [paths, {"type": "array", "items": paths}]}
+    schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["name", "extends"]}]
     return schema
 
 

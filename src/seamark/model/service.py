@@ -69,8 +69,8 @@ class Server:
     lies), `{python_version}`, `{user}`, `{settings[NAME]}`, and `{switches[NAME]}`: for a setting `some_name` that is
     true `--some-name`, for one that is false `--no-some-name`; `{node}`, the name of the process's own node, whose
     address is `{host}`; `{nodes}`, how many nodes the server has; `{addresses[PART]}`, the address of the first node
-    of a part. `typical_start_s` only serves to estimate a plan. `busy_waits`: it spins while it waits, so that on the
-    same machine everything else goes first.
+    of a part, or with `server` of the server's own process. `typical_start_s` only serves to estimate a plan.
+    `busy_waits`: it spins while it waits, so that on the same machine everything else goes first.
 
     `load_nodes` says whose the nodes are when a deployment has several. `own`: the first nodes are the load's alone;
     the server has the last one, or, with parts on several nodes, all but the first. `shared`: the server has all

@@ -13,6 +13,7 @@ from seamark.model.trial import Deployment
 from seamark.servers.signs import node
 
 ASK_S = 60.0
+LOOPBACK = "127."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +101,26 @@ def nodes_here(count: int, environment: Mapping[str, str] = os.environ) -> tuple
         )
     if len(names) < count:
         raise SiteError(f"job {job} has {len(names)} nodes ({', '.join(names)}), and the deployment needs {count}.")
-    ordered = [ours, *(name for name in names if name != ours)]
-    return tuple(Node(name=name, host=addresses[name], here=name == ours) for name in ordered[:count])
+    ordered = [ours, *(name for name in names if name != ours)][:count]
+    hosts = {name: resolved(addresses[name]) for name in ordered}
+    if hosts[ours].startswith(LOOPBACK) and not all(host.startswith(LOOPBACK) for host in hosts.values()):
+        hosts[ours] = own_address(hosts[ordered[1]])
+    return tuple(Node(name=name, host=hosts[name], here=name == ours) for name in ordered)
+
+
+def resolved(host: str) -> str:
+    """Return the address of a host as numbers, since not every server takes a name; the name where that fails."""
+    try:
+        return socket.gethostbyname(host)
+    except OSError:
+        return host
+
+
+def own_address(other: str) -> str:
+    """Return our address as another node sees it: of our own name, many machines know a loopback address only."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        asked.connect((other, 9))  # sends nothing: the kernel only looks up the way
+        return str(asked.getsockname()[0])
 
 
 def own_name(names: Sequence[str]) -> str | None:

@@ -42,9 +42,9 @@ class NamedMonitor:
         return [replace(one, source=f"{one.source}@{self._node}") for one in self._monitor.read()]
 
 
-def monitors_of(order: Order, pieces: Sequence[Piece], say: Say, *, gpus: bool = True) -> list[Monitor]:
-    """Return what watches this node and these processes, and with `gpus` the deployment's GPUs on it."""
+def monitors_of(order: Order, pieces: Sequence[Piece], say: Say) -> list[Monitor]:
+    """Return what watches this node, these processes, and the deployment's GPUs here."""
     monitors: list[Monitor] = [Rapl(), Host(), *map(PieceMonitor, pieces)]
-    if gpus and order.gpus_per_node:
+    if order.gpus_per_node:
         monitors.append(Gpus(order.gpus_per_node, say))
     return monitors

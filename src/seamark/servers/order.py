@@ -34,10 +34,8 @@ class Order:
 
     @property
     def gpus_per_node(self) -> int:
-        """The GPUs of each node of the server, so that all of them have those of the deployment."""
-        server = self.service.server
-        nodes = len(server.nodes_of(self.deployment.nodes)) if server else 1
-        return -(-self.deployment.gpus // nodes)
+        """The GPUs of each node, as they are asked of the batch system: all nodes have those of the deployment."""
+        return -(-self.deployment.gpus // self.deployment.nodes)
 
 
 def expanded(path: str) -> Path:

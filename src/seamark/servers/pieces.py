@@ -111,7 +111,7 @@ class Pieces:
         """Return what watches the nodes of load and server. The readings of the server's own node have no name."""
         found: list[Monitor] = []
         main = self.placement.main
-        here = monitors_of(self.order, self._here, say, gpus=bool(self._here))
+        here = monitors_of(self.order, self._here, say)
         found += here if main.here else [NamedMonitor(each, _here(self.placement).name) for each in here]
         for node in self._far.found.values() if self._far else ():
             found.append(node if node.node == main else NamedMonitor(node, node.node.name))
@@ -157,7 +157,8 @@ class Pieces:
                 known |= ports
             health = part.health if part else server.health
             self.members.append(Member(name=name, node=node, runs=runs, health=health, ports=ports))
-        addresses = {part.name: self.placement.of(part)[0].host for part in server.parts if self.placement.of(part)}
+        places = {MAIN: self.placement.server[:1], **{part.name: self.placement.of(part) for part in server.parts}}
+        addresses = {name: nodes[0].host for name, nodes in places.items() if nodes}
         for place, member in enumerate(self.members):
             seat = Seat(
                 node=member.node.name,
