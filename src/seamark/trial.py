@@ -19,7 +19,7 @@ from seamark.errors import UserError
 from seamark.images import StudyImages
 from seamark.load.shards import LoadError, LoadOutcome, run_load
 from seamark.model.trial import SCHEMA_VERSION, Trial
-from seamark.monitors.energy import after_load, before_load
+from seamark.monitors.energy import after_load, before_load, idle_power_w
 from seamark.record import keep_samples, put_aside, record_of, samples_complete, write_config, write_meta
 from seamark.servers import deployment as servers
 from seamark.store import TrialFolder, read_json
@@ -107,7 +107,7 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
         failure = ("setup_failed", str(error))
     document = record_of(bench, trial, outcome, failure, tail)
     document |= {"attempt": attempt, "started_at": started_at, "server_restarted": restarted}
-    document["energy"] = after_load(energy_before)
+    document["energy"] = after_load(energy_before) | {"idle_w": _idle_w(bench)}
     try:
         if outcome is not None:
             keep_samples(folder, trial, outcome, document)
@@ -120,6 +120,12 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
     if document["status"] == "ok":
         store.write_json(folder.record, document)
     return document
+
+
+def _idle_w(bench: Bench) -> dict[str, float]:
+    if not bench.folder.endpoint.exists():
+        return {}
+    return idle_power_w(bench.folder.telemetry, read_json(bench.folder.endpoint).get("idle_unix_s"))
 
 
 def _living_endpoint(bench: Bench, trial: Trial, parent_pid: int) -> tuple[dict[str, Any], str | None]:

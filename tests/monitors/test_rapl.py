@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.monitors.energy import after_load
+from seamark.monitors.energy import after_load, idle_power_w
 from seamark.monitors.rapl import Counter, Rapl, domains, why_unreadable
 from seamark.monitors.slurm_energy import Consumed
 
@@ -121,3 +121,17 @@ def test_a_counter_that_is_closed_to_us_is_told_with_its_remedy(intel, monkeypat
 def test_a_machine_without_counters_says_why_and_gives_nothing(tmp_path):
     assert "virtual machine" in (why_unreadable(tmp_path) or "")
     assert joules(Rapl(tmp_path)) == {}
+
+
+@pytest.mark.covers("E-MON02")
+def test_idle_power_is_that_of_the_time_in_which_nothing_was_sent(tmp_path):
+    telemetry = tmp_path / "telemetry.csv"
+    rows = ["at_unix_s,source,name,value,unit"]
+    for at in range(100, 140):
+        idle = at <= 120
+        rows += [f"{at},package0,energy_j,{50 * at if idle else 50 * 120 + 200 * (at - 120)},J"]
+        rows += [f"{at},dram0,energy_j,{5 * at},J", f"{at},gpu0,power_w,{60 if idle else 400},W"]
+    telemetry.write_text("\n".join(rows) + "\n")
+    assert idle_power_w(telemetry, (105.0, 120.0)) == {"package": pytest.approx(55), "gpu": pytest.approx(60)}
+    assert idle_power_w(telemetry, None) == {}
+    assert idle_power_w(tmp_path / "none.csv", (105.0, 120.0)) == {}

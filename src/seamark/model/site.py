@@ -107,3 +107,5 @@ class Site:
     carrier_python: str | None = None
     lease_s: float = 30.0
     telemetry_interval_s: float = 0.5
+    idle_s: float = 0.0
+    """How long a server that is up is left alone before its first request, so that its idle power is known."""

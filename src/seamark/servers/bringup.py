@@ -26,7 +26,7 @@ from seamark.servers.pieces import Member, Pieces
 from seamark.servers.runtimes import external_ports, hook_interpreter
 from seamark.servers.scratch import data_folder, empty
 from seamark.servers.signs import node, write_sign
-from seamark.servers.watch import Watch
+from seamark.servers.watch import TICK_S, Watch
 
 
 class BringUp:
@@ -43,6 +43,7 @@ class BringUp:
         self.facts: dict[str, Any] = {}
         self.split = Split(why="not decided")
         self.started_at = timestamp()
+        self.idle_unix_s: tuple[float, float] | None = None
         self.data = data_folder(order)
 
     def run(self) -> None:
@@ -59,6 +60,9 @@ class BringUp:
             self._start(server)
         with self._phase("populate"):
             self._prepare("populate")
+        if self.order.site.idle_s > 0:
+            with self._phase("idle"):
+                self._rest()
         pin(os.getpid(), self.split.server)
 
     @contextmanager
@@ -68,6 +72,14 @@ class BringUp:
             yield
         finally:
             self.phases[f"{name}_s"] = round(time.monotonic() - began_s, 4)
+
+    def _rest(self) -> None:
+        """Leave the server alone, while telemetry says what it takes to do nothing."""
+        began_unix_s, end_s = time.time(), time.monotonic() + self.order.site.idle_s
+        while time.monotonic() < end_s:
+            self.watch.tick()
+            time.sleep(TICK_S)
+        self.idle_unix_s = began_unix_s, time.time()
 
     def _choose(self, server: Server | None) -> None:
         """Find nodes, ports and what is to be executed; for a server of someone else's only its address."""
@@ -207,6 +219,7 @@ class BringUp:
             "phases": self.phases,
             "facts": self.facts,
             "log_tail": [],
+            "idle_unix_s": self.idle_unix_s,
             "started_at": self.started_at,
             "ready_at": timestamp() if status == "ok" else None,
         }
