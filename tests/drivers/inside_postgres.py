@@ -2,12 +2,14 @@
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 
 from seamark.drivers import postgres, postgres_tables
+from seamark.drivers.postgres_calls import PostgresCalls
 from seamark.load.driver import Body, Target
 
 
@@ -33,11 +35,11 @@ def query(where: dict[str, Any], statement: str) -> Any:
 
 def category(where: dict[str, Any], trouble: str) -> Any:
     """Get a session into trouble; give the category of what it raised and whether it can go on."""
-    driver = postgres.Postgres(target(where))
+    driver = PostgresCalls(target(where))
     good = driver.bodies(1, 1)[0]
     if trouble == "refused":
         nobody = Target(settings=where["settings"], data=Path(where["data"]), ports={"main": 1})
-        return [_failure(driver, lambda: postgres.Postgres(nobody).session()), False]
+        return [_failure(driver, lambda: PostgresCalls(nobody).session()), False]
     session = driver.session()
     session.call(good)
     if trouble == "statement":
@@ -52,7 +54,28 @@ def category(where: dict[str, Any], trouble: str) -> Any:
     return [failed, _failure(driver, lambda: session.call(good)) is None]
 
 
-def _deadlock(driver: postgres.Postgres, where: dict[str, Any]) -> str | None:
+def trouble(where: dict[str, Any], trouble: str) -> Any:
+    """Disturb the connections of a load, for half a second where that takes time."""
+    if trouble == "terminated":
+        return query(
+            where,
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where application_name = 'seamark' and pid <> pg_backend_pid()",
+        )
+    with postgres_tables.connect(target(where)).cursor() as cursor:
+        cursor.execute("begin")
+        if trouble == "locked":
+            cursor.execute("lock table pgbench_accounts")
+        else:
+            cursor.execute("alter table pgbench_accounts rename to elsewhere; commit; begin")
+        time.sleep(0.5)
+        if trouble == "renamed":
+            cursor.execute("alter table elsewhere rename to pgbench_accounts")
+        cursor.execute("commit")
+    return None
+
+
+def _deadlock(driver: PostgresCalls, where: dict[str, Any]) -> str | None:
     """Let two sessions wait for each other; PostgreSQL ends one of them with a deadlock error."""
     sessions = [driver.session(), driver.session()]
     seen: list[str] = []
@@ -76,7 +99,7 @@ def _deadlock(driver: postgres.Postgres, where: dict[str, Any]) -> str | None:
     return seen[0] if len(seen) == 1 else f"{len(seen)} failures"
 
 
-def _failure(driver: postgres.Postgres, does: Any) -> str | None:
+def _failure(driver: PostgresCalls, does: Any) -> str | None:
     try:
         does()
     except Exception as error:
@@ -96,7 +119,7 @@ def with_password(where: dict[str, Any], password: str) -> Any:
 
 
 def bodies(where: dict[str, Any], count: int, seed: int) -> Any:
-    return [str(body.content) for body in postgres.Postgres(target(where)).bodies(count, seed)]
+    return [str(body.content) for body in postgres.driver(target(where)).bodies(count, seed)]
 
 
 def main(argv: list[str]) -> int:

@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from service_environment import ask
 from storage import serving
@@ -68,6 +70,14 @@ def test_reads_and_updates_of_existing_rows_all_succeed(database, operation):
     loaded = database.load(operation=operation, concurrency=3, batch=20)
     assert loaded.failures == {"NONE": loaded.ok}
     assert loaded.ok > 50
+
+
+@pytest.mark.covers("E-FR17")
+def test_operations_can_be_mixed(database):
+    classes = {"read": {"weight": 2, "operation": "lookup"}, "write": {"operation": "update"}}
+    loaded = database.load(mix=json.dumps({**classes, "all": {"operation": "tpcb"}}), concurrency=2)
+    assert loaded.failures == {"NONE": loaded.ok}
+    assert np.bincount(loaded.samples["kind"]).argmax() == 0
 
 
 def test_a_range_that_lacks_a_row_is_a_wrong_reply(database):
@@ -133,6 +143,25 @@ def test_the_tables_are_those_that_pgbench_makes(tmp_path):
 def test_each_kind_of_trouble_has_its_category(database, trouble, category, goes_on):
     settings = {"operation": "update", "timeout_s": 3 if trouble == "slow" else 30}
     assert asked(database, "category", settings=settings, trouble=trouble) == [category, goes_on]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "category"), [("terminated", "RESET"), ("locked", "TIMEOUT"), ("renamed", "CLIENT_ERROR")]
+)
+def test_a_load_in_trouble_records_it_and_goes_on_when_it_is_over(database, trouble, category):
+    calm = [True]
+    shutil.rmtree(database.parts, ignore_errors=True)
+
+    def make_trouble():
+        if calm and database.samples_written():
+            calm.pop()
+            asked(database, "trouble", trouble=trouble)
+
+    loaded = database.load(make_trouble, operation="update", concurrency=2, duration_s=3, timeout_s=0.3)
+    assert set(loaded.failures) == {"NONE", category}
+    samples = loaded.samples
+    assert samples["failure"][np.argmax(samples["sent_ns"])] == 0
+    assert loaded.outcome.died == 0
 
 
 @pytest.mark.covers("E-NFR04")

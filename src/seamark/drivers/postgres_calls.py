@@ -1,0 +1,136 @@
+"""Transactions through psycopg2: TPC-B-like ones, batches of rows, single statements over encrypted connections."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import psycopg2
+import psycopg2.extensions
+
+from seamark.drivers import postgres_tables
+from seamark.drivers.postgres_errors import category
+from seamark.drivers.postgres_requests import PAYLOAD, PREPARED, Requests
+from seamark.load.driver import Body, Reply, Target
+from seamark.model.failure import Failure
+
+GOOD = Reply()
+WRONG = Reply(units=0, failure=Failure.WRONG_REPLY)
+Run = Callable[[Body], Reply]
+Cursor: TypeAlias = "psycopg2.extensions.cursor"
+
+
+class PostgresCalls:
+    """One transaction a call, on one connection a session."""
+
+    unit = "transaction"
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._requests = Requests.of(target.settings)
+        self.kinds: Sequence[str] = (self._requests.operation,)
+        self.body_count = self._requests.body_count
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return seeded statements, ready to send; of a TPC-B its four numbers."""
+        bodies, operation = self._requests.bodies(count, seed), self._requests.operation
+        if operation == "tpcb":
+            return bodies
+        if operation == "insert_batch":
+            return [Body(content=_insert(body.content)) for body in bodies]
+        return [Body(content=f"execute {operation}{_texts(body.content)}".encode()) for body in bodies]
+
+    def session(self) -> "_Session":
+        """Connect, and prepare what is prepared."""
+        return _Session(self._target, self._requests)
+
+    def failure(self, error: Exception) -> Failure:
+        """Sort what psycopg2 raises; SQLSTATE decides where there is one."""
+        if isinstance(error, psycopg2.InterfaceError):
+            return Failure.RESET
+        if not isinstance(error, psycopg2.Error):
+            return Failure.DRIVER
+        if error.pgcode is None and isinstance(error, psycopg2.OperationalError):
+            # libpq's own errors have no SQLSTATE: no connection could be made, or it broke
+            return Failure.CONNECT if "connection to server at" in str(error) else Failure.RESET
+        return category(error.pgcode or "")
+
+
+class _Session:
+    """One connection and what is prepared on it. `call` runs one transaction; one that failed is rolled back, so that
+    the next can begin."""
+
+    def __init__(self, target: Target, requests: Requests) -> None:
+        timeout_s = float(target.settings.get("timeout_s") or 0)
+        self._connection = postgres_tables.connect(target, timeout_s)
+        self._cursor = self._connection.cursor()
+        if requests.operation in PREPARED:
+            self._cursor.execute(PREPARED[requests.operation].text)
+        self.call: Run = _tpcb(self._cursor)
+        if requests.operation != "tpcb":
+            self.call = _statement(self._cursor, requests.rows, counts_bytes=requests.operation == "insert_batch")
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+
+def _roll_back(cursor: Cursor) -> None:
+    if not cursor.connection.closed:
+        with contextlib.suppress(psycopg2.Error):
+            cursor.execute("rollback")
+
+
+def _statement(cursor: Cursor, rows: int, *, counts_bytes: bool) -> Run:
+    """One statement, good when it has so many rows. They are counted where they arrived and, as in pgbench, not
+    looked at: making objects of them is the client's work, not the server's."""
+    execute = cursor.execute
+
+    def call(body: Body) -> Reply:
+        try:
+            execute(body.content)
+        except psycopg2.Error:
+            _roll_back(cursor)
+            raise
+        if cursor.rowcount != rows:
+            return WRONG
+        return Reply(bytes_sent=len(body.content)) if counts_bytes else GOOD
+
+    return call
+
+
+def _tpcb(cursor: Cursor) -> Run:
+    """The seven statements of pgbench's script `tpcb-like`, each sent and answered by itself."""
+    execute = cursor.execute
+
+    def transaction(aid: int, bid: int, tid: int, delta: int) -> Reply:
+        execute("BEGIN")
+        execute(f"UPDATE pgbench_accounts SET abalance = abalance + {delta} WHERE aid = {aid}")
+        execute(f"SELECT abalance FROM pgbench_accounts WHERE aid = {aid}")
+        found = cursor.rowcount
+        execute(f"UPDATE pgbench_tellers SET tbalance = tbalance + {delta} WHERE tid = {tid}")
+        execute(f"UPDATE pgbench_branches SET bbalance = bbalance + {delta} WHERE bid = {bid}")
+        execute(
+            "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) "
+            f"VALUES ({tid}, {bid}, {aid}, {delta}, CURRENT_TIMESTAMP)"
+        )
+        execute("END")
+        return GOOD if found == 1 else WRONG
+
+    def call(body: Body) -> Reply:
+        try:
+            return transaction(*body.content)
+        except psycopg2.Error:
+            _roll_back(cursor)
+            raise
+
+    return call
+
+
+def _texts(numbers: Sequence[int]) -> str:
+    return f"({', '.join(map(str, numbers))})"
+
+
+def _insert(keys: list[int]) -> bytes:
+    """Return one statement that inserts a row for each key."""
+    rows = ",".join([f"({key},'{PAYLOAD}')" for key in keys])
+    return f"insert into inserts (key, payload) values {rows}".encode()

@@ -1,0 +1,68 @@
+"""Replies in PostgreSQL's protocol (version 3): a message is a letter, its length and content. Knows no client."""
+
+import struct
+
+from seamark.drivers.postgres_errors import category
+from seamark.model.failure import Failure
+
+READY = b"Z\0\0\0\5"
+IDLE = b"I"
+HEADER_BYTES = 5
+
+
+class ReplyDecoder:
+    """Reads the replies to one request after another; `tag` is what the server says of a statement that went well."""
+
+    streams = False
+    keep_alive = True
+    status = 0
+
+    def __init__(self, tag: str) -> None:
+        said = tag.encode() + b"\0"
+        self._tag = said
+        self._good_end = b"C" + struct.pack("!i", 4 + len(said)) + said + READY + IDLE
+        """Nothing else can end so: values are text, which has no byte of zero."""
+        self._held = b""
+        self.units = 0
+        self.failure = Failure.NONE
+
+    def reset(self) -> None:
+        """Make ready for the next reply on the same connection."""
+        self._held = b""
+        self.units = 0
+        self.failure = Failure.NONE
+
+    def feed(self, data: bytes) -> bool:
+        """Take bytes as they arrived; return True when the server is ready for the next request."""
+        if self._held:
+            data = self._held + data
+        if data.endswith(self._good_end):
+            self.units = 1
+            return True
+        if data[-6:-1] == READY and self._read(data):
+            return True
+        self._held = data
+        return False
+
+    def _read(self, data: bytes) -> bool:
+        """Go through all messages; return whether the last is ReadyForQuery. What they say is `units`, `failure`."""
+        at, kind, failure, right = 0, b"", Failure.NONE, False
+        while at + HEADER_BYTES <= len(data):
+            kind = data[at : at + 1]
+            end = at + 1 + int.from_bytes(data[at + 1 : at + HEADER_BYTES], "big")
+            content = data[at + HEADER_BYTES : end]
+            if kind == b"E":
+                failure = category(_sqlstate(content))
+            elif kind == b"C":
+                right = content == self._tag
+            at = end
+        if kind != b"Z" or at != len(data):
+            return False
+        self.failure = failure or (Failure.NONE if right else Failure.WRONG_REPLY)
+        self.units = 0 if self.failure else 1
+        return True
+
+
+def _sqlstate(content: bytes) -> str:
+    """Return the field C of an ErrorResponse: fields are a letter, text and a zero."""
+    return next((field[1:].decode() for field in content.split(b"\0") if field[:1] == b"C"), "")

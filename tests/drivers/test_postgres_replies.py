@@ -1,0 +1,70 @@
+"""Replies in PostgreSQL's protocol: what was good, what was not, however they were cut on their way."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamark.drivers.postgres_replies import ReplyDecoder
+from seamark.model.failure import Failure
+
+
+def message(kind: bytes, content: bytes = b"") -> bytes:
+    return kind + struct.pack("!i", 4 + len(content)) + content
+
+
+def row(*values: bytes) -> bytes:
+    fields = b"".join(struct.pack("!i", len(value)) + value for value in values)
+    return message(b"D", struct.pack("!h", len(values)) + fields)
+
+
+def complete(tag: bytes) -> bytes:
+    return message(b"C", tag + b"\0") + message(b"Z", b"I")
+
+
+def refused(sqlstate: bytes) -> bytes:
+    return message(b"E", b"SERROR\0VERROR\0C" + sqlstate + b"\0Msome text\0\0") + message(b"Z", b"I")
+
+
+BOUND = message(b"2") + message(b"T", struct.pack("!h", 1) + b"abalance\0" + bytes(18))
+REPLIES = {
+    "a row": (BOUND + row(b"17") + complete(b"SELECT 1"), Failure.NONE),
+    "a notice before it": (
+        message(b"N", b"SWARNING\0C01000\0\0") + BOUND + row(b"1") + complete(b"SELECT 1"),
+        Failure.NONE,
+    ),
+    "no row": (BOUND + complete(b"SELECT 0"), Failure.WRONG_REPLY),
+    "two rows": (BOUND + row(b"1") + row(b"2") + complete(b"SELECT 2"), Failure.WRONG_REPLY),
+    "eleven rows": (BOUND + row(b"1") * 11 + complete(b"SELECT 11"), Failure.WRONG_REPLY),
+    "a statement that took too long": (BOUND + refused(b"57014"), Failure.TIMEOUT),
+    "a deadlock": (message(b"2") + refused(b"40P01"), Failure.SERVER_ERROR),
+    "a table that is not there": (refused(b"42P01"), Failure.CLIENT_ERROR),
+    "an end of another kind": (BOUND + row(b"1") + complete(b"UPDATE 1"), Failure.WRONG_REPLY),
+}
+
+
+@pytest.mark.covers("E-CLI03", "E-FR17")
+@given(data=st.data())
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_reply_means_the_same_however_it_was_cut(name: str, data: st.DataObject) -> None:
+    reply, failure = REPLIES[name]
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(reply) - 1), max_size=6)))
+    decoder = ReplyDecoder("SELECT 1")
+    for _ in range(2):
+        decoder.reset()
+        pieces = [reply[start:end] for start, end in zip([0, *cuts], [*cuts, len(reply)], strict=True)]
+        assert [decoder.feed(piece) for piece in pieces] == [False] * len(cuts) + [True]
+        assert (decoder.failure, decoder.units) == (failure, int(failure is Failure.NONE))
+
+
+def test_content_that_looks_like_an_end_is_none() -> None:
+    lookalike = row(b"xZ", b"abcde") + row(b"C\x01\x01\x01\x0dSELECT 1")
+    decoder = ReplyDecoder("SELECT 1")
+    decoder.reset()
+    head = BOUND + lookalike
+    assert [
+        decoder.feed(head[:at]) if at == 1 else decoder.feed(head[at - 1 : at]) for at in range(1, len(head) + 1)
+    ] == [False] * len(head)
+    assert decoder.feed(complete(b"SELECT 1"))
+    assert decoder.failure is Failure.NONE
