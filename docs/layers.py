@@ -61,6 +61,7 @@ ROOMS: Mapping[str, Room] = {
     "logs": Room(rank=5, what="every log of a scenario as JSON lines, in one archive"),
     "standing": Room(rank=5, what="servers that stand by themselves: asked for, started, listed, ended"),
     "doctor": Room(rank=5, what="whether this machine can measure"),
+    "components": Room(rank=6, what="what of a study runs now: run, jobs, servers, monitors, logs"),
     "dag": Room(rank=6, what="what Snakemake asks of a study"),
     "jobs": Room(rank=6, what="one function a rule"),
     "preloaded": Room(rank=6, what="what the jobs of a trial import, once for a run"),

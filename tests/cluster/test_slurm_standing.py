@@ -116,6 +116,39 @@ def test_nothing_is_left_of_a_standing_server_whose_job_is_ended_by_force(study:
     assert study.listed("--site", "cluster", "--all")["one"]["state"] == "ended"
 
 
+@pytest.mark.covers("E-INT03", "E-SVR06", "E-MR08")
+def test_stop_ends_the_jobs_of_a_run_whose_snakemake_was_killed(study: StandingStudy) -> None:
+    study.started(*at_cluster("null", "--name", "one"))
+    study.scenario("try", site="cluster", partition="all", account="p1", workload={"duration_s": 60.0})
+    assert study.bench("start", "try").returncode == 0
+
+    def job() -> str | None:
+        parts = json.loads(study.bench("status", "-c", "config/scenarios/try.yaml", "--json").stdout)["components"]
+        return next((each["job"] for each in parts if each["kind"] == "job" and each["state"] == "running"), None)
+
+    assert eventually(lambda: job() is not None, 40)
+    assert len(in_queue(study)) == 2
+    held, others = (
+        says(
+            study, "sbatch", "--parsable", "--hold", f"--chdir={folder}", "--output=/dev/null", "--wrap=true"
+        ).strip()
+        for folder in (study.root, study.root.parent)
+    )
+    for process in study.processes():
+        if "snakemake" in " ".join(process.cmdline()[:4]) and "--executor" not in process.cmdline():
+            process.kill()
+    stopped = study.bench("stop", "-c", "config/scenarios/try.yaml")
+    assert stopped.returncode == 0, stopped.stderr
+    assert "Still there: standing one" in stopped.stdout
+    left = in_queue(study)
+    assert held not in left
+    assert {says(study, "squeue", "-h", "-j", number, "-o", "%j").strip() for number in left} == {
+        "seamark-one",
+        "wrap",
+    }
+    says(study, "scancel", others)
+
+
 @pytest.mark.covers("E-SVR01")
 def test_a_server_whose_time_is_over_ends_by_itself_before_slurm_ends_it(study: StandingStudy) -> None:
     study.started(*at_cluster("null", "--name", "one", "--time", "3s"))

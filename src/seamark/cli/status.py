@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 
 from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.components import components
 from seamark.progress import Progress, progress
 from seamark.study import Study
 
@@ -18,23 +19,26 @@ from seamark.study import Study
 @json_option
 @click.option("-w", "--watch", is_flag=True, help="Stay, and show changes until nothing runs.")
 def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
-    """Show how many trials are measured, running, failed, and each deployment's server.
+    """Show how many trials are measured, running, failed; each deployment's server; and what runs now, and where.
 
     \b
     Examples:
       bench status
       bench status -c config/scenarios/quickstart.yaml --watch
       bench status --json | jq '.states[] | select(.state == "failed")'
+      bench status --json | jq '.components[] | select(.kind == "server") | .where'
     """
     study = open_study(scenario, site)
     now = _progress(study)
     if as_json:
         servers = {row[0]: row[1] for row in _servers(study)}
-        click.echo(json.dumps({**now.document(), "deployments": servers}, indent=1))
+        parts = [vars(each) for each in components(study)]
+        click.echo(json.dumps({**now.document(), "deployments": servers, "components": parts}, indent=1))
         return 1 if now.failed else 0
     console = Console()
     if not watch:
         console.print(_table(study, now))
+        console.print(_components(study))
         return 1 if now.failed else 0
     from seamark.snake import runs_in
 
@@ -43,6 +47,15 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
             time.sleep(1)
             live.update(_table(study, _progress(study)))
     return 1 if _progress(study).failed else 0
+
+
+def _components(study: Study) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("what", "name", "state", "where", "job"):
+        table.add_column(column, overflow="fold")
+    for each in components(study):
+        table.add_row(each.kind, each.name, each.state, each.where or "", each.job or "")
+    return table
 
 
 def _progress(study: Study) -> Progress:

@@ -48,15 +48,19 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
         from seamark.snake import command as words
 
         return subprocess.run(words(study, extra=("--dry-run", *snakemake_options)), check=False).returncode
-    if study.site.runtime == "apptainer":
-        from seamark.prepare import require_images
+    require_what_it_needs(study)
+    return submit(study, as_json=as_json, extra=snakemake_options)
 
-        require_images(study)
+
+def require_what_it_needs(study: Study) -> None:
+    """Raise SiteError, before anything runs, when images or room for the results are lacking; note what may be."""
+    from seamark.prepare import require_images
     from seamark.space import require_room
 
+    if study.site.runtime == "apptainer":
+        require_images(study)
     for note in require_room(study):
         click.echo(f"Note: {note}", err=True)
-    return submit(study, as_json=as_json, extra=snakemake_options)
 
 
 def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), targets: tuple[str, ...] = ()) -> int:

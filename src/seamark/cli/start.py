@@ -1,0 +1,93 @@
+"""bench start: `bench submit` in the background."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.submit import require_what_it_needs
+from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.snake import release, runs_in
+from seamark.study import DEFAULT_SCENARIO, Study, scenario_files
+
+SOON_S = 30.0
+TAIL_LINES = 20
+
+
+@click.command("start")
+@click.argument("recipe", required=False)
+@scenario_option
+@json_option
+def command(recipe: str | None, scenario: str, site: str | None, as_json: bool) -> int:
+    """Submit a scenario in the background: servers, monitors, loads, teardown, report. RECIPE is its name or file.
+
+    It is `bench submit` without a terminal, and goes on when you log out. `bench status` shows how it is,
+    `bench stop` ends it, another `bench start` or `bench submit` goes on from there. A server alone is started with
+    `bench servers start`.
+
+    \b
+    Examples:
+      bench start quickstart
+      bench start -c config/scenarios/quickstart.yaml
+    """
+    study = open_study(_file(recipe, scenario), site)
+    study.require_environments()
+    require_what_it_needs(study)
+    release(study.root)
+    log = study.results / study.scenario.name / "logs" / f"start-{time.strftime('%Y%m%dT%H%M%S')}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    run = _detached(study, log)
+    code = _begun(run, study.root)
+    if code not in (None, 0):
+        said = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+        raise (UserError if code == 2 else SiteError)(said or f"The run ended at once; its output is {log}.")
+    facts = {"scenario": study.scenario.name, "pid": run.pid, "log": str(log), "running": code is None}
+    if as_json:
+        click.echo(json.dumps({"schema_version": 1, **facts}, indent=1))
+    elif code is None:
+        click.echo(f"{study.scenario.name}: runs in the background (process {run.pid}); its output: {log}")
+        click.echo("`bench status --watch` shows how it is, `bench stop` ends it.")
+    else:
+        click.echo(log.read_text(errors="replace").rstrip())
+    return 0
+
+
+def _file(recipe: str | None, scenario: str) -> str:
+    if recipe is None:
+        return scenario
+    if scenario != DEFAULT_SCENARIO:
+        raise UserError(f"bench start {recipe} -c {scenario}: give the scenario once.")
+    if Path(recipe).is_file():
+        return recipe
+    named = {name: str(path) for name, path in scenario_files(Path.cwd())}
+    if recipe not in named:
+        raise UserError(
+            f"bench start {recipe}: neither a file nor the name of a scenario. Known: {', '.join(sorted(named))}."
+            f"{did_you_mean(recipe, named)} A server alone: `bench servers start`."
+        )
+    return named[recipe]
+
+
+def _detached(study: Study, log: Path) -> "subprocess.Popen[bytes]":
+    words = [sys.executable, "-m", "seamark.cli.main", "submit", "-c", str(study.scenario_path)]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*words, "--site", study.site_name],
+            cwd=study.root,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _begun(run: "subprocess.Popen[bytes]", root: Path) -> int | None:
+    """Wait until Snakemake works or the run has ended; return its exit code then, None while it goes on."""
+    limit_s = time.monotonic() + SOON_S
+    while time.monotonic() < limit_s and run.poll() is None and not runs_in(root):
+        time.sleep(0.1)
+    return run.poll()
