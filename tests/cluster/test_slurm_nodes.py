@@ -9,6 +9,7 @@ import psutil
 import pytest
 from server_bench import HERE, Bench, eventually, kill, left_of, runs
 from slurm import allocation, slurm, why_no_slurm
+from slurm_study import SlurmStudy
 
 from seamark.load.carriers.names import carrier_of
 from seamark.load.job import LoadJob
@@ -274,3 +275,22 @@ def test_several_nodes_without_a_job_are_a_mistake_that_is_said(
     assert "none of those of job" in reason
     monkeypatch.delenv("SLURM_JOB_ID")
     assert "needs a Slurm job of as many" in bench.serve_over()["reason"]
+
+
+@pytest.mark.covers("E-FR04", "E-NFR05")
+def test_a_whole_run_over_two_nodes_has_its_server_on_one_and_its_loads_on_the_other(on_slurm: SlurmStudy) -> None:
+    on_slurm.write_site(carrier="srun")
+    workload = {"component": "null", "service": "null", "concurrency": 4, "shards": 2}
+    workload |= {"duration_s": 0.5, "warmup_s": 0.2}
+    on_slurm.write(partition="cpu", resources={"nodes": 2, "gpus": 0}, repetitions=1, workload=workload)
+    done = on_slurm.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    (job,) = on_slurm.jobs()
+    assert (job["JobState"], job["NumNodes"]) == ("COMPLETED", "2")
+    (deployment,) = (on_slurm.results / "deployments").iterdir()
+    served = on_slurm.json(f"deployments/{deployment.name}/deployment.json")
+    assert (served["load_nodes"], served["server_nodes"]) == (["n1"], ["n2"])
+    (trial,) = on_slurm.trials()
+    load = on_slurm.json(f"{trial.name}/load.json")
+    assert load["status"] == "ok"
+    assert [worker["host"] for worker in load["workers"]] == ["n1", "n1"]

@@ -89,9 +89,12 @@ def nodes_here(count: int, environment: Mapping[str, str] = os.environ) -> tuple
         )
     if missing := [name for name in ("srun", "scontrol", "squeue") if shutil.which(name) is None]:
         raise SiteError(f"there is no {missing[0]} on PATH. Load Slurm's module on the nodes of its jobs.")
-    listed = environment.get("SLURM_JOB_NODELIST") or _said("squeue", "--noheader", "--format=%N", f"--jobs={job}")
-    addresses = node_addresses(_said("scontrol", "--oneliner", "show", "node", listed.strip()))
-    names = [name for name in _said("scontrol", "show", "hostnames", listed.strip()).split() if name in addresses]
+    # SLURM_JOB_NODELIST does not do: within a step of one node it names that node alone
+    listed = _said("squeue", "--noheader", "--format=%N", f"--jobs={job}").strip()
+    if not listed:
+        raise SiteError(f"job {job} (SLURM_JOB_ID) has no nodes: it is not running.")
+    addresses = node_addresses(_said("scontrol", "--oneliner", "show", "node", listed))
+    names = [name for name in _said("scontrol", "show", "hostnames", listed).split() if name in addresses]
     ours = own_name(names)
     if ours is None:
         raise SiteError(
