@@ -161,7 +161,8 @@ def test_a_job_that_is_cut_short_leaves_finished_trials_and_no_process_and_the_n
     until(lambda: not jobs.processes(), lambda: str(jobs.processes()))
     assert set(jobs.records("metrics.json")) == set(finished)
 
-    jobs.wait(jobs.submit())
+    jobs.wait([*jobs.submit(), *jobs.submit()])
+    assert "another job is at work on it" in jobs.said()
     assert jobs.measurements() == dict.fromkeys(jobs.records("load.json"), 1)
     assert {load["status"] for load in jobs.records("load.json").values()} == {"ok"}
     assert len(jobs.records("metrics.json")) == 4

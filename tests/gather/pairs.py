@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
-from exported import Exporting  # noqa: E402
+from exported import Exporting
 
 
 @dataclass(frozen=True)
