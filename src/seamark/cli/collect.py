@@ -43,6 +43,8 @@ def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer
     from seamark.derive import derive
     from seamark.snake import release
 
+    if prefer and not source:
+        raise UserError(f"bench collect --prefer {prefer}: says whose trials count when others come, with --from.")
     study = open_study(scenario, site)
     release(study.root)
     if source:
