@@ -49,6 +49,29 @@ def test_one_command_leaves_every_file_of_every_trial_and_a_report(study):
     assert "reports/try/index.html" in done.stdout
 
 
+@pytest.mark.covers("E-FR08", "E-FR09", "E-SCHEMA")
+def test_a_trial_says_on_what_node_it_ran_and_what_energy_it_took_or_why_that_is_not_known(study):
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    for trial in study.trials():
+        meta, metrics = study.json(f"{trial.name}/meta.json"), study.json(f"{trial.name}/metrics.json")
+        [(name, node)] = meta["nodes"].items()
+        assert name == meta["node"]
+        assert node["machine"]["cpu_model"]
+        assert node["machine"]["mounts"]["results"]["type"]
+        assert node["before"]["monotonic_ns"] < node["after"]["monotonic_ns"]
+        if metrics["energy"] is None:
+            assert [part.partition(":")[0] for part in metrics["energy_reason"].split("; ")] == [
+                "gpu",
+                "package",
+                "node",
+            ]
+        else:
+            assert metrics["energy"]["value_j"] > 0
+            assert metrics["energy"]["method"]
+    assert 'id="nodes"' in (study.root / "reports" / "try" / "index.html").read_text()
+
+
 @pytest.mark.covers("B9", "E-NFR04")
 def test_a_second_submit_runs_nothing_and_one_more_level_runs_only_the_new_trials(study):
     assert study.submit().returncode == 0
