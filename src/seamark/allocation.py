@@ -1,9 +1,10 @@
-"""What a deployment and its loads ask a batch system for: time, GPUs of a node. Pure; no batch system is called."""
+"""What deployments and loads ask a batch system for: time, GPUs, how many jobs. Pure; none is called."""
 
 import math
 from collections.abc import Iterable
 
-from seamark.model.trial import Deployment, Trial
+from seamark.model.site import Partition, Site
+from seamark.model.trial import Deployment, Plan, Trial
 
 SERVE_MIN = 10
 WARMUP_MIN = 2
@@ -27,3 +28,41 @@ def deployment_min(trials: Iterable[Trial]) -> int:
 def gpus_per_node(deployment: Deployment) -> int:
     """Return the GPUs to ask of each node, so that all nodes together have those of the deployment."""
     return -(-deployment.gpus // deployment.nodes)
+
+
+def gpu_request(deployment: Deployment, site: Site, partition: str | None) -> dict[str, str]:
+    """Return the option of sbatch that asks for the deployment's GPUs in the site's words; empty when it has none."""
+    if not deployment.gpus:
+        return {}
+    if site.gpu_request == "gpus":
+        return {"gpus": str(deployment.gpus)}
+    kind = (site.partitions.get(partition or "") or Partition(nodes=1, cpus=1, mem_gb=1)).gres
+    return {"gres": f"{kind}:{gpus_per_node(deployment)}"}
+
+
+def most_jobs(site: Site, qos: str | None) -> int | None:
+    """Return how many jobs a user may have at the site with that QoS, waiting and running; None: any number."""
+    limits = [limit for limit in (site.max_submit, site.qos_max_submit.get(qos or "")) if limit is not None]
+    return min(limits, default=None)
+
+
+def overlong(plan: Plan, site: Site) -> str | None:
+    """Return why a QoS would never start the plan's longest job, and what to do; None where each has room."""
+    limit_s = site.qos.get(plan.qos or "")
+    if limit_s is None:
+        return None
+    trials: dict[str, list[Trial]] = {deployment.id: [] for deployment in plan.deployments}
+    for trial in plan.trials:
+        trials[trial.deployment].append(trial)
+    longest, minutes = max(
+        ((name, deployment_min(group)) for name, group in trials.items()), key=lambda each: each[1]
+    )
+    if minutes * 60 <= limit_s:
+        return None
+    longer = [name for name, other_s in site.qos.items() if minutes * 60 <= other_s]
+    known = f"Use one with more time ({', '.join(longer)}), " if longer else "Use "
+    return (
+        f"{plan.source}: qos: '{plan.qos}' ends a job after {limit_s // 60} min, but the deployment {longest} with"
+        f" its {len(trials[longest])} trials asks for {minutes} min, and would wait for ever. {known}fewer levels or"
+        " repetitions, shorter loads, or `bench export slurm`, which shares a deployment's trials out over jobs."
+    )

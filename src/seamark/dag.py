@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
-from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, WARMUP_MIN, gpus_per_node, load_min
+from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, WARMUP_MIN, gpu_request, load_min
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.record import samples_complete, stands
@@ -162,20 +162,33 @@ class Dag:
         return self.deployment(w).mem_gb * 1024
 
     def site_resources(self) -> dict[str, Any]:
-        """Return what a batch system is asked for beyond cpus, memory and time; empty for a machine without one."""
-        if not self.study.site.partitions:
+        """Return what a batch system is asked for beyond cpus, memory and time; empty for a machine without one.
+
+        The executor takes `tasks` for those of each GPU where there are GPUs, and `gpu` for those of all nodes.
+        """
+        site = self.study.site
+        if not site.partitions:
             return {}
         asked: dict[str, Any] = {
             "slurm_account": lambda w: self.study.plan_of(w.scenario).account or "",
             "slurm_partition": lambda w: self.study.plan_of(w.scenario).partition or "",
             "nodes": lambda w: self.deployment(w).nodes,
-            "gres": lambda w: f"gpu:{gpus_per_node(self.deployment(w))}" if self.deployment(w).gpus else "",
+            "tasks": lambda w: 0 if self.deployment(w).gpus else self.deployment(w).nodes,
         }
+        if site.job_options:
+            asked["slurm_extra"] = " ".join(map(quote, site.job_options))
         if self.study.plan.qos:
             asked["qos"] = self.study.plan.qos
-        if not any(deployment.gpus for deployment in self.study.plan.deployments):
-            del asked["gres"]
+        if any(deployment.gpus for deployment in self.study.plan.deployments):
+            asked |= {"gpu": self._gpus} if site.gpu_request == "gpus" else {"gres": self._gres}
         return asked
+
+    def _gpus(self, w: Wildcards) -> int:
+        return self.deployment(w).gpus
+
+    def _gres(self, w: Wildcards) -> str:
+        partition = self.study.plan_of(w.scenario).partition
+        return gpu_request(self.deployment(w), self.study.site, partition).get("gres", "")
 
     @property
     def slots(self) -> int:

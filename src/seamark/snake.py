@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from seamark.allocation import most_jobs
 from seamark.errors import UserError
 from seamark.forkserver.client import start_server
 from seamark.study import Study
@@ -21,6 +22,8 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     words += ["--workflow-profile", str(study.file("profiles/default"))]
     if study.site.profile != "default":
         words += ["--profile", str(study.file(f"profiles/{study.site.profile}"))]
+    if (most := most_jobs(study.site, study.plan.qos)) is not None:
+        words += ["--jobs", str(most)]
     words += list(extra)
     return [*words, "--config", f"scenario={study.scenario_path}", f"site={study.site_name}"]
 

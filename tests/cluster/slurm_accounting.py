@@ -12,7 +12,7 @@ ACCOUNT = "p200000"
 QOS = {
     "default": "MaxWall=02:00:00 MaxSubmitJobsPerUser=100",
     "short": "MaxWall=00:30:00 MaxJobsPerUser=2 MaxSubmitJobsPerUser=3",
-    "test": "MaxWall=00:10:00 MaxJobsPerUser=1 MaxSubmitJobsPerUser=1 Priority=100",
+    "test": "MaxWall=00:30:00 MaxJobsPerUser=1 MaxSubmitJobsPerUser=1 Priority=100",
 }
 BOOTSTRAP = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
 CONF = """\

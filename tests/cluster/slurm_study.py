@@ -21,7 +21,7 @@ SITE = {
         "cpu": {"nodes": 2, "cpus": 4, "mem_gb": 15},
         "gpu": {"nodes": 2, "cpus": 4, "mem_gb": 15, "gpus": 4},
     },
-    "qos": {"default": 7200, "short": 1800, "test": 600},
+    "qos": {"default": 7200, "short": 1800, "test": 1800},
 }
 Job = Mapping[str, str]
 

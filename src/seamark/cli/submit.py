@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from seamark.allocation import overlong
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import SiteError, UserError
 from seamark.progress import Progress, progress
@@ -44,6 +45,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
     study = open_study(scenario, site)
     study.require_nodes()
     study.require_environments()
+    require_time(study)
     if dry_run:
         from seamark.snake import command as words
 
@@ -61,6 +63,12 @@ def require_what_it_needs(study: Study) -> None:
         require_images(study)
     for note in require_room(study):
         click.echo(f"Note: {note}", err=True)
+
+
+def require_time(study: Study) -> None:
+    """Raise UserError when a job of the scenario would ask for more time than its QoS allows."""
+    if why := overlong(study.plan, study.site):
+        raise UserError(why)
 
 
 def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), targets: tuple[str, ...] = ()) -> int:

@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, WARMUP_MIN, deployment_min, gpus_per_node, load_min
+from seamark.allocation import (
+    SERVE_MIN,
+    TEARDOWN_MIN,
+    WARMUP_MIN,
+    deployment_min,
+    gpu_request,
+    gpus_per_node,
+    load_min,
+)
 from seamark.errors import UserError
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial
@@ -58,23 +66,23 @@ def jobs_of(plan: Plan, site: Site) -> list[Job]:
     ]
 
 
-def options(plan: Plan, job: Job, name: str, at_once: int | None) -> list[str]:
+def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) -> list[str]:
     """Return the options of sbatch for a job; of an array at most `at_once` tasks run at the same time."""
     first = job.deployments[0]
-    gpus = gpus_per_node(first)
     throttle = f"%{at_once}" if at_once else ""
     return [
         f"--job-name={name}",
         *_charged(plan),
         f"--nodes={first.nodes}",
         f"--ntasks={first.nodes}",
-        *([f"--gres=gpu:{gpus}"] if gpus else []),
+        *(f"--{key}={value}" for key, value in gpu_request(first, site, plan.partition).items()),
         f"--cpus-per-task={first.cpus_per_task}",
         f"--mem={first.mem_gb}G",
         f"--time={clock(job.time_min)}",
         *([f"--array=0-{len(job.deployments) - 1}{throttle}"] if job.is_array else []),
         *_output("%x_%A_%a" if job.is_array else "%x_%j"),
         f"--signal=B:TERM@{END_S}",
+        *site.job_options,
     ]
 
 

@@ -113,7 +113,7 @@ class _Texts:
         return self._text(
             "deployments.sbatch.j2",
             what=f"{count} deployments, a task of an array each," if job.is_array else job.deployments[0].id,
-            options=options(self._study.plan, job, name, at_once),
+            options=options(self._study.plan, self._study.site, job, name, at_once),
             modules=_module_lines(self._study),
             deployments=[deployment.id for deployment in job.deployments],
         )

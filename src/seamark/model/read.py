@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seamark.errors import UserError
+from seamark.errors import UserError, did_you_mean
 from seamark.model.carrier import misplaced
 from seamark.model.cores import cores_in, shown_cores
 from seamark.model.extends import load_merged
@@ -159,12 +159,24 @@ def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:
         mistakes.add(item, f"load and server would share CPU {shown_cores(both)}. Give each CPU to one of them.")
 
 
+def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
+    if site.max_submit is not None and site.max_submit < 1:
+        mistakes.add(tree.value["max_submit"], "must be at least 1 job.")
+    for name, limit in site.qos_max_submit.items():
+        entry = tree.value["qos_max_submit"].value[name]
+        if name not in site.qos:
+            mistakes.add(entry, f"'{name}' is not in `qos` of this site.{did_you_mean(name, site.qos)}")
+        if limit < 1:
+            mistakes.add(entry, "must be at least 1 job.")
+
+
 def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
     for key, partition in site.partitions.items():
         entry = tree.value["partitions"].value[key]
         for name, lowest in (("nodes", 1), ("cpus", 1), ("mem_gb", 1), ("gpus", 0)):
             if getattr(partition, name) < lowest:
                 mistakes.add(entry.value[name], f"must be at least {lowest}.")
+    _check_limits(tree, site, mistakes)
     for key in ("lease_s", "telemetry_interval_s"):
         if getattr(site, key) <= 0:
             mistakes.add(tree.value[key], "must be more than 0 s.")

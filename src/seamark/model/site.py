@@ -9,12 +9,13 @@ from seamark.model.carrier import CarrierName
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """A Slurm partition and the hardware of its nodes."""
+    """A Slurm partition and the hardware of its nodes. `gres` is what it calls a GPU, such as `gpu:a100`."""
 
     nodes: int
     cpus: int
     mem_gb: int
     gpus: int = 0
+    gres: str = "gpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,10 @@ class Site:
     `login` is how one gets to its login node from outside, such as `ssh -p 22 login.example.org`: tunnels to servers
     on its nodes go through it. `quota_command` says what your quota has left, in bytes or as `lfs quota` does.
 
+    A batch job asks for GPUs of each node by `--gres`, or for those of all nodes by `--gpus`, and is given
+    `job_options` too. A user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run
+    submits no more than that.
+
     `carrier` starts the shards of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
     `carrier_address`, spoken to by the interpreter `carrier_python` (None: our own). `network_environment` is set for
     every process of a server whose deployment has several nodes, above what its recipe says.
@@ -94,6 +99,10 @@ class Site:
     modules: tuple[str, ...] = ()
     module_init: str | None = None
     whole_nodes: bool = False
+    gpu_request: Literal["gres", "gpus"] = "gres"
+    job_options: tuple[str, ...] = ()
+    max_submit: int | None = None
+    qos_max_submit: Mapping[str, int] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     qos: Mapping[str, int] = field(default_factory=dict)

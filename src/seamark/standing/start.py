@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from seamark import slurm
-from seamark.allocation import gpus_per_node
+from seamark.allocation import gpu_request
 from seamark.images import StudyImages
 from seamark.model.site import Site
 from seamark.servers import deployment as servers
@@ -57,7 +57,6 @@ def limit_min(time_s: float) -> int:
 def submit(instance: Instance, wanted: Wanted) -> str:
     """Submit the Slurm job that serves it; return the job's number. SiteError when Slurm refuses or is not there."""
     deployment, plan = wanted.deployment, wanted.study.plan
-    gpus = gpus_per_node(deployment)
     options = {
         "account": plan.account,
         "partition": plan.partition,
@@ -66,7 +65,7 @@ def submit(instance: Instance, wanted: Wanted) -> str:
         "ntasks-per-node": 1,
         "cpus-per-task": deployment.cpus_per_task,
         "mem": f"{deployment.mem_gb}G",
-        "gres": f"gpu:{gpus}" if gpus else None,
+        **gpu_request(deployment, wanted.study.site, plan.partition),
         "time": limit_min(wanted.request.time_s),
     }
     words = [sys.executable, "-m", "seamark.standing.job", str(instance.root.resolve())]
