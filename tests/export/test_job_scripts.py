@@ -92,6 +92,13 @@ def test_a_job_longer_than_its_qos_is_cut_to_it_and_said_so(make: Make) -> None:
     assert "QoS 'short' ends a job after 00:18:00" in said.stdout
 
 
+def test_an_array_keeps_to_the_jobs_a_user_may_have_and_more_than_these_are_said(make: Make) -> None:
+    study = make(site={"qos": {"short": 21600}, "qos_max_submit": {"short": 2}}, qos="short")
+    said = study.bench("export", "slurm").stdout
+    assert options(study.root / "slurm/try/deployments.sbatch")["array"] == "0-1%2"
+    assert "A user may have 2 jobs here, and these are 3" in said
+
+
 @pytest.mark.parametrize(
     ("words", "changes", "says"),
     [

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from seamark.allocation import most_jobs
 from seamark.errors import UserError
 from seamark.export.jobs import Job, clock, jobs_of, options, report_options
 from seamark.store import write_text
@@ -70,7 +71,7 @@ def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_on
         raise UserError(f"{folder}: not a folder below the study, {study.root}. Scripts find the study from there.")
     jobs = jobs_of(study.plan, study.site)
     texts = _Texts(study, folder.resolve().relative_to(root), python or _python(study.root))
-    throttle = _jobs_of_profile(study) if at_once is None else at_once
+    throttle = _at_once(study) if at_once is None else at_once
     numbers = [f"-{k}" if len(jobs) > 1 else "" for k in range(1, len(jobs) + 1)]
     scripts = {f"deployments{number}.sbatch": job for number, job in zip(numbers, jobs, strict=True)}
     for old in folder.glob("deployments*.sbatch"):
@@ -157,11 +158,11 @@ def _module_lines(study: Study) -> list[str]:
     return [*start, f"module load {' '.join(map(shlex.quote, site.modules))}"]
 
 
-def _jobs_of_profile(study: Study) -> int | None:
-    """Return how many jobs the site's profile lets run at the same time; None when it does not say."""
+def _at_once(study: Study) -> int | None:
+    """Return how many jobs profile and site let a user have at the same time; None when neither says."""
     document = yaml.safe_load(study.file(f"profiles/{study.site.profile}/config.yaml").read_text(encoding="utf-8"))
-    found = (document or {}).get("jobs")
-    return found if isinstance(found, int) and found > 0 else None
+    limits = [(document or {}).get("jobs"), most_jobs(study.site, study.plan.qos)]
+    return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)
 
 
 def _notes(study: Study, jobs: Sequence[Job]) -> list[str]:
@@ -172,6 +173,12 @@ def _notes(study: Study, jobs: Sequence[Job]) -> list[str]:
         for job in jobs
         if job.time_min < job.needs_min
     ]
+    tasks, most = sum(len(job.deployments) for job in jobs), most_jobs(study.site, plan.qos)
+    if most is not None and tasks + 1 > most:
+        notes.append(
+            f"A user may have {most} jobs here, and these are {tasks + 1}: sbatch would refuse them. Submit parts"
+            f" that fit, as sbatch --array=0-{max(most - 2, 0)} SCRIPT, and {REPORT} when all have ended."
+        )
     if study.site.runtime == "apptainer":
         notes.append(f"Images come first: bench prepare -c {study.scenario_path} --site {study.site_name}")
     if _python(study.root) == "python3" and "SEAMARK_PYTHON" not in os.environ:
