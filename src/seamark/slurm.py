@@ -25,16 +25,25 @@ class Job:
     why: str
 
 
-def sbatch(words: Sequence[str], *, name: str, logs: Path, folder: Path, options: Mapping[str, object]) -> str:
+def sbatch(
+    words: Sequence[str],
+    *,
+    name: str,
+    logs: Path,
+    folder: Path,
+    options: Mapping[str, object],
+    more: Sequence[str] = (),
+) -> str:
     """Submit a job that runs `words` in `folder`; return its number.
 
-    `options` are long options of sbatch, without those whose value is None; output goes to `logs/%x_%j.out` and
+    `options` are long options of sbatch, without those whose value is None, and `more` whole ones; output goes to `logs/%x_%j.out` and
     `.err`. Raises SiteError when there is no Slurm or it refuses.
     """
     logs.mkdir(parents=True, exist_ok=True)
     batch = ["sbatch", "--parsable", f"--job-name={name}", f"--chdir={folder}"]
     batch += [f"--output={logs}/%x_%j.out", f"--error={logs}/%x_%j.err"]
     batch += [f"--{option}={value}" for option, value in options.items() if value is not None]
+    batch += more
     done = _said([*batch, f"--wrap=exec {join(words)}"])
     number = done.stdout.strip().partition(";")[0]
     if not number.isdigit():
