@@ -35,7 +35,7 @@ def gpu_request(deployment: Deployment, site: Site, partition: str | None) -> di
     if not deployment.gpus:
         return {}
     if site.gpu_request == "gpus":
-        return {"gpus": str(deployment.gpus)}
+        return {"gpus-per-node": str(gpus_per_node(deployment))}
     kind = (site.partitions.get(partition or "") or Partition(nodes=1, cpus=1, mem_gb=1)).gres
     return {"gres": f"{kind}:{gpus_per_node(deployment)}"}
 

@@ -164,7 +164,8 @@ class Dag:
     def site_resources(self) -> dict[str, Any]:
         """Return what a batch system is asked for beyond cpus, memory and time; empty for a machine without one.
 
-        The executor takes `tasks` for those of each GPU where there are GPUs, and `gpu` for those of all nodes.
+        The executor takes `tasks` for those of each GPU where it knows of GPUs; then Slurm starts one on each node.
+        GPUs that are no `gres` must be an option of the job: the executor would ask one node for those of all.
         """
         site = self.study.site
         if not site.partitions:
@@ -173,22 +174,21 @@ class Dag:
             "slurm_account": lambda w: self.study.plan_of(w.scenario).account or "",
             "slurm_partition": lambda w: self.study.plan_of(w.scenario).partition or "",
             "nodes": lambda w: self.deployment(w).nodes,
-            "tasks": lambda w: 0 if self.deployment(w).gpus else self.deployment(w).nodes,
+            "tasks": lambda w: 0 if "gres" in self._gpu_request(w) else self.deployment(w).nodes,
+            "slurm_extra": self._job_options,
         }
-        if site.job_options:
-            asked["slurm_extra"] = " ".join(map(quote, site.job_options))
         if self.study.plan.qos:
             asked["qos"] = self.study.plan.qos
-        if any(deployment.gpus for deployment in self.study.plan.deployments):
-            asked |= {"gpu": self._gpus} if site.gpu_request == "gpus" else {"gres": self._gres}
+        if site.gpu_request == "gres" and any(deployment.gpus for deployment in self.study.plan.deployments):
+            asked["gres"] = lambda w: self._gpu_request(w).get("gres", "")
         return asked
 
-    def _gpus(self, w: Wildcards) -> int:
-        return self.deployment(w).gpus
+    def _gpu_request(self, w: Wildcards) -> dict[str, str]:
+        return gpu_request(self.deployment(w), self.study.site, self.study.plan_of(w.scenario).partition)
 
-    def _gres(self, w: Wildcards) -> str:
-        partition = self.study.plan_of(w.scenario).partition
-        return gpu_request(self.deployment(w), self.study.site, partition).get("gres", "")
+    def _job_options(self, w: Wildcards) -> str:
+        gpus = [f"--{name}={value}" for name, value in self._gpu_request(w).items() if name != "gres"]
+        return " ".join(map(quote, [*self.study.site.job_options, *gpus]))
 
     @property
     def slots(self) -> int:

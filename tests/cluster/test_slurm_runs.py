@@ -17,9 +17,10 @@ CORE = ("metrics.json", "metrics.csv", "meta.json", "effective_config.yaml", "sa
 
 @pytest.fixture(scope="module")
 def finished(accounted: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmStudy]:
-    """A study whose two deployments, of one and of two CPUs, were measured twice for each of two treatments."""
+    """A study whose deployments, of one and of two CPUs, were measured, with a QoS that lets one job wait or run."""
     study = SlurmStudy.at(tmp_path_factory.mktemp("finished") / "study", accounted)
-    study.write(resources={"cpus_per_task": [1, 2]})
+    study.write_site(qos_max_submit={"test": 1})
+    study.write(qos="test", resources={"cpus_per_task": [1, 2]})
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr
     yield study
@@ -38,12 +39,18 @@ def summary(study: StudyFolder) -> list[dict[str, str]]:
 @pytest.mark.covers("E-FR03", "E-FR04", "E-MR01", "E-MR02", "E-MLX01", "E-AC04")
 def test_each_deployment_is_one_job_that_states_all_it_needs(finished: SlurmStudy) -> None:
     jobs = finished.jobs()
-    stated = {"Account": ACCOUNT, "Partition": "gpu", "QOS": "short", "NumNodes": "1", "TresPerNode": "gres:gpu:1"}
+    stated = {"Account": ACCOUNT, "Partition": "gpu", "QOS": "test", "NumNodes": "1", "TresPerNode": "gres:gpu:1"}
     for job in jobs:
         assert {key: job[key] for key in stated} == stated
         assert "mem=2G" in job["TRES"]
         assert job["TimeLimit"] == "00:22:00"  # 10 to serve, 2 to warm up, 4 loads of 2, 2 to end
     assert sorted(job["CPUs/Task"] for job in jobs) == ["1", "2"]
+
+
+@pytest.mark.covers("E-FR03", "E-MLX01")
+def test_no_more_jobs_wait_than_the_qos_lets_a_user_submit(finished: SlurmStudy) -> None:
+    first, second = finished.jobs()
+    assert first["EndTime"] <= second["SubmitTime"]
 
 
 @pytest.mark.covers("E-MR08", "E-FR08", "E-LOG01")
@@ -90,3 +97,27 @@ def test_a_database_is_served_and_measured_inside_its_job(on_slurm: SlurmStudy) 
     assert job["JobState"] == "COMPLETED"
     assert [on_slurm.json(f"{trial.name}/load.json")["status"] for trial in on_slurm.trials()] == ["ok", "ok"]
     assert {meta["slurm_job_id"] for meta in metas(on_slurm)} == {job["JobId"]}
+
+
+@pytest.mark.covers("E-FR04", "E-SVR02", "E-MLX01")
+def test_a_site_says_how_gpus_are_asked_for_and_what_else_jobs_are_given(on_slurm: SlurmStudy) -> None:
+    partitions = {"gpu": {"nodes": 2, "cpus": 4, "mem_gb": 15, "gpus": 4}}
+    on_slurm.write_site(gpu_request="gpus", partitions=partitions, job_options=["--hint=nomultithread", "--nice=7"])
+    on_slurm.write(repetitions=1, resources={"nodes": 2, "gpus": 4}, workload={"concurrency": 1})
+    done = on_slurm.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    (job,) = on_slurm.jobs()
+    assert job["TresPerNode"] == "gres:gpu:2"
+    assert (job["NumNodes"], job["Nice"], job["JobState"]) == ("2", "7", "COMPLETED")
+    assert "gres/gpu=4" in job["TRES"]
+
+
+@pytest.mark.covers("E-VAL", "E-MR01")
+def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -> None:
+    on_slurm.write(qos="short", workload={"duration_s": 600})
+    done = on_slurm.submit()
+    assert done.returncode == 2
+    assert "'short' ends a job after 30 min" in done.stderr
+    assert "asks for 70 min" in done.stderr
+    assert "more time (default)" in done.stderr
+    assert on_slurm.jobs() == []

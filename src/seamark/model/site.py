@@ -80,9 +80,8 @@ class Site:
     `login` is how one gets to its login node from outside, such as `ssh -p 22 login.example.org`: tunnels to servers
     on its nodes go through it. `quota_command` says what your quota has left, in bytes or as `lfs quota` does.
 
-    A batch job asks for GPUs of each node by `--gres`, or for those of all nodes by `--gpus`, and is given
-    `job_options` too. A user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run
-    submits no more than that.
+    A batch job asks for the GPUs of each node by `--gres` or by `--gpus-per-node`, and is given `job_options` too. A
+    user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run submits no more.
 
     `carrier` starts the shards of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
     `carrier_address`, spoken to by the interpreter `carrier_python` (None: our own). `network_environment` is set for
