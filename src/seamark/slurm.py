@@ -36,8 +36,8 @@ def sbatch(
 ) -> str:
     """Submit a job that runs `words` in `folder`; return its number.
 
-    `options` are long options of sbatch, without those whose value is None, and `more` whole ones; output goes to `logs/%x_%j.out` and
-    `.err`. Raises SiteError when there is no Slurm or it refuses.
+    `options` are long options of sbatch, without those whose value is None, and `more` whole ones; output goes to
+    `logs/%x_%j.out` and `.err`. Raises SiteError when there is no Slurm or it refuses.
     """
     logs.mkdir(parents=True, exist_ok=True)
     batch = ["sbatch", "--parsable", f"--job-name={name}", f"--chdir={folder}"]

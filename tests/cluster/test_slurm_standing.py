@@ -30,7 +30,9 @@ def study(cluster: dict[str, str], tmp_path: Path) -> Iterator[StandingStudy]:
     with standing_study(tmp_path / "study", cluster) as study:
         login = "ssh -p 8822 login.example"
         partitions = {"all": NODES, "planned": NODES}
-        study.site("cluster", profile="slurm", partitions=partitions, lease_s=LEASE_S, login=login)
+        study.site(
+            "cluster", profile="slurm", partitions=partitions, qos={"short": 1800}, lease_s=LEASE_S, login=login
+        )
         yield study
         study.bench("servers", "stop", "--all", "--site", "cluster")
 
@@ -178,6 +180,7 @@ def test_a_server_that_waits_for_a_node_is_pending_and_can_be_stopped(study: Sta
         (("--partition", "gpus", "--account", "p1"), 2, "is not at the site"),
         (("--partition", "all"), 2, "account"),
         (("--partition", "all", "--account", "p1", "--nodes", "2", "--gpus", "2"), 2, "GPUs"),
+        (("--partition", "all", "--account", "p1", "--qos", "short", "--time", "31m"), 2, "would wait for ever"),
         (("--partition", "planned", "--account", "p1"), 3, "sbatch refuses"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from seamark import slurm
 from seamark.allocation import gpu_request
+from seamark.errors import UserError
 from seamark.images import StudyImages
 from seamark.model.site import Site
 from seamark.servers import deployment as servers
@@ -55,8 +56,17 @@ def limit_min(time_s: float) -> int:
 
 
 def submit(instance: Instance, wanted: Wanted) -> str:
-    """Submit the Slurm job that serves it; return the job's number. SiteError when Slurm refuses or is not there."""
+    """Submit the Slurm job that serves it; return the job's number. SiteError when Slurm refuses or is not there,
+    UserError for a time that the QoS does not give."""
     deployment, plan = wanted.deployment, wanted.study.plan
+    site = wanted.study.site
+    limit_s = site.qos.get(plan.qos or "")
+    if limit_s is not None and wanted.request.time_s > limit_s:
+        instance.forget()
+        raise UserError(
+            f"--time: {wanted.request.time_s:g} s are more than the QoS '{plan.qos}' gives a job: {limit_s} s. It"
+            " would wait for ever. Ask for less, or for another --qos."
+        )
     options = {
         "account": plan.account,
         "partition": plan.partition,
@@ -65,7 +75,7 @@ def submit(instance: Instance, wanted: Wanted) -> str:
         "ntasks-per-node": 1,
         "cpus-per-task": deployment.cpus_per_task,
         "mem": f"{deployment.mem_gb}G",
-        **gpu_request(deployment, wanted.study.site, plan.partition),
+        **gpu_request(deployment, site, plan.partition),
         "time": limit_min(wanted.request.time_s),
     }
     words = [sys.executable, "-m", "seamark.standing.job", str(instance.root.resolve())]
@@ -76,6 +86,7 @@ def submit(instance: Instance, wanted: Wanted) -> str:
             logs=instance.logs.resolve(),
             folder=wanted.study.root,
             options=options,
+            more=site.job_options,
         )
     except BaseException:
         instance.forget()
