@@ -18,6 +18,9 @@ Path = tuple[bytes, ...]
 TAIL_BYTES = 16
 LONGEST_BYTES = 4096
 """Longer events are read, not learnt."""
+SEEN = 6
+"""Bytes of a read that hold the line of an HTTP chunk's size, up to four digits, with its end."""
+MOST_SIZES = 8192
 MOST_LESSONS = 16
 """A server has a few forms of either kind; whatever else comes is read whole."""
 ITEM = b"[]"
@@ -81,15 +84,22 @@ def usage_in(found: re.Match[bytes]) -> Usage:
 
 
 class Forms:
-    """What is known of one server's replies: forms of events, sizes of HTTP chunks (hexadecimal digits: bytes), and
-    heads of streams on connections that stay open, with their status. Shared by all connections of a worker."""
+    """What is known of one server's replies: forms of events, sizes of HTTP chunks (hexadecimal digits: bytes), how
+    reads that were one chunk began (where its content begins, the bytes of the read), and heads of streams on
+    connections that stay open, with their status. Shared by all connections of a worker."""
 
     def __init__(self) -> None:
         self.known: list[Form] = []
         self.silent: list[Silence] = []
         self.sizes: dict[bytes, int] = {}
+        self.whole_chunks: dict[bytes, tuple[int, int]] = {}
         self.heads: dict[bytes, int] = {}
         self._lessons = {True: 0, False: 0}
+
+    def remember(self, read: bytes, first: int) -> None:
+        """Remember how a read began that was one whole chunk, its content from byte `first` on."""
+        if first <= SEEN and len(self.whole_chunks) < MOST_SIZES:
+            self.whole_chunks[read[:SEEN]] = (first, len(read))
 
     def learn(self, line: bytes, chunk: Chunk) -> Form | None:
         """Learn from a line `data: {...}` and what it was found to say. Return its form if it now has one."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 
 from seamark.drivers.openai_chunk import Chunk, Usage, read_chunk
-from seamark.drivers.openai_forms import Form, Forms, usage_in
+from seamark.drivers.openai_forms import MOST_SIZES, SEEN, Form, Forms, usage_in
 from seamark.load.http import _CHUNK_SIZE, HttpDecoder
 from seamark.model.failure import Failure
 
@@ -19,9 +19,7 @@ DONE_LINE = b"data: [DONE]"
 LAST_CHUNK = b"0\r\n\r\n"
 QUOTE = ord('"')
 MAX_EVENT_BYTES = 1 << 22
-MOST_SIZES = 8192
-MOST_DIGITS = 10
-"""Length of the line that says how long an HTTP chunk is, with its end: eight digits are four GiB."""
+NO_CHUNK = (0, 0)
 MOST_HEADS = 64
 
 _NO_BEGINNING, _NO_END = b"\n\n", b"\0"
@@ -44,6 +42,7 @@ class StreamDecoder(HttpDecoder):
     streams = True
 
     __slots__ = (
+        "_after_text",
         "_begins",
         "_by_choice",
         "_closed",
@@ -55,8 +54,10 @@ class StreamDecoder(HttpDecoder):
         "_last",
         "_lines",
         "_sizes",
+        "_skip",
         "_spoken",
         "_total",
+        "_whole_chunks",
         "counted",
         "events",
         "first_units",
@@ -66,6 +67,7 @@ class StreamDecoder(HttpDecoder):
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
         self._sizes = forms.sizes
+        self._whole_chunks = forms.whole_chunks
         super().__init__()
 
     def reset(self) -> None:
@@ -76,7 +78,9 @@ class StreamDecoder(HttpDecoder):
         self.counted = False
         self.prompt_units: int | None = None
         self._begins = _NO_BEGINNING
+        self._skip = len(_NO_BEGINNING)
         self._ends = self._ends_chunk = _NO_END
+        self._after_text = 0
         self._crlf = False
         self._held = b""
         self._lines: list[bytes] = []
@@ -89,22 +93,17 @@ class StreamDecoder(HttpDecoder):
     def feed(self, data: bytes) -> bool:
         """Take bytes as they arrived; return True when the reply is complete."""
         if self._state == _CHUNK_SIZE and not self._pending:
-            # most reads of a slow stream are one chunk that holds one event like the one before: `_chunks` in short
-            line_end = data.find(b"\r\n", 0, MOST_DIGITS)
-            size = self._sizes.get(data[:line_end])
-            first = line_end + 2
-            begins = self._begins
+            # most reads of a slow stream are one chunk that holds one event like those before: `_chunks` in short
+            first, length = self._whole_chunks.get(data[:SEEN], NO_CHUNK)
             if (
-                size
-                and len(data) == first + size + 2
-                and data.startswith(begins, first)
-                and data[first + len(begins)] != QUOTE
+                len(data) == length
+                and data.startswith(self._begins, first)
                 and data.endswith(self._ends_chunk)
-                and data.find(b"\n", first) == first + size - (3 if self._crlf else 2)
+                and data.find(b"\n", first) == length - self._after_text
+                and data[first + self._skip] != QUOTE
                 and not self._held
                 and not self._lines
             ):
-                self.body_bytes += size
                 self.units = self.events = self.events + 1
                 self._last = data
                 return False
@@ -154,6 +153,8 @@ class StreamDecoder(HttpDecoder):
                 events += 1
                 start, stop = first, after
                 self.body_bytes += size
+                if after + 2 == end and not at:
+                    self._forms.remember(data, first)
             else:
                 if events:
                     self._count(events, data[start:stop])
@@ -251,6 +252,8 @@ class StreamDecoder(HttpDecoder):
     def _begin_as(self, beginning: bytes, form: Form) -> None:
         """Expect the next events of this reply to begin like this one, whose last byte is of the text itself."""
         self._begins = beginning[:-1]
+        self._skip = len(self._begins)
+        self._after_text = 5 if self._crlf else 4
         self._ends = form.tail + (b"\r\n\r\n" if self._crlf else b"\n\n")
         self._ends_chunk = self._ends + b"\r\n"
 
