@@ -13,7 +13,7 @@ TTFT_US, GAP_US, TOKENS = 50_000, 10_000, 32
 LOADS = (
     Load(requests=320, tokens=TOKENS, concurrency=16),
     Load(requests=1280, tokens=TOKENS, concurrency=64),
-    Load(requests=300, tokens=TOKENS, rate=50.0),
+    Load(requests=1500, tokens=TOKENS, rate=50.0),
 )
 OURS_ONLY = Load(requests=5000, rate=1000.0)
 RATES = {100: 300, 1000: 2000}
