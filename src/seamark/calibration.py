@@ -83,12 +83,13 @@ def calibration_file(results: Path, node: str) -> Path:
 def ceiling_of(results: Path, load: Mapping[str, Any]) -> Ceiling | None:
     """Return the ceiling of the client of a load.json; None where its machine was never calibrated, or where its
     shards were carried to others."""
-    client = load.get("client") or {}
-    if any(worker.get("carrier", "local") != "local" for worker in load.get("workers") or ()):
+    client, workers = load.get("client") or {}, load.get("workers") or ()
+    if any(worker.get("carrier", "local") != "local" for worker in workers):
         return None
+    speaks = any(worker.get("network") for worker in workers)  # from an event loop, in however many processes
     try:
         known = read_json(calibration_file(results, str(load.get("node"))))
-        one = known["ceilings"][client["workers"]]
+        one = known["ceilings"]["wire" if speaks else client["workers"]]
         many = min(int(client["processes"]), int(known["cores"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
