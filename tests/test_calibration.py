@@ -70,7 +70,11 @@ def test_a_trials_ceiling_is_that_of_its_kind_of_worker_on_its_node_times_its_pr
     )
     load = {"node": "n1", "client": {"workers": "wire", "processes": 2}}
     assert ceiling_of(tmp_path, load) == Ceiling(requests_per_s=2000.0, bytes_per_s=2e6)
-    spread = {"node": "n1", "client": {"workers": "processes", "processes": 2}, "workers": [{"network": {"ports": 1}}]}
+    spread = {
+        "node": "n1",
+        "client": {"workers": "processes", "processes": 2},
+        "workers": [{"network": {"ports": 1}}],
+    }
     assert ceiling_of(tmp_path, spread) == ceiling_of(tmp_path, load)
     many = {"node": "n1", "client": {"workers": "threads", "processes": 16}}
     assert ceiling_of(tmp_path, many) == Ceiling(requests_per_s=200.0), "no more than the cores can do"
