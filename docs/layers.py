@@ -40,6 +40,7 @@ ROOMS: Mapping[str, Room] = {
     "study": Room(rank=4, what="a working folder: its scenarios, recipes, site and results"),
     "address": Room(rank=4, what="what is at an address: whether it can be loaded, and what it answers"),
     "provenance": Room(rank=4, what="where and with what a number was measured"),
+    "sites": Room(rank=5, what="what a machine says of itself, written as a site"),
     "images": Room(rank=5, what="which images a study needs, from where, by what digest"),
     "prepare": Room(rank=5, what="what must be there before a scenario runs: images and environments"),
     "bench": Room(rank=5, what="one deployment as its phases see it"),

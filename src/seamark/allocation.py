@@ -47,10 +47,14 @@ def most_jobs(site: Site, qos: str | None) -> int | None:
 
 
 def overlong(plan: Plan, site: Site) -> str | None:
-    """Return why a QoS would never start the plan's longest job, and what to do; None where each has room."""
-    limit_s = site.qos.get(plan.qos or "")
-    if limit_s is None:
+    """Return why Slurm would never start the plan's longest job, and what to do; None where each has room."""
+    partition = site.partitions.get(plan.partition or "")
+    limits = {f"qos: '{plan.qos}'": site.qos.get(plan.qos or "")}
+    limits[f"partition: '{plan.partition}'"] = partition.time_limit_s if partition else None
+    known = {what: limit_s for what, limit_s in limits.items() if limit_s is not None}
+    if not known:
         return None
+    what, limit_s = min(known.items(), key=lambda each: each[1])
     trials: dict[str, list[Trial]] = {deployment.id: [] for deployment in plan.deployments}
     for trial in plan.trials:
         trials[trial.deployment].append(trial)
@@ -59,10 +63,10 @@ def overlong(plan: Plan, site: Site) -> str | None:
     )
     if minutes * 60 <= limit_s:
         return None
-    longer = [name for name, other_s in site.qos.items() if minutes * 60 <= other_s]
-    known = f"Use one with more time ({', '.join(longer)}), " if longer else "Use "
+    longer = [name for name, other_s in site.qos.items() if other_s is None or minutes * 60 <= other_s]
+    other = f"Use one with more time ({', '.join(longer)}), " if longer and what.startswith("qos") else "Use "
     return (
-        f"{plan.source}: qos: '{plan.qos}' ends a job after {limit_s // 60} min, but the deployment {longest} with"
-        f" its {len(trials[longest])} trials asks for {minutes} min, and would wait for ever. {known}fewer levels or"
+        f"{plan.source}: {what} ends a job after {limit_s // 60} min, but the deployment {longest} with"
+        f" its {len(trials[longest])} trials asks for {minutes} min, and would wait for ever. {other}fewer levels or"
         " repetitions, shorter loads, or `bench export slurm`, which shares a deployment's trials out over jobs."
     )

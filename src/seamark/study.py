@@ -227,6 +227,7 @@ def site_of(root: Path, name: str) -> Site:
         known = sorted(file.stem for file in folder.glob("*.yaml"))
         raise UserError(
             f"site '{name}': no such file in config/sites. Known: {', '.join(known)}.{did_you_mean(name, known)}"
+            f" On a login node of Slurm, `bench init --site {name}` writes it."
         )
     return read_site(path)
 

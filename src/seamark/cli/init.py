@@ -1,6 +1,8 @@
-"""bench init: a new study folder with everything a run reads."""
+"""bench init: a new study folder with everything a run reads, and a site from what its Slurm says of itself."""
 
+import re
 import shutil
+import time
 from pathlib import Path
 from shlex import quote
 
@@ -11,17 +13,35 @@ from seamark.study import SHIPPED
 
 OWN = ("Snakefile", "profiles", "config")
 IGNORED = "results/\nreports/\n.seamark/\n.snakemake/\n"
+SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @click.command("init")
-@click.argument("folder", type=click.Path(path_type=Path))
-def command(folder: Path) -> None:
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
+@click.option("--site", metavar="NAME", help="Write config/sites/NAME.yaml from what Slurm here says of itself.")
+@click.option("--force", is_flag=True, help="With --site: write it anew when it is there.")
+def command(folder: Path | None, site: str | None, force: bool) -> None:
     """Make FOLDER a study: Snakefile, profiles, recipes, sites and example scenarios, all yours to change.
 
+    With --site, called on a login node, it also asks Slurm and the module system for partitions, QoS, limits and
+    accounts, and writes them as a site; without FOLDER, into the study you are in.
+
     \b
-    Example:
+    Examples:
       bench init my-study && cd my-study && bench submit -c config/scenarios/quickstart.yaml
+      bench init --site slurm
     """
+    if folder is None and site is None:
+        raise UserError("bench init: FOLDER is missing. Name a new folder, or a site of this study with --site.")
+    if site is not None and not SITE_NAME.fullmatch(site):
+        raise UserError(f"--site {site}: a name is letters, digits, '.', '_' and '-', such as 'slurm'.")
+    if folder is not None:
+        _new_study(folder)
+    if site is not None:
+        _new_site(folder or Path.cwd(), site, force)
+
+
+def _new_study(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists and is not an empty folder. Name a new one; nothing was written.")
     for name in OWN:
@@ -35,4 +55,28 @@ def command(folder: Path) -> None:
     (folder / ".gitignore").write_text(IGNORED)
     click.echo(
         f"{folder}: a new study. Next: cd {quote(str(folder))} && bench submit -c config/scenarios/quickstart.yaml"
+    )
+
+
+def _new_site(root: Path, name: str, force: bool) -> None:
+    from seamark.model.read import read_site
+    from seamark.sites.asking import ask
+    from seamark.sites.found import found
+    from seamark.sites.written import site_text
+    from seamark.store import write_text
+
+    sites = root / "config" / "sites"
+    if not sites.is_dir():
+        raise UserError(f"{root}: not a study, it has no config/sites. Make one: `bench init FOLDER --site {name}`.")
+    path = sites / f"{name}.yaml"
+    if path.exists() and not force:
+        raise UserError(f"{path}: is there already. Choose another name, or write it anew with --force.")
+    known = found(ask())
+    write_text(path, site_text(name, known, time.strftime("%Y-%m-%d")))
+    read_site(path)
+    partitions = ", ".join(partition.name for partition in known.partitions)
+    account = known.accounts[0] if known.accounts else "ACCOUNT"
+    click.echo(f"{path}: partitions {partitions}; {len(known.qos)} QoS. Read it, and correct what is wrong.")
+    click.echo(
+        f"Next: `account: {account}` and a partition in a scenario, then bench plan -c SCENARIO --site {quote(name)}"
     )

@@ -9,13 +9,14 @@ from seamark.model.carrier import CarrierName
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """A Slurm partition and the hardware of its nodes. `gres` is what it calls a GPU, such as `gpu:a100`."""
+    """A Slurm partition and the hardware of its nodes. `gres` is what it calls a GPU: `gpu:a100`."""
 
     nodes: int
     cpus: int
     mem_gb: int
     gpus: int = 0
     gres: str = "gpu"
+    time_limit_s: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +105,7 @@ class Site:
     qos_max_submit: Mapping[str, int] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     partitions: Mapping[str, Partition] = field(default_factory=dict)
-    qos: Mapping[str, int] = field(default_factory=dict)
+    qos: Mapping[str, int | None] = field(default_factory=dict)
     pinning: Literal["auto", "none"] | Pinning = "auto"
     network_environment: Mapping[str, str] = field(default_factory=dict)
     login: str | None = None
