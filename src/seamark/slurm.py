@@ -1,6 +1,7 @@
 """What we ask of Slurm by its own commands: submit a job, how jobs are, end them. Says when it is not there."""
 
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ def jobs(*, folder: Path | None = None) -> list[Job]:
     found = []
     for line in done.stdout.splitlines():
         number, name, state, nodes, place, why = line.strip().split("|", 5)
-        if state not in OVER and (folder is None or Path(place) == folder.resolve()):
+        if state not in OVER and (folder is None or Path(place).resolve() == folder.resolve()):
             found.append(Job(number=number, name=name, state=state, nodes=nodes, folder=place, why=why))
     return found
 
@@ -73,6 +74,18 @@ def cancel(numbers: Sequence[str]) -> None:
     """End jobs; what has ended already is passed over."""
     if numbers:
         _said(["scancel", *numbers])
+
+
+def end(numbers: Sequence[str], *, within_s: float) -> list[Job]:
+    """End jobs and wait until the queue does not show them; return those it still shows after `within_s`."""
+    cancel(numbers)
+    limit_s, wait_s = time.monotonic() + within_s, 0.2
+    while left := [each for each in jobs() if each.number in numbers] if numbers else []:
+        if time.monotonic() >= limit_s:
+            break
+        time.sleep(wait_s)
+        wait_s = min(2 * wait_s, 5.0)
+    return left
 
 
 def address_of(node: str) -> str:
