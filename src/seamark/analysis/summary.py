@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from seamark.analysis.kinds import kinds_of
 from seamark.analysis.knees import knees, point_of
 from seamark.analysis.nodes import ComparedNodes
 from seamark.analysis.outcome import Document, Outcome, read_outcome
@@ -100,6 +101,7 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
         "requests_per_s": spread(each(good, "requests_per_s")),
         "bandwidth_mb_per_s": known(spread(each(good, "bandwidth", "mb_per_s"))),
         **{group: _pooled(outcomes, name) for group, name in TIMES.items()},
+        "by_kind": kinds_of(good),
         "concurrency_mean": spread(each(good, "concurrency_mean")),
         "errors": {"rate": _error_rate(good)},
         "goodput": known(spread(each(good, "goodput", "ratio"))),

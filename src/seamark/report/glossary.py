@@ -40,6 +40,11 @@ TERMS = (
         "Closed: each of `concurrency` users sends when its last reply is in. Open: requests are due at times "
         "that do not depend on the replies.",
     ),
+    (
+        "kind of request",
+        "Requests that are alike: of one class of a `mix`, of one operation, or the same turn of their sessions. One "
+        "belongs to the window it was due in.",
+    ),
     ("saturated", "An open loop offered more than the service answered: its response times have no steady value."),
     ("goodput", "Requests that meet every objective (SLO), a second, and as a share of those sent."),
     ("recall@k", "Share of the true k nearest neighbours that were returned; ties count as found."),

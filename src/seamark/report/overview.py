@@ -6,6 +6,7 @@ from typing import Any
 from seamark.report.content import Cell, Column, Section, Table, Text, absent, known
 from seamark.report.energy import energy_table
 from seamark.report.grid import levels_of
+from seamark.report.kinds import kinds_table
 from seamark.report.numbers import ABSENT, level, number, percent, span, unit_words
 from seamark.report.objectives import objectives_table
 from seamark.report.source import Document, Results, TrialRecord
@@ -32,8 +33,9 @@ def glance(results: Results) -> Section:
         several = len(workloads) > 1
         tables: list[Table] = []
         for name, own in workloads:
-            besides = (objectives_table(name, own, several), energy_table(name, own, several))
-            tables += [summary_table(name, own, several), *(table for table in besides if table)]
+            besides = (kinds_table, objectives_table, energy_table)
+            found = (table_of(name, own, several) for table_of in besides)
+            tables += [summary_table(name, own, several), *(table for table in found if table)]
         services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tuple(tables)))
     blocks = () if services else (Text(text="There is no treatment in the summary.", kind="warning"),)
     return Section(id="results", title="Results at a glance", blocks=blocks, sections=tuple(services))
