@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
-from seamark.load.due import due_of_lost
 from seamark.load.job import LoadJob, Share
+from seamark.load.lost import due_of_lost
 from seamark.load.records import Recorder, Segment
 from seamark.load.shards import LoadError
 from seamark.model.failure import Failure
@@ -161,14 +162,56 @@ def test_a_driver_of_threads_has_no_turns(load: Callable) -> None:
         load("seamark.drivers.null:NullCall", workers="threads", turns=2)
 
 
-def test_of_a_lost_worker_starts_of_sessions_and_the_turns_it_recorded_are_due(tmp_path: Path) -> None:
-    settings = {"pattern": "constant", "rate_rps": 10.0, "turns": 3, "warmup_s": 0.0, "duration_s": 2.0}
-    job = LoadJob(driver="x:y", workers="wire", settings=settings, seed=1, data=tmp_path)
-    share = Share(job=job, worker=0, workers=2, segment=tmp_path / "s", report=tmp_path / "r", parent_pid=1)
-    assert due_of_lost(share, 950 * MS) == 5
+def a_lost_share(folder: Path, **settings: object) -> Share:
+    """The first of two workers of sessions of 3 turns, with 0.1 s to think: its own begin at 0, 0.2, ... 1.8 s."""
+    pattern = {"pattern": "constant", "rate_rps": 10.0, "turns": 3, "think_time_s": 0.1}
+    settings = {**pattern, "warmup_s": 0.0, "duration_s": 2.0, **settings}
+    job = LoadJob(driver="x:y", workers="wire", settings=settings, seed=1, data=folder)  # type: ignore[arg-type]
+    return Share(job=job, worker=0, workers=2, segment=folder / "s", report=folder / "r", parent_pid=1)
+
+
+def test_of_a_lost_worker_all_turns_are_due_that_there_was_time_for(tmp_path: Path) -> None:
+    share = a_lost_share(tmp_path)
+    assert due_of_lost(share, 50 * MS) == 1
+    assert due_of_lost(share, 950 * MS) == 3 + 3 + 3 + 3 + 2, "nothing recorded: as if all were answered at once"
+    assert due_of_lost(share, 9000 * MS) == 9 * 3 + 2, "turn 3 of the last is due when the load ends"
+    assert due_of_lost(a_lost_share(tmp_path, requests=8), 9000 * MS) == 3 + 2, "the other has session 1"
+    assert due_of_lost(a_lost_share(tmp_path, turns=1), 9000 * MS) == 10
+    assert due_of_lost(a_lost_share(tmp_path, pattern="closed"), 9000 * MS) is None
+
+
+def test_turns_that_a_lost_worker_recorded_say_how_its_sessions_went_on(tmp_path: Path) -> None:
+    share = a_lost_share(tmp_path)
     with Segment(share.segment) as segment:
         recorder = Recorder(segment)
-        for index in (0, 1, 2, 6, 7, 12):
-            recorder.add(index, 0, 0, MISSING_NS, 0, 1, 0, 0, 0, 0, 0, 0)
+        for index, due_ms, failure in ((0, 0, 0), (1, 150, 0), (6, 200, 0), (2, 300, 0), (12, 400, 1), (7, 350, 0)):
+            last_ns = (due_ms + 50) * MS
+            recorder.add(index, due_ms * MS, due_ms * MS, MISSING_NS, last_ns, 1, 0, 0, 0, failure, 0, 0)
         recorder.flush()
-    assert due_of_lost(share, 950 * MS) == 5 + 3
+    whole, under_way, broken = 3, 3, 1
+    assert due_of_lost(share, 590 * MS) == whole + under_way + broken
+    assert due_of_lost(share, 490 * MS) == whole + (under_way - 1) + broken, "its third turn is due at 0.5 s"
+    assert due_of_lost(share, 960 * MS) == whole + under_way + broken + 3 + 2, "those never begun: 0.15 s a turn"
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR25", "E-CLI05")
+def test_a_killed_worker_was_to_send_as_many_turns_as_the_other_of_its_kind(
+    null_server: Callable, load: Callable, running_s: Callable[[], float]
+) -> None:
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        if running_s() > 1.2 and not killed:
+            workers = [child for child in psutil.Process().children() if child.cmdline()[-1:]]
+            victim = next(child for child in workers if "worker-1.json" in child.cmdline()[-1])
+            killed.append(victim.pid)
+            victim.kill()
+
+    settings = {"pattern": "constant", "rate_rps": 20.0, "turns": 5, "think_time_s": 0.02, "concurrency": 40}
+    port = null_server("--delay-ms", 5).port
+    outcome = load(port=port, shards=2, duration_s=2.0, on_tick=kill_one, **settings).outcome
+    whole, lost = outcome.reports
+    assert (whole["ok"], lost["ok"]) == (True, False)
+    assert 92 <= whole["scheduled"] <= 100, "20 sessions of 5 turns, of which the last do not end"
+    assert abs(lost["scheduled"] - whole["scheduled"]) <= 4

@@ -26,8 +26,8 @@ def folder(tmp_path: Path) -> ScenarioFolder:
 
 def a_summary(folder: ScenarioFolder, chats: tuple[int, ...] = (16, 16), kinds: list[str] = KINDS) -> dict:
     """A repetition of 10 s, after a warm-up of 1 s, for each number of chats among twenty requests. A chat takes
-    10 ms in the first repetition, 20 ms in the second; a search is streamed from its half on, takes 40 ms, and of twenty
-    two fail."""
+    10 ms in the first repetition, 20 ms in the second; a search is streamed from its half on, takes 40 ms, and two of
+    twenty fail."""
     trials = []
     for repetition, many in enumerate(chats, 1):
         trial = a_trial({"pattern": "constant", "rate_rps": 200.0, "warmup_s": 1.0}, repetition=repetition)

@@ -1,6 +1,5 @@
 """What of the trial's schedule is one worker's, and how much of it is due by now. No event loop, no thread."""
 
-import contextlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -8,7 +7,6 @@ import numpy as np
 from seamark.load.arrivals import Nanoseconds, pattern_of, schedule
 from seamark.load.job import Share, seed_for
 from seamark.load.patterns import Steps
-from seamark.load.records import read_segment
 from seamark.load.trace import Trace
 
 
@@ -47,19 +45,6 @@ def ran_out(share: Share) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-def due_of_lost(share: Share, at_ns: int) -> int | None:
-    """Return how many requests of a worker that left no report were due by `at_ns` from the start of load, None in a
-    closed loop. Of sessions' later turns, those whose sending it recorded: what else was due nobody knows."""
-    arrivals = own_schedule(share)
-    if arrivals is None:
-        return None
-    due, turns = Arrived(arrivals()).until(at_ns), share.job.turns
-    if turns > 1:
-        with contextlib.suppress(OSError, ValueError):
-            due += sum(int((block["index"] % turns > 0).sum()) for block in read_segment(share.segment))
-    return due
 
 
 class Arrived:

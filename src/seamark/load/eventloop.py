@@ -13,6 +13,7 @@ from seamark.load.flow import Closed, Open
 from seamark.load.generator import Generator, Request
 from seamark.load.job import Share
 from seamark.load.limits import Room, room_for
+from seamark.load.lost import due_of_lost
 from seamark.load.observed import Observed
 from seamark.load.records import CHUNK_RECORD, ChunkRecorder, Recorder, Segment
 from seamark.load.sessions import ClosedSessions, OpenSessions, SessionGenerator
@@ -146,8 +147,11 @@ async def _run(
         flow.close()
         for connection in connections:
             connection.close()
+    scheduled = flow.scheduled(end_ns)
+    if fault is not None:
+        scheduled = max(scheduled, due_of_lost(share, end_ns - epoch_ns) or 0)
     return Observed(
-        scheduled=flow.scheduled(end_ns),
+        scheduled=scheduled,
         sent=flow.sent,
         completed=generator.completed,
         survivors=generator.survivors or 0,

@@ -14,8 +14,8 @@ from typing import Any
 from seamark.forkserver.client import OUTSIDE, Forked, fork, with_pipes
 from seamark.load.carriers.carrier import Carried, Place
 from seamark.load.carriers.said import Said
-from seamark.load.due import due_of_lost
 from seamark.load.job import LoadJob, Share
+from seamark.load.lost import due_of_lost
 from seamark.load.preparation import TAIL_LINES
 
 MODULES = ("seamark.load.worker", "seamark.load.eventloop", "seamark.load.supervisor")

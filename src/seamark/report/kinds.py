@@ -13,11 +13,11 @@ TIMES = {"ttft_ms": "TTFT", "latency_ms": "response"}
 QUANTILES = ("p50", "p90", "p99")
 NOTE = (
     "Times and rates of a kind are the median over repetitions of the trials' own figures; least and greatest stand "
-    "beside a median that they differ from. Requests are those of all repetitions. – : withheld, since a trial has too "
-    "few samples of this kind (p99 needs 1,000), or not known."
+    "beside a median that they differ from. Requests are those of all repetitions. – : withheld, since a trial has "
+    "too few samples of this kind (p90 needs 100, p99 1,000), or not known."
 )
 NONE = "no trial of this treatment is ok, or all its requests are alike"
-WITHHELD = "withheld: too few samples of this kind in a trial's measured window (p99 needs 1,000)"
+WITHHELD = "withheld: too few samples of this kind in a trial's measured window (p90 needs 100, p99 1,000)"
 NOT_STREAMED = "no reply of this kind was streamed"
 NOTHING_ENDED = "no request of this kind has ended"
 
