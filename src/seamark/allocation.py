@@ -9,8 +9,10 @@ from seamark.model.trial import Deployment, Plan, Trial
 SERVE_MIN = 10
 WARMUP_MIN = 2
 TEARDOWN_MIN = 2
+TOGETHER_MIN = 1
 SPARE = 1.2
 """Of the time of a load, for what a request or two too many may take."""
+ONE_EACH = "Use a site with a smaller 'deployments_per_job', or 1."
 
 
 def load_min(trial: Trial) -> int:
@@ -70,3 +72,25 @@ def overlong(plan: Plan, site: Site) -> str | None:
         f" its {len(trials[longest])} trials asks for {minutes} min, and would wait for ever. {other}fewer levels or"
         " repetitions, shorter loads, or `bench export slurm`, which shares a deployment's trials out over jobs."
     )
+
+
+def unfit_for_one_job(plan: Plan, site: Site) -> str | None:
+    """Return why the plan's deployments cannot go into jobs together as the site says, None where they can."""
+    count = site.deployments_per_job
+    first, *others = plan.deployments
+    if count == 1 or not others:
+        return None
+    if any((each.nodes, each.gpus) != (first.nodes, first.gpus) for each in others):
+        return f"{plan.source}: {count} deployments go into a job, but these differ in nodes or GPUs. {ONE_EACH}"
+    node = site.partitions.get(plan.partition or "")
+    if site.placement == "isolate" or node is None:
+        return None
+    for asked, has, noun in (
+        (first.nodes, 1, "nodes"),
+        (count * first.gpus, node.gpus, "GPUs"),
+        (count * max(each.cpus_per_task for each in plan.deployments), node.cpus, "CPUs"),
+        (count * max(each.mem_gb for each in plan.deployments), node.mem_gb, "GB"),
+    ):
+        if asked > has:
+            return f"{plan.source}: {count} deployments that share a node ask for {asked} {noun} of {has}. {ONE_EACH}"
+    return None

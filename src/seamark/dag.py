@@ -3,12 +3,13 @@
 import hashlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
-from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, WARMUP_MIN, gpu_request, load_min
+from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, load_min
+from seamark.jobstates import stand_before_slurm
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.record import samples_complete, stands
@@ -16,7 +17,7 @@ from seamark.servers.deployment import stop_all, sweep
 from seamark.store import DeploymentFolder, read_json
 from seamark.study import Study, expanded
 
-PHASE_MIN = {"serve": SERVE_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
+PHASE_MIN = {"together": TOGETHER_MIN, "serve": SERVE_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
 SLOTS = 100
 
 
@@ -49,6 +50,27 @@ class Dag:
     def reports(self) -> str:
         """Root of the reports, relative to the study."""
         return self._relative(self.study.reports)
+
+    @property
+    def group(self) -> str | Callable[[Wildcards], str]:
+        """The group of the rules of a deployment: what one job is made of."""
+        return self._group_of if self._together else "dep_{scenario}_{deployment}"
+
+    def _group_of(self, w: Wildcards) -> str:
+        return f"dep_{w.scenario}_{self._first_together(w).id}"
+
+    def together(self, w: Wildcards) -> list[str]:
+        """Return what serve waits for, so that Snakemake has several deployments in one group; else nothing."""
+        if not self._together:
+            return []
+        folder = self.study.folder(w.scenario).deployment(self._first_together(w).id)
+        return [self._relative(folder.together)]
+
+    def _first_together(self, w: Wildcards) -> Deployment:
+        """Return the first of the deployments that go into one job with this one."""
+        deployments = self.study.plan_of(w.scenario).deployments
+        place = next(i for i, deployment in enumerate(deployments) if deployment.id == w.deployment)
+        return deployments[place - place % self.study.site.deployments_per_job]
 
     def script(self, name: str, *wildcards: str) -> str:
         """Return the shell line that runs one of our scripts; `exec` makes Snakemake its parent."""
@@ -177,6 +199,8 @@ class Dag:
             "tasks": lambda w: 0 if "gres" in self._gpu_request(w) else self.deployment(w).nodes,
             "slurm_extra": self._job_options,
         }
+        if self._shares:
+            del asked["nodes"], asked["tasks"]  # they would be added up, and one is what a job has without
         if self.study.plan.qos:
             asked["qos"] = self.study.plan.qos
         if site.gpu_request == "gres" and any(deployment.gpus for deployment in self.study.plan.deployments):
@@ -184,7 +208,10 @@ class Dag:
         return asked
 
     def _gpu_request(self, w: Wildcards) -> dict[str, str]:
-        return gpu_request(self.deployment(w), self.study.site, self.study.plan_of(w.scenario).partition)
+        deployment, site = self.deployment(w), self.study.site
+        if self._shares:  # words are not added up
+            deployment = replace(deployment, gpus=deployment.gpus * site.deployments_per_job)
+        return gpu_request(deployment, site, self.study.plan_of(w.scenario).partition)
 
     def _job_options(self, w: Wildcards) -> str:
         gpus = [f"--{name}={value}" for name, value in self._gpu_request(w).items() if name != "gres"]
@@ -192,8 +219,21 @@ class Dag:
 
     @property
     def slots(self) -> int:
-        """What a machine has of slots; a load takes all."""
+        """What a machine has of slots; a load takes all, where it does not share its node."""
         return SLOTS
+
+    @property
+    def slot(self) -> int:
+        """What a phase of a deployment takes of a machine's slots."""
+        return SLOTS // self.study.site.deployments_per_job if self._shares else SLOTS
+
+    @property
+    def _shares(self) -> bool:
+        return self._together and self.study.site.placement == "share"
+
+    @property
+    def _together(self) -> bool:
+        return bool(self.study.site.partitions) and self.study.site.deployments_per_job > 1
 
     @property
     def analysis_slot(self) -> int:
@@ -203,6 +243,8 @@ class Dag:
     def sweep(self) -> None:
         """Put away what a killed run left: stale endpoints, and records of trials whose samples are gone, or which
         were measured as something else than is planned now."""
+        if self.study.site.partitions:
+            stand_before_slurm(self.study.root, self.study.site.queue_deadline_s)
         sweep(self.study.results)
         self._sweep_plan()
         for record in self.study.results.glob(".environments/*.json"):

@@ -198,6 +198,7 @@ def write_meta(
             "block": trial.block,
             "position": trial.position,
             "node": provenance.hostname(),
+            "placement": bench.site.placement,
             "runtime": bench.site.runtime,
             "service_version": bench.service.version,
             "licence": bench.service.licence,

@@ -12,6 +12,7 @@ import psutil
 from seamark.allocation import most_jobs
 from seamark.errors import UserError
 from seamark.forkserver.client import start_server
+from seamark.servers.signs import Signs, beating, boot_id, read_beat, write_beat
 from seamark.study import Study
 
 
@@ -45,13 +46,32 @@ def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[
     return run
 
 
+def beat(root: Path, pid: int) -> None:
+    """Say to other machines that see this study that its run, Snakemake's process `pid`, is at work here."""
+    mark = _mark(root)
+    mark.root.mkdir(parents=True, exist_ok=True)
+    write_beat(mark, pid)
+
+
+def rest(root: Path) -> None:
+    """Say that the run has ended."""
+    _mark(root).beat.unlink(missing_ok=True)
+
+
+def _mark(root: Path) -> Signs:
+    return Signs(root=root / ".seamark" / "run")
+
+
 def release(root: Path) -> None:
-    """Take away the lock that a killed Snakemake left. Raises UserError when a live one holds it."""
-    running = runs_in(root)
-    if running:
+    """Take away the lock that a killed Snakemake left. Raises UserError when a live one, here or elsewhere, holds it."""
+    running, told = runs_in(root), read_beat(_mark(root))
+    where = f"process {running[0].pid}" if running else None
+    if told and told.boot != boot_id() and beating(_mark(root)):
+        where = f"process {told.pid} on {told.node}"
+    if where:
         raise UserError(
-            f"{root}: another run is at work here (process {running[0].pid}). Wait for it, look at it with"
-            " `bench status --watch`, or end it with `bench stop`."
+            f"{root}: another run is at work here ({where}). Wait for it, look at it with `bench status --watch`, or"
+            " end it with `bench stop` where it runs."
         )
     locks = root / ".snakemake" / "locks"
     if locks.is_dir():

@@ -118,6 +118,10 @@ class DeploymentFolder:
         return self.root / "endpoint.json"
 
     @property
+    def together(self) -> Path:
+        return self.root / "together"
+
+    @property
     def warmup(self) -> Path:
         return self.root / "warmup.json"
 

@@ -194,8 +194,12 @@ def _disk(error: OSError) -> tuple[str, str]:
 
 @contextmanager
 def alone_on_this_node(bench: Bench, parent_pid: int) -> Iterator[None]:
-    """Wait until no other load of this user runs on this node; end when the run that waits has gone."""
-    path = Path(tempfile.gettempdir()) / f"seamark-{os.getuid()}.lock"
+    """Wait until no other load of this user runs on this node; end when the run that waits has gone.
+
+    Where deployments share nodes, only loads of the same one wait for each other.
+    """
+    whose = f"-{bench.deployment.id}" if bench.site.placement == "share" else ""
+    path = Path(tempfile.gettempdir()) / f"seamark-{os.getuid()}{whose}.lock"
     with path.open("a") as held:
         while True:
             try:

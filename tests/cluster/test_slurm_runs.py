@@ -2,10 +2,13 @@
 
 import csv
 import json
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from slurm_accounting import ACCOUNT
 from slurm_study import SlurmStudy
@@ -99,19 +102,6 @@ def test_a_database_is_served_and_measured_inside_its_job(on_slurm: SlurmStudy) 
     assert {meta["slurm_job_id"] for meta in metas(on_slurm)} == {job["JobId"]}
 
 
-@pytest.mark.covers("E-FR04", "E-SVR02", "E-MLX01")
-def test_a_site_says_how_gpus_are_asked_for_and_what_else_jobs_are_given(on_slurm: SlurmStudy) -> None:
-    partitions = {"gpu": {"nodes": 2, "cpus": 4, "mem_gb": 15, "gpus": 4}}
-    on_slurm.write_site(gpu_request="gpus", partitions=partitions, job_options=["--hint=nomultithread", "--nice=7"])
-    on_slurm.write(repetitions=1, resources={"nodes": 2, "gpus": 4}, workload={"concurrency": 1})
-    done = on_slurm.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
-    (job,) = on_slurm.jobs()
-    assert job["TresPerNode"] == "gres:gpu:2"
-    assert (job["NumNodes"], job["Nice"], job["JobState"]) == ("2", "7", "COMPLETED")
-    assert "gres/gpu=4" in job["TRES"]
-
-
 @pytest.mark.covers("E-VAL", "E-MR01")
 def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -> None:
     on_slurm.write(qos="short", workload={"duration_s": 600})
@@ -121,3 +111,58 @@ def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -
     assert "asks for 70 min" in done.stderr
     assert "more time (default)" in done.stderr
     assert on_slurm.jobs() == []
+
+
+def gpus_seen(study: SlurmStudy) -> dict[str, str]:
+    """Return what CUDA_VISIBLE_DEVICES is for the servers that run now, by their keepers."""
+    seen = {}
+    for process in study.processes():
+        with suppress(psutil.Error):
+            if "seamark.servers.null" in process.cmdline():
+                told = process.environ()
+                seen[told["SEAMARK_KEEPER"]] = told["CUDA_VISIBLE_DEVICES"]
+    return seen
+
+
+@pytest.mark.covers("E-FR04", "E-MLX01", "D5")
+def test_deployments_that_share_a_node_each_have_gpus_of_their_own(on_slurm: SlurmStudy) -> None:
+    on_slurm.write_site(deployments_per_job=2, placement="share", pinning="none")
+    on_slurm.write(resources={"cpus_per_task": 1, "mem_gb": [1, 2]}, repetitions=1, workload={"duration_s": 2})
+    run, seen = on_slurm.start(), set()
+    while run.poll() is None:
+        seen.add(tuple(sorted(gpus_seen(on_slurm).values())))
+        time.sleep(0.2)
+    assert run.returncode == 0
+    together = [both for both in seen if len(both) == 2]
+    assert [len(set(both)) for both in together] == [2]
+    assert {gpu for some in seen for gpu in some} == set(together[0])
+    (job,) = on_slurm.jobs()
+    assert (job["NumNodes"], job["TresPerNode"], job["CPUs/Task"]) == ("1", "gres:gpu:2", "2")
+    assert "mem=3G" in job["TRES"]
+    assert {meta["placement"] for meta in metas(on_slurm)} == {"share"}
+
+
+@pytest.mark.covers("E-FR03", "E-FR04", "E-SVR02", "E-MLX01")
+def test_many_short_deployments_go_into_one_job_one_after_another_in_the_sites_words(on_slurm: SlurmStudy) -> None:
+    words = {"gpu_request": "gpus", "job_options": ["--hint=nomultithread", "--nice=7"]}
+    on_slurm.write_site(deployments_per_job=3, **words)
+    resources = {"nodes": 2, "gpus": 4, "cpus_per_task": 1, "mem_gb": [1, 2, 3]}
+    on_slurm.write(qos="default", resources=resources, repetitions=1, workload={"concurrency": 1})
+    run, most = on_slurm.start(), 0
+    while run.poll() is None:
+        most = max(most, len(gpus_seen(on_slurm)))
+        time.sleep(0.2)
+    assert (run.returncode, most) == (0, 1)
+    (job,) = on_slurm.jobs()
+    assert (job["NumNodes"], job["TresPerNode"], job["CPUs/Task"], job["Nice"]) == ("2", "gres:gpu:2", "1", "7")
+    assert job["TimeLimit"] == "00:49:00"  # 16 each, and 1
+    assert job["MinMemoryNode"] == "3G"
+
+
+@pytest.mark.covers("E-VAL")
+def test_deployments_that_no_node_has_room_for_together_are_refused(on_slurm: SlurmStudy) -> None:
+    on_slurm.write_site(deployments_per_job=3, placement="share", pinning="none")
+    on_slurm.write(resources={"gpus": 2, "mem_gb": [1, 2, 3]})
+    done = on_slurm.submit()
+    assert done.returncode == 2
+    assert "ask for 6 GPUs of 4" in done.stderr

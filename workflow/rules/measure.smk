@@ -11,11 +11,11 @@ rule load:
         f"{SCENARIO}/logs/load/{{deployment}}--{{workload}}--r{{repetition}}.log",
     priority: dag.priority("load")
     group:
-        "dep_{scenario}_{deployment}"
+        dag.group
     threads: dag.cpus
     resources:
         **dag.site_resources(),
-        slot=100,
+        slot=dag.slot,
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("load"),
     params:

@@ -1,8 +1,25 @@
-# A server's life: started with a keeper, shown to work, ended when its trials are done.
+# A server's life: started with a keeper, shown to work, ended when its trials are done. `together` only connects those
+# deployments that a site has in one job.
+
+
+rule together:
+    output:
+        temp(f"{DEPLOYMENT}/together"),
+    group:
+        dag.group
+    threads: 1
+    resources:
+        **dag.site_resources(),
+        slot=1,
+        mem_mb=1,
+        runtime=dag.runtime_min("together"),
+    shell:
+        "touch {output}"
 
 
 rule serve:
     input:
+        together=dag.together,
         plan=ancient(f"{SCENARIO}/plan.json"),
         environment=lambda w: [ancient(record) for record in dag.environment_for(w)],
     output:
@@ -11,11 +28,11 @@ rule serve:
         f"{SCENARIO}/logs/serve/{{deployment}}.log",
     priority: dag.priority("serve")
     group:
-        "dep_{scenario}_{deployment}"
+        dag.group
     threads: dag.cpus
     resources:
         **dag.site_resources(),
-        slot=100,
+        slot=dag.slot,
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("serve"),
     shell:
@@ -31,11 +48,11 @@ rule warmup:
         f"{SCENARIO}/logs/warmup/{{deployment}}.log",
     priority: dag.priority("warmup")
     group:
-        "dep_{scenario}_{deployment}"
+        dag.group
     threads: dag.cpus
     resources:
         **dag.site_resources(),
-        slot=100,
+        slot=dag.slot,
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("warmup"),
     shell:
@@ -52,11 +69,11 @@ rule teardown:
         f"{SCENARIO}/logs/teardown/{{deployment}}.log",
     priority: dag.priority("teardown")
     group:
-        "dep_{scenario}_{deployment}"
+        dag.group
     threads: dag.cpus
     resources:
         **dag.site_resources(),
-        slot=100,
+        slot=dag.slot,
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("teardown"),
     shell:

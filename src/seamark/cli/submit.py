@@ -13,11 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from seamark.allocation import overlong
+from seamark.allocation import overlong, unfit_for_one_job
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import SiteError, UserError
+from seamark.jobstates import noted, notes_in
+from seamark.leftovers import end_jobs_left
+from seamark.lostjobs import lost, refused
 from seamark.progress import Progress, progress
-from seamark.snake import release, start
+from seamark.snake import beat, release, rest, start
 from seamark.study import Study
 
 NEARLY_FULL_BYTES = 1 << 16
@@ -45,7 +48,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
     study = open_study(scenario, site)
     study.require_nodes()
     study.require_environments()
-    require_time(study)
+    require_room(study)
     if dry_run:
         from seamark.snake import command as words
 
@@ -65,16 +68,16 @@ def require_what_it_needs(study: Study) -> None:
         click.echo(f"Note: {note}", err=True)
 
 
-def require_time(study: Study) -> None:
-    """Raise UserError when a job of the scenario would ask for more time than its QoS allows."""
-    if why := overlong(study.plan, study.site):
+def require_room(study: Study) -> None:
+    """Raise UserError when a job of the scenario would ask for what Slurm would never give it."""
+    if why := overlong(study.plan, study.site) or unfit_for_one_job(study.plan, study.site):
         raise UserError(why)
 
 
 def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), targets: tuple[str, ...] = ()) -> int:
     """Run what is missing of a study's scenario; print the summary; return the exit code."""
     console = Console(stderr=as_json)
-    release(study.root)
+    take_over(study)
     before = _progress(study)
     console.print(_opening(study, before))
     log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"
@@ -89,10 +92,17 @@ def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), 
         for state in after.failed[:20]:
             console.print(f"  {state.trial}: {state.category}: {state.reason}", markup=False, soft_wrap=True)
         console.print("`bench retry` measures them again; their records are kept.")
-        return 1
     if code != 0:
-        raise SiteError(_cause(log))
-    return 0
+        raise SiteError(*_causes(study, log))
+    return 1 if after.failed else 0
+
+
+def take_over(study: Study) -> None:
+    """See to it that nothing of an earlier run measures beside the next. Raises UserError while one is at work."""
+    release(study.root)
+    for job in end_jobs_left(study):
+        click.echo(f"Slurm job {job.number} of an earlier run was ended; what it had measured is kept.", err=True)
+    notes_in(study.root).unlink(missing_ok=True)
 
 
 def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targets: tuple[str, ...]) -> int:
@@ -110,6 +120,7 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targ
             said = _progress(study).done * 10 // len(study.plan.trials)
             task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
             while process.poll() is None:
+                beat(study.root, process.pid)
                 now = _progress(study)
                 bar.update(task, completed=now.done, now=_now(now, len(study.plan.trials)))
                 if not console.is_terminal and now.done * 10 // len(now.states) > said:
@@ -120,6 +131,8 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targ
     except KeyboardInterrupt:
         _end(process)
         raise
+    finally:
+        rest(study.root)
     return process.returncode
 
 
@@ -170,9 +183,13 @@ def _shown(path: Path, root: Path) -> Path:
     return path.relative_to(root) if path.is_relative_to(root) else path
 
 
-def _cause(log: Path) -> str:
-    lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    tail = "\n".join(lines[-25:])
+def _causes(study: Study, log: Path) -> list[str]:
+    """Return why a run ended before all was made: what the batch system did, else the end of Snakemake's log."""
     if shutil.disk_usage(log.parent).free < NEARLY_FULL_BYTES:
-        return f"{log.parent}: no space left on this file system. Free some, then submit again; nothing is lost."
-    return f"The run ended before all was made. The end of {log}:\n{tail}\nWhat was measured is kept; submit again."
+        return [f"{log.parent}: no space left on this file system. Free some, then submit again; nothing is lost."]
+    text = log.read_text(errors="replace")
+    kept = "What was measured is kept; submit again."
+    if causes := [*refused(text), *lost(noted(study.root), [each.id for each in study.plan.deployments])]:
+        return [*causes, f"The run ended before all was made; its log is {log}. {kept}"]
+    tail = "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-25:])
+    return [f"The run ended before all was made. The end of {log}:\n{tail}\n{kept}"]

@@ -162,6 +162,12 @@ def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:
 def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
     if site.max_submit is not None and site.max_submit < 1:
         mistakes.add(tree.value["max_submit"], "must be at least 1 job.")
+    if site.deployments_per_job < 1:
+        mistakes.add(tree.value["deployments_per_job"], "must be at least 1.")
+    if site.placement == "share" and site.pinning == "auto":
+        mistakes.add(
+            tree.value["placement"], "loads that share a node would be kept to the same CPUs: 'pinning: none'."
+        )
     for name, limit in site.qos_max_submit.items():
         entry = tree.value["qos_max_submit"].value[name]
         if name not in site.qos:
@@ -180,6 +186,8 @@ def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
     for key in ("lease_s", "telemetry_interval_s"):
         if getattr(site, key) <= 0:
             mistakes.add(tree.value[key], "must be more than 0 s.")
+    if site.queue_deadline_s is not None and site.queue_deadline_s <= 0:
+        mistakes.add(tree.value["queue_deadline_s"], "must be more than 0 s, or null for no deadline.")
     if site.idle_s < 0:
         mistakes.add(tree.value["idle_s"], "must be 0 s or more.")
     if isinstance(site.pinning, Pinning):

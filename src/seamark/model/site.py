@@ -82,7 +82,11 @@ class Site:
     on its nodes go through it. `quota_command` says what your quota has left, in bytes or as `lfs quota` does.
 
     A batch job asks for the GPUs of each node by `--gres` or by `--gpus-per-node`, and is given `job_options` too. A
-    user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run submits no more.
+    user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run submits no more. A job that
+    has waited for `queue_deadline_s` is cancelled (None: never), so that a run ends though its job is held.
+
+    A job takes `deployments_per_job`: one after another (`isolate`), or at the same time on one node (`share`), each
+    with GPUs of its own from those of the job.
 
     `carrier` starts the shards of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
     `carrier_address`, spoken to by the interpreter `carrier_python` (None: our own). `network_environment` is set for
@@ -101,8 +105,11 @@ class Site:
     whole_nodes: bool = False
     gpu_request: Literal["gres", "gpus"] = "gres"
     job_options: tuple[str, ...] = ()
+    deployments_per_job: int = 1
+    placement: Literal["isolate", "share"] = "isolate"
     max_submit: int | None = None
     qos_max_submit: Mapping[str, int] = field(default_factory=dict)
+    queue_deadline_s: float | None = 172_800.0
     needs: tuple[str, ...] = ()
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     qos: Mapping[str, int | None] = field(default_factory=dict)

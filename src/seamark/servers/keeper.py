@@ -17,6 +17,7 @@ from seamark.model.trial import SCHEMA_VERSION
 from seamark.monitors.proc import alive_below
 from seamark.servers.bringup import BringUp
 from seamark.servers.failure import EndedError, FailedError
+from seamark.servers.gpupool import claim_gpus
 from seamark.servers.guard import guard
 from seamark.servers.keeperlog import say, tail, timestamp
 from seamark.servers.order import Order
@@ -43,10 +44,12 @@ def keep(order: Order) -> None:
     bringing = BringUp(order, watch)
     log = order.folder.server_log
     log_start = log.stat().st_size if log.exists() else 0
-    data_lock = None
+    data_lock, gpus = None, contextlib.ExitStack()
     end: dict[str, Any] = {"why": "crash", "reason": "The keeper itself failed; its own log says how."}
     try:
         watch.tick()
+        if order.site.placement == "share":
+            claim_gpus(order.deployment.gpus, gpus)
         data_lock = hold_data(bringing.data)
         if data_lock is None:
             raise FailedError("setup_failed", f"{bringing.data}: the server of another run is using this folder.")
@@ -69,6 +72,7 @@ def keep(order: Order) -> None:
             log, log_start = fallen, 0
         lines = end.get("log_tail") or (tail(log, log_start) if end["why"] in ("crash", "failed") else [])
         _take_down(bringing, {**end, "log_tail": lines})
+        gpus.close()
         if data_lock:
             data_lock.close()
             clear(bringing.data)
