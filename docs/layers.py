@@ -33,6 +33,7 @@ ROOMS: Mapping[str, Room] = {
     "allocation": Room(rank=3, what="what a deployment asks a batch system for"),
     "plan_document": Room(rank=3, what="a plan as plan.json, and read back"),
     "plan_text": Room(rank=3, what="a plan as text, with time and what its statistics can tell"),
+    "lostjobs": Room(rank=3, what="why a run lost jobs of its batch system, and what helps"),
     "metrics": Room(rank=3, what="from samples and telemetry to figures"),
     "checks": Room(rank=3, what="from figures to a verdict with reasons and remedies"),
     "drivers": Room(rank=4, what="how to speak to each service"),

@@ -63,7 +63,7 @@ def _mark(root: Path) -> Signs:
 
 
 def release(root: Path) -> None:
-    """Take away the lock that a killed Snakemake left. Raises UserError when a live one, here or elsewhere, holds it."""
+    """Take away the lock that a killed Snakemake left. Raises UserError when a live one, here or not, holds it."""
     running, told = runs_in(root), read_beat(_mark(root))
     where = f"process {running[0].pid}" if running else None
     if told and told.boot != boot_id() and beating(_mark(root)):

@@ -6,7 +6,6 @@ from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import UserError, did_you_mean
 from seamark.progress import progress
 from seamark.record import put_aside
-from seamark.snake import release
 
 
 @click.command("retry")
@@ -21,7 +20,7 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
       bench retry
       bench retry s3-8c1f02--operation-get-1a2b3c--r1
     """
-    from seamark.cli.submit import submit
+    from seamark.cli.submit import submit, take_over
 
     study = open_study(scenario, site)
     folder = study.folder(study.scenario.name)
@@ -33,7 +32,7 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
     if not chosen:
         click.echo(f"{study.scenario.name}: no failed trial.", err=True)
         return 0
-    release(study.root)
+    take_over(study)
     for name in chosen:
         put_aside(folder.trial(name))
     return submit(study, as_json=as_json)

@@ -82,8 +82,8 @@ class Site:
     on its nodes go through it. `quota_command` says what your quota has left, in bytes or as `lfs quota` does.
 
     A batch job asks for the GPUs of each node by `--gres` or by `--gpus-per-node`, and is given `job_options` too. A
-    user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run submits no more. A job that
-    has waited for `queue_deadline_s` is cancelled (None: never), so that a run ends though its job is held.
+    user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run submits no more. A
+    job that has waited for `queue_deadline_s` is cancelled (None: never): a run ends though its job is held.
 
     A job takes `deployments_per_job`: one after another (`isolate`), or at the same time on one node (`share`), each
     with GPUs of its own from those of the job.
