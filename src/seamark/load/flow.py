@@ -218,10 +218,14 @@ class Open:
             self.sent = number + 1
             generator.begin(idle.popleft(), number * self._workers + self._worker, due_ns, now_ns)
             self._due_ns = due_ns = self._next()
-        generator.due_ns = NEVER_NS
-        if now_ns >= generator.deadline_ns:
+        return self._cannot_send(now_ns)
+
+    def _cannot_send(self, now_ns: int) -> int:
+        """Return what `_send_due` does where a request is due and is not sent now, and note why it is not."""
+        self._generator.due_ns = NEVER_NS
+        if now_ns >= self._generator.deadline_ns:
             return NEVER_NS
-        if idle:
+        if self._idle:
             return 0
         self._starved = True
         self.backlog_max = max(self.backlog_max, 1)

@@ -51,9 +51,13 @@ class _Numbers:
         self._end = NEVER_NS if share.job.requests is None else share.job.requests
         self.limited = share.job.requests is not None
 
+    def index(self, number: int) -> int:
+        """Return the request that begins this worker's session `number`, if there is to be one."""
+        return (number * self._workers + self._worker) * self.turns
+
     def first(self, number: int) -> int | None:
         """Return the request that begins this worker's session `number`; None when there are to be no more."""
-        index = (number * self._workers + self._worker) * self.turns
+        index = self.index(number)
         return index if index < self._end else None
 
     def after(self, index: int) -> int | None:
@@ -217,15 +221,8 @@ class OpenSessions(Open):
                 _, index = self._waiting.popleft() if self._waiting else heappop(self._thinking)
                 self._later_sent += 1
             else:
-                index = (self.taken * self._workers + self._worker) * self._numbers.turns
+                index = self._numbers.index(self.taken)
                 self.taken += 1
                 self._arrival_ns = self._next()
             generator.begin(idle.popleft(), index, due_ns, now_ns)
-        generator.due_ns = NEVER_NS
-        if now_ns >= generator.deadline_ns:
-            return NEVER_NS
-        if idle:
-            return 0
-        self._starved = True
-        self.backlog_max = max(self.backlog_max, 1)
-        return NEVER_NS
+        return self._cannot_send(now_ns)
