@@ -136,11 +136,8 @@ async def _run(
     try:
         end_ns = await generator.run(flow, epoch_ns, deadline_ns)
         kinds = [request.kind for request in requests]
-        if isinstance(flow, ClosedSessions | OpenSessions):
-            record_rest(segment, share, kinds, taken=flow.taken, until_ns=end_ns - epoch_ns)
-            record_unsent(segment, share.worker, kinds, *flow.unsent(end_ns - epoch_ns))
-        else:
-            record_rest(segment, share, kinds, taken=flow.sent, until_ns=end_ns - epoch_ns)
+        record_rest(segment, share, kinds, taken=flow.begun(), until_ns=end_ns - epoch_ns)
+        record_unsent(segment, share.worker, kinds, *flow.unsent(end_ns - epoch_ns))
     except Exception as error:
         fault, end_ns = error, max(deadline_ns, monotonic_ns())  # the whole schedule counts: the rest of it is lost
     finally:
@@ -160,6 +157,6 @@ async def _run(
         stalls_ns=generator.stalls.longest(),
         spin_s=flow.spin_ns / 1e9,
         network=room.after(generator.connected_anew, (end_ns - epoch_ns) / 1e9),
-        ran_out=isinstance(flow, ClosedSessions | OpenSessions) and flow.ran_out,
+        ran_out=flow.ran_out,
         fault=fault,
     )

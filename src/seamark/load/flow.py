@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from time import monotonic_ns
 
+import numpy as np
+
 from seamark.load.arrivals import Nanoseconds
 from seamark.load.connection import Connection
 from seamark.load.due import Arrived
@@ -27,6 +29,7 @@ SPIN_NS = 20_000
 """So close to the due time there is no going back to the event loop."""
 MOST_AT_ONCE = 16
 """Requests that are sent without a look at the sockets: less than 0.1 ms of work."""
+NOTHING: Nanoseconds = np.zeros(0, dtype=np.int64)
 
 
 class Closed:
@@ -84,6 +87,19 @@ class Closed:
     def scheduled(self, now_ns: int) -> int:
         """Return how many requests were due: in a closed loop, those that were sent."""
         return self.sent
+
+    def begun(self) -> int:
+        """Return how many of this worker's arrivals were taken up: requests, or sessions where there are any."""
+        return self.sent
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether a limit of requests ended the last session; where there are none, the schedule says."""
+        return False
+
+    def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
+        """Return index and due time of what was due by `until_ns`, never sent and is no arrival: nothing here."""
+        return NOTHING, NOTHING
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -155,6 +171,19 @@ class Open:
     def scheduled(self, now_ns: int) -> int:
         """Return how many requests were due by `now_ns`."""
         return self._arrived.until(now_ns - self._generator.epoch_ns)
+
+    def begun(self) -> int:
+        """As in Closed."""
+        return self.sent
+
+    @property
+    def ran_out(self) -> bool:
+        """As in Closed."""
+        return False
+
+    def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
+        """As in Closed."""
+        return NOTHING, NOTHING
 
     def close(self) -> None:
         """Give the timer back; called after the load."""

@@ -75,7 +75,7 @@ class ClosedSessions(Closed):
         self._numbers = _Numbers(share)
         self._following: int | None = None
         self._pausing = 0
-        self.taken = 0
+        self._begun = 0
 
     def start(self) -> None:
         """Let every user begin a session."""
@@ -105,10 +105,10 @@ class ClosedSessions(Closed):
         if now_ns >= self._generator.deadline_ns:
             return
         if index is None:
-            index = self._numbers.first(self.taken)
+            index = self._numbers.first(self._begun)
             if index is None:
                 return
-            self.taken += 1
+            self._begun += 1
         self.sent += 1
         self._generator.begin(connection, index, now_ns, now_ns)
 
@@ -116,14 +116,14 @@ class ClosedSessions(Closed):
         """Say whether no further request will be sent."""
         return now_ns >= self._generator.deadline_ns or self.ran_out
 
+    def begun(self) -> int:
+        """Return how many sessions have begun."""
+        return self._begun
+
     @property
     def ran_out(self) -> bool:
         """Whether every session that there was to be has been begun, and none waits for its user."""
-        return self._numbers.first(self.taken) is None and not self._pausing
-
-    def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
-        """A closed loop leaves nothing unsent."""
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        return self._numbers.first(self._begun) is None and not self._pausing
 
 
 class OpenSessions(Open):
@@ -148,7 +148,7 @@ class OpenSessions(Open):
         self._later_sent = 0
         self._cut = False
         self._changed = False
-        self.taken = 0
+        self._begun = 0
 
     def start(self) -> None:
         """Wait for the first session."""
@@ -185,11 +185,15 @@ class OpenSessions(Open):
         self._move_due(now_ns)
         return super().scheduled(now_ns) + self._later_sent + len(self._waiting)
 
+    def begun(self) -> int:
+        """Return how many sessions have begun."""
+        return self._begun
+
     @property
     def ran_out(self) -> bool:
         """Whether a limit of requests, not the end of load, was what ended the last session."""
         nothing = not self._thinking and not self._waiting and not self._cut
-        return self._numbers.limited and self._numbers.first(self.taken) is None and nothing
+        return self._numbers.limited and self._numbers.first(self._begun) is None and nothing
 
     def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
         """Return index and due time, from the start of load, of the later turns that were due by `until_ns` from
@@ -221,8 +225,8 @@ class OpenSessions(Open):
                 _, index = self._waiting.popleft() if self._waiting else heappop(self._thinking)
                 self._later_sent += 1
             else:
-                index = self._numbers.index(self.taken)
-                self.taken += 1
+                index = self._numbers.index(self._begun)
+                self._begun += 1
                 self._arrival_ns = self._next()
             generator.begin(idle.popleft(), index, due_ns, now_ns)
         return self._cannot_send(now_ns)
