@@ -193,13 +193,11 @@ class Crew:
                 if saturation is not None and aborted is None and over_s is None:
                     over_s = saturation.look(worker.told for worker in self.workers)
                     if over_s is not None:
-                        self._end_early()
-                        limit_ns = min(limit_ns, time.monotonic_ns() + int(GRACE_S * 1e9))
+                        limit_ns = min(limit_ns, self._end_early())
                 reason = on_tick() if aborted is None else None
                 if reason is not None:
                     aborted = reason
-                    self._end_early()
-                    limit_ns = min(limit_ns, time.monotonic_ns() + int(GRACE_S * 1e9))
+                    limit_ns = min(limit_ns, self._end_early())
                 if time.monotonic_ns() > limit_ns:
                     self._kill_overdue()
         return self._gather(epoch_ns, epoch_unix_ns, client_csv, aborted, over_s)
@@ -224,10 +222,12 @@ class Crew:
         for worker in self.workers:
             worker.tell("bye")
 
-    def _end_early(self) -> None:
+    def _end_early(self) -> int:
+        """Have the workers end their load now; return until when, in ns of our clock, they may take for it."""
         for worker in self.workers:
             if worker.alive():
                 worker.terminate()
+        return time.monotonic_ns() + int(GRACE_S * 1e9)
 
     def _kill_overdue(self) -> None:
         """Kill the workers that still load; the first, when only what it judges takes too long."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seamark.load.job import LoadJob, Share
+from seamark.load.saturation import Told
 
 
 class LoadError(Exception):
@@ -40,8 +41,8 @@ class Carried(Protocol):
     """What it said when it was ready."""
     failed: str | None
     loaded: bool
-    told: tuple[int, int, int] | None
-    """How far its load is, when it was asked to say so: see saturation.Told."""
+    told: Told | None
+    """How far its load is, when it was asked to say so."""
 
     @property
     def pid(self) -> int | None:
