@@ -2,11 +2,11 @@
 
 import resource
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from listening import listening
 
 from seamark.load import limits
 from seamark.load.limits import Ports, Room, local_ports, room_for
@@ -103,31 +103,23 @@ def test_no_more_connections_are_opened_side_by_side_than_the_server_lets_wait(
 
 @pytest.mark.parametrize("backlog", [1, 77])
 def test_the_queue_of_a_listening_socket_is_as_long_as_it_asked_for(backlog: int) -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=backlog) as listening:
-        address = listening.getsockname()
+    with socket.create_server(("127.0.0.1", 0), backlog=backlog) as server:
+        address = server.getsockname()
         assert listen_backlog(address[1]) == backlog
         assert room_for(address, 1).backlog == backlog
     assert listen_backlog(address[1]) is None
 
 
+def answer_once(connection: socket.socket) -> None:
+    connection.recv(1000)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na")
+
+
 @pytest.fixture
 def closing_server() -> Iterator[int]:
     """A server that closes the connection after each reply."""
-    listening = socket.create_server(("127.0.0.1", 0), backlog=50)
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            with connection:
-                connection.recv(1000)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na")
-
-    threading.Thread(target=serve, daemon=True).start()
-    yield listening.getsockname()[1]
-    listening.close()
+    with listening(answer_once, backlog=50) as port:
+        yield port
 
 
 @pytest.mark.services
@@ -143,15 +135,15 @@ def test_a_report_says_how_often_it_had_to_connect_anew(closing_server: int, loa
 @pytest.mark.services
 def test_connections_that_a_full_queue_turns_away_are_counted(load: Callable) -> None:
     """A server that accepts nothing for a while: two fit into its queue."""
-    listening = socket.create_server(("127.0.0.1", 0), backlog=1)
+    server = socket.create_server(("127.0.0.1", 0), backlog=1)
     before = limits.listen_overflows()
     if before is None:
         pytest.skip("this kernel does not say")
-    room = room_for(listening.getsockname(), 8)
+    room = room_for(server.getsockname(), 8)
     tries = [socket.socket() for _ in range(8)]
     for each in tries:
         each.setblocking(False)
-        each.connect_ex(listening.getsockname())
+        each.connect_ex(server.getsockname())
     assert room.after(0, 1.0)["listen_overflows"] > 0
-    for each in (*tries, listening):
+    for each in (*tries, server):
         each.close()

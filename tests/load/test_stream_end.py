@@ -2,12 +2,12 @@
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from listening import listening
 
 from seamark.load.records import read_segments
 from seamark.model.failure import Failure
@@ -19,32 +19,20 @@ EVENT = b"data: " + json.dumps({"choices": [{"index": 0, "text": " a", "finish_r
 
 
 def stream_and_linger(connection: socket.socket) -> None:
-    with connection:
-        connection.recv(1 << 16)
-        connection.sendall(HEAD)
-        for _ in range(3):
-            time.sleep(0.01)
-            connection.sendall(EVENT)
-        time.sleep(LINGER_S)
-        connection.sendall(b"data: [DONE]\n\n")
+    connection.recv(1 << 16)
+    connection.sendall(HEAD)
+    for _ in range(3):
+        time.sleep(0.01)
+        connection.sendall(EVENT)
+    time.sleep(LINGER_S)
+    connection.sendall(b"data: [DONE]\n\n")
 
 
 @pytest.fixture
 def lingering_server() -> Iterator[int]:
     """Streams without a length, says nothing for LINGER_S after the last content, and closes."""
-    listening = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=stream_and_linger, args=(connection,), daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    yield listening.getsockname()[1]
-    listening.close()
+    with listening(stream_and_linger) as port:
+        yield port
 
 
 @pytest.mark.covers("E-FR09")

@@ -1,13 +1,12 @@
 """The event-loop generator over real sockets: order, time-outs, broken connections, lateness, the end."""
 
-import contextlib
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from listening import listening
 
 from seamark.load.shards import LoadError
 from seamark.model.failure import Failure
@@ -228,25 +227,14 @@ def hang_up(connection: socket.socket) -> None:
 @pytest.fixture(params=[babble, hang_up])
 def ill_mannered_server(request: pytest.FixtureRequest) -> Iterator[int]:
     """A server that answers well and then does something to the idle connection."""
-    listening = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
     def answer(connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            while connection.recv(1000):
-                connection.sendall(REPLY)
-                request.param(connection)
+        while connection.recv(1000):
+            connection.sendall(REPLY)
+            request.param(connection)
 
-    threading.Thread(target=serve, daemon=True).start()
-    yield listening.getsockname()[1]
-    listening.close()
+    with listening(answer) as port:
+        yield port
 
 
 def test_what_a_server_does_to_an_idle_connection_fails_no_request(ill_mannered_server: int, load: Callable) -> None:
