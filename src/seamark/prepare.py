@@ -5,7 +5,6 @@ Each step is one image or one environment, done once. A step that fails leaves t
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from os.path import expandvars
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from seamark.servers.environments import COMPLETE, environment_folder, prepare_e
 from seamark.servers.flags import unknown_flags
 from seamark.servers.images import Image, client_lock, read_lock, sha256_of, write_lock
 from seamark.servers.makeimage import build, pull
+from seamark.servers.order import expanded
 from seamark.servers.registry import ask
 from seamark.store import write_json
 from seamark.study import Study
@@ -128,7 +128,7 @@ def _make(images: StudyImages, image: Image, say: Callable[[str], None]) -> Imag
     site = images.study.site
     if image.origin == "definition":
         base = images.base()
-        under = base.path if base else Path(expandvars(site.images.base)).expanduser().absolute()
+        under = base.path if base else expanded(site.images.base)
         if not under.exists():
             raise SiteError(f"{under}: what the image '{image.name}' is built on is not there (`images.base`).")
         say(f"building {image.path.name} on {under.name}")
