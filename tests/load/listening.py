@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def listening(answer: Callable[[socket.socket], object], backlog: int | None = None) -> Iterator[int]:
-    """Give the port of a server that lets `answer` have each connection, in a thread of its own, and then closes it."""
+    """Give the port of a server that lets `answer` have each connection in a thread of its own, then closes it."""
     server = socket.create_server(("127.0.0.1", 0), backlog=backlog)
 
     def attend(connection: socket.socket) -> None:
