@@ -5,6 +5,8 @@
 rule together:
     output:
         temp(f"{DEPLOYMENT}/together"),
+    log:
+        f"{SCENARIO}/logs/together/{{deployment}}.log",
     group:
         dag.group
     threads: 1
@@ -14,7 +16,7 @@ rule together:
         mem_mb=1,
         runtime=dag.runtime_min("together"),
     shell:
-        "touch {output}"
+        "touch {output} > {log} 2>&1"
 
 
 rule serve:
