@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, WARMUP_MIN, deployment_min, gpus_per_node, load_min
+from seamark.allocation import (
+    SERVE_MIN,
+    TEARDOWN_MIN,
+    WARMUP_MIN,
+    deployment_min,
+    gpus_per_node,
+    loads_min,
+    minutes_of,
+)
 from seamark.study import Study
 
 ROOT = Path(__file__).parents[1]
@@ -18,11 +26,24 @@ def study() -> Study:
 
 def test_a_deployment_asks_for_the_sum_of_its_phases_since_its_loads_run_one_after_another(study: Study) -> None:
     trials = study.plan.trials
-    assert deployment_min(trials[:1]) == SERVE_MIN + WARMUP_MIN + load_min(trials[0]) + TEARDOWN_MIN
-    assert deployment_min(trials) - deployment_min(trials[:-1]) == load_min(trials[-1])
-    assert load_min(trials[0]) * 60 > sum(
-        trials[0].settings[name] for name in ("warmup_s", "duration_s", "timeout_s")
+    assert deployment_min(trials) == SERVE_MIN + WARMUP_MIN + loads_min(trials) + TEARDOWN_MIN
+    assert loads_min(trials) * 60 > sum(
+        trial.settings[name] for trial in trials for name in ("warmup_s", "duration_s", "timeout_s")
     )
+
+
+@pytest.mark.covers("E-FR04")
+@pytest.mark.parametrize("duration_s", [1.0, 31.0, 4000.0])
+def test_minutes_of_many_loads_add_up_to_those_of_all(study: Study, duration_s: float) -> None:
+    one = study.plan.trials[0]
+    trials = [
+        replace(one, id=f"trial-{k}", settings={**one.settings, "duration_s": duration_s, "timeout_s": 5.0})
+        for k in range(40)
+    ]
+    minutes = minutes_of(trials)
+    assert sum(minutes.values()) == loads_min(trials)
+    assert loads_min(trials) < 40 * loads_min(trials[:1]) or duration_s > 60
+    assert all((duration_s - 60) / 60 < each <= loads_min(trials[:1]) for each in minutes.values())
 
 
 @pytest.mark.covers("E-FR04")

@@ -11,20 +11,35 @@ WARMUP_MIN = 2
 TEARDOWN_MIN = 2
 TOGETHER_MIN = 1
 SPARE = 1.2
-"""Of the time of a load, for what a request or two too many may take."""
+LOAD_SPARE_S = 20.0
+"""What a load may take beyond its time: a share of it, and what a worker needs to begin and to end."""
 ONE_EACH = "Use a site with a smaller 'deployments_per_job', or 1."
 
 
-def load_min(trial: Trial) -> int:
-    """Return the minutes that the load of a trial may take, or its search with all of its probes."""
-    seconds = sum(float(trial.settings[name] or 0) for name in ("warmup_s", "duration_s", "timeout_s"))
-    seconds += trial.search.budget_s if trial.search else 0.0
-    return math.ceil(seconds * SPARE / 60 + 1)
+def loads_min(trials: Iterable[Trial]) -> int:
+    """Return the minutes that the loads of some trials may take, one after another; a search with all its probes."""
+    return math.ceil(sum(map(_load_s, trials)) / 60)
+
+
+def minutes_of(trials: Iterable[Trial]) -> dict[str, int]:
+    """Return what each trial of a deployment adds to the minutes of its loads, by id: 0 for most of those that take
+    seconds, so that together they do not ask for an hour."""
+    minutes, seconds = {}, 0.0
+    for trial in trials:
+        before, seconds = math.ceil(seconds / 60), seconds + _load_s(trial)
+        minutes[trial.id] = math.ceil(seconds / 60) - before
+    return minutes
 
 
 def deployment_min(trials: Iterable[Trial]) -> int:
     """Return the minutes of a deployment's whole life: the sum of its phases, one load after another."""
-    return SERVE_MIN + WARMUP_MIN + sum(map(load_min, trials)) + TEARDOWN_MIN
+    return SERVE_MIN + WARMUP_MIN + loads_min(trials) + TEARDOWN_MIN
+
+
+def _load_s(trial: Trial) -> float:
+    seconds = sum(float(trial.settings[name] or 0) for name in ("warmup_s", "duration_s", "timeout_s"))
+    seconds += trial.search.budget_s if trial.search else 0.0
+    return seconds * SPARE + LOAD_SPARE_S
 
 
 def gpus_per_node(deployment: Deployment) -> int:

@@ -3,12 +3,12 @@
 import hashlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
-from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, load_min
+from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of
 from seamark.jobstates import stand_before_slurm
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
@@ -35,6 +35,8 @@ class Dag:
     """The answers to Snakemake's questions, for one study."""
 
     study: Study
+    _minutes: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict, init=False, repr=False)
+    """What each trial of a deployment takes, once it was asked for."""
 
     def __post_init__(self) -> None:
         self.study.require_environments()
@@ -170,8 +172,12 @@ class Dag:
         """Return the minutes to ask a batch system for: grows with the attempt."""
 
         def of(w: Wildcards, attempt: int = 1) -> int:
-            minutes = PHASE_MIN[phase] if phase in PHASE_MIN else load_min(self.trial(w))
-            return minutes * attempt
+            if phase in PHASE_MIN:
+                return PHASE_MIN[phase] * attempt
+            key = (w.scenario, w.deployment)
+            if key not in self._minutes:
+                self._minutes[key] = minutes_of(self.study.trials_of(*key))
+            return self._minutes[key][self.trial(w).id] * attempt
 
         return of
 

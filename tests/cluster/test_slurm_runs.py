@@ -46,7 +46,7 @@ def test_each_deployment_is_one_job_that_states_all_it_needs(finished: SlurmStud
     for job in jobs:
         assert {key: job[key] for key in stated} == stated
         assert "mem=2G" in job["TRES"]
-        assert job["TimeLimit"] == "00:22:00"  # 10 to serve, 2 to warm up, 4 loads of 2, 2 to end
+        assert job["TimeLimit"] == "00:18:00"  # 10 to serve, 2 to warm up, 4 for 4 loads, 2 to end
     assert sorted(job["CPUs/Task"] for job in jobs) == ["1", "2"]
 
 

@@ -81,15 +81,15 @@ def test_a_single_deployment_is_a_plain_job_and_an_earlier_export_leaves_nothing
 
 def test_a_job_asks_for_the_sum_of_its_phases(make: Make) -> None:
     short = options(make().export() / "deployments.sbatch")["time"]
-    assert short == clock(10 + 2 + 4 * 2 + 2)  # four loads of a quarter of a second and a time-out of 30 s
+    assert short == clock(10 + 2 + 4 + 2)  # four loads of a quarter of a second and a time-out of 30 s, a fifth more, 20 s each
     assert [clock(9), clock(90), clock(24 * 60 + 5)] == ["00:09:00", "01:30:00", "1-00:05:00"]
 
 
 def test_a_job_longer_than_its_qos_is_cut_to_it_and_said_so(make: Make) -> None:
-    study = make(site={"qos": {"short": 18 * 60}}, qos="short")
+    study = make(site={"qos": {"short": 17 * 60}}, qos="short")
     said = study.bench("export", "slurm")
-    assert options(study.root / "slurm/try/deployments.sbatch")["time"] == "00:18:00"
-    assert "QoS 'short' ends a job after 00:18:00" in said.stdout
+    assert options(study.root / "slurm/try/deployments.sbatch")["time"] == "00:17:00"
+    assert "QoS 'short' ends a job after 00:17:00" in said.stdout
 
 
 def test_an_array_keeps_to_the_jobs_a_user_may_have_and_more_than_these_are_said(make: Make) -> None:

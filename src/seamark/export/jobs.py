@@ -11,7 +11,7 @@ from seamark.allocation import (
     deployment_min,
     gpu_request,
     gpus_per_node,
-    load_min,
+    loads_min,
 )
 from seamark.errors import UserError
 from seamark.model.site import Site
@@ -130,8 +130,8 @@ def _job(deployments: tuple[Deployment, ...], trials: Mapping[str, Sequence[Tria
 
 
 def _require_room(plan: Plan, limit_min: int) -> None:
-    longest = max(plan.trials, key=load_min)
-    needs_min = SERVE_MIN + WARMUP_MIN + load_min(longest) + TEARDOWN_MIN + END_S // 60
+    longest = max(plan.trials, key=lambda trial: loads_min([trial]))
+    needs_min = SERVE_MIN + WARMUP_MIN + loads_min([longest]) + TEARDOWN_MIN + END_S // 60
     if needs_min > limit_min:
         raise UserError(
             f"{plan.source}: qos: '{plan.qos}' ends a job after {limit_min} min, but one trial of {longest.treatment}"
