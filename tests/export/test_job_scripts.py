@@ -81,7 +81,7 @@ def test_a_single_deployment_is_a_plain_job_and_an_earlier_export_leaves_nothing
 
 def test_a_job_asks_for_the_sum_of_its_phases(make: Make) -> None:
     short = options(make().export() / "deployments.sbatch")["time"]
-    assert short == clock(10 + 2 + 4 + 2)  # four loads of a quarter of a second and a time-out of 30 s, a fifth more, 20 s each
+    assert short == clock(10 + 2 + 4 + 2)  # four loads of 0.25 s and a time-out of 30 s, with what is spare
     assert [clock(9), clock(90), clock(24 * 60 + 5)] == ["00:09:00", "01:30:00", "1-00:05:00"]
 
 
