@@ -8,7 +8,9 @@ import pytest
 from make_results import SERVICES, make_results
 
 from seamark.report.energy import energy_table
+from seamark.report.header import about
 from seamark.report.nodes import nodes_section
+from seamark.report.provenance import deployments_table
 from seamark.report.source import read_results
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "provenance"))
@@ -94,3 +96,18 @@ def test_energy_has_a_table_where_some_is_known_and_none_otherwise(results):
     assert [cell.text for cell in table.rows[0][-3:]] == ["1.50", "350", "gpu"]
     assert {cell.kind for cell in table.rows[1][-3:]} == {"absent"}
     assert table.footnotes == ("gpu: the deployment's GPUs.",)
+
+
+def test_a_run_of_several_jobs_names_all_nodes_and_jobs(tmp_path):
+    folder = make_results(tmp_path / "results", services=SERVICES[:2], fail=(), suspect=())
+    for job, path in enumerate(sorted(folder.glob("deployments/*/deployment.json")), start=9):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps(record | {"node": f"mel20{job}", "slurm_job_id": str(job)}))
+    results = read_results(folder)
+    facts = dict(about(results).pairs)
+    jobs = facts["Slurm job"].split(", ")
+    assert jobs[:2] == ["9", "10"]
+    assert facts["Host"].split(", ") == sorted(f"mel20{job}" for job in jobs)
+    assert [[cell.text for cell in row[-2:]] for row in deployments_table(results).rows] == [
+        [f"mel20{job}", job] for job in jobs
+    ]

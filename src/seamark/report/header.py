@@ -8,6 +8,8 @@ from seamark.report.content import Facts, Text
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.source import Document, Results
 
+MOST_PLACES = 8
+
 
 def headline(results: Results) -> Text:
     """Return the one sentence that says whether the scenario is complete and can be trusted."""
@@ -36,11 +38,25 @@ def about(results: Results) -> Facts:
             f"seed {results.plan.get('seed')}",
         ),
         ("Measured", _between(started[0], finished[-1]) if started and finished else ABSENT),
-        *machine(results.meta),
+        *({**dict(machine(results.meta)), **_places(results)}.items()),
     ]
     if results.plan.get("notes"):
         pairs.append(("Notes", str(results.plan["notes"])))
     return Facts(pairs=tuple(pairs))
+
+
+def _places(results: Results) -> dict[str, str]:
+    """Return nodes and jobs of all deployments, where they were several: one trial's meta.json knows its own."""
+    found = {}
+    for name, key in (("Host", "node"), ("Slurm job", "slurm_job_id")):
+        seen = sorted({str(record[key]) for record in results.deployments.values() if record.get(key)}, key=_number)
+        if len(seen) > 1:
+            found[name] = ", ".join(seen[:MOST_PLACES]) + (", ..." if len(seen) > MOST_PLACES else "")
+    return found
+
+
+def _number(text: str) -> tuple[int, str]:
+    return (int(text) if text.isdigit() else 0, text)
 
 
 def _between(started: str, finished: str) -> str:

@@ -124,13 +124,15 @@ def _software(results: Results) -> Table:
 
 
 def deployments_table(results: Results) -> Table:
-    """Return how each deployment ended, how long it lived and how many trials it served."""
+    """Return how each deployment ended, how long it lived, how many trials it served, where, and in which job."""
     columns = (
         Column(name="deployment"),
         Column(name="started"),
         Column(name="uptime"),
         Column(name="end"),
         Column(name="trials", unit="ok of n"),
+        Column(name="node"),
+        Column(name="Slurm job"),
     )
     rows = []
     for name, record in list(results.deployments.items())[:MOST_ROWS]:
@@ -142,6 +144,8 @@ def deployments_table(results: Results) -> Table:
                 Cell(text=duration(record.get("uptime_s"))),
                 Cell(text=str(ended.get("why") or ABSENT)),
                 Cell(text=f"{trials.get('ok', ABSENT)} of {trials.get('n', ABSENT)}" if trials else ABSENT),
+                Cell(text=str(record.get("node") or ABSENT), kind="code"),
+                Cell(text=str(record.get("slurm_job_id") or ABSENT), kind="code"),
             )
         )
     return Table(columns=columns, rows=tuple(rows))

@@ -25,7 +25,7 @@ from seamark.servers.piece import tls_of
 from seamark.servers.pieces import Member, Pieces
 from seamark.servers.runtimes import external_ports, hook_interpreter
 from seamark.servers.scratch import data_folder, empty
-from seamark.servers.signs import node, write_sign
+from seamark.servers.signs import allocation, node, write_sign
 from seamark.servers.watch import TICK_S, Watch
 
 
@@ -209,6 +209,7 @@ class BringUp:
             "server_pid": main.runs.pid if main else None,
             "keeper_pid": os.getpid(),
             "node": node(),
+            "slurm_job_id": allocation(),
             "load_nodes": [each.name for each in nodes.load] if nodes else None,
             "server_nodes": [each.name for each in nodes.server] if nodes else None,
             "parts": [member.document() for member in members if member.name != MAIN],

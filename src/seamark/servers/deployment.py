@@ -294,6 +294,7 @@ def _no_answer(
         "server_pid": None,
         "keeper_pid": None,
         "node": node(),
+        "slurm_job_id": allocation(),
         "gpus": deployment.gpus,
         "phases": {},
         "facts": {},
