@@ -108,7 +108,7 @@ def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -
     done = on_slurm.submit()
     assert done.returncode == 2
     assert "'short' ends a job after 30 min" in done.stderr
-    assert "asks for 70 min" in done.stderr
+    assert "asks for 66 min" in done.stderr
     assert "more time (default)" in done.stderr
     assert on_slurm.jobs() == []
 
@@ -155,7 +155,7 @@ def test_many_short_deployments_go_into_one_job_one_after_another_in_the_sites_w
     assert (run.returncode, most) == (0, 1)
     (job,) = on_slurm.jobs()
     assert (job["NumNodes"], job["TresPerNode"], job["CPUs/Task"], job["Nice"]) == ("2", "gres:gpu:2", "1", "7")
-    assert job["TimeLimit"] == "00:49:00"  # 16 each, and 1
+    assert job["TimeLimit"] == "00:46:00"  # 15 each, and 1
     assert job["MinMemoryNode"] == "3G"
 
 
