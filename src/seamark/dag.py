@@ -190,8 +190,9 @@ class Dag:
         return self.deployment(w).mem_gb * 1024
 
     def site_resources(self) -> dict[str, Any]:
-        """Return what a batch system is asked for beyond cpus, memory and time; empty for a machine without one.
+        """Return what a batch system is asked for beyond memory and time; empty for a machine without one.
 
+        The CPUs are among it since Snakemake cuts threads to the cores of the machine on which it runs.
         The executor takes `tasks` for those of each GPU where it knows of GPUs; then Slurm starts one on each node.
         GPUs that are no `gres` must be an option of the job: the executor would ask one node for those of all.
         """
@@ -201,6 +202,7 @@ class Dag:
         asked: dict[str, Any] = {
             "slurm_account": lambda w: self.study.plan_of(w.scenario).account or "",
             "slurm_partition": lambda w: self.study.plan_of(w.scenario).partition or "",
+            "cpus_per_task": self.cpus,
             "nodes": lambda w: self.deployment(w).nodes,
             "tasks": lambda w: 0 if "gres" in self._gpu_request(w) else self.deployment(w).nodes,
             "slurm_extra": self._job_options,
