@@ -66,6 +66,35 @@ def test_an_overload_is_seen_soon(rate_rps, utilisation, within_s):
 
 
 @pytest.mark.services
+@pytest.mark.parametrize(
+    ("rate_rps", "utilisation", "from_s", "within_s"), [(400, 2, 10, 30), (400, 1.5, 20, 40), (1000, 1.25, 20, 45)]
+)
+def test_an_overload_that_begins_in_mid_load_is_seen_too(rate_rps, utilisation, from_s, within_s):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        came_s = arrivals(rng, rate_rps, 60.0)
+        busy = np.where(came_s < from_s, 0.7, utilisation)
+        left_s = first_come_first_served(came_s, busy * rng.exponential(1 / rate_rps, len(came_s)))
+        seen_s = seen_at_s(came_s, left_s, 60.0, Saturation(warmup_s=0.5))
+        assert seen_s is not None, seed
+        assert from_s < seen_s <= within_s, seed
+
+
+@pytest.mark.services
+def test_replies_with_heavy_tails_are_hardly_ever_called_so():
+    """Service times with a standard deviation of seven means, and without one, at a server that bears its load and at
+    one that answers all side by side."""
+    seen = []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        came_s = arrivals(rng, 30.0, 60.0)
+        for times in (rng.lognormal(-2.0, 2.0, len(came_s)), 0.5 * rng.pareto(1.5, len(came_s))):
+            for left_s in (first_come_first_served(came_s, 0.8 / 30 * times), came_s + 10.0 * times):
+                seen.append(seen_at_s(came_s, left_s, 60.0, Saturation(warmup_s=1.0)))
+    assert sum(each is not None for each in seen) <= 0.01 * len(seen)
+
+
+@pytest.mark.services
 @pytest.mark.parametrize("kind", ["exponential", "constant", "lognormal"])
 @pytest.mark.parametrize("mean_s", [2.0, 10.0, 30.0])
 def test_requests_that_pile_up_only_because_replies_take_long_are_not_called_so(kind, mean_s):
@@ -81,7 +110,7 @@ def test_requests_that_pile_up_only_because_replies_take_long_are_not_called_so(
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("from_s", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize("from_s", [0.0, 1.0, 5.0, 14.0])
 def test_a_stall_that_the_server_recovers_from_is_not_called_so(from_s):
     for seed in range(20):
         rng = np.random.default_rng(seed)
