@@ -15,6 +15,9 @@ from seamark.forkserver.client import start_server
 from seamark.servers.signs import Signs, beating, boot_id, read_beat, write_beat
 from seamark.study import Study
 
+IN_A_JOB = ["--mode", "remote"]
+"""How the words end with which Snakemake starts itself in a batch job."""
+
 
 def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()) -> list[str]:
     """Return the command line that makes `targets` (all of the scenario when empty) on the study's site."""
@@ -79,12 +82,12 @@ def release(root: Path) -> None:
 
 
 def runs_in(root: Path) -> list[psutil.Process]:
-    """Return the live Snakemake processes of this machine that work in `root`."""
+    """Return the live Snakemake processes of this machine that work in `root`, but those inside of batch jobs."""
     found = []
     for process in psutil.process_iter():
         try:
-            words = process.cmdline()[:4]
-            named = any(Path(word).name == "snakemake" for word in words)
+            words = process.cmdline()
+            named = any(Path(word).name == "snakemake" for word in words[:4]) and words[-2:] != IN_A_JOB
             if named and process.pid != os.getpid() and Path(process.cwd()) == root.resolve():
                 found.append(process)
         except psutil.Error:
