@@ -1,8 +1,8 @@
 """PostgreSQL: indexed reads, writes, batches, and pgbench's TPC-B-like transaction; its tables, and whether they are
 right after it.
 
-Connections are psycopg2's. A prepared statement is then sent in the server's own protocol (postgres_wire.py): through
-psycopg2 it would be text that the server has to parse each time, and cost more than the server's answer.
+Connections are psycopg2's. A prepared statement is then sent in the server's own protocol (postgres_prepared.py):
+through psycopg2 it would be text that the server has to parse each time.
 """
 
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ import psycopg2
 
 from seamark.drivers import postgres_tables
 from seamark.drivers.postgres_calls import PostgresCalls
+from seamark.drivers.postgres_prepared import PostgresPrepared
 from seamark.drivers.postgres_requests import PREPARED
-from seamark.drivers.postgres_wire import PostgresWire
-from seamark.load.driver import Call, Target, Wire
+from seamark.load.driver import Call, Target
 from seamark.model.service import Value
 
 
-def driver(target: Target) -> Wire | Call:
+def driver(target: Target) -> Call:
     """Return the driver for the trial's operation. What is encrypted, or one class of a mix, is psycopg2's."""
     settings = target.settings
     if settings["operation"] not in PREPARED or settings.get("mix") or _encrypted(target):
         return PostgresCalls(target)
-    return PostgresWire(target)
+    return PostgresPrepared(target)
 
 
 def populate(target: Target, seed: int) -> Mapping[str, Value]:

@@ -96,9 +96,7 @@ class StreamDecoder(Decoder, Protocol):
 class Wire(Driver, Protocol):
     """Bytes out, bytes in, on connections of the generator's own: for protocols where speed matters.
 
-    A driver may have an attribute `tls`, the ssl.SSLContext of its connections; without it they are plain. Where a
-    connection is more than TCP it may have a method `login`, which returns a socket that is ready for requests and
-    may block; it raises OSError.
+    A driver may have an attribute `tls`, the ssl.SSLContext of its connections; without it they are plain.
     """
 
     def address(self) -> tuple[str, int]:

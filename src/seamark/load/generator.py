@@ -5,7 +5,6 @@ look at the oldest is enough. One periodic timer does this, watches the loop's o
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -107,7 +106,6 @@ class Generator:
         self._driver = driver
         self._address = driver.address()
         self._tls: ssl.SSLContext | None = getattr(driver, "tls", None)
-        self._login: Callable[[], socket.socket] | None = getattr(driver, "login", None)
         self.in_pieces = any(isinstance(request.data, tuple) for request in requests)
         self._requests = [request.outgoing(in_pieces=self.in_pieces) for request in requests]
         self._bodies = len(requests)
@@ -125,17 +123,13 @@ class Generator:
     async def open(self, count: int, at_once: int = 64) -> list[Connection]:
         """Open `count` connections before the clock starts, `at_once` side by side. Raises OSError when one cannot be
         had."""
+        loop = asyncio.get_running_loop()
         connections = [Connection(self, self._driver.decoder()) for _ in range(count)]
         for first in range(0, count, at_once):
-            await asyncio.gather(*map(self._made, connections[first : first + at_once]))
+            group = connections[first : first + at_once]
+            made: list[Callable[[], Connection]] = [lambda one=one: one for one in group]  # type: ignore[misc]
+            await asyncio.gather(*(loop.create_connection(each, *self._address, ssl=self._tls) for each in made))
         return connections
-
-    async def _made(self, connection: Connection) -> None:
-        loop = asyncio.get_running_loop()
-        if self._login is None:
-            await loop.create_connection(lambda: connection, *self._address, ssl=self._tls)
-        else:
-            await loop.create_connection(lambda: connection, sock=await loop.run_in_executor(None, self._login))
 
     def chunk(self, index: int, at_ns: int, events: int) -> None:
         """Record a read of a streamed reply that brought content."""
@@ -162,7 +156,8 @@ class Generator:
 
     async def _connect(self, connection: Connection) -> None:
         try:
-            await self._made(connection)
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: connection, *self._address, ssl=self._tls)
         except OSError:
             if connection.busy:
                 self._refused_in_a_row += 1

@@ -1,0 +1,112 @@
+"""Prepared statements in PostgreSQL's own protocol (version 3, extended query), as a Call driver.
+
+A connection is made, logged in and prepared by psycopg2; then its socket is taken over. A request is what libpq sends
+for PQexecPrepared, and so for `pgbench -M prepared`: Bind, Describe, Execute, Sync. Its reply ends in ReadyForQuery.
+"""
+
+import os
+import socket
+import struct
+from collections.abc import Sequence
+
+import psycopg2
+
+from seamark.drivers import postgres_tables
+from seamark.drivers.postgres_replies import ReplyDecoder
+from seamark.drivers.postgres_requests import PREPARED, Requests
+from seamark.load.driver import Body, Reply, Target
+from seamark.model.failure import Failure
+
+REST = b"D\0\0\0\6P\0" + b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\4"
+"""Describe and Execute of the unnamed portal, with all its rows; Sync."""
+READ_BYTES = 8192
+"""PostgreSQL sends as much at once."""
+GOOD = Reply()
+
+
+class NotConnectedError(ConnectionError):
+    """No connection on which the statement is prepared was to be had."""
+
+
+class PostgresPrepared:
+    """One prepared statement a request; good when it finds or changes the rows that it asks for. They are counted
+    where they arrived and, as in pgbench, not looked at."""
+
+    unit = "transaction"
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._requests = Requests.of(target.settings)
+        self.kinds: Sequence[str] = (self._requests.operation,)
+        self.body_count = self._requests.body_count
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return seeded requests, ready to send."""
+        return [Body(content=self._encoded(body.content)) for body in self._requests.bodies(count, seed)]
+
+    def session(self) -> "_Session":
+        """Connect, and prepare the statement."""
+        changes = PREPARED[self._requests.operation].changes
+        tag = f"{'UPDATE' if changes else 'SELECT'} {self._requests.rows}"
+        return _Session(_login(self._target, self._requests.operation), ReplyDecoder(tag))
+
+    def failure(self, error: Exception) -> Failure:
+        """Sort what goes wrong with a connection; what the server says of a statement is in the reply."""
+        if isinstance(error, NotConnectedError):
+            return Failure.CONNECT
+        return Failure.RESET if isinstance(error, OSError) else Failure.DRIVER
+
+    def _encoded(self, numbers: Sequence[int]) -> bytes:
+        """Return the request on the wire, its parameters as text."""
+        values = [str(number).encode() for number in numbers]
+        parameters = b"".join(struct.pack("!i", len(value)) + value for value in values)
+        name = self._requests.operation.encode()
+        bind = b"\0" + name + b"\0" + struct.pack("!hh", 0, len(values)) + parameters + b"\0\0"
+        return b"B" + struct.pack("!i", 4 + len(bind)) + bind + REST
+
+
+class _Session:
+    """One connection: a request is written, and its reply read until it is whole."""
+
+    def __init__(self, connection: socket.socket, replies: ReplyDecoder) -> None:
+        self._connection = connection
+        send, receive = connection.sendall, connection.recv
+        reset, feed = replies.reset, replies.feed
+
+        def call(body: Body) -> Reply:
+            reset()
+            send(body.content)
+            while True:
+                data = receive(READ_BYTES)
+                if feed(data):
+                    return GOOD if not replies.failure else Reply(units=0, failure=replies.failure)
+                if not data:
+                    raise ConnectionResetError("the server ended the connection")
+
+        self.call = call
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+
+def _login(target: Target, operation: str) -> socket.socket:
+    """Return a connection on which the operation's statement is prepared. Raises NotConnectedError."""
+    timeout_s = float(target.settings.get("timeout_s") or 0)
+    try:
+        connection = postgres_tables.connect(target, timeout_s)
+        with connection.cursor() as cursor:
+            cursor.execute(PREPARED[operation].text)
+    except psycopg2.Error as error:
+        raise NotConnectedError(str(error).strip()) from error
+    return _taken_over(connection)
+
+
+def _taken_over(connection: "psycopg2.extensions.connection") -> socket.socket:
+    """Return the socket of a connection that has no more use for it: it is left with one that leads nowhere."""
+    taken = socket.socket(fileno=os.dup(connection.fileno()))
+    with open(os.devnull, "r+b") as nowhere:
+        os.dup2(nowhere.fileno(), connection.fileno())
+    connection.close()
+    taken.setblocking(True)
+    return taken
