@@ -112,6 +112,18 @@ def death(bench: Bench) -> str | None:
     return f"the server ended during the load ({ended.get('why', 'no trace')}, code {ended.get('returncode')})"
 
 
+ON_PURPOSE = ("stop", "sigterm", "interrupted", "evicted", "endpoint-removed", "teardown")
+"""Why a keeper ends a server that is well: its run or its batch job was ended, or given up for lost."""
+
+
+def taken_away(bench: Bench) -> str | None:
+    """Return why nothing can be known of a trial that the server was to serve: it was ended on purpose."""
+    why = (servers.why_ended(bench.folder) or {}).get("why")
+    if why in ON_PURPOSE or not bench.folder.endpoint.exists():
+        return f"interrupted: the server was ended on purpose ({why or 'endpoint-removed'})"
+    return None
+
+
 def server_tail(bench: Bench) -> list[str]:
     """Return the last lines of the server's log."""
     if not bench.folder.server_log.exists():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark import provenance, store
-from seamark.bench import Bench, abandoned, carrier_for, death, job_of, python_of, server_tail, watch
+from seamark.bench import Bench, abandoned, carrier_for, death, job_of, python_of, server_tail, taken_away, watch
 from seamark.errors import UserError
 from seamark.images import StudyImages
 from seamark.load.shards import LoadError, LoadOutcome, run_load
@@ -99,7 +99,7 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
             outcome = run_load(job, python, folder.own_parts, tick, parent_pid, carrier_for(bench, parent_pid))
             failure, tail = _verdict(bench, outcome)
     except LoadError as error:
-        died = death(bench)
+        died = _death(bench)
         failure, tail = ("server_died", died) if died else ("client_died", error.reason), list(error.log_tail)
     except OSError as error:
         failure = _disk(error)
@@ -130,6 +130,8 @@ def _idle_w(bench: Bench) -> dict[str, float]:
 
 def _living_endpoint(bench: Bench, trial: Trial, parent_pid: int) -> tuple[dict[str, Any], str | None]:
     """Return the endpoint; one that was well and died since is started and warmed up again, and it is said why."""
+    if why := taken_away(bench):
+        raise SystemExit(why)
     endpoint = read_json(bench.folder.endpoint)
     if endpoint["status"] != "ok" or servers.alive(bench.folder):
         return endpoint, None
@@ -171,7 +173,7 @@ def _pause(bench: Bench, seconds: float, parent_pid: int) -> None:
 
 def _verdict(bench: Bench, outcome: LoadOutcome) -> tuple[tuple[str, str] | None, list[str]]:
     """Return category and reason when the load as a whole failed, with the last lines of the server or the client."""
-    died = death(bench)
+    died = _death(bench)
     if died or outcome.aborted:
         reason = outcome.aborted or died or ""
         category = "interrupted" if reason.startswith("interrupted") else "server_died"
@@ -183,6 +185,14 @@ def _verdict(bench: Bench, outcome: LoadOutcome) -> tuple[tuple[str, str] | None
     if outcome.sent == 0:
         return ("no_samples", "no request was sent: the load ended before its first one was due"), []
     return None, []
+
+
+def _death(bench: Bench) -> str | None:
+    """Return how the server ended, None while it lives; ends the load, with nothing written, where on purpose."""
+    died = death(bench)
+    if died and (why := taken_away(bench)):
+        raise SystemExit(why)
+    return died
 
 
 def _disk(error: OSError) -> tuple[str, str]:
