@@ -18,7 +18,9 @@ SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@click.option("--site", metavar="NAME", help="Write config/sites/NAME.yaml from what Slurm here says of itself.")
+@click.option(
+    "--site", metavar="NAME", help="Write a site of that name into config/sites from what Slurm here says of itself."
+)
 @click.option("--force", is_flag=True, help="With --site: write it anew when it is there.")
 def command(folder: Path | None, site: str | None, force: bool) -> None:
     """Make FOLDER a study: Snakefile, profiles, recipes, sites and example scenarios, all yours to change.
