@@ -81,6 +81,15 @@ def test_a_controller_that_does_not_answer_changes_nothing(cluster: Cluster) -> 
 
 
 @pytest.mark.covers("E-NFR04")
+@pytest.mark.parametrize("says", ["echo 'MaxArraySize = 9'; echo 'MinJobAge = 2 sec'", "exit 1"])
+def test_the_executor_never_asks_accounting_instead(cluster: Cluster, says: str) -> None:
+    cluster.program("scontrol", says)
+    lines = cluster.said("scontrol", "show", "config").splitlines()
+    assert [line.split()[2] for line in lines if "MinJobAge" in line] == ["300"]
+    assert ("MaxArraySize = 9" in lines) == ("9" in says)
+
+
+@pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize(
     ("sacct", "told", "state"), [("exit 1", "FAILED", "FORGOTTEN"), ("echo COMPLETED", "COMPLETED", "COMPLETED")]
 )

@@ -1,8 +1,9 @@
 """What Snakemake is told of its Slurm jobs, and what is noted of them: it must never wait for one that will not end.
 
 Its Slurm executor asks `squeue`, and waits for ever for a job that was preempted, that Slurm no longer knows, or that
-is held, and for every job after a controller that did not answer. So a `squeue` of ours stands before Slurm's in the
-PATH of a run; each question but that one it hands on.
+is held, and for every job after a controller that did not answer. It asks `sacct` instead where the controller does
+not say how long it remembers jobs; without accounting it then waits for ever too. So a `squeue` and a `scontrol` of
+ours stand before Slurm's in the PATH of a run. They answer these two questions, and hand on all others.
 """
 
 import os
@@ -17,8 +18,11 @@ from shlex import quote
 
 from seamark.store import read_json, write_json, write_text
 
-ANSWER_S = 50.0
-"""How long Slurm may take to answer: the executor waits for 60 s."""
+ANSWER_S = {"squeue": 50.0, "scontrol": 8.0, "sacct": 8.0, "scancel": 50.0}
+"""How long Slurm may take to answer: the executor waits for 60 s for a listing, 10 s for the configuration."""
+
+REMEMBERS = "MinJobAge               = 300 sec"
+"""What the executor is told of how long the controller remembers jobs: what it forgets, we remember."""
 
 WAITING = ("PENDING", "SPECIAL_EXIT", "REQUEUE_HOLD")
 ENDED = {
@@ -115,11 +119,12 @@ def noted(root: Path) -> dict[str, Seen]:
 
 
 def stand_before_slurm(root: Path, deadline_s: float | None) -> None:
-    """Write the `squeue` of a study, and put its folder first in the PATH of this process and of what it starts."""
+    """Write the commands of a study, and put their folder first in the PATH of this process and of what it starts."""
     folder = root / ".seamark" / "bin"
-    words = [sys.executable, "-P", "-m", "seamark.jobstates", str(root), str(deadline_s or "")]
-    write_text(folder / "squeue", f'#!/bin/sh\nexec {" ".join(map(quote, words))} "$@"\n')
-    (folder / "squeue").chmod(0o755)
+    for name in ("squeue", "scontrol"):
+        words = [sys.executable, "-P", "-m", "seamark.jobstates", str(root), str(deadline_s or ""), name]
+        write_text(folder / name, f'#!/bin/sh\nexec {" ".join(map(quote, words))} "$@"\n')
+        (folder / name).chmod(0o755)
     os.environ["PATH"] = os.pathsep.join([str(folder), _without(folder)])
 
 
@@ -129,52 +134,55 @@ def _without(folder: Path) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Answer for squeue: `ROOT DEADLINE_S OPTIONS...`."""
-    root, deadline, *options = argv
-    path = _without(root_bin := Path(root) / ".seamark" / "bin")
-    real = shutil.which("squeue", path=path)
-    if real is None:
-        print(f"squeue: not found beside {root_bin}", file=sys.stderr)
-        return 127
-    if not ("--states=all" in options and "--name" in options):
-        os.execv(real, [real, *options])
-    run = options[options.index("--name") + 1]
-    for number, seen in _look(real, Path(root), run, float(deadline) if deadline else None).items():
-        print(f"{number}|{told(seen)}")
-    return 0
+    """Answer for a command of Slurm's: `ROOT DEADLINE_S NAME OPTIONS...`."""
+    root, deadline, name, *options = argv
+    folder = Path(root) / ".seamark" / "bin"
+    os.environ["PATH"] = _without(folder)
+    if name == "scontrol" and options == ["show", "config"]:
+        lines = (_said(name, *options) or "").splitlines()
+        print("\n".join([*(line for line in lines if not line.startswith("MinJobAge")), REMEMBERS]))
+        return 0
+    if name == "squeue" and "--states=all" in options and "--name" in options:
+        run = options[options.index("--name") + 1]
+        for number, seen in _look(Path(root), run, float(deadline) if deadline else None).items():
+            print(f"{number}|{told(seen)}")
+        return 0
+    if real := shutil.which(name):
+        os.execv(real, [name, *options])
+    print(f"{name}: there is none but that in {folder}", file=sys.stderr)
+    return 127
 
 
-def _look(real: str, root: Path, run: str, deadline_s: float | None) -> dict[str, Seen]:
+def _look(root: Path, run: str, deadline_s: float | None) -> dict[str, Seen]:
     """Return the run's jobs and note them; nothing where Slurm is silent: then all is as it was."""
-    words = [real, "--states=all", "--noheader", f"--format={FORMAT}", "--name", run]
-    try:
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            timeout=ANSWER_S,
-            check=True,
-            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
-        )
-    except (OSError, subprocess.SubprocessError):
+    listing = _said("squeue", "--states=all", "--noheader", f"--format={FORMAT}", "--name", run)
+    if listing is None:
         return {}
     before = noted(root) if _run_of(root) == run else {}
-    jobs = judged(parsed(done.stdout), before, time.time(), deadline_s)
+    jobs = judged(parsed(listing), before, time.time(), deadline_s)
     jobs = {n: _as(seen, _accounted(n)) if seen.state == FORGOTTEN else seen for n, seen in jobs.items()}
     write_json(notes_in(root), {"schema_version": 1, "run": run, "jobs": {n: asdict(j) for n, j in jobs.items()}})
     if late := [number for number, seen in jobs.items() if seen.state == OVERDUE]:
-        subprocess.run(["scancel", *late], capture_output=True, check=False, timeout=ANSWER_S)
+        _said("scancel", *late)
     return jobs
 
 
 def _accounted(number: str) -> str:
     """Return how a job ended by Slurm's accounting, FORGOTTEN where there is none or it does not know."""
+    words = (_said("sacct", "-X", "--noheader", "--parsable2", "--format=State", f"--jobs={number}") or "").split()
+    return words[0] if words and words[0] in ENDED else FORGOTTEN
+
+
+def _said(name: str, *options: str) -> str | None:
+    """Return what a command of Slurm's prints, with times in seconds; None where it fails or takes too long."""
+    told = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
     try:
-        words = ["sacct", "-X", "--noheader", "--parsable2", "--format=State", f"--jobs={number}"]
-        state = subprocess.run(words, capture_output=True, text=True, check=True, timeout=ANSWER_S / 5).stdout
+        done = subprocess.run(
+            [name, *options], capture_output=True, text=True, timeout=ANSWER_S[name], check=True, env=told
+        )
     except (OSError, subprocess.SubprocessError):
-        return FORGOTTEN
-    return state.split()[0] if state.split() and state.split()[0] in ENDED else FORGOTTEN
+        return None
+    return done.stdout
 
 
 def _run_of(root: Path) -> str | None:
