@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from seamark.jobstates import noted, stand_before_slurm
+from seamark.submission import refusals
 
 ASKED = ("squeue", "--format=%i|%T", "--states=all", "--noheader", "--name", "run-1")
 """How the executor asks."""
@@ -112,6 +113,28 @@ def test_a_job_that_waits_longer_than_the_site_lets_it_is_cancelled(cluster: Clu
     assert cluster.said(*ASKED) == "7|CANCELLED\n8|RUNNING\n"
     assert (cluster.folder / "cancelled").read_text() == "7\n"
     assert noted(cluster.study)["7"].state == "OVERDUE"
+
+
+@pytest.mark.covers("E-NFR04", "E-VAL")
+def test_a_job_is_submitted_when_there_is_a_controller_again_and_once(cluster: Cluster) -> None:
+    away, calls = cluster.folder / "away", cluster.folder / "calls"
+    away.touch()
+    said = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
+    cluster.program(
+        "sbatch", f"echo x >> {calls}; [ -e {away} ] || {{ echo 7; exit; }}; rm {away}; echo {said!r} >&2; exit 1"
+    )
+    assert cluster.said("sbatch", "--parsable", "--wrap=true") == "7\n"
+    assert calls.read_text().split() == ["x", "x"]
+    assert refusals(cluster.study) == []
+
+
+@pytest.mark.covers("E-NFR04", "E-VAL")
+def test_why_slurm_refuses_a_job_is_noted(cluster: Cluster) -> None:
+    cluster.program("sbatch", "cat > /dev/null; echo 'sbatch: error: Invalid account' >&2; exit 1")
+    for _ in range(2):
+        done = subprocess.run(["sbatch", "/dev/stdin"], input=b"#!/bin/sh", capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (1, b"sbatch: error: Invalid account\n")
+    assert refusals(cluster.study) == ["sbatch: error: Invalid account"]
 
 
 def test_jobs_of_an_earlier_run_are_none_of_the_next(cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 Its Slurm executor asks `squeue`, and waits for ever for a job that was preempted, that Slurm no longer knows, or that
 is held, and for every job after a controller that did not answer. It asks `sacct` instead where the controller does
 not say how long it remembers jobs; without accounting it then waits for ever too. So a `squeue` and a `scontrol` of
-ours stand before Slurm's in the PATH of a run. They answer these two questions, and hand on all others.
+ours stand before Slurm's in the PATH of a run, and an `sbatch` (submission.py). All other questions they hand on.
 """
 
 import os
@@ -17,6 +17,7 @@ from pathlib import Path
 from shlex import quote
 
 from seamark.store import read_json, write_json, write_text
+from seamark.submission import hand_over
 
 ANSWER_S = {"squeue": 50.0, "scontrol": 8.0, "sacct": 8.0, "scancel": 50.0}
 """How long Slurm may take to answer: the executor waits for 60 s for a listing, 10 s for the configuration."""
@@ -121,7 +122,7 @@ def noted(root: Path) -> dict[str, Seen]:
 def stand_before_slurm(root: Path, deadline_s: float | None) -> None:
     """Write the commands of a study, and put their folder first in the PATH of this process and of what it starts."""
     folder = root / ".seamark" / "bin"
-    for name in ("squeue", "scontrol"):
+    for name in ("squeue", "scontrol", "sbatch"):
         words = [sys.executable, "-P", "-m", "seamark.jobstates", str(root), str(deadline_s or ""), name]
         write_text(folder / name, f'#!/bin/sh\nexec {" ".join(map(quote, words))} "$@"\n')
         (folder / name).chmod(0o755)
@@ -148,6 +149,8 @@ def main(argv: Sequence[str]) -> int:
             print(f"{number}|{told(seen)}")
         return 0
     if real := shutil.which(name):
+        if name == "sbatch":
+            return hand_over(Path(root), real, options)
         os.execv(real, [name, *options])
     print(f"{name}: there is none but that in {folder}", file=sys.stderr)
     return 127

@@ -1,12 +1,8 @@
 """Why a run lost jobs of its batch system, in words: how each ended, and what helps. Pure; none is called."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 from seamark.jobstates import FORGOTTEN, OVERDUE, Seen
-
-REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(.+?)'\.\n", re.DOTALL)
-"""What Snakemake's Slurm executor logs of a job that sbatch does not take."""
 
 HELPS = {
     "CANCELLED": "Somebody cancelled it.",
@@ -48,11 +44,10 @@ def _line(number: str, seen: Seen, deployments: list[str]) -> str:
     return words
 
 
-def refused(log: str) -> list[str]:
-    """Return a line for each different reason why sbatch took no job, from Snakemake's log."""
-    reasons = dict.fromkeys(" ".join(found.split()) for found in REFUSED.findall(log))
+def refused(reasons: Iterable[str]) -> list[str]:
+    """Return a line for each reason why sbatch took no job."""
     return [
-        f"Slurm refuses a job: {reason} Look at account, partition, qos and resources of the scenario, and at what"
-        " the site says of them."
+        f"Slurm refuses a job: {reason}. Look at account, partition, qos and resources of the scenario, and at"
+        " what the site says of them."
         for reason in reasons
     ]

@@ -4,9 +4,11 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 import yaml
 from slurm_accounting import ACCOUNT
 from study_folder import StudyFolder
@@ -64,7 +66,8 @@ class SlurmStudy(StudyFolder):
         for job in self.jobs():
             self.slurm("scancel", job["JobId"])
         for process in self.processes():
-            process.kill()
+            with suppress(psutil.Error):
+                process.kill()
 
     def job_in_state(self, *states: str, within_s: float = 60.0) -> Job:
         """Wait for a job of this study in one of the states, such as RUNNING, and return it."""

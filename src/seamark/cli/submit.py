@@ -22,6 +22,7 @@ from seamark.lostjobs import lost, refused
 from seamark.progress import Progress, progress
 from seamark.snake import beat, release, rest, start
 from seamark.study import Study
+from seamark.submission import refusals, refusals_in
 
 NEARLY_FULL_BYTES = 1 << 16
 
@@ -102,7 +103,8 @@ def take_over(study: Study) -> None:
     release(study.root)
     for job in end_jobs_left(study):
         click.echo(f"Slurm job {job.number} of an earlier run was ended; what it had measured is kept.", err=True)
-    notes_in(study.root).unlink(missing_ok=True)
+    for notes in (notes_in(study.root), refusals_in(study.root)):
+        notes.unlink(missing_ok=True)
 
 
 def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targets: tuple[str, ...]) -> int:
@@ -187,9 +189,10 @@ def _causes(study: Study, log: Path) -> list[str]:
     """Return why a run ended before all was made: what the batch system did, else the end of Snakemake's log."""
     if shutil.disk_usage(log.parent).free < NEARLY_FULL_BYTES:
         return [f"{log.parent}: no space left on this file system. Free some, then submit again; nothing is lost."]
-    text = log.read_text(errors="replace")
     kept = "What was measured is kept; submit again."
-    if causes := [*refused(text), *lost(noted(study.root), [each.id for each in study.plan.deployments])]:
+    deployments = [deployment.id for deployment in study.plan.deployments]
+    if causes := [*refused(refusals(study.root)), *lost(noted(study.root), deployments)]:
         return [*causes, f"The run ended before all was made; its log is {log}. {kept}"]
-    tail = "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-25:])
+    lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    tail = "\n".join(lines[-25:])
     return [f"The run ended before all was made. The end of {log}:\n{tail}\n{kept}"]
