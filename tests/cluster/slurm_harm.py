@@ -132,9 +132,11 @@ def other_states(study: SlurmStudy, folder: Path) -> Iterator[Path]:
 def kill_node(told: Mapping[str, str], k: int) -> None:
     """Kill the daemon of a node and everything that runs there, all at once, as when a node loses its power."""
     doomed = {psutil.Process(int((home(dict(told)) / f"slurmd-n{k}.pid").read_text()))}
+    programs = f"{home(dict(told))}/bin"  # in the PATH of the jobs of this Slurm, and of no other here
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.environ().get("SLURMD_NODENAME") == f"n{k}":
+            its = process.environ()
+            if its.get("SLURMD_NODENAME") == f"n{k}" and programs in its.get("PATH", "").split(":"):
                 doomed |= {process, *(each for each in process.parents() if "slurmstepd" in each.name())}
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for process in doomed:
