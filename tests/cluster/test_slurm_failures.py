@@ -3,6 +3,7 @@
 This Slurm has no accounting. It requeues jobs, and misses those of a node that was lost, after seconds, not minutes.
 """
 
+import os
 import signal
 import time
 from collections import Counter
@@ -29,7 +30,14 @@ from slurm_study import SlurmStudy
 
 from seamark.snake import runs_in
 
-pytestmark = [pytest.mark.cluster, pytest.mark.e2e]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.e2e,
+    pytest.mark.skipif(
+        not os.environ.get("SEAMARK_TEST_HARM"),
+        reason="minutes of harm to a Slurm, bound by time-outs: `make test-cluster` does it, on a machine left alone",
+    ),
+]
 
 MORE = """
 AuthInfo=socket={folder}/munge/socket,cred_expire=5
