@@ -36,7 +36,7 @@ class Run:
     process: "subprocess.Popen[bytes]"
     output: Path
 
-    def until(self, there: Callable[[], Any], within_s: float = 90.0) -> Any:
+    def until(self, there: Callable[[], Any], within_s: float = 300.0) -> Any:
         """Return what `there` gives as soon as that is something; the run must go on until then."""
         limit_s = time.monotonic() + within_s
         while not (found := there()):
@@ -45,7 +45,7 @@ class Run:
             time.sleep(0.05)
         return found
 
-    def ends(self, within_s: float = 120.0) -> int:
+    def ends(self, within_s: float = 300.0) -> int:
         """Wait for the end of the run; return its exit code."""
         return self.process.wait(within_s)
 
@@ -68,7 +68,12 @@ def half_done(study: SlurmStudy, deployment: str) -> psutil.Process | None:
     trials = list(study.results.glob(f"{deployment}--*"))
     if not any((trial / "load.json").exists() for trial in trials):
         return None
-    for parts in study.results.glob(f"{deployment}--*/.parts/*"):
+    return at_work(study, deployment)
+
+
+def at_work(study: SlurmStudy, deployment: str = "") -> psutil.Process | None:
+    """Return the process of a load that is at work, of a deployment or of any."""
+    for parts in study.results.glob(f"{deployment}*--*/.parts/*"):
         with suppress(psutil.Error, ValueError):
             return psutil.Process(int(parts.name))
     return None
@@ -105,7 +110,7 @@ def in_queue(study: SlurmStudy) -> list[str]:
     return [number for number in study.slurm("squeue", "-h", "-o", "%i").split() if number in mine]
 
 
-def eventually(there: Callable[[], object], within_s: float = 10.0) -> bool:
+def eventually(there: Callable[[], object], within_s: float = 60.0) -> bool:
     """Whether `there` is true within some seconds."""
     limit_s = time.monotonic() + within_s
     while not there():

@@ -7,15 +7,18 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from slurm import node, slurm, why_no_slurm
 from slurm_harm import (
     Run,
     assert_whole,
+    at_work,
     controller,
     half_done,
     in_queue,
@@ -26,7 +29,7 @@ from slurm_harm import (
     started,
     stop_controller,
 )
-from slurm_study import SlurmStudy
+from slurm_study import Job, SlurmStudy
 
 from seamark.snake import runs_in
 
@@ -54,6 +57,9 @@ BOOT_S = 5.0
 """How long a lost node is away: before, this Slurm takes its jobs for jobs that are being started."""
 
 NODE = {"nodes": 2, "cpus": 16, "mem_gb": 15}
+HARMS = {1: "CANCELLED", 2: "requeued", 3: "TIMEOUT", 4: "NODE_FAIL", 16: "PREEMPTED"}
+"""What is done to the job of a deployment of so many CPUs: a state in which it ends, or that it is requeued."""
+
 PARTITIONS = {"cpu": NODE, "spare": NODE, "brief": NODE}
 
 
@@ -92,46 +98,102 @@ def deployments(run: Run) -> dict[int, str]:
     return {each["cpus_per_task"]: each["id"] for each in planned["deployments"]}
 
 
-@pytest.mark.covers("E-NFR04", "E-SVR06", "E-MLX01", "E-AC05")
-def test_jobs_that_are_cancelled_preempted_out_of_time_or_lost_cost_their_running_trial_only(
-    study: SlurmStudy, tmp_path: Path
-) -> None:
-    with other_states(study, tmp_path / "squeue") as states:
-        write(study, "spare", 1, 2, 3, 4, 16)
+@dataclass(frozen=True, kw_only=True)
+class Harmed:
+    """A run that has ended after each of its jobs was harmed; `ids` are its deployments, by the harm."""
+
+    study: SlurmStudy
+    said: str
+    code: int
+    ids: Mapping[str, str]
+    measured: Mapping[str, str]
+
+
+@pytest.fixture(scope="module")
+def harmed(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
+    """Each deployment's job is harmed while its second trial is measured; one that is said to be lost runs on."""
+    folder = tmp_path_factory.mktemp("harmed")
+    study = SlurmStudy.at(folder / "study", told, partitions=PARTITIONS)
+    with other_states(study, folder / "squeue") as states:
+        write(study, "spare", *HARMS)
         run = started(study)
-        ids = deployments(run)
-        left = {1: "cancelled", 2: "requeued", 3: "out of time", 4: "lost", 16: "preempted"}
+        ids = {HARMS[cpus]: name for cpus, name in deployments(run).items()}
+        left = dict(ids)
         while left:
-            cpus, load = run.until(lambda: next(((c, p) for c in left if (p := half_done(study, ids[c]))), None))
-            number = job_of(study, ids[cpus])["JobId"]
-            harm = left.pop(cpus)
-            if harm == "cancelled":
-                study.slurm("scancel", number)
-            elif harm == "requeued":
-                study.slurm("scontrol", "requeue", number)
-            elif harm == "out of time":
-                load.parent().suspend()  # so that its job does not end by itself, and other loads go on
-                study.slurm("scontrol", "update", f"JobId={number}", "EndTime=now")
-            elif harm == "lost":
-                load.parent().suspend()
-                states.write_text(f"{number} NODE_FAIL\n")
-            else:
-                where = f"--nodelist={job_of(study, ids[cpus])['NodeList']}"
-                study.slurm("sbatch", "--partition=urgent", "-c16", where, "--output=/dev/null", "--wrap=true")
-        assert run.ends() == 3
-    for state, cpus in (("CANCELLED", 1), ("TIMEOUT", 3), ("NODE_FAIL", 4), ("PREEMPTED", 16)):
-        (line,) = [line for line in run.said().splitlines() if ids[cpus] in line]
-        assert f": {state}. " in line
-    assert ids[2] not in run.said()
-    before = samples(study)
-    counts = Counter(name.split("--")[0] for name in before)
-    assert (counts[ids[1]], counts[ids[2]], counts[ids[16]]) == (1, 2, 1)
-    assert {counts[ids[cpus]] for cpus in (3, 4)} <= {1, 2}  # the load that ran may have ended by itself meanwhile
+            harm, load = run.until(lambda: stopped_at_work(study, left))
+            do_harm(study, harm, job_of(study, left.pop(harm)), load, states)
+        code = run.ends()
+    yield Harmed(study=study, said=run.said(), code=code, ids=ids, measured=samples(study))
+    study.end()
+
+
+def stopped_at_work(study: SlurmStudy, ids: Mapping[str, str]) -> tuple[str, psutil.Process] | None:
+    """Return a harm that is to be done, and the second load of its deployment, halted so that it does not end first."""
+    for harm, deployment in ids.items():
+        with suppress(psutil.Error):
+            if load := half_done(study, deployment):
+                load.suspend()
+                return harm, load
+    return None
+
+
+def do_harm(study: SlurmStudy, harm: str, job: Job, load: psutil.Process, states: Path) -> None:
+    number = job["JobId"]
+    if harm in ("TIMEOUT", "NODE_FAIL"):
+        load.parent().suspend()  # its job does not end by itself then, and loads of other jobs go on
+        load.resume()
+    if harm == "CANCELLED":
+        study.slurm("scancel", number)
+    elif harm == "TIMEOUT":
+        study.slurm("scontrol", "update", f"JobId={number}", "EndTime=now")
+    elif harm == "NODE_FAIL":
+        states.write_text(f"{number} {harm}\n")
+    elif harm == "PREEMPTED":
+        place = [f"--nodelist={job['NodeList']}", f"--cpus-per-task={NODE['cpus']}"]
+        study.slurm("sbatch", "--partition=urgent", *place, "--output=/dev/null", "--wrap=true")
+    else:
+        study.slurm("scontrol", "requeue", number)
+
+
+@pytest.mark.covers("E-NFR04", "E-SVR06", "E-MLX01")
+def test_a_job_that_is_lost_costs_its_running_trial_only_and_the_run_says_how_it_was_lost(harmed: Harmed) -> None:
+    assert harmed.code == 3
+    lines = harmed.said.splitlines()
+    for harm in ("CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"):
+        assert [f": {harm}. " in line for line in lines if harmed.ids[harm] in line] == [True]
+    counts = Counter(name.split("--")[0] for name in harmed.measured)
+    assert counts[harmed.ids["CANCELLED"]] == counts[harmed.ids["PREEMPTED"]] == 1
+    assert {counts[harmed.ids[harm]] for harm in ("TIMEOUT", "NODE_FAIL")} <= {1, 2}  # the load may just have ended
+    assert "submit again" in lines[-1]
+
+
+@pytest.mark.covers("E-NFR04", "E-SVR06", "E-MLX01")
+def test_a_job_that_is_requeued_goes_on_where_it_was_and_its_run_with_it(harmed: Harmed) -> None:
+    assert harmed.ids["requeued"] not in harmed.said
+    assert job_of(harmed.study, harmed.ids["requeued"])["Restarts"] == "1"
+    record = harmed.study.json(f"deployments/{harmed.ids['requeued']}/deployment.json")
+    assert record["trials"] == {"n": 2, "ok": 2}
+
+
+@pytest.mark.covers("E-NFR04", "E-SVR06", "E-AC05", "E-MLX01")
+def test_jobs_that_a_lost_or_killed_run_left_end_before_the_next_measures_and_nothing_is_measured_twice(
+    harmed: Harmed,
+) -> None:
+    study = harmed.study
     (lost,) = in_queue(study)
-    again = started(study)
-    assert again.ends() == 0, again.said()
-    assert f"job {lost} of an earlier run was ended" in again.said()
-    assert_whole(study, before, trials=10)
+    second = started(study)
+    second.until(lambda: at_work(study))
+    assert f"job {lost} of an earlier run was ended" in second.said()
+    for process in (second.process, *runs_in(study.root)):
+        process.send_signal(signal.SIGKILL)
+    left = in_queue(study)
+    assert left
+    third = started(study)
+    third.until(lambda: {*in_queue(study)} - {*left})
+    assert not {*left} & {*in_queue(study)}
+    assert third.ends() == 0, third.said()
+    assert all(f"job {number} of an earlier run was ended" in third.said() for number in left)
+    assert_whole(study, harmed.measured, trials=2 * len(HARMS))
 
 
 @pytest.mark.covers("E-NFR04", "E-SVR06", "E-MLX01")
@@ -139,7 +201,7 @@ def test_a_controller_that_restarts_and_a_node_that_dies_end_no_run(study: Slurm
     write(study, "cpu", 1)
     run = started(study)
     (one,) = deployments(run).values()
-    run.until(lambda: list(study.results.glob("*/.parts/*")))
+    run.until(lambda: at_work(study))
     where = int(job_of(study, one)["NodeList"].removeprefix("n"))
     stop_controller(study.environment)
     run.until(lambda: half_done(study, one))
@@ -153,26 +215,6 @@ def test_a_controller_that_restarts_and_a_node_that_dies_end_no_run(study: Slurm
     assert job_of(study, one)["Restarts"] == "1"
     assert len(before) == 1
     assert_whole(study, before, trials=2)
-
-
-@pytest.mark.covers("E-NFR04", "E-SVR06", "E-AC05", "E-MLX01")
-def test_jobs_of_a_run_that_was_killed_end_before_the_next_run_measures(study: SlurmStudy) -> None:
-    write(study, "cpu", 1, 16)
-    run = started(study)
-    ids = deployments(run)
-    one = run.until(lambda: next((each for each in ids.values() if half_done(study, each)), None))
-    (other,) = {*ids.values()} - {one}
-    before, old = samples(study), job_of(study, one)["JobId"]
-    study.slurm("scontrol", "requeuehold", job_of(study, other)["JobId"])
-    for process in (run.process, *runs_in(study.root)):
-        process.send_signal(signal.SIGKILL)
-    assert half_done(study, one), "the job is to outlive its run"
-    again = started(study)
-    again.until(lambda: "of an earlier run was ended" in again.said())
-    again.until(lambda: list(study.results.glob("*/.parts/*")))
-    assert old not in in_queue(study)
-    assert again.ends() == 0, again.said()
-    assert_whole(study, before, trials=4)
 
 
 @pytest.mark.covers("E-NFR04", "E-VAL", "E-MLX01")
