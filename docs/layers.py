@@ -24,6 +24,7 @@ ROOMS: Mapping[str, Room] = {
     "model": Room(rank=1, what="frozen nouns, and YAML read into them with every mistake at once"),
     "store": Room(rank=1, what="every path of a study, and files written whole or not at all"),
     "slurm": Room(rank=1, what="what we ask of Slurm: submit a job, how jobs are, end them"),
+    "turn": Room(rank=2, what="whose turn it is in a study: its latest run's"),
     "submission": Room(rank=2, what="how a job of Snakemake's gets to sbatch, and why Slurm refuses it"),
     "jobstates": Room(rank=2, what="what Snakemake is told of its Slurm jobs, and what is noted of them"),
     "stats": Room(rank=2, what="quantiles, histogram, steady state; no word of benchmarks"),

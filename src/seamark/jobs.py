@@ -51,6 +51,7 @@ def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> N
     from seamark.bench import Bench
     from seamark.trial import serve
 
+    _require_turn()
     serve(Bench.of(_study(scenario_file, site), scenario, deployment_id))
 
 
@@ -60,6 +61,7 @@ def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> 
     from seamark.bench import Bench
     from seamark.trial import warm_up
 
+    _require_turn()
     study = _study(scenario_file, site)
     warm_up(Bench.of(study, scenario, deployment_id), study.trials_of(scenario, deployment_id)[0], parent_pid)
 
@@ -69,6 +71,7 @@ def load(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
     parent_pid = os.getppid()
     from seamark.bench import Bench
 
+    _require_turn()
     study = _study(scenario_file, site)
     trial = study.trial(scenario, trial_id)
     retries = study.plan_of(scenario).max_retries
@@ -83,6 +86,7 @@ def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -
     """End a deployment's server and record its life."""
     from seamark.servers.deployment import teardown
 
+    _require_turn()
     study = _study(scenario_file, site)
     folder = study.folder(scenario)
     loads = [folder.trial(trial.id).load for trial in study.trials_of(scenario, deployment_id)]
@@ -129,6 +133,14 @@ def report(scenario_file: str, site: str, scenario: str) -> None:
 
     study = _study(scenario_file, site)
     write_report(study.folder(scenario).root, study.reports)
+
+
+def _require_turn() -> None:
+    """End here when a later run has taken over: two must never measure one deployment."""
+    from seamark.turn import past
+
+    if past(Path.cwd(), os.environ):
+        raise SystemExit("A later run has taken this study over; this job of an earlier one changes nothing.")
 
 
 def _study(scenario_file: str, site: str) -> "Study":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from seamark import turn
 from seamark.allocation import most_jobs
 from seamark.errors import UserError
 from seamark.forkserver.client import start_server
@@ -43,7 +44,7 @@ def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env=os.environ | {"PYTHONUNBUFFERED": "1", turn.TURN: turn.take(study.root)},
         )
     start_server(run.pid)  # it imports while Snakemake does
     return run

@@ -128,7 +128,7 @@ def harmed(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def stopped_at_work(study: SlurmStudy, ids: Mapping[str, str]) -> tuple[str, psutil.Process] | None:
-    """Return a harm that is to be done, and the second load of its deployment, halted so that it does not end first."""
+    """Return a harm to be done, and the second load of its deployment, halted so that it does not end first."""
     for harm, deployment in ids.items():
         with suppress(psutil.Error):
             if load := half_done(study, deployment):
