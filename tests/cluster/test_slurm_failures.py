@@ -110,11 +110,18 @@ class Harmed:
 
 
 @pytest.fixture(scope="module")
-def harmed(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
+def long_lived(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmStudy]:
+    """A study that several tests follow through its runs."""
+    study = SlurmStudy.at(tmp_path_factory.mktemp("harmed") / "study", told, partitions=PARTITIONS)
+    yield study
+    study.end()
+
+
+@pytest.fixture(scope="module")
+def harmed(long_lived: SlurmStudy, tmp_path_factory: pytest.TempPathFactory) -> Harmed:
     """Each deployment's job is harmed while its second trial is measured; one that is said to be lost runs on."""
-    folder = tmp_path_factory.mktemp("harmed")
-    study = SlurmStudy.at(folder / "study", told, partitions=PARTITIONS)
-    with other_states(study, folder / "squeue") as states:
+    study = long_lived
+    with other_states(study, tmp_path_factory.mktemp("states") / "squeue") as states:
         write(study, "spare", *HARMS)
         run = started(study)
         ids = {HARMS[cpus]: name for cpus, name in deployments(run).items()}
@@ -122,9 +129,10 @@ def harmed(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> It
         while left:
             harm, load = run.until(lambda: stopped_at_work(study, left))
             do_harm(study, harm, job_of(study, left.pop(harm)), load, states)
+            with suppress(psutil.Error):
+                load.resume()
         code = run.ends()
-    yield Harmed(study=study, said=run.said(), code=code, ids=ids, measured=samples(study))
-    study.end()
+    return Harmed(study=study, said=run.said(), code=code, ids=ids, measured=samples(study))
 
 
 def stopped_at_work(study: SlurmStudy, ids: Mapping[str, str]) -> tuple[str, psutil.Process] | None:
@@ -140,8 +148,7 @@ def stopped_at_work(study: SlurmStudy, ids: Mapping[str, str]) -> tuple[str, psu
 def do_harm(study: SlurmStudy, harm: str, job: Job, load: psutil.Process, states: Path) -> None:
     number = job["JobId"]
     if harm in ("TIMEOUT", "NODE_FAIL"):
-        load.parent().suspend()  # its job does not end by itself then, and loads of other jobs go on
-        load.resume()
+        load.parent().suspend()  # it forked the load: nobody tells the job any more that this has ended
     if harm == "CANCELLED":
         study.slurm("scancel", number)
     elif harm == "TIMEOUT":
