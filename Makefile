@@ -15,7 +15,7 @@ test: .venv/dev ## set-up, then every test: quick ones, real servers, whole scen
 	$(BIN)/pytest
 
 test-cluster: .venv/dev ## set-up, then a real Slurm and a real Apptainer, and what runs on them
-	SEAMARK_TEST_HARM=1 $(BIN)/pytest tests/cluster
+	$(BIN)/pytest tests/cluster
 
 check: .venv/dev ## set-up, then formatting, lint, types, the workflow's lint and the quick tests
 	$(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 """Why a run lost jobs of its batch system, in words: how each ended, and what helps. Pure; none is called."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from seamark.jobstates import FORGOTTEN, OVERDUE, Seen
@@ -23,6 +24,23 @@ STUCK = {
 }
 """What helps a job that waits, by a part of Slurm's reason."""
 
+ASSOCIATIONS = "`sacctmgr show associations user=$USER` lists them."
+REFUSED = {
+    "Invalid account": f"Name an account of yours as 'account' of the scenario; {ASSOCIATIONS} One whose hours are"
+    " spent is refused as well.",
+    "Invalid qos": f"Name a QoS that your account may use as 'qos' of the scenario; {ASSOCIATIONS}",
+    "nvalid partition": "Name another as 'partition' of the scenario; `sinfo -s` lists those of this Slurm.",
+    "Requested time limit": "The trials of a deployment take longer, together, than its partition or QoS lets a job"
+    " run: fewer or shorter ones, or another partition or QoS. `bench plan` shows the times.",
+    "Requested node": "No node of the partition has what 'resources' of the scenario ask for;"
+    " `sinfo -N -o '%N %c %m %G'` shows what they have.",
+    "policy": "A limit of your account or QoS (jobs, CPUs, GPUs, time) is reached: ask for less, wait for jobs of"
+    " yours to end, or lower 'max_submit' of the site.",
+}
+"""What helps where sbatch takes no job, by a part of what it says."""
+
+SBATCH = re.compile(r"sbatch: error: |Batch job submission failed: ")
+
 
 def lost(jobs: Mapping[str, Seen], deployments: Iterable[str]) -> list[str]:
     """Return a line for each job that has ended without being completed, in the order of their numbers."""
@@ -45,9 +63,10 @@ def _line(number: str, seen: Seen, deployments: list[str]) -> str:
 
 
 def refused(reasons: Iterable[str]) -> list[str]:
-    """Return a line for each reason why sbatch took no job."""
-    return [
-        f"Slurm refuses a job: {reason}. Look at account, partition, qos and resources of the scenario, and at"
-        " what the site says of them."
-        for reason in reasons
-    ]
+    """Return a line for each reason, in sbatch's words, why it took no job."""
+    return [f"Slurm refuses a job: {SBATCH.sub('', reason).rstrip('.')}. {_remedy(reason)}" for reason in reasons]
+
+
+def _remedy(reason: str) -> str:
+    otherwise = "Look at the scenario's 'resources' and at 'job_options' of the site."
+    return next((remedy for part, remedy in REFUSED.items() if part in reason), otherwise)

@@ -75,7 +75,9 @@ def at_work(study: SlurmStudy, deployment: str = "") -> psutil.Process | None:
     """Return the process of a load that is at work, of a deployment or of any."""
     for parts in study.results.glob(f"{deployment}*--*/.parts/*"):
         with suppress(psutil.Error, ValueError):
-            return psutil.Process(int(parts.name))
+            load = psutil.Process(int(parts.name))
+            if load.status() != psutil.STATUS_ZOMBIE:
+                return load
     return None
 
 

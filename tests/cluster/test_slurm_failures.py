@@ -3,7 +3,6 @@
 This Slurm has no accounting. It requeues jobs, and misses those of a node that was lost, after seconds, not minutes.
 """
 
-import os
 import signal
 import time
 from collections import Counter
@@ -33,14 +32,7 @@ from slurm_study import Job, SlurmStudy
 
 from seamark.snake import runs_in
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.e2e,
-    pytest.mark.skipif(
-        not os.environ.get("SEAMARK_TEST_HARM"),
-        reason="minutes of harm to a Slurm, bound by time-outs: `make test-cluster` does it, on a machine left alone",
-    ),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.e2e]
 
 MORE = """
 AuthInfo=socket={folder}/munge/socket,cred_expire=5
@@ -189,10 +181,10 @@ def test_jobs_that_a_lost_or_killed_run_left_end_before_the_next_measures_and_no
     study = harmed.study
     (lost,) = in_queue(study)
     second = started(study)
+    second.until(lambda: f"job {lost} of an earlier run was ended" in second.said())
     forked_by = second.until(lambda: at_work(study)).parent()
     forked_by.suspend()
     orphan = forked_by.environ()["SLURM_JOB_ID"]
-    assert f"job {lost} of an earlier run was ended" in second.said()
     for process in (second.process, *runs_in(study.root)):
         process.send_signal(signal.SIGKILL)
     left = {*in_queue(study)}
@@ -231,7 +223,10 @@ def test_a_job_that_slurm_refuses_or_holds_for_ever_ends_the_run_with_the_reason
     write(study, "brief", 1)
     refused = started(study)
     assert refused.ends() == 3
-    assert "Slurm refuses a job: sbatch: error: Batch job submission failed: Requested time limit" in refused.said()
+    assert (
+        "Slurm refuses a job: Requested time limit is invalid (missing or exceeds some limit). The trials of"
+        in refused.said()
+    )
     assert study.jobs() == []
 
     study.write_site(partitions=PARTITIONS, job_options=["--hold"], queue_deadline_s=2)
