@@ -28,24 +28,27 @@ def describe() -> str:
 
 
 class Watch(threading.Thread):
-    """Samples the CPU time and the resident memory of a process and all that it started.
+    """Samples the CPU time, the calls of read(2) and the resident memory of a process and all that it started.
 
-    `cpu_s_at` and `rss_bytes_at` interpolate. Reads /proc itself, some 50 us a process: it runs on the server's core.
+    `cpu_s_at` and the like interpolate. libuv takes what arrived on a socket by read(2); asyncio's own loop does not.
+    Reads /proc itself, some 50 us a process: it runs on the server's core.
     """
 
     def __init__(self, pid: int, every_s: float = 0.25) -> None:
         super().__init__(daemon=True)
         self.pid = pid
         self.every_s = every_s
-        self.rows: list[tuple[int, float, int]] = []
+        self.rows: list[tuple[int, float, int, int]] = []
         self.over = threading.Event()
-        self._seen: dict[int, float] = {}
+        self._seen: dict[int, tuple[float, int]] = {}
 
     def run(self) -> None:
         """Sample until `end`."""
         while not self.over.wait(self.every_s):
             rss_bytes = self._look(self.pid)
-            self.rows.append((time.monotonic_ns(), sum(self._seen.values()), rss_bytes))
+            cpu_s = sum(cpu_s for cpu_s, _ in self._seen.values())
+            reads = sum(reads for _, reads in self._seen.values())
+            self.rows.append((time.monotonic_ns(), cpu_s, rss_bytes, reads))
 
     def end(self) -> None:
         """Stop sampling."""
@@ -60,6 +63,10 @@ class Watch(threading.Thread):
         """Return the resident memory at that time."""
         return self._at(at_ns, 2)
 
+    def reads_at(self, at_ns: float) -> float:
+        """Return how many calls of read(2) there were by then."""
+        return self._at(at_ns, 3)
+
     def most_rss_bytes(self) -> int:
         """Return the largest resident memory that was seen."""
         return max((row[2] for row in self.rows), default=0)
@@ -71,12 +78,13 @@ class Watch(threading.Thread):
         return float(np.interp(at_ns, table[:, 0], table[:, column]))
 
     def _look(self, pid: int) -> int:
-        """Take note of the CPU time of a process and its children; return their resident bytes."""
+        """Take note of the CPU time and the reads of a process and its children; return their resident bytes."""
         folder = Path(f"/proc/{pid}")
         rss_bytes = 0
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            self._seen[pid] = (int(fields[11]) + int(fields[12])) / TICKS
+            reads = int((folder / "io").read_text().partition("syscr: ")[2].split(maxsplit=1)[0])
+            self._seen[pid] = ((int(fields[11]) + int(fields[12])) / TICKS, reads)
             rss_bytes = int((folder / "statm").read_text().split()[1]) * PAGE_BYTES
             children = [
                 int(child)

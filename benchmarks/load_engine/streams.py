@@ -9,7 +9,7 @@ from clients import EVERY
 from get import CONNECTIONS, by_wrk
 from load import ClientError, Load
 from machine import SERVER_CORE
-from table import in_rounds, show
+from table import Column, in_rounds, show
 from turn import take_turn
 
 TYPICAL_RPS = {"seamark": 50_000, "aiohttp": 6_000, "vllm": 2_500, "aiperf": 400, "guidellm": 160}
@@ -18,6 +18,8 @@ TYPICAL_CHUNKS = {"seamark": 100_000, "aiohttp": 80_000, "vllm": 50_000, "aiperf
 STREAMS, TOKENS = 64, 256
 OFFERED, MORE = 100_000, 200_000
 FAST = ("seamark", "aiohttp")
+FEW_READS = 1_000
+"""Reads a second of a client that does not read its sockets by read(2), but files."""
 POST = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -85,12 +87,21 @@ def chunks(rounds: int, seconds: float) -> None:
             turns[row] = functools.partial(take_turn, EVERY[name], load, gap_us=gap_us)
     show(
         f"{STREAMS} streams of {TOKENS} chunks; medians of {rounds} interleaved rounds of about {seconds:g} s",
-        ("chunks/s", "client CPU", "events/read", "server CPU"),
+        ("chunks/s", "client CPU", "chunks/read", "us/read", "server CPU"),
         in_rounds(rounds, turns),
-        lambda column: (
-            f"{column.median(lambda turn: turn.chunk_rate):,.0f}",
-            f"{column.median(lambda turn: turn.cpu_share):.0%}",
-            f"{each:.2f}" if (each := column.turns[-1].said.get("events_per_read")) else "",
-            f"{column.median(lambda turn: turn.server_share):.0%}",
-        ),
+        chunks_row,
     )
+
+
+def chunks_row(column: Column) -> list[str]:
+    """Return the cells of one client; what a read costs and brings where it reads by read(2), as uvloop does."""
+    cells = [
+        f"{column.median(lambda turn: turn.chunk_rate):,.0f}",
+        f"{column.median(lambda turn: turn.cpu_share):.0%}",
+        f"{column.median(lambda turn: turn.chunk_rate / turn.read_rate):.2f}",
+        f"{column.median(lambda turn: turn.read_cpu_s) * 1e6:.2f}",
+        f"{column.median(lambda turn: turn.server_share):.0%}",
+    ]
+    if column.median(lambda turn: turn.read_rate) < FEW_READS:
+        cells[2:4] = ["", ""]
+    return cells

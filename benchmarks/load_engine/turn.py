@@ -49,10 +49,28 @@ class Turn:
         return (1 - 2 * SHARE) * len(self.truth) / (high - low) * 1e9
 
     @property
-    def chunk_rate(self) -> float:
-        """Return chunks/s from the first request to the last chunk: streams that begin together come in waves, and
+    def whole_ns(self) -> tuple[float, float]:
+        """Return the times of the first request and of the last chunk: streams that begin together come in waves, and
         a part of a wave would be no fair share."""
-        return float(self.truth["tokens"].sum() / (self.truth["last_ns"].max() - self.truth["read_ns"].min()) * 1e9)
+        return float(self.truth["read_ns"].min()), float(self.truth["last_ns"].max())
+
+    @property
+    def chunk_rate(self) -> float:
+        """Return chunks/s from the first request to the last chunk."""
+        low, high = self.whole_ns
+        return float(self.truth["tokens"].sum()) / (high - low) * 1e9
+
+    @property
+    def read_rate(self) -> float:
+        """Return calls of read(2) a second of the client from the first request to the last chunk."""
+        low, high = self.whole_ns
+        return (self.watch.reads_at(high) - self.watch.reads_at(low)) / (high - low) * 1e9
+
+    @property
+    def read_cpu_s(self) -> float:
+        """Return the CPU time of the client for a call of read(2) and what follows from it."""
+        low, high = self.whole_ns
+        return (self.watch.cpu_s_at(high) - self.watch.cpu_s_at(low)) / (self.read_rate * (high - low) / 1e9)
 
     @property
     def cpu_share(self) -> float:
