@@ -5,8 +5,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
+import yaml
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "standing")]
 from slurm import slurm, why_no_slurm  # noqa: E402
@@ -15,6 +18,13 @@ from standing_study import StandingStudy, eventually, kill, standing_study  # no
 pytestmark = [pytest.mark.cluster, pytest.mark.services]
 LEASE_S = 4.0
 NODES = {"nodes": 2, "cpus": 2, "mem_gb": 15}
+TWIN = {
+    "name": "twin",
+    "nodes": "others",
+    "command": ["{python}", "{package}/outside.py", "seamark.servers.null", "--host={host}", "--port={ports[twin]}"],
+    "ports": ["twin"],
+    "health": {"probe": "http", "port": "twin", "path": "/health"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +49,14 @@ def study(cluster: dict[str, str], tmp_path: Path) -> Iterator[StandingStudy]:
 
 def at_cluster(*words: str) -> tuple[str, ...]:
     return (*words, "--site", "cluster", "--partition", "all", "--account", "p1")
+
+
+@pytest.fixture
+def over_two(study: StandingStudy) -> dict[str, Any]:
+    """A standing server with a process on each of two nodes, as `bench servers start` told of it."""
+    twins = {"extends": "null.yaml", "name": "twins", "server": {"fewest_nodes": 2, "parts": [TWIN]}}
+    (study.root / "config" / "services" / "twins.yaml").write_text(yaml.safe_dump(twins))
+    return study.started(*at_cluster("twins", "--name", "two", "--nodes", "2"))
 
 
 def says(study: StandingStudy, *words: str) -> str:
@@ -118,6 +136,54 @@ def test_nothing_is_left_of_a_standing_server_whose_job_is_ended_by_force(study:
     assert study.listed("--site", "cluster", "--all")["one"]["state"] == "ended"
 
 
+@pytest.mark.covers("E-SVR01", "E-SVR03", "E-FR04", "E-MON01")
+def test_a_standing_server_over_two_nodes_is_one_job_that_a_scenario_measures_and_stop_ends_on_both(
+    study: StandingStudy, over_two: dict[str, Any]
+) -> None:
+    assert says(study, "squeue", "-h", "-j", over_two["job"], "-o", "%D %N").split() == ["2", "n[1-2]"]
+    assert study.listed("--site", "cluster")["two"]["nodes"] == over_two["server_nodes"] == ["n1", "n2"]
+    endpoint = study.json("two", "endpoint.json")
+    [twin] = endpoint["parts"]
+    pids = {"n1": endpoint["server_pid"], "n2": twin["pid"]}
+    assert {name: psutil.Process(pid).environ()["SLURMD_NODENAME"] for name, pid in pids.items()} == {
+        "n1": "n1",
+        "n2": "n2",
+    }
+    study.site("elsewhere", runtime="external", address="standing/two")
+    study.scenario("try", workload={"service": "twins"})
+    done = study.bench("submit", "-c", "config/scenarios/try.yaml", "--site", "elsewhere")
+    assert done.returncode == 0, done.stdout + done.stderr
+    loads = [json.loads(path.read_text()) for path in (study.root / "results" / "try").glob("*/load.json")]
+    assert [load["status"] for load in loads] == ["ok", "ok"]
+    assert study.json("two", "endpoint.json") == endpoint
+    stopped = study.bench("servers", "stop", "two", "--site", "cluster")
+    assert stopped.returncode == 0, stopped.stderr
+    assert in_queue(study) == []
+    assert study.processes() == []
+    seen = study.json("two", "summary.json")["telemetry"]
+    assert {"host.cpu_ratio", "host@n2.cpu_ratio", "server.rss_bytes", "twin@n2.rss_bytes"} <= set(seen)
+
+
+@pytest.mark.covers("E-SVR06", "E-NFR04")
+@pytest.mark.parametrize("how", ["scancel", "kill", "part"])
+def test_nothing_is_left_on_either_node_of_a_standing_server_that_is_ended_by_force(
+    study: StandingStudy, over_two: dict[str, Any], how: str
+) -> None:
+    if how == "scancel":
+        says(study, "scancel", over_two["job"])
+    elif how == "kill":
+        [holder] = [each for each in study.processes() if "seamark.standing.job" in each.cmdline()]
+        kill(holder.pid)
+    else:
+        kill(study.json("two", "endpoint.json")["parts"][0]["pid"])
+    assert eventually(lambda: study.processes() == [], LEASE_S + 15)
+    assert eventually(lambda: in_queue(study) == [], 15)
+    row = study.listed("--site", "cluster", "--all")["two"]
+    assert row["state"] == "ended"
+    if how == "part":
+        assert row["why"] == "The part 'twin' of the server on n2 ended with SIGKILL."
+
+
 @pytest.mark.covers("E-INT03", "E-SVR06", "E-MR08")
 def test_stop_ends_the_jobs_of_a_run_whose_snakemake_was_killed(study: StandingStudy) -> None:
     study.started(*at_cluster("null", "--name", "one"))
@@ -180,6 +246,7 @@ def test_a_server_that_waits_for_a_node_is_pending_and_can_be_stopped(study: Sta
         (("--partition", "gpus", "--account", "p1"), 2, "is not at the site"),
         (("--partition", "all"), 2, "account"),
         (("--partition", "all", "--account", "p1", "--nodes", "2", "--gpus", "2"), 2, "GPUs"),
+        (("--partition", "all", "--account", "p1", "--nodes", "2"), 2, "would stand idle"),
         (("--partition", "all", "--account", "p1", "--qos", "short", "--time", "31m"), 2, "would wait for ever"),
         (("--partition", "planned", "--account", "p1"), 3, "sbatch refuses"),
     ],

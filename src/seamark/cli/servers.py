@@ -104,6 +104,7 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         cells = [str(getattr(row, key) or "") for key in TABLE]
+        cells[TABLE.index("node")] = " ".join(row.nodes) or row.node or ""
         cells[TABLE.index("state")] = f"[{STYLE[row.state]}]{row.state}[/]"
         cells[TABLE.index("since")] = cells[-1][:19].replace("T", " ")
         table.add_row(*cells, row.why)
@@ -284,14 +285,16 @@ def _tell(instance: "Instance", wanted: "Wanted", answer: "Mapping[str, Any]", a
     well = answer.get("status") == "ok"
     tunnel = tunnels(wanted.study.site, answer) if well else None
     if as_json:
-        facts = {key: answer.get(key) for key in ("status", "category", "reason", "host", "ports", "node")}
+        keys = ("status", "category", "reason", "host", "ports", "node", "server_nodes")
+        facts = {key: answer.get(key) for key in keys}
         click.echo(
             json.dumps(
                 {"schema_version": 1, "id": instance.id, "job": instance.job, **facts, "tunnel": tunnel}, indent=1
             )
         )
     elif well:
-        job = f", job {instance.job} on {answer['node']}" if instance.job else ""
+        nodes = " ".join(answer.get("server_nodes") or [answer["node"]])
+        job = f", job {instance.job} on {nodes}" if instance.job else ""
         click.echo(f"{instance.id}: answers at {shown_endpoint(answer)}{job}")
         if tunnel:
             click.echo(f"From outside: {tunnel}")

@@ -22,7 +22,8 @@ AGAIN_S = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """One server: `id` is a standing server's, or `scenario/deployment` of one that trials share."""
+    """One server: `id` is a standing server's, or `scenario/deployment` of one that trials share. `node` is its
+    keeper's, `nodes` are all on which it has processes."""
 
     id: str
     service: str | None
@@ -31,6 +32,7 @@ class Listed:
     node: str | None
     job: str | None
     since: str | None
+    nodes: tuple[str, ...] = ()
     why: str = ""
 
 
@@ -53,6 +55,7 @@ def _standing(instance: Instance) -> Listed:
         node=beat.node if beat else known.get("node"),
         job=instance.job,
         since=known.get("ready_at") or known.get("started_at"),
+        nodes=tuple(known.get("server_nodes") or ()),
         why=why,
     )
 
@@ -72,6 +75,7 @@ def _of_trials(results: Path) -> Iterator[Listed]:
             node=endpoint.get("node"),
             job=beat.allocation if beat else None,
             since=endpoint.get("ready_at"),
+            nodes=tuple(endpoint.get("server_nodes") or ()),
         )
 
 

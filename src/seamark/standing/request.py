@@ -115,12 +115,23 @@ def wanted(root: Path, instance: Instance) -> Wanted:
     """Read what an instance is asked to be. Its deployment has the instance's id, so that none shares its data."""
     request = Request.of(instance)
     study = Study.at(root, scenario=str(instance.scenario), site=request.site)
-    service = study.services[request.service]
+    service = _without_loads(study.services[request.service])
     if len(study.plan.deployments) != 1:
         raise UserError(f"{instance.id}: a standing server has one value for each setting, not a list of levels.")
+    if request.nodes > 1 and not (service.server and service.server.spans):
+        raise UserError(
+            f"--nodes {request.nodes}: the recipe of {service.name} has processes for one node only, and no load"
+            " needs another: it would stand idle. Leave --nodes out."
+        )
     deployment = replace(study.plan.deployments[0], id=instance.id)
     study.require_environments()
     return Wanted(request=request, study=study, service=service, deployment=deployment)
+
+
+def _without_loads(service: Service) -> Service:
+    """Return a recipe whose server has every node of its job, its own process on the first: no load runs there."""
+    assert service.server is not None
+    return replace(service, server=replace(service.server, load_nodes="shared"))
 
 
 def _folder(root: Path, service: str, name: str | None) -> Path:
