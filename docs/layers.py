@@ -53,7 +53,7 @@ ROOMS: Mapping[str, Room] = {
     "search": Room(rank=5, what="the largest load that meets an objective: levels, probes, verdicts"),
     "pending": Room(rank=5, what="what of a deployment is not measured yet"),
     "derive": Room(rank=5, what="what is derived from the trials that are there, without Snakemake"),
-    "export": Room(rank=5, what="a scenario as job scripts that need no Snakemake"),
+    "export": Room(rank=5, what="a scenario, or what it measured, in the form of another tool"),
     "gather": Room(rank=5, what="trials of another folder or machine, brought among ours"),
     "analysis": Room(rank=5, what="the summary of a scenario"),
     "report": Room(rank=5, what="tables, figures and pages"),

@@ -85,6 +85,11 @@ class Dag:
             ["exec", quote(sys.executable), quote(self.file(f"scripts/{name}.py")), *paths, "> {log} 2>&1"]
         )
 
+    @property
+    def exposition(self) -> list[str]:
+        """Return the folder in which each trial's metrics are written for Prometheus too, if the site names one."""
+        return [quote(self._relative(self.study.metrics))] if self.study.metrics else []
+
     def objectives(self, w: Wildcards) -> list[str]:
         """Return a trial's objectives: its metrics are derived again when they change, and nothing is measured."""
         return [f"{slo.metric} {slo.op} {slo.limit!r}" for slo in self.trial(w).slos]

@@ -6,7 +6,9 @@ The same files as Snakemake's rules make, by the same functions, and only those 
 from pathlib import Path
 
 from seamark.analysis import write_metrics, write_summary
+from seamark.analysis.treatments import levels_of
 from seamark.calibration import ceiling_of
+from seamark.export.prometheus import TrialFigures, figures_of, write_trial
 from seamark.model.trial import Trial
 from seamark.monitors.cut import cut_telemetry
 from seamark.report.pages import write_report
@@ -27,6 +29,8 @@ def derive(study: Study) -> list[str]:
         study.refresh_plan(name)
         for trial in tried:
             derive_trial(study, folder, trial)
+        if study.metrics:
+            write_expositions(study, study.metrics)
         write_summary(study.plan, folder)
         write_report(folder.root, study.reports)
     return [trial.id for trial in tried]
@@ -49,6 +53,24 @@ def derive_trial(study: Study, folder: ScenarioFolder, trial: Trial) -> None:
             client_is_server=bool(load.get("in_client")),
             ceiling=ceiling_of(study.results, load),
         )
+
+
+def measured_trials(study: Study) -> list[TrialFigures]:
+    """Return the figures of the study's trials that have metrics, as Prometheus has them."""
+    folder, levels = study.folder(study.scenario.name), levels_of(study.plan)
+    return [
+        figures_of(read_json(folder.trial(trial.id).metrics), trial, levels[trial.treatment])
+        for trial in study.plan.trials
+        if folder.trial(trial.id).metrics.exists()
+    ]
+
+
+def write_expositions(study: Study, root: Path) -> None:
+    """Write the study's trials that have metrics to `root` in Prometheus's text form, their telemetry beside them."""
+    folder, levels = study.folder(study.scenario.name), levels_of(study.plan)
+    for trial in study.plan.trials:
+        if folder.trial(trial.id).metrics.exists():
+            write_trial(folder.trial(trial.id), root, trial, levels[trial.treatment])
 
 
 def _newer(made: Path, source: Path) -> bool:

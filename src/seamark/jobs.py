@@ -103,8 +103,11 @@ def monitor(record: str) -> None:
     cut_telemetry(deployment.telemetry, trial.client_telemetry, read_json(trial.load), trial)
 
 
-def metrics(plan_file: str, record: str) -> None:
-    """Derive the metrics of the trial of this load.json. Reads no scenario: it runs once for every trial."""
+def metrics(plan_file: str, record: str, exposition: str = "") -> None:
+    """Derive the metrics of the trial of this load.json. Reads no scenario: it runs once for every trial.
+
+    `exposition`: the folder that is to have them in Prometheus's text form too.
+    """
     from seamark.analysis import write_metrics
     from seamark.calibration import ceiling_of
     from seamark.plan_document import planned_trial
@@ -117,6 +120,12 @@ def metrics(plan_file: str, record: str) -> None:
     ceiling = ceiling_of(folder.root.parent.parent, load)
     trial = found_trial(trial, load)
     write_metrics(trial, folder, deployment, client_is_server=bool(load.get("in_client")), ceiling=ceiling)
+    if exposition:
+        from seamark.analysis.treatments import levels_of
+        from seamark.export.prometheus import write_trial
+        from seamark.plan_document import read_plan
+
+        write_trial(folder, Path(exposition), trial, levels_of(read_plan(Path(plan_file)))[trial.treatment])
 
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:

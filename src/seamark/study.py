@@ -111,6 +111,12 @@ class Study:
         return self.root / expanded(self.site.paths.reports)
 
     @cached_property
+    def metrics(self) -> Path | None:
+        """Root of what is written for Prometheus, if the site names one."""
+        told = self.site.paths.metrics
+        return self.root / expanded(told) if told else None
+
+    @cached_property
     def environments(self) -> Path:
         """Root of the services' environments."""
         return self.root / expanded(self.site.paths.environments)

@@ -57,4 +57,4 @@ rule metrics:
     params:
         objectives=dag.objectives,
     shell:
-        dag.derive("metrics", "{input.plan}", "{input.load}")
+        dag.derive("metrics", "{input.plan}", "{input.load}", *dag.exposition)

@@ -1,4 +1,4 @@
-"""bench export: a scenario in the form of another tool that runs it."""
+"""bench export: a scenario, or what it measured, in the form of another tool."""
 
 import json
 from pathlib import Path
@@ -6,15 +6,17 @@ from pathlib import Path
 import click
 
 from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.errors import UserError
 
 
 @click.group("export")
 def command() -> None:
-    """Write a scenario in the form of another tool that runs it.
+    """Write a scenario, or what it measured, in the form of another tool.
 
     \b
-    Example:
+    Examples:
       bench export slurm -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
+      bench export prometheus -c config/scenarios/quickstart.yaml -o quickstart.prom
     """
 
 
@@ -67,3 +69,49 @@ def slurm(
         f"Next: {told / 'submit.sh'}, here or in a copy of this study on the machine; its last job writes the report."
     )
     click.echo(f"From there, bench collect -c {scenario} --from HOST:STUDY/results brings the results here.")
+
+
+@command.command("prometheus")
+@scenario_option
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="One file for the figures of all trials; - for standard output. Default: a file for each trial, and its"
+    " telemetry by node, in the site's `metrics` folder.",
+)
+def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
+    """Write the figures of finished trials in Prometheus's text form, as its textfile collector reads it.
+
+    Times are in seconds, sizes in bytes, shares from 0 to 1. A figure that is not known is not written. A site with
+    `paths: {metrics: FOLDER}` gets a trial's files as soon as it is measured.
+
+    \b
+    Examples:
+      bench export prometheus -c config/scenarios/quickstart.yaml -o quickstart.prom
+      bench export prometheus -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
+    """
+    from seamark.derive import measured_trials, write_expositions
+    from seamark.export.prometheus import text_of, write_figures
+
+    study = open_study(scenario, site)
+    name = study.scenario.name
+    if file is None and study.metrics is None:
+        raise UserError(
+            f"site '{study.site_name}': it names no folder for Prometheus. Name a file with -o,"
+            " or `paths: {metrics: FOLDER}` in the site."
+        )
+    trials = measured_trials(study)
+    if not trials:
+        raise UserError(f"{name}: no trial is measured yet. `bench submit -c {scenario}` measures them.")
+    if file is None:
+        assert study.metrics is not None
+        write_expositions(study, study.metrics)
+        click.echo(f"{study.metrics / name}: {len(trials)} trials")
+    elif str(file) == "-":
+        click.echo("".join(text_of(trials)), nl=False)
+    else:
+        write_figures(file, trials)
+        click.echo(f"{file}: {len(trials)} trials")

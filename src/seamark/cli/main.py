@@ -15,7 +15,7 @@ VERBS = {
     "start": "Submit in the background.",
     "status": "Show how far a scenario is.",
     "collect": "Sum up what is measured so far, without measuring.",
-    "export": "Write job scripts that need no Snakemake.",
+    "export": "Write job scripts that need no Snakemake, or figures for Prometheus.",
     "report": "Write a scenario's report again.",
     "retry": "Measure failed trials again; old attempts are kept.",
     "stop": "End a run, its servers and its jobs.",

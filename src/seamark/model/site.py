@@ -24,7 +24,8 @@ class Paths:
     """Roots of what a run reads and writes; `$NAME` and `~` are expanded when they are used.
 
     `scratch` holds the private data of running servers and is emptied when they end; `environments` and
-    `containers` are shared by all studies of a user.
+    `containers` are shared by all studies of a user. In `metrics` each trial leaves its figures in Prometheus's text
+    form and its telemetry by node; None: nowhere.
     """
 
     results: str = "results"
@@ -32,6 +33,7 @@ class Paths:
     scratch: str = ".seamark/scratch"
     environments: str = "~/.cache/seamark/envs"
     containers: str = "~/.cache/seamark/containers"
+    metrics: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
