@@ -12,7 +12,9 @@ try:
     dag = Dag(
         study=Study.at(
             Path.cwd(), scenario=config.get("scenario"), site=config.get("site")
-        )
+        ),
+        contained="apptainer"
+        in map(str, workflow.deployment_settings.deployment_method),
     )
 except UserError as mistake:
     raise WorkflowError(str(mistake))
@@ -28,7 +30,7 @@ wildcard_constraints:
     repetition=r"\d+",
 
 
-container: dag.client_image
+container: dag.outside
 
 
 resource_scopes:

@@ -47,6 +47,9 @@ ROOMS: Mapping[str, Room] = {
     "sites": Room(rank=5, what="what a machine says of itself, written as a site"),
     "images": Room(rank=5, what="which images a study needs, from where, by what digest"),
     "prepare": Room(rank=5, what="what must be there before a scenario runs: images and environments"),
+    "contained": Room(
+        rank=5, what="loads inside a container of Snakemake's: its image, its command, what runs in it"
+    ),
     "bench": Room(rank=5, what="one deployment as its phases see it"),
     "record": Room(rank=5, what="what one trial leaves"),
     "trial": Room(rank=5, what="where rooms meet: serve, warm up, measure"),

@@ -15,7 +15,9 @@ from seamark.model.objectives import latency_limit_s
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Trial
+from seamark.provenance.software import container_around_us
 from seamark.servers import deployment as servers
+from seamark.servers.containers import INSIDE
 from seamark.servers.images import client_lock
 from seamark.store import DeploymentFolder, ScenarioFolder, read_json
 from seamark.study import Study, expanded
@@ -85,7 +87,9 @@ def carrier_for(bench: Bench, owner: int) -> Carrier:
 
 
 def python_of(endpoint: Mapping[str, Any]) -> Path | None:
-    """Return the interpreter of the service's environment; None for the base environment."""
+    """Return the interpreter of the service's environment, here or in the image around us; None for the base one."""
+    if endpoint["environment"] is not None and container_around_us() is not None:
+        return INSIDE / "env" / "bin" / "python"
     return None if endpoint["environment"] is None else Path(endpoint["environment"]) / "bin" / "python"
 
 

@@ -9,13 +9,14 @@ from shlex import quote
 from typing import Any, Protocol
 
 from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of
+from seamark.contained import image_of, require_jobs_images, stand_before_apptainer, words
 from seamark.jobstates import stand_before_slurm
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.record import samples_complete, stands
 from seamark.servers.deployment import stop_all, sweep
 from seamark.store import DeploymentFolder, read_json
-from seamark.study import Study, expanded
+from seamark.study import Study
 
 PHASE_MIN = {"together": TOGETHER_MIN, "serve": SERVE_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
 SLOTS = 100
@@ -35,11 +36,16 @@ class Dag:
     """The answers to Snakemake's questions, for one study."""
 
     study: Study
+    contained: bool = False
+    """Whether loads run in containers of Snakemake's: its `--software-deployment-method apptainer`."""
     _minutes: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict, init=False, repr=False)
     """What each trial of a deployment takes, once it was asked for."""
 
     def __post_init__(self) -> None:
         self.study.require_environments()
+        if self.contained:
+            require_jobs_images(self.study)
+            stand_before_apptainer(self.study)
 
     @property
     def patterns(self) -> tuple[str, str, str]:
@@ -98,10 +104,20 @@ class Dag:
         """Return the path of a shipped file."""
         return str(self.study.file(relative))
 
-    @property
-    def client_image(self) -> str:
-        """The image of our own rules, used only with Snakemake's `--software-deployment-method apptainer`."""
-        return str(self.study.root / expanded(self.study.site.paths.containers) / "seamark.sif")
+    def load_script(self, name: str, *wildcards: str) -> str:
+        """Return the shell line of a script that loads a server: in its image where Snakemake runs it in one."""
+        if not self.contained:
+            return self.script(name, *wildcards)
+        told = [*words(self.study, name), str(self.study.scenario_path), self.study.site_name]
+        line = " ".join(quote(word).replace("{", "{{").replace("}", "}}") for word in told)
+        return " ".join(["exec", line, *wildcards, "> {log} 2>&1"])
+
+    def image(self, w: Wildcards) -> str | None:
+        """Return the image that a deployment's loads run in, None outside of containers."""
+        return image_of(self.study, w.scenario, w.deployment) if self.contained else None
+
+    def outside(self, w: Wildcards) -> None:
+        """Return no image: what sends no load runs in the base environment, a server where its keeper starts it."""
 
     def targets(self) -> list[str]:
         """Return what a run is to make: every trial's metrics, every deployment's record, the report."""

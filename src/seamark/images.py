@@ -15,6 +15,9 @@ from seamark.study import Study
 
 CLIENT = "client"
 """The definition, and the lock, of an image for workers that need no library of a service."""
+JOBS = "seamark"
+"""The definition of the images that jobs of loads run in as a whole."""
+LOADS = "envs/loads.lock"
 PYTHON = "python"
 """The name of the image that definitions start from, where that is pulled."""
 SHELL = "containers/environment.sh"
@@ -66,6 +69,13 @@ class StudyImages:
             return None
         return self._defined(client_lock(service, self.of_server(service, self.study.plan.container)) or CLIENT)
 
+    def of_job(self, service: Service) -> Image | None:
+        """Return the image that Snakemake runs jobs of loads on a service in; None where the site does not say so."""
+        if not self.study.site.images.jobs:
+            return None
+        lock = client_lock(service, self.of_server(service, self.study.plan.container))
+        return self._defined(lock or CLIENT, JOBS)
+
     def base(self) -> Image | None:
         """Return the image that definitions start from; None when it is a file or a folder of the site's."""
         named = self.study.site.images.base
@@ -89,17 +99,17 @@ class StudyImages:
 
     def files_of(self, image: Image) -> dict[str, Path]:
         """Return what an image of a definition is built from, by its path in the folder that it is built in."""
-        return self._parts(str(image.environment))
+        return self._parts(str(image.environment), image.source)
 
-    def _parts(self, environment: str) -> dict[str, Path]:
-        names = (f"containers/{environment}.def", SHELL, f"envs/{environment}.lock")
-        return {name: self.study.file(name) for name in names}
+    def _parts(self, environment: str, definition: str) -> dict[str, Path]:
+        more = (LOADS,) if definition == f"containers/{JOBS}.def" else ()
+        return {name: self.study.file(name) for name in (definition, SHELL, f"envs/{environment}.lock", *more)}
 
     def _of_plan(self) -> Iterator[Image]:
         plan = self.study.plan
         for name in dict.fromkeys(deployment.service for deployment in plan.deployments):
             service = self.study.services[name]
-            for image in (self.of_server(service, plan.container), self.of_client(service)):
+            for image in (self.of_server(service, plan.container), self.of_client(service), self.of_job(service)):
                 if image is not None:
                     yield image
 
@@ -121,15 +131,16 @@ class StudyImages:
         path = image_file(self.folder, name, digest)
         return Image(name=name, origin="registry", source=source, digest=digest, licence=licence, path=path)
 
-    def _defined(self, environment: str) -> Image | None:
-        definition = f"containers/{environment}.def"
-        files = self._parts(environment)
+    def _defined(self, environment: str, what: str | None = None) -> Image | None:
+        """Return the image of an environment, from its own definition or from `what`."""
+        definition = f"containers/{what or environment}.def"
+        files = self._parts(environment, definition)
         if not all(path.is_file() for path in files.values()):
             return None
         base = self.base()
         under = base.digest or base.source if base else _identity(expandvars(self.study.site.images.base))
         digest = digest_of_parts(*(path.read_bytes() for path in files.values()), under)
-        name = f"{environment}-built"
+        name = f"{what}-{environment}-built" if what else f"{environment}-built"
         licence = LICENCE.search(files[definition].read_text(encoding="utf-8"))
         return Image(
             name=name,

@@ -14,6 +14,8 @@ from seamark import provenance, store
 from seamark.bench import Bench
 from seamark.load.shards import LoadOutcome
 from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.provenance.software import container_around_us
+from seamark.servers.images import facts_of_file
 from seamark.store import TrialFolder, read_json
 from seamark.study import expanded
 
@@ -179,7 +181,7 @@ def write_meta(
     seen = provenance.look(_paths(bench, folder), whole=True)
     plan = bench.study.plan_of(bench.scenario)
     endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
-    slurm = provenance.slurm(os.environ)
+    slurm, around = provenance.slurm(os.environ), container_around_us()
     software = provenance.software(bench.study.root, bench.lock)
     store.write_json(
         folder.meta,
@@ -193,7 +195,7 @@ def write_meta(
             "slurm_job_id": (slurm or {}).get("slurm_job_id"),
             "container_digest": (endpoint.get("image") or {}).get("digest"),
             "container": endpoint.get("image"),
-            "client_container": endpoint.get("client_image"),
+            "client_container": facts_of_file(Path(around)) if around else endpoint.get("client_image"),
             "seed": trial.seed,
             "block": trial.block,
             "position": trial.position,

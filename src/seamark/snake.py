@@ -29,6 +29,8 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
         words += ["--profile", str(study.file(f"profiles/{study.site.profile}"))]
     if (most := most_jobs(study.site, study.plan.qos)) is not None:
         words += ["--jobs", str(most)]
+    if study.site.images.jobs:
+        words += ["--software-deployment-method", "apptainer"]
     words += list(extra)
     return [*words, "--config", f"scenario={study.scenario_path}", f"site={study.site_name}"]
 

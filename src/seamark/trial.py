@@ -20,6 +20,7 @@ from seamark.images import StudyImages
 from seamark.load.shards import LoadError, LoadOutcome, run_load
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.monitors.energy import after_load, before_load, idle_power_w
+from seamark.provenance.software import container_around_us
 from seamark.record import keep_samples, put_aside, record_of, samples_complete, write_config, write_meta
 from seamark.servers import deployment as servers
 from seamark.store import TrialFolder, read_json
@@ -136,9 +137,12 @@ def _living_endpoint(bench: Bench, trial: Trial, parent_pid: int) -> tuple[dict[
     if endpoint["status"] != "ok" or servers.alive(bench.folder):
         return endpoint, None
     ended = servers.why_ended(bench.folder) or {}
+    why = f"the server had ended before this trial ({ended.get('why', 'no trace')})"
+    if container_around_us() is not None:
+        reason = f"{why}, and a load inside a container cannot start it again. `bench retry` measures it."
+        return endpoint | {"status": "failed", "category": "server_died", "reason": reason}, None
     serve(bench)
     _first_requests(bench, trial, parent_pid)
-    why = f"the server had ended before this trial ({ended.get('why', 'no trace')})"
     return read_json(bench.folder.endpoint), why
 
 

@@ -165,15 +165,12 @@ def test_a_standing_server_over_two_nodes_is_one_job_that_a_scenario_measures_an
 
 
 @pytest.mark.covers("E-SVR06", "E-NFR04")
-@pytest.mark.parametrize("how", ["scancel", "kill", "part"])
+@pytest.mark.parametrize("how", ["scancel", "part"])
 def test_nothing_is_left_on_either_node_of_a_standing_server_that_is_ended_by_force(
     study: StandingStudy, over_two: dict[str, Any], how: str
 ) -> None:
     if how == "scancel":
         says(study, "scancel", over_two["job"])
-    elif how == "kill":
-        [holder] = [each for each in study.processes() if "seamark.standing.job" in each.cmdline()]
-        kill(holder.pid)
     else:
         kill(study.json("two", "endpoint.json")["parts"][0]["pid"])
     assert eventually(lambda: study.processes() == [], LEASE_S + 15)

@@ -12,6 +12,8 @@ rule load:
     priority: dag.priority("load")
     group:
         dag.group
+    container:
+        dag.image
     threads: dag.cpus
     resources:
         **dag.site_resources(),
@@ -21,7 +23,7 @@ rule load:
     params:
         changed=dag.changed,
     shell:
-        dag.script("load", "{wildcards.scenario}", TRIAL_ID)
+        dag.load_script("load", "{wildcards.scenario}", TRIAL_ID)
 
 
 rule monitor:

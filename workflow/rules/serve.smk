@@ -51,6 +51,8 @@ rule warmup:
     priority: dag.priority("warmup")
     group:
         dag.group
+    container:
+        dag.image
     threads: dag.cpus
     resources:
         **dag.site_resources(),
@@ -58,7 +60,7 @@ rule warmup:
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("warmup"),
     shell:
-        dag.script("warmup", "{wildcards.scenario}", "{wildcards.deployment}")
+        dag.load_script("warmup", "{wildcards.scenario}", "{wildcards.deployment}")
 
 
 rule teardown:

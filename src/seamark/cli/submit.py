@@ -63,7 +63,7 @@ def require_what_it_needs(study: Study) -> None:
     from seamark.prepare import require_images
     from seamark.space import require_room
 
-    if study.site.runtime == "apptainer":
+    if study.site.runtime == "apptainer" or study.site.images.jobs:
         require_images(study)
     for note in require_room(study):
         click.echo(f"Note: {note}", err=True)

@@ -44,7 +44,8 @@ class Images:
     image of a service in `build` is built from `containers/<service>.def`, and so is that of a service whose recipe
     names no image; all others are pulled by digest. Definitions start from `base`: an address, a `.sif` or a folder.
     With `wheels`, a folder, nothing is downloaded for them. `client`: workers of loads run in the image that is built
-    from the definition of the service's environment.
+    from the definition of the service's environment. `jobs`: jobs of loads run in one as a whole, by Snakemake's own
+    `container:`; then their workers need no other.
     """
 
     where: Literal["here", "job"] = "here"
@@ -53,6 +54,7 @@ class Images:
     base: str = "docker://docker.io/library/python:3.11-slim-bookworm"
     wheels: str | None = None
     client: bool = False
+    jobs: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What a number was measured with: versions, locks, the state of the checkout, the container around us."""
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -10,6 +11,8 @@ from typing import Any
 from seamark import __version__
 
 CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
+CHECKOUT = "SEAMARK_CHECKOUT"
+"""The variable that tells a job in a container, where there is no git, what `git` said outside."""
 
 
 def software(root: Path, lock: Path | None) -> dict[str, Any]:
@@ -19,9 +22,14 @@ def software(root: Path, lock: Path | None) -> dict[str, Any]:
         "python": platform.python_version(),
         "lock": None if lock is None else lock.name,
         "lock_sha256": None if lock is None else hashlib.sha256(lock.read_bytes()).hexdigest(),
-        "inside_container": next((os.environ[name] for name in CONTAINER if name in os.environ), None),
-        **git(root),
+        "inside_container": container_around_us(),
+        **(json.loads(os.environ[CHECKOUT]) if CHECKOUT in os.environ else git(root)),
     }
+
+
+def container_around_us() -> str | None:
+    """Return the image that this process runs in, None outside of one."""
+    return next((os.environ[name] for name in CONTAINER if name in os.environ), None)
 
 
 def git(root: Path) -> dict[str, Any]:

@@ -77,14 +77,19 @@ class Image:
     def facts(self) -> dict[str, Any]:
         """Return what a measurement in it says of it; `sha256` is that of the file."""
         made = self.made() or {}
-        return {
-            "name": self.name,
-            "source": self.source,
-            "digest": self.digest or (f"sha256:{made['sha256']}" if made else None),
-            "sha256": made.get("sha256"),
-            "size_bytes": made.get("size_bytes"),
-            "path": str(self.path),
-        }
+        return _facts({"name": self.name, "source": self.source, "digest": self.digest} | dict(made), self.path)
+
+
+def facts_of_file(path: Path) -> dict[str, Any]:
+    """Return an image's facts by its file alone; nulls but for the path where nobody wrote them down."""
+    record = path.with_name(f"{path.name}.json")
+    return _facts(read_json(record) if record.is_file() else {}, path)
+
+
+def _facts(told: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    digest = told.get("digest") or (f"sha256:{told['sha256']}" if "sha256" in told else None)
+    known = {name: told.get(name) for name in ("name", "source")}
+    return {**known, "digest": digest, **{n: told.get(n) for n in ("sha256", "size_bytes")}, "path": str(path)}
 
 
 def client_lock(service: Service, image: Image | None) -> str | None:

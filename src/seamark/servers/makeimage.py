@@ -76,14 +76,17 @@ def build(image: Image, site: Site, files: Mapping[str, Path], base: Path) -> No
         for path, source in files.items():
             (context / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, context / path)
-        lock = files[f"envs/{image.environment}.lock"]
         wheels = Path(site.images.wheels).expanduser() if site.images.wheels else context / "wheels"
         if not site.images.wheels:
-            _download(lock, wheels, _python_of(base, site), image)
+            version = _python_of(base, site)
+            for lock in (source for path, source in files.items() if path.endswith(".lock")):
+                _download(lock, wheels, version, image)
         words = ["build", "--ignore-fakeroot-command", *QUICKLY, "--bind", f"{wheels}:/mnt"]
-        for argument in ("bootstrap=localimage", f"base={base}"):
-            words += ["--build-arg", argument]
-        words += [str(temporary), f"containers/{image.environment}.def"]
+        arguments = ["bootstrap=localimage", f"base={base}"]
+        if "{{ lock }}" in (context / image.source).read_text(encoding="utf-8"):
+            arguments.append(f"lock={image.environment}")
+        words += [word for argument in arguments for word in ("--build-arg", argument)]
+        words += [str(temporary), image.source]
         _run(engine(site, words, folder=image.path.parent), image, context)
         _keep(image, site, temporary, {"base": str(base)})
 
