@@ -72,6 +72,7 @@ ROOMS: Mapping[str, Room] = {
     "doctor": Room(rank=5, what="whether this machine can measure"),
     "components": Room(rank=6, what="what of a study runs now: run, jobs, servers, monitors, logs"),
     "dag": Room(rank=6, what="what Snakemake asks of a study"),
+    "ownership": Room(rank=5, what="whose files a run would write, and what to do where they are another's"),
     "jobs": Room(rank=6, what="one function a rule"),
     "preloaded": Room(rank=6, what="what the jobs of a trial import, once for a run"),
     "snake": Room(rank=6, what="how Snakemake is called, and who else calls it"),

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,7 @@ from seamark import turn
 from seamark.allocation import most_jobs
 from seamark.errors import UserError
 from seamark.forkserver.client import start_server
+from seamark.ownership import user_named
 from seamark.servers.signs import Signs, beating, boot_id, read_beat, write_beat
 from seamark.study import Study
 
@@ -72,8 +74,8 @@ def release(root: Path) -> None:
     """Take away the lock that a killed Snakemake left. Raises UserError when a live one, here or not, holds it."""
     running, told = runs_in(root), read_beat(_mark(root))
     where = f"process {running[0].pid}" if running else None
-    if told and told.boot != boot_id() and beating(_mark(root)):
-        where = f"process {told.pid} on {told.node}"
+    if where is None and told and beating(_mark(root)):  # another user's process does not show its folder
+        where = _process_of(told.pid) if told.boot == boot_id() else f"process {told.pid} on {told.node}"
     if where:
         raise UserError(
             f"{root}: another run is at work here ({where}). Wait for it, look at it with `bench status --watch`, or"
@@ -82,6 +84,26 @@ def release(root: Path) -> None:
     locks = root / ".snakemake" / "locks"
     if locks.is_dir():
         shutil.rmtree(locks, ignore_errors=True)
+
+
+def require_our_run(root: Path) -> None:
+    """Raise UserError where another user's run is at work in `root` on this machine: only they can end it."""
+    told = read_beat(_mark(root))
+    if not told or told.boot != boot_id() or not beating(_mark(root)) or os.geteuid() == 0:
+        return
+    with suppress(psutil.Error):
+        user = psutil.Process(told.pid).uids().real
+        if user != os.getuid():
+            raise UserError(
+                f"{root}: the run at work here is {user_named(user)}'s (process {told.pid}); ask them to end it."
+            )
+
+
+def _process_of(pid: int) -> str:
+    try:
+        return f"process {pid} of {user_named(psutil.Process(pid).uids().real)}"
+    except psutil.Error:
+        return f"process {pid}"
 
 
 def runs_in(root: Path) -> list[psutil.Process]:

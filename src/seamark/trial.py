@@ -23,6 +23,7 @@ from seamark.monitors.energy import after_load, before_load, idle_power_w
 from seamark.provenance.software import container_around_us
 from seamark.record import keep_samples, put_aside, record_of, samples_complete, write_config, write_meta
 from seamark.servers import deployment as servers
+from seamark.servers.signs import to_lock
 from seamark.store import TrialFolder, read_json
 
 WARM_UP_S = 0.3
@@ -214,7 +215,7 @@ def alone_on_this_node(bench: Bench, parent_pid: int) -> Iterator[None]:
     """
     whose = f"-{bench.deployment.id}" if bench.site.placement == "share" else ""
     path = Path(tempfile.gettempdir()) / f"seamark-{os.getuid()}{whose}.lock"
-    with path.open("a") as held:
+    with to_lock(path) as held:
         while True:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -47,17 +47,23 @@ def _new_study(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists and is not an empty folder. Name a new one; nothing was written.")
     for name in OWN:
-        source = SHIPPED / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name)
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, folder / name)
+        _copy(SHIPPED / name, folder / name)
     (folder / "meluxina").symlink_to("profiles/meluxina")
     (folder / ".gitignore").write_text(IGNORED)
     click.echo(
         f"{folder}: a new study. Next: cd {quote(str(folder))} && bench submit -c config/scenarios/quickstart.yaml"
     )
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file or folder as new ones of ours: who may write them says our umask, not the package's files."""
+    if source.is_dir():
+        target.mkdir(parents=True)
+        for each in source.iterdir():
+            _copy(each, target / each.name)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
 
 
 def _new_site(root: Path, name: str, force: bool) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 
@@ -81,6 +82,11 @@ def main() -> None:
     except UserError as mistake:
         click.echo(str(mistake), err=True)
         sys.exit(mistake.exit_code)
+    except PermissionError as refused:
+        from seamark.ownership import refusal
+
+        click.echo(refusal(Path(refused.filename)) if refused.filename else str(refused), err=True)
+        sys.exit(2)
     except OSError as lacking:
         click.echo(f"{lacking.filename or 'the machine'}: {lacking.strerror or lacking}", err=True)
         sys.exit(3)

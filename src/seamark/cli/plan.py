@@ -5,6 +5,7 @@ import json
 import click
 
 from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.study import Study
 
 
 @click.command("plan")
@@ -24,9 +25,21 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
 
     study = open_study(scenario, site)
     if write:
-        study.write_plan(study.scenario.name)
+        _write(study)
     if as_json:
         facts = plan_facts(study.plan, study.services, study.site)
         click.echo(json.dumps(facts | {"plan": as_document(study.plan)}, indent=1))
     else:
         click.echo(describe(study.plan, study.services, study.site))
+
+
+def _write(study: Study) -> None:
+    """Write the plan, or note why not: whoever may only look can still see it."""
+    try:
+        study.write_plan(study.scenario.name)
+    except PermissionError as refused:
+        from seamark.ownership import owner
+
+        folder = study.folder(study.scenario.name).root
+        whose = f"{folder} is {owner(folder)}'s" if folder.exists() else str(refused)
+        click.echo(f"Note: plan.json was not written; {whose}.", err=True)

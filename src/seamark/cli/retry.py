@@ -21,6 +21,7 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
       bench retry s3-8c1f02--operation-get-1a2b3c--r1
     """
     from seamark.cli.submit import submit, take_over
+    from seamark.ownership import require_ours
 
     study = open_study(scenario, site)
     folder = study.folder(study.scenario.name)
@@ -32,6 +33,7 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
     if not chosen:
         click.echo(f"{study.scenario.name}: no failed trial.", err=True)
         return 0
+    require_ours(study)
     take_over(study)
     for name in chosen:
         put_aside(folder.trial(name))

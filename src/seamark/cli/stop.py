@@ -11,7 +11,7 @@ import psutil
 from seamark.cli.options import open_study, scenario_option
 from seamark.errors import SiteError
 from seamark.servers.deployment import stop_all
-from seamark.snake import runs_in
+from seamark.snake import require_our_run, runs_in
 
 if TYPE_CHECKING:
     from seamark.study import Study
@@ -40,6 +40,7 @@ def command(scenario: str, site: str | None, every: bool) -> int:
     from seamark.standing.instance import instances
 
     study = open_study(scenario, site)
+    require_our_run(study.root)
     running = runs_in(Path.cwd())
     for process in running:
         process.send_signal(signal.SIGINT)

@@ -59,10 +59,13 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
 
 
 def require_what_it_needs(study: Study) -> None:
-    """Raise SiteError, before anything runs, when images or room for the results are lacking; note what may be."""
+    """Raise UserError, before anything runs, when files to write are another's; SiteError when images or room for the
+    results are lacking. Note what may be."""
+    from seamark.ownership import require_ours
     from seamark.prepare import require_images
     from seamark.space import require_room
 
+    require_ours(study)
     if study.site.runtime == "apptainer" or study.site.images.jobs:
         require_images(study)
     for note in require_room(study):

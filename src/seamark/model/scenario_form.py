@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from os.path import expandvars
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +29,8 @@ def scenario_of(tree: Item, path: Path, services: Mapping[str, Service], mistake
     for key in TEXT_KEYS:
         if key in tree.value:
             fields[key] = _text(tree.value[key], mistakes)
+    if isinstance(account := fields.get("account"), str):
+        fields["account"] = _from_environment(tree.value["account"], account, mistakes)
     for key, (lowest, highest) in COUNTS.items():
         if key in tree.value:
             fields[key] = _count(tree.value[key], lowest, highest, mistakes)
@@ -65,6 +68,14 @@ def _text(item: Item, mistakes: Mistakes) -> Any:
     if isinstance(text, str) and (not text.strip() or re.search(r"\s", text)):
         mistakes.add(item, f"{item.shown} is not a name: it is empty or holds a blank.")
     return text
+
+
+def _from_environment(item: Item, text: str, mistakes: Mistakes) -> str:
+    """Return text with `$NAME` put in: what differs from user to user can stay out of the file."""
+    expanded = expandvars(text)
+    if missing := re.search(r"\$\{?(\w+)", expanded):
+        mistakes.add(item, f"{missing[1]} is not set. Set it (export {missing[1]}=p200000), or write the name here.")
+    return expanded
 
 
 def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:

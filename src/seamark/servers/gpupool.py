@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from seamark.servers.failure import FailedError
+from seamark.servers.signs import to_lock
 
 
 def claim_gpus(count: int, held: ExitStack) -> None:
@@ -27,7 +28,7 @@ def claim_gpus(count: int, held: ExitStack) -> None:
 
 def _claimed(gpu: str, held: ExitStack) -> bool:
     name = f"seamark-{os.getuid()}-{os.environ.get('SLURM_JOB_ID', 'here')}-gpu-{gpu}.lock"
-    lock = (Path(tempfile.gettempdir()) / name.replace("/", "_")).open("a")
+    lock = to_lock(Path(tempfile.gettempdir()) / name.replace("/", "_"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -217,13 +217,21 @@ def write_sign(path: Path, document: Mapping[str, Any]) -> None:
             path.touch()
 
 
+def to_lock(path: Path) -> TextIO:
+    """Return a file to be locked, made if need be. One that another user made is locked by whoever may read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return path.open("a+")
+    except PermissionError:
+        return path.open()
+
+
 def hold(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
     """Return the locked file, None when someone else holds it after `wait_s`.
 
     A file system that knows no locks gives the file all the same: the heartbeat then is all that protects.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("a+")
+    file = to_lock(path)
     deadline = time.monotonic() + wait_s
     while True:
         try:
