@@ -1,8 +1,10 @@
 """The command `bench`: one thin module a verb. Here they are put together and their errors are printed."""
 
 import sys
+import warnings
 from importlib import import_module
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -58,6 +60,20 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _note(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning; what is said of a user's file without a place in ours."""
+    ours = category.__module__.startswith("seamark.")
+    text = f"Note: {message}\n" if ours else warnings.formatwarning(message, category, filename, lineno, line)
+    click.echo(text, err=True, nl=False)
+
+
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -77,6 +93,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run `bench`; a mistake of the user's is one line a mistake and exit code 2, never a traceback."""
+    warnings.showwarning = _note
     try:
         code = cli.main(prog_name="bench", standalone_mode=False)
     except UserError as mistake:

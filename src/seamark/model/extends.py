@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from seamark.model.yaml_lines import Item, Mistakes, load, shown
+from seamark.model.form import load_form
+from seamark.model.yaml_lines import Item, Mistakes, shown
 
 MOST_FILES = 50
 
@@ -14,7 +15,7 @@ def load_merged(path: Path, mistakes: Mistakes) -> Item | None:
 
 
 def _load(path: Path, chain: tuple[Path, ...], mistakes: Mistakes) -> Item | None:
-    tree = load(path, mistakes)
+    tree = load_form(path, mistakes)
     if tree is None:
         return None
     here = (*chain, path.resolve())

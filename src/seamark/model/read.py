@@ -10,6 +10,7 @@ from seamark.model.carrier import misplaced
 from seamark.model.cores import cores_in, shown_cores
 from seamark.model.extends import load_merged
 from seamark.model.fit import Asked, misfits
+from seamark.model.form import load_form
 from seamark.model.levels import TYPES, level, misfit, show
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.recipe import check_service
@@ -19,7 +20,7 @@ from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site
 from seamark.model.structure import WRONG, is_mapping, structure
 from seamark.model.workload_form import RESOURCE_SETTINGS, WORKLOAD_KEYS
-from seamark.model.yaml_lines import Item, Mistakes, load, shown
+from seamark.model.yaml_lines import Item, Mistakes, shown
 
 SiteOf = Callable[[str | None], Site]
 """Gives the site for the name a scenario asks for (None: it asks for none)."""
@@ -42,7 +43,7 @@ def read_services(folder: Path) -> dict[str, Service]:
 def read_site(path: Path) -> Site:
     """Read one site. Raises UserError with all mistakes."""
     mistakes = Mistakes()
-    tree = load(path, mistakes)
+    tree = load_form(path, mistakes)
     if tree is not None:
         site = structure(tree, Site, mistakes)
         _named_as_file(tree, path, mistakes)

@@ -15,8 +15,8 @@ from seamark.model.yaml_lines import Item, Mistakes
 
 TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
-    *("scenario", "extends", *TEXT_KEYS, "repetitions", "max_retries", "resources", "defaults", "workload"),
-    *("workloads", "artifacts", "binds", "metadata"),
+    *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "max_retries", "resources", "defaults"),
+    *("workload", "workloads", "artifacts", "binds", "metadata"),
 )
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
+from seamark.model.form import KEY, current
 from seamark.model.mix import MIX, mix_schema
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.read import read_services
@@ -25,6 +26,7 @@ from seamark.model.workload_form import NAME, RESOURCE_SETTINGS
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FORM: Schema = {"const": current(), "description": "Version of the form of this file; without it 1."}
 PLAIN: dict[Any, Schema] = {
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -36,11 +38,14 @@ PLAIN: dict[Any, Schema] = {
 
 def schemas(services: Mapping[str, Service]) -> dict[str, Schema]:
     """Return every published schema by the name of its file."""
-    return {
+    published = {
         "scenario.schema.json": scenario_schema(services),
         "service.schema.json": {"$schema": DIALECT, "title": "A Seamark service recipe", **service_schema()},
         "site.schema.json": {"$schema": DIALECT, "title": "A Seamark site", **schema_of(Site)},
     }
+    for schema in published.values():
+        schema["properties"][KEY] = FORM
+    return published
 
 
 def schema_of(form: Any) -> Schema:
