@@ -1,5 +1,6 @@
 """What a deployment asks a batch system for."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from seamark.allocation import (
     loads_min,
     minutes_of,
 )
+from seamark.dag import Dag
 from seamark.study import Study
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +28,7 @@ def study() -> Study:
 
 def test_a_deployment_asks_for_the_sum_of_its_phases_since_its_loads_run_one_after_another(study: Study) -> None:
     trials = study.plan.trials
-    assert deployment_min(trials) == SERVE_MIN + WARMUP_MIN + loads_min(trials) + TEARDOWN_MIN
+    assert deployment_min(trials, study.site) == SERVE_MIN + WARMUP_MIN + loads_min(trials) + TEARDOWN_MIN
     assert loads_min(trials) * 60 > sum(
         trial.settings[name] for trial in trials for name in ("warmup_s", "duration_s", "timeout_s")
     )
@@ -47,8 +49,29 @@ def test_minutes_of_many_loads_add_up_to_those_of_all(study: Study, duration_s: 
 
 
 @pytest.mark.covers("E-FR04")
-@pytest.mark.parametrize(("nodes", "gpus", "of_each"), [(1, 4, 4), (2, 8, 4), (2, 4, 2), (3, 8, 3), (2, 0, 0)])
-def test_the_gpus_of_a_deployment_are_those_of_all_its_nodes(
-    study: Study, nodes: int, gpus: int, of_each: int
+@pytest.mark.parametrize(
+    ("service", "nodes", "gpus", "of_each"),
+    [
+        ("vllm", 1, 4, 4),
+        ("vllm", 2, 4, 4),  # the load's node has none of them
+        ("vllm_ray", 2, 8, 4),
+        ("vllm_ray", 3, 8, 3),
+        ("faiss", 2, 4, 2),  # it runs in the load
+        ("vllm", 2, 0, 0),
+    ],
+)
+def test_the_gpus_of_a_deployment_are_those_of_its_servers_nodes(
+    study: Study, service: str, nodes: int, gpus: int, of_each: int
 ) -> None:
-    assert gpus_per_node(replace(study.plan.deployments[0], nodes=nodes, gpus=gpus)) == of_each
+    deployment = replace(study.plan.deployments[0], nodes=nodes, gpus=gpus)
+    assert gpus_per_node(deployment, study.services[service]) == of_each
+
+
+@pytest.mark.covers("E-FR04")
+def test_the_minutes_of_a_server_that_is_left_alone_first_are_asked_for_too(study: Study, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    site = tmp_path / "config/sites/local.yaml"
+    site.write_text(f"{site.read_text()}\nidle_s: 301\n")
+    idle = Study.at(tmp_path, scenario="config/scenarios/null.yaml")
+    assert deployment_min(idle.plan.trials, idle.site) == deployment_min(study.plan.trials, study.site) + 6
+    assert Dag(study=idle).runtime_min("serve")(None) == SERVE_MIN + 6

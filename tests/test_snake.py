@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from seamark.errors import UserError
+from seamark.model.read import read_site
 from seamark.snake import command, release, runs_in
 from seamark.study import Study
 
@@ -52,6 +54,14 @@ def test_a_run_in_another_study_disturbs_nobody(running, tmp_path):
     other.mkdir()
     release(other)
     assert runs_in(other) == []
+
+
+@pytest.mark.covers("E-MLX01")
+def test_the_profile_of_a_site_lets_plain_snakemake_submit_no_more_than_the_site_allows():
+    for site in map(read_site, sorted((ROOT / "config/sites").glob("*.yaml"))):
+        profile = yaml.safe_load((ROOT / "profiles" / site.profile / "config.yaml").read_text())
+        if site.max_submit is not None:
+            assert profile["jobs"] == site.max_submit, site.name
 
 
 def test_the_profile_of_the_site_is_named_and_what_is_asked_comes_last(tmp_path):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 
+from seamark.model.service import Service
 from seamark.model.site import Partition, Site
 from seamark.model.trial import Deployment, Plan, Trial
 
@@ -31,9 +32,14 @@ def minutes_of(trials: Iterable[Trial]) -> dict[str, int]:
     return minutes
 
 
-def deployment_min(trials: Iterable[Trial]) -> int:
+def serve_min(site: Site) -> int:
+    """Return the minutes until a server may be up, with those in which the site leaves it alone."""
+    return SERVE_MIN + math.ceil(site.idle_s / 60)
+
+
+def deployment_min(trials: Iterable[Trial], site: Site) -> int:
     """Return the minutes of a deployment's whole life: the sum of its phases, one load after another."""
-    return SERVE_MIN + WARMUP_MIN + loads_min(trials) + TEARDOWN_MIN
+    return serve_min(site) + WARMUP_MIN + loads_min(trials) + TEARDOWN_MIN
 
 
 def _load_s(trial: Trial) -> float:
@@ -42,19 +48,23 @@ def _load_s(trial: Trial) -> float:
     return seconds * SPARE + LOAD_SPARE_S
 
 
-def gpus_per_node(deployment: Deployment) -> int:
-    """Return the GPUs to ask of each node, so that all nodes together have those of the deployment."""
-    return -(-deployment.gpus // deployment.nodes)
+def gpus_per_node(deployment: Deployment, service: Service) -> int:
+    """Return the GPUs to ask of each node, so that the server's nodes together have those of the deployment.
+
+    Slurm gives every node of a job alike: a node that only sends load then has as many, and uses none.
+    """
+    return -(-deployment.gpus // service.nodes_served(deployment.nodes))
 
 
-def gpu_request(deployment: Deployment, site: Site, partition: str | None) -> dict[str, str]:
+def gpu_request(deployment: Deployment, service: Service, site: Site, partition: str | None) -> dict[str, str]:
     """Return the option of sbatch that asks for the deployment's GPUs in the site's words; empty when it has none."""
+    each = gpus_per_node(deployment, service)
     if not deployment.gpus:
         return {}
     if site.gpu_request == "gpus":
-        return {"gpus-per-node": str(gpus_per_node(deployment))}
+        return {"gpus-per-node": str(each)}
     kind = (site.partitions.get(partition or "") or Partition(nodes=1, cpus=1, mem_gb=1)).gres
-    return {"gres": f"{kind}:{gpus_per_node(deployment)}"}
+    return {"gres": f"{kind}:{each}"}
 
 
 def most_jobs(site: Site, qos: str | None) -> int | None:
@@ -76,7 +86,7 @@ def overlong(plan: Plan, site: Site) -> str | None:
     for trial in plan.trials:
         trials[trial.deployment].append(trial)
     longest, minutes = max(
-        ((name, deployment_min(group)) for name, group in trials.items()), key=lambda each: each[1]
+        ((name, deployment_min(group, site)) for name, group in trials.items()), key=lambda each: each[1]
     )
     if minutes * 60 <= limit_s:
         return None

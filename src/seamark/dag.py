@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
-from seamark.allocation import SERVE_MIN, TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of
+from seamark.allocation import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of, serve_min
 from seamark.contained import image_of, require_jobs_images, stand_before_apptainer, words
 from seamark.jobstates import stand_before_slurm
 from seamark.model.service import Value
@@ -18,7 +18,7 @@ from seamark.servers.deployment import stop_all, sweep
 from seamark.store import DeploymentFolder, read_json
 from seamark.study import Study
 
-PHASE_MIN = {"together": TOGETHER_MIN, "serve": SERVE_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
+PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
 SLOTS = 100
 
 
@@ -193,6 +193,8 @@ class Dag:
         """Return the minutes to ask a batch system for: grows with the attempt."""
 
         def of(w: Wildcards, attempt: int = 1) -> int:
+            if phase == "serve":
+                return serve_min(self.study.site) * attempt
             if phase in PHASE_MIN:
                 return PHASE_MIN[phase] * attempt
             key = (w.scenario, w.deployment)
@@ -240,7 +242,8 @@ class Dag:
         deployment, site = self.deployment(w), self.study.site
         if self._shares:  # words are not added up
             deployment = replace(deployment, gpus=deployment.gpus * site.deployments_per_job)
-        return gpu_request(deployment, site, self.study.plan_of(w.scenario).partition)
+        service = self.study.services[deployment.service]
+        return gpu_request(deployment, service, site, self.study.plan_of(w.scenario).partition)
 
     def _job_options(self, w: Wildcards) -> str:
         gpus = [f"--{name}={value}" for name, value in self._gpu_request(w).items() if name != "gres"]

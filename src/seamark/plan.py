@@ -57,7 +57,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     mistakes += _alike(scenario, [each.deployment for each in found.values()])
     if site.runtime != "external":
         mistakes += _too_few_nodes(scenario, services, [each.deployment for each in found.values()])
-    mistakes += _misfits(scenario, site, [each.deployment for each in found.values()])
+    mistakes += _misfits(scenario, site, services, [each.deployment for each in found.values()])
     if len(found) * scenario.repetitions > MOST_TRIALS:
         mistakes.append(f"{_at(scenario)}: {len(found) * scenario.repetitions} trials are more than {MOST_TRIALS}.")
     if mistakes:
@@ -211,15 +211,21 @@ def _add_factors(
         factors[roles[name]][name] = tuple(dict.fromkeys((*known, *levels)))
 
 
-def _misfits(scenario: Scenario, site: Site, deployments: list[Deployment]) -> list[str]:
-    resources = {tuple(getattr(each, name) for name in RESOURCES) for each in deployments}
+def _misfits(
+    scenario: Scenario, site: Site, services: Mapping[str, Service], deployments: list[Deployment]
+) -> list[str]:
+    resources = {
+        (services[each.service].nodes_served(each.nodes), tuple(getattr(each, name) for name in RESOURCES))
+        for each in deployments
+    }
     found: list[str] = []
-    for counts in sorted(resources):
+    for served, counts in sorted(resources):
         asked = Asked(
             partition=scenario.partition,
             account=scenario.account,
             qos=scenario.qos,
             resources={name: (count,) for name, count in zip(RESOURCES, counts, strict=True)},
+            gpu_nodes=served,
         )
         found += misfits(asked, site, scenario.lines)
     return found

@@ -1,5 +1,6 @@
 """Servers on other nodes than their loads, and over several nodes, on a real Slurm of two."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from seamark.load.job import LoadJob
 from seamark.load.shards import run_load
 from seamark.model.read import read_services
 from seamark.model.service import Health, Part, Server
-from seamark.model.site import Paths, Site
+from seamark.model.site import Paths, Pinning, Site
 from seamark.servers import deployment as servers
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,22 @@ def test_a_service_of_one_process_runs_on_the_other_node_and_its_telemetry_tells
     assert {("host", "cpu_ratio"), ("host@n1", "cpu_ratio"), ("server", "rss_bytes")} <= seen
     assert ("server", "net_sent_bytes") in seen
     assert eventually(lambda: left_of(bench) == [])
+
+
+def test_a_server_on_another_node_keeps_to_the_cpus_that_the_site_names_there(bench: Nodes) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    bench = bench.with_site(pinning=Pinning(client=str(cpus[0]), server=str(cpus[-1])))
+    endpoint = bench.serve_over()
+    assert os.sched_getaffinity(endpoint["server_pid"]) == {cpus[-1]}
+    assert os.sched_getaffinity(endpoint["keeper_pid"]) == set(cpus)
+    assert endpoint["pinning"] == {
+        "client": [cpus[0]],
+        "server": [],
+        "why": f"as the site says; the server's are {cpus[-1]} of its own nodes",
+    }
+    servers.stop(bench.folder())
+    refused = bench.with_site(pinning=Pinning(server="4095")).serve_over()
+    assert "CPU 4095 cannot be used here" in refused["reason"]
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def test_many_short_deployments_go_into_one_job_one_after_another_in_the_sites_w
         time.sleep(0.2)
     assert (run.returncode, most) == (0, 1)
     (job,) = on_slurm.jobs()
-    assert (job["NumNodes"], job["TresPerNode"], job["CPUs/Task"], job["Nice"]) == ("2", "gres:gpu:2", "1", "7")
+    assert (job["NumNodes"], job["TresPerNode"], job["CPUs/Task"], job["Nice"]) == ("2", "gres:gpu:4", "1", "7")
     assert job["TimeLimit"] == "00:46:00"  # 15 each, and 1
     assert job["MinMemoryNode"] == "3G"
 

@@ -41,7 +41,7 @@ def test_each_script_states_everything_a_job_asks_for(make: Make) -> None:
         "account": ACCOUNT,
         "qos": "short",
     }
-    assert (asked["nodes"], asked["ntasks"], asked["gres"]) == ("2", "2", "gpu:2")
+    assert (asked["nodes"], asked["ntasks"], asked["gres"]) == ("2", "2", "gpu:4")
     assert (asked["cpus-per-task"], asked["mem"], asked["job-name"]) == ("32", "64G", "try")
     assert (asked["output"], asked["error"]) == ("logs/%x_%A_%a.out", "logs/%x_%A_%a.err")
     assert asked["signal"] == "B:TERM@120"

@@ -14,11 +14,13 @@ ODD = Answers(
         [
             "gpu|200|128|491520|gpu:a100:4(S:0-3)|2-00:00:00|EXCLUSIVE|up",
             "mixed|2|64|257000|gpu:v100:2,gpu:h100:4|infinite|NO|up",
+            "quiet|4|64|257000|(null)|1:00|NO|up",
             "cpu|500|256|491520|(null)|1:00|NO|up",
             "cpu|20|256|4000000|(null)|1:00|NO|up",
             "broken|3|8|1000|(null)|1:00|NO|down",
         ]
     ),
+    rules="PartitionName=quiet AllowGroups=ALL ExclusiveUser=YES Nodes=q1\nPartitionName=cpu ExclusiveUser=NO\n",
     config="ClusterName             = odd\nSelectType = select/cons_tres\n",
     qos="normal|||\nshort|06:00:00|3|1\nsecret|1-00:00:00|1|1\n",
     associations="p1|normal,short|short|50\np2|short||\n",
@@ -48,8 +50,8 @@ def test_a_site_is_written_with_what_its_user_may_ask_for(tmp_path: Path) -> Non
     path = tmp_path / "odd.yaml"
     path.write_text(site_text("odd", found(ODD), "2025-01-01"))
     site = read_site(path)
-    assert list(site.partitions) == ["gpu", "mixed", "cpu"]
-    gpu, mixed, cpu = site.partitions.values()
+    assert list(site.partitions) == ["gpu", "mixed", "quiet", "cpu"]
+    gpu, mixed, _, cpu = site.partitions.values()
     assert (gpu.nodes, gpu.cpus, gpu.mem_gb, gpu.gpus, gpu.gres, gpu.time_limit_s) == (
         200,
         128,
@@ -66,6 +68,7 @@ def test_a_site_is_written_with_what_its_user_may_ask_for(tmp_path: Path) -> Non
     assert site.needs == ("partition", "account")
     assert site.whole_nodes
     text = path.read_text()
-    assert "whole nodes in gpu:" in text
+    assert "whole nodes in gpu, quiet:" in text
+    assert "In quiet jobs of your own may share one" in text
     assert "Your accounts: p1, p2." in text
     assert "has nodes of other kinds too" in next(line for line in text.splitlines() if line.startswith("  cpu"))

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from seamark.allocation import (
-    SERVE_MIN,
-    TEARDOWN_MIN,
-    WARMUP_MIN,
     deployment_min,
     gpu_request,
     gpus_per_node,
     loads_min,
 )
 from seamark.errors import UserError
+from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial
 
@@ -30,10 +28,11 @@ class Job:
     """Deployments of equal resources: the tasks of one array, or a plain job where there is one only.
 
     `needs_min` are the minutes that the longest of them takes, `time_min` those that are asked for: less, where the
-    QoS ends a job earlier.
+    QoS ends a job earlier. `service` is that of the first; all ask for the same GPUs of a node.
     """
 
     deployments: tuple[Deployment, ...]
+    service: Service
     needs_min: int
     time_min: int
 
@@ -44,13 +43,13 @@ class Job:
     def said(self) -> str:
         """Return the job in words: what it serves, on what, for how long."""
         first, count = self.deployments[0], len(self.deployments)
-        gpus = f", {gpus_per_node(first)} GPUs a node" if first.gpus else ""
+        gpus = f", {gpus_per_node(first, self.service)} GPUs a node" if first.gpus else ""
         what = f"an array of {count} deployments" if self.is_array else "1 deployment"
         return f"{what}, {first.nodes} x {first.cpus_per_task} CPUs{gpus}, {clock(self.time_min)} at most"
 
 
-def jobs_of(plan: Plan, site: Site) -> list[Job]:
-    """Return the jobs of a plan in the order of its deployments.
+def jobs_of(plan: Plan, site: Site, services: Mapping[str, Service]) -> list[Job]:
+    """Return the jobs of a plan in the order of its deployments; `services` are the recipes by name.
 
     Raises UserError when a single trial takes longer than the QoS lets a job run.
     """
@@ -60,10 +59,15 @@ def jobs_of(plan: Plan, site: Site) -> list[Job]:
     limit_s = site.qos.get(plan.qos or "")
     limit_min = None if limit_s is None else limit_s // 60
     if limit_min is not None:
-        _require_room(plan, limit_min)
-    return [
-        _job(part, trials, limit_min) for alike in _alike(plan.deployments) for part in _parts(alike, LONGEST_ARRAY)
-    ]
+        _require_room(plan, site, limit_min)
+    found = []
+    for alike in _alike(plan.deployments, services):
+        for part in _parts(alike, LONGEST_ARRAY):
+            needs_min = max(deployment_min(trials[each.id], site) for each in part)
+            time_min = needs_min if limit_min is None else min(needs_min, limit_min)
+            service = services[part[0].service]
+            found.append(Job(deployments=part, service=service, needs_min=needs_min, time_min=time_min))
+    return found
 
 
 def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) -> list[str]:
@@ -75,7 +79,7 @@ def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) ->
         *_charged(plan),
         f"--nodes={first.nodes}",
         f"--ntasks={first.nodes}",
-        *(f"--{key}={value}" for key, value in gpu_request(first, site, plan.partition).items()),
+        *(f"--{key}={value}" for key, value in gpu_request(first, job.service, site, plan.partition).items()),
         f"--cpus-per-task={first.cpus_per_task}",
         f"--mem={first.mem_gb}G",
         f"--time={clock(job.time_min)}",
@@ -107,11 +111,11 @@ def _output(name: str) -> list[str]:
     return [f"--output=logs/{name}.out", f"--error=logs/{name}.err", "--open-mode=append"]
 
 
-def _alike(deployments: Sequence[Deployment]) -> Iterator[list[Deployment]]:
+def _alike(deployments: Sequence[Deployment], services: Mapping[str, Service]) -> Iterator[list[Deployment]]:
     """Give the deployments that ask for the same, in the order of their first."""
 
     def resources(each: Deployment) -> tuple[int, ...]:
-        return each.nodes, each.gpus, each.cpus_per_task, each.mem_gb
+        return each.nodes, gpus_per_node(each, services[each.service]), each.cpus_per_task, each.mem_gb
 
     first = {key: at for at, key in reversed(list(enumerate(map(resources, deployments))))}
     for _, alike in groupby(sorted(deployments, key=lambda each: first[resources(each)]), key=resources):
@@ -123,15 +127,9 @@ def _parts(deployments: Sequence[Deployment], longest: int) -> Iterator[tuple[De
         yield tuple(deployments[begin : begin + longest])
 
 
-def _job(deployments: tuple[Deployment, ...], trials: Mapping[str, Sequence[Trial]], limit_min: int | None) -> Job:
-    needs_min = max(deployment_min(trials[each.id]) for each in deployments)
-    time_min = needs_min if limit_min is None else min(needs_min, limit_min)
-    return Job(deployments=deployments, needs_min=needs_min, time_min=time_min)
-
-
-def _require_room(plan: Plan, limit_min: int) -> None:
+def _require_room(plan: Plan, site: Site, limit_min: int) -> None:
     longest = max(plan.trials, key=lambda trial: loads_min([trial]))
-    needs_min = SERVE_MIN + WARMUP_MIN + loads_min([longest]) + TEARDOWN_MIN + END_S // 60
+    needs_min = deployment_min([longest], site) + END_S // 60
     if needs_min > limit_min:
         raise UserError(
             f"{plan.source}: qos: '{plan.qos}' ends a job after {limit_min} min, but one trial of {longest.treatment}"

@@ -69,7 +69,7 @@ def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_on
     root = study.root.resolve()
     if not folder.resolve().is_relative_to(root) or folder.resolve() == root:
         raise UserError(f"{folder}: not a folder below the study, {study.root}. Scripts find the study from there.")
-    jobs = jobs_of(study.plan, study.site)
+    jobs = jobs_of(study.plan, study.site, study.services)
     texts = _Texts(study, folder.resolve().relative_to(root), python or _python(study.root))
     throttle = _at_once(study) if at_once is None else at_once
     numbers = [f"-{k}" if len(jobs) > 1 else "" for k in range(1, len(jobs) + 1)]

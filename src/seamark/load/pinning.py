@@ -60,7 +60,7 @@ def split_cores(
     UserError when it names a CPU that is not there.
     """
     if isinstance(pinning, Pinning):
-        return _asked_for(pinning, {cpu for core in cores for cpu in core}, server_here)
+        return _asked_for(pinning, _cpus(cores), server_here)
     if pinning == "none":
         return Split(why="the site says so")
     if not server_here:
@@ -75,17 +75,34 @@ def split_cores(
     return Split(client=(*first, *rest), server=tuple(sorted(cpu for core in server for cpu in core)), why="auto")
 
 
+def server_cpus(pinning: Pinning | str, cores: Sequence[Core]) -> tuple[int, ...]:
+    """Return the CPUs that a site names for a server on a node of its own, which has these cores; () for all.
+
+    Raises UserError when it names a CPU that is not there.
+    """
+    return _named("server", pinning.server, _cpus(cores)) if isinstance(pinning, Pinning) else ()
+
+
 def _asked_for(pinning: Pinning, allowed: Collection[int], server_here: bool) -> Split:
-    found = {}
-    for name in ("client", "server"):
-        text = getattr(pinning, name)
-        found[name] = () if text is None else cores_in(text)
-        if missing := set(found[name]) - set(allowed):
-            raise UserError(
-                f"the site's pinning.{name} is '{text}', but CPU {shown_cores(missing)} cannot be used here:"
-                f" this process may use {shown_cores(allowed)}. Name CPUs out of these, or write 'pinning: auto'."
-            )
-    return Split(client=found["client"], server=found["server"] if server_here else (), why="as the site says")
+    client = _named("client", pinning.client, allowed)
+    if server_here:
+        return Split(client=client, server=_named("server", pinning.server, allowed), why="as the site says")
+    elsewhere = f"; the server's are {pinning.server} of its own nodes" if pinning.server else ""
+    return Split(client=client, why=f"as the site says{elsewhere}")
+
+
+def _named(name: str, text: str | None, allowed: Collection[int]) -> tuple[int, ...]:
+    found = () if text is None else cores_in(text)
+    if missing := set(found) - set(allowed):
+        raise UserError(
+            f"the site's pinning.{name} is '{text}', but CPU {shown_cores(missing)} cannot be used here:"
+            f" this process may use {shown_cores(allowed)}. Name CPUs out of these, or write 'pinning: auto'."
+        )
+    return found
+
+
+def _cpus(cores: Sequence[Core]) -> set[int]:
+    return {cpu for core in cores for cpu in core}
 
 
 def cores_here(root: Path = TOPOLOGY, allowed: Collection[int] | None = None) -> tuple[Core, ...]:

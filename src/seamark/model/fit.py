@@ -14,12 +14,14 @@ Lines = Mapping[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a run asks of a site. Of several levels, `resources` holds all."""
+    """What a run asks of a site. Of several levels, `resources` holds all. `gpu_nodes` are those that its GPUs are
+    spread over, None for all."""
 
     partition: str | None
     account: str | None
     qos: str | None
     resources: Mapping[str, tuple[int, ...]]
+    gpu_nodes: int | None = None
 
 
 def misfits(asked: Asked, site: Site, lines: Lines) -> list[str]:
@@ -52,7 +54,7 @@ def _unknown(asked: Asked, site: Site, lines: Lines) -> Iterator[str]:
 def _too_much(asked: Asked, site: Site, lines: Lines) -> Iterator[str]:
     name = asked.partition
     gpus = max(asked.resources.get("gpus", (0,)))
-    per_node = -(-gpus // max(asked.resources.get("nodes", (1,))))
+    per_node = -(-gpus // (asked.gpu_nodes or max(asked.resources.get("nodes", (1,)))))
     at = _at(lines, "resources.gpus")
     if not site.partitions and gpus and name is not None and name.lower().startswith("cpu"):
         yield f"{at}: {gpus} GPUs are asked for, but the partition '{name}' has none. Use 'partition: gpu'."
@@ -60,7 +62,10 @@ def _too_much(asked: Asked, site: Site, lines: Lines) -> Iterator[str]:
         return
     has = site.partitions[name]
     if per_node > has.gpus:
+        nodes = max(asked.resources.get("nodes", (1,)))
         better = _better(gpus, per_node, site)
+        if asked.gpu_nodes is not None and asked.gpu_nodes < nodes:
+            better = f"The server has {asked.gpu_nodes} of the {nodes} nodes, and the load the other. {better}"
         yield f"{at}: {per_node} a node, but a node of the partition '{name}' has {has.gpus} GPUs. {better}"
     for key, limit, noun in (
         ("nodes", has.nodes, "nodes"),

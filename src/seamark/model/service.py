@@ -157,6 +157,10 @@ class Service:
         """Return the setting of that name, or None."""
         return next((setting for setting in self.settings if setting.name == name), None)
 
+    def nodes_served(self, count: int) -> int:
+        """Return how many of a deployment's `count` nodes its server has; all of them where it runs in the load."""
+        return count if self.server is None else len(self.server.nodes_of(count))
+
     def unseen(self, *, contained: bool) -> str | None:
         """Return what of it was not seen running, in its container or without one; None when all was."""
         inside = self.container.not_run_here if contained and self.container else None

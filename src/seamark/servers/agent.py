@@ -19,6 +19,7 @@ from typing import Any
 
 from seamark import __version__
 from seamark.errors import UserError
+from seamark.load.pinning import cores_here, server_cpus
 from seamark.load.remote import connect
 from seamark.model.recipe import MAIN
 from seamark.monitors.proc import alive_below
@@ -29,7 +30,7 @@ from seamark.servers.keeperlog import say
 from seamark.servers.launch import Seat
 from seamark.servers.nodewatch import monitors_of
 from seamark.servers.order import Order
-from seamark.servers.piece import Piece, log_of
+from seamark.servers.piece import Commands, Piece, log_of
 from seamark.servers.scratch import data_folder
 from seamark.servers.signs import node
 from seamark.servers.tree import become_subreaper, die_with_parent, kill_below, reap, send, wait_until_none
@@ -64,7 +65,7 @@ class Agent:
     def _of_piece(self, piece: Piece, do: str, asked: Mapping[str, Any]) -> Any:
         known: Mapping[str, Callable[[], Any]] = {
             "choose": lambda: piece.choose(asked["host"], asked["taken"]),
-            "make": lambda: asdict(piece.make(Seat(**asked["seat"]))),
+            "make": lambda: asdict(self._make(piece, Seat(**asked["seat"]))),
             "set_up": lambda: piece.set_up(asked["number"]),
             "set_up_code": piece.set_up_code,
             "start": piece.start,
@@ -73,6 +74,10 @@ class Agent:
             "signal": lambda: piece.signal(asked["number"]),
         }
         return known[do]()
+
+    def _make(self, piece: Piece, seat: Seat) -> Commands:
+        piece.cpus = server_cpus(self.order.site.pinning, cores_here())
+        return piece.make(seat)
 
     def _readings(self) -> list[Reading]:
         started = [piece for piece in self.pieces.values() if piece.seat is not None]

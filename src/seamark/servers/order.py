@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from os.path import expandvars
 from pathlib import Path
 
+from seamark.allocation import gpus_per_node
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
@@ -34,8 +35,8 @@ class Order:
 
     @property
     def gpus_per_node(self) -> int:
-        """The GPUs of each node, as they are asked of the batch system: all nodes have those of the deployment."""
-        return -(-self.deployment.gpus // self.deployment.nodes)
+        """The GPUs of each node of the server, as they are asked of the batch system."""
+        return gpus_per_node(self.deployment, self.service)
 
 
 def expanded(path: str) -> Path:

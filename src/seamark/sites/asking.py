@@ -14,6 +14,7 @@ from seamark.errors import SiteError
 ANSWER_S = 60.0
 ENGINES = ("apptainer", "singularity")
 SINFO = ("sinfo", "--noheader", "--exact", "--format=%R|%D|%c|%m|%G|%l|%h|%a")
+PARTITIONS = ("scontrol", "--oneliner", "show", "partition")
 CONFIG = ("scontrol", "show", "config")
 QOS = ("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name,maxwall,maxsubmitpu,maxjobspu")
 ASSOCIATIONS = ("sacctmgr", "--noheader", "--parsable2", "show", "associations")
@@ -25,6 +26,7 @@ class Answers:
 
     partitions: str
     config: str
+    rules: str = ""
     qos: str = ""
     associations: str = ""
     module_init: Path | None = None
@@ -43,6 +45,7 @@ def ask(environment: Mapping[str, str] = os.environ) -> Answers:
     return Answers(
         partitions=partitions,
         config=_said(CONFIG),
+        rules=_said(PARTITIONS),
         qos=_said(QOS),
         associations=_said(
             (*ASSOCIATIONS, f"user={getuser()}", "format=account,qos,defaultqos,maxsubmit"),

@@ -10,12 +10,14 @@ from seamark.sites.asking import Answers
 GPU = re.compile(r"^gpu(?::([^:(]+))?:(\d+)")
 DURATION = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)$")
 UNLIMITED = ("", "infinite", "unlimited", "n/a", "none")
+ONE_USER = re.compile(r"^PartitionName=(\S+) .*\bExclusiveUser=YES\b", re.MULTILINE)
 ENGINE = re.compile(r"^((?:apptainer|singularity)(?:/\S*)?)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundPartition:
-    """A partition by the kind of node it has most of; `mixed` when it has others too."""
+    """A partition by the kind of node it has most of; `mixed` when it has others too. Nobody else's jobs run beside
+    those of a user whose nodes are `whole_nodes`; without `own_jobs_share` none of that user's either."""
 
     name: str
     nodes: int
@@ -25,6 +27,7 @@ class FoundPartition:
     gres: str
     time_limit_s: int | None
     whole_nodes: bool
+    own_jobs_share: bool
     mixed: bool
 
 
@@ -54,7 +57,7 @@ def found(answers: Answers) -> Found:
     most = [int(row[3]) for row in associations if row[3].isdigit()]
     return Found(
         cluster=config.get("ClusterName", "slurm"),
-        partitions=tuple(_partitions(answers.partitions, config.get("SelectType", ""))),
+        partitions=tuple(_partitions(answers, config.get("SelectType", ""))),
         qos={name: seconds(limits[name][1]) for name in named},
         default_qos=next((row[2] for row in associations if row[2]), None),
         max_submit=min(most, default=None),
@@ -82,15 +85,17 @@ def seconds(text: str) -> int | None:
     return int(days or 0) * 86400 + int(hours) * 3600 + int(minutes) * 60 + int(last)
 
 
-def _partitions(text: str, select: str) -> Iterator[FoundPartition]:
+def _partitions(answers: Answers, select: str) -> Iterator[FoundPartition]:
     rows: dict[str, list[list[str]]] = {}
-    for line in text.splitlines():
+    to_one_user = set(ONE_USER.findall(answers.rules))
+    for line in answers.partitions.splitlines():
         row = [cell.strip() for cell in line.split("|")]
         if len(row) == 8 and row[7] == "up":
             rows.setdefault(row[0], []).append(row)
     for name, kinds in rows.items():
         most = max(kinds, key=lambda row: int(row[1]))
         gpus, gres = _gpus(most[4])
+        to_one_job = most[6] == "EXCLUSIVE" or select.endswith("/linear")
         yield FoundPartition(
             name=name,
             nodes=sum(int(row[1]) for row in kinds),
@@ -99,7 +104,8 @@ def _partitions(text: str, select: str) -> Iterator[FoundPartition]:
             gpus=gpus,
             gres=gres,
             time_limit_s=seconds(most[5]),
-            whole_nodes=most[6] == "EXCLUSIVE" or select.endswith("/linear"),
+            whole_nodes=to_one_job or name in to_one_user,
+            own_jobs_share=not to_one_job,
             mixed=len({tuple(row[2:5]) for row in kinds}) > 1,
         )
 

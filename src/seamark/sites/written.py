@@ -25,6 +25,8 @@ def _lines(name: str, found: Found, on: str) -> Iterator[str]:
     whole = [partition for partition in found.partitions if partition.whole_nodes]
     if whole:
         yield "\n# A job gets whole nodes" + _which(whole, found) + ": resources are what a deployment uses."
+        if shared := [partition.name for partition in whole if partition.own_jobs_share]:
+            yield f"# In {', '.join(shared)} jobs of your own may share one, and would measure each other."
         yield "whole_nodes: true"
     yield "\n# By the kind of node that each has most of. Memory in GiB, times in seconds."
     yield "partitions:"

@@ -75,7 +75,7 @@ def submit(instance: Instance, wanted: Wanted) -> str:
         "ntasks-per-node": 1,
         "cpus-per-task": deployment.cpus_per_task,
         "mem": f"{deployment.mem_gb}G",
-        **gpu_request(deployment, site, plan.partition),
+        **gpu_request(deployment, wanted.service, site, plan.partition),
         "time": limit_min(wanted.request.time_s),
     }
     words = [sys.executable, "-m", "seamark.standing.job", str(instance.root.resolve())]
