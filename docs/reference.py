@@ -110,6 +110,7 @@ def _service(service: Service) -> list[str]:
         lines += [f"> **Not run here.** {_cell(service.not_run_here)}", ""]
     elif unseen := service.unseen(contained=True):
         lines += [f"> **Its container was not run here.** {_cell(unseen)}", ""]
+    lines += [_cell(service.why), ""] if service.why else []
     environment = f"`envs/{service.environment}.lock`" if service.environment else "the base environment"
     if service.environment and not (ROOT / "envs" / f"{service.environment}.lock").exists():
         environment = f"{service.environment}, which has no lock yet"
@@ -130,6 +131,8 @@ def _service(service: Service) -> list[str]:
     if service.container is not None:
         pinned = service.container.digest or "no digest pinned yet"
         facts.append(("image", f"`{service.container.image}`, {pinned}"))
+    if service.in_apptainer:
+        facts.append(("in Apptainer", service.in_apptainer))
     lines += [f"- {name}: {_cell(fact)}" for name, fact in facts]
     if service.notes:
         lines += ["", _cell(service.notes)]

@@ -136,7 +136,8 @@ class Service:
 
     `server` is None for what runs inside the client: file I/O and vector libraries. `environment` names the
     lock file `envs/<environment>.lock`; None is the base environment. `workers` says what the driver bears:
-    an event loop (`wire`), threads or processes.
+    an event loop (`wire`), threads or processes. `why` says why it is here and what it stands for; `in_apptainer`
+    what of it was seen running in images, and what was not.
     """
 
     name: str
@@ -151,6 +152,8 @@ class Service:
     server: Server | None = None
     container: Container | None = None
     not_run_here: str | None = None
+    why: str = ""
+    in_apptainer: str = ""
     notes: str = ""
 
     def setting(self, name: str) -> Setting | None:
