@@ -67,10 +67,17 @@ def gpu_request(deployment: Deployment, service: Service, site: Site, partition:
     return {"gres": f"{kind}:{each}"}
 
 
+def submit_limits(site: Site, qos: str | None) -> dict[str | None, int]:
+    """Return how many jobs a user may have at the site, waiting and running: of any QoS (None), and of that one."""
+    limits = {None: site.max_submit, qos: site.qos_max_submit.get(qos or "")}
+    if qos is None:
+        limits = {None: site.max_submit}
+    return {whose: most for whose, most in limits.items() if most is not None}
+
+
 def most_jobs(site: Site, qos: str | None) -> int | None:
     """Return how many jobs a user may have at the site with that QoS, waiting and running; None: any number."""
-    limits = [limit for limit in (site.max_submit, site.qos_max_submit.get(qos or "")) if limit is not None]
-    return min(limits, default=None)
+    return min(submit_limits(site, qos).values(), default=None)
 
 
 def overlong(plan: Plan, site: Site) -> str | None:

@@ -81,6 +81,36 @@ class Submitted:
         return found
 
 
+@pytest.mark.covers("E-FR03", "E-MLX02")
+def test_more_deployments_than_a_user_may_have_jobs_are_submitted_as_there_is_room(
+    accounted: dict[str, str], tmp_path: Path
+) -> None:
+    qos, most, levels = "short", 3, [2, 4, 8, 16]
+    site = {"partitions": {}, "qos": {qos: 1800}, "qos_max_submit": {qos: most}}
+    workload = {"reply_bytes": levels, "concurrency": 1}
+    study = Exporting.at(tmp_path / "study", site=site, qos=qos, workload=workload, repetitions=1)
+    study.export()
+    jobs = Submitted(study=study, told=accounted | {"SEAMARK_LOOK_S": "0.3"})
+    with (study.root / "submitted").open("w") as said:
+        submit = subprocess.Popen(
+            study.root / "slurm/try/submit.sh",
+            env=jobs.told | {"SEAMARK_PYTHON": sys.executable},
+            stdout=said,
+            stderr=said,
+        )
+    seen = 0
+    while submit.poll() is None:
+        seen = max(seen, len(jobs.slurm("squeue", "-h", "--array", "-t", "PD,R", "-q", qos).splitlines()))
+        time.sleep(0.2)
+    told = (study.root / "submitted").read_text()
+    assert submit.returncode == 0, told
+    jobs.wait([line.split()[0] for line in told.splitlines()])
+    assert seen == most
+    assert jobs.measurements() == dict.fromkeys(jobs.records("metrics.json"), 1)
+    assert len(jobs.records("metrics.json")) == len(levels), jobs.said()
+    assert (study.root / "reports/try/index.html").exists()
+
+
 def until(there: Callable[[], object], said: Callable[[], str]) -> None:
     limit_s = time.monotonic() + PATIENCE_S
     while not there():

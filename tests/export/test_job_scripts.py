@@ -96,7 +96,7 @@ def test_an_array_keeps_to_the_jobs_a_user_may_have_and_more_than_these_are_said
     study = make(site={"qos": {"short": 21600}, "qos_max_submit": {"short": 2}}, qos="short")
     said = study.bench("export", "slurm").stdout
     assert options(study.root / "slurm/try/deployments.sbatch")["array"] == "0-1%2"
-    assert "A user may have 2 jobs here, and these are 3" in said
+    assert "A user may have 2 jobs here, and these are 3: submit.sh submits them part by part" in said
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,6 @@ def jobs_of(plan: Plan, site: Site, services: Mapping[str, Service]) -> list[Job
 def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) -> list[str]:
     """Return the options of sbatch for a job; of an array at most `at_once` tasks run at the same time."""
     first = job.deployments[0]
-    throttle = f"%{at_once}" if at_once else ""
     return [
         f"--job-name={name}",
         *_charged(plan),
@@ -83,11 +82,16 @@ def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) ->
         f"--cpus-per-task={first.cpus_per_task}",
         f"--mem={first.mem_gb}G",
         f"--time={clock(job.time_min)}",
-        *([f"--array=0-{len(job.deployments) - 1}{throttle}"] if job.is_array else []),
+        *([f"--array=0-{len(job.deployments) - 1}{throttle(at_once)}"] if job.is_array else []),
         *_output("%x_%A_%a" if job.is_array else "%x_%j"),
         f"--signal=B:TERM@{END_S}",
         *site.job_options,
     ]
+
+
+def throttle(at_once: int | None) -> str:
+    """Return what stands behind the tasks of an array of which at most `at_once` run at the same time."""
+    return f"%{at_once}" if at_once else ""
 
 
 def report_options(plan: Plan, name: str) -> list[str]:

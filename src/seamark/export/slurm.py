@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from seamark.allocation import most_jobs
+from seamark.allocation import most_jobs, submit_limits
 from seamark.errors import UserError
-from seamark.export.jobs import Job, clock, jobs_of, options, report_options
+from seamark.export.jobs import LONGEST_ARRAY, Job, clock, jobs_of, options, report_options, throttle
 from seamark.store import write_text
 from seamark.study import Study
 
@@ -71,15 +71,15 @@ def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_on
         raise UserError(f"{folder}: not a folder below the study, {study.root}. Scripts find the study from there.")
     jobs = jobs_of(study.plan, study.site, study.services)
     texts = _Texts(study, folder.resolve().relative_to(root), python or _python(study.root))
-    throttle = _at_once(study) if at_once is None else at_once
+    at_once = _at_once(study) if at_once is None else at_once
     numbers = [f"-{k}" if len(jobs) > 1 else "" for k in range(1, len(jobs) + 1)]
     scripts = {f"deployments{number}.sbatch": job for number, job in zip(numbers, jobs, strict=True)}
     for old in folder.glob("deployments*.sbatch"):
         old.unlink()
     for number, (name, job) in zip(numbers, scripts.items(), strict=True):
-        write_text(folder / name, texts.job(job, number, throttle))
+        write_text(folder / name, texts.job(job, number, at_once))
     write_text(folder / REPORT, texts.report())
-    write_text(folder / SUBMIT, texts.submit(scripts))
+    write_text(folder / SUBMIT, texts.submit(scripts, at_once))
     (folder / SUBMIT).chmod(0o755)
     return Export(folder=folder, jobs=scripts, notes=tuple(_notes(study, jobs)))
 
@@ -123,10 +123,14 @@ class _Texts:
         name = f"{self._study.scenario.name}-report"
         return self._text("report.sbatch.j2", options=report_options(self._study.plan, name))
 
-    def submit(self, scripts: Mapping[str, Job]) -> str:
+    def submit(self, scripts: Mapping[str, Job], at_once: int | None) -> str:
+        limits = submit_limits(self._study.site, self._study.plan.qos)
         return self._text(
             "submit.sh.j2",
-            scripts=list(scripts),
+            scripts=[(name, len(job.deployments) if job.is_array else 0) for name, job in scripts.items()],
+            throttle=throttle(at_once),
+            limits=[("." if qos is None else f"^ *{re.escape(qos)} *$", most) for qos, most in limits.items()],
+            longest=LONGEST_ARRAY,
             count=_count(sum(len(job.deployments) for job in scripts.values()), "deployment"),
             folder=str(self._folder),
             up="/".join([".."] * len(self._folder.parts)),
@@ -176,8 +180,8 @@ def _notes(study: Study, jobs: Sequence[Job]) -> list[str]:
     tasks, most = sum(len(job.deployments) for job in jobs), most_jobs(study.site, plan.qos)
     if most is not None and tasks + 1 > most:
         notes.append(
-            f"A user may have {most} jobs here, and these are {tasks + 1}: sbatch would refuse them. Submit parts"
-            f" that fit, as sbatch --array=0-{max(most - 2, 0)} SCRIPT, and {REPORT} when all have ended."
+            f"A user may have {most} jobs here, and these are {tasks + 1}: {SUBMIT} submits them part by part and"
+            " waits until there is room. Leave it running (tmux, nohup); called again, it goes on."
         )
     if study.site.runtime == "apptainer":
         notes.append(f"Images come first: bench prepare -c {study.scenario_path} --site {study.site_name}")
