@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import UserError
@@ -56,7 +57,10 @@ def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, sel
     else:
         table = Table("", "", "seen", "remedy", box=None, pad_edge=False)
         for finding in findings:
-            table.add_row(f"[{STYLE[finding.level]}]{finding.level}[/]", finding.what, finding.seen, finding.remedy)
+            table.add_row(
+                f"[{STYLE[finding.level]}]{finding.level}[/]",
+                *map(Text, (finding.what, finding.seen, finding.remedy)),
+            )
         Console().print(table)
     return 3 if any(finding.level == "problem" for finding in findings) else 0
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import SiteError
@@ -67,7 +68,8 @@ def _show(steps: "list[Step]", console: Console) -> None:
         size = "" if step.size_bytes is None else f"{step.size_bytes / 1e6:,.0f} MB"
         state = f"[{STYLE[step.state]}]{step.state}[/]"
         flags = (step.flags or "").partition(":")[0]
-        table.add_row(state, f"{step.kind} {step.name}", step.source, digest, size, step.licence, flags)
+        facts = (f"{step.kind} {step.name}", step.source, digest, size, step.licence, flags)
+        table.add_row(state, *map(Text, facts))
     console.print(table)
     for step in steps:
         if step.why:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError
@@ -74,7 +75,7 @@ def listing(as_json: bool) -> None:
         table.add_column(column)
     for row in rows:
         keys = ("name", "component", "version", "licence", "runs", "state")
-        table.add_row(*(str(row[key]) for key in keys))
+        table.add_row(*(Text(str(row[key]).partition(":")[0]) for key in keys))
     Console().print(table)
 
 
@@ -107,7 +108,7 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
         cells[TABLE.index("node")] = " ".join(row.nodes) or row.node or ""
         cells[TABLE.index("state")] = f"[{STYLE[row.state]}]{row.state}[/]"
         cells[TABLE.index("since")] = cells[-1][:19].replace("T", " ")
-        table.add_row(*cells, row.why)
+        table.add_row(*cells, Text(row.why or ""))
     Console().print(table)
 
 

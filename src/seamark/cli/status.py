@@ -2,14 +2,16 @@
 
 import json
 import time
+from collections.abc import Sequence
 
 import click
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from seamark.cli.options import json_option, open_study, scenario_option
-from seamark.components import components
+from seamark.components import Component, components
 from seamark.progress import Progress, progress
 from seamark.study import Study
 
@@ -38,7 +40,8 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
     console = Console()
     if not watch:
         console.print(_table(study, now))
-        console.print(_components(study))
+        if found := components(study):
+            console.print(_components(found, f"{study.root}/"))
         return 1 if now.failed else 0
     from seamark.snake import runs_in
 
@@ -49,12 +52,14 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
     return 1 if _progress(study).failed else 0
 
 
-def _components(study: Study) -> Table:
+def _components(found: Sequence[Component], root: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in ("what", "name", "state", "where", "job"):
         table.add_column(column, overflow="fold")
-    for each in components(study):
-        table.add_row(each.kind, each.name, each.state, each.where or "", each.job or "")
+    for each in found:
+        table.add_row(
+            *map(Text, (each.kind, each.name, each.state, (each.where or "").removeprefix(root), each.job or ""))
+        )
     return table
 
 
@@ -83,9 +88,7 @@ def _table(study: Study, now: Progress) -> Table:
         part = Progress(scenario=now.scenario, states=tuple(states))
         numbers = (part.count("ok"), part.count("running"), len(part.failed), part.count("planned"))
         table.add_row(deployment, server, *map(str, numbers))
-    for state in now.states:
-        if state.detail:
-            table.caption = f"{table.caption or ''}{state.trial}: {state.detail}\n"
-    for state in now.failed[:10]:
-        table.caption = f"{table.caption or ''}{state.trial}: {state.category}: {state.reason}\n"
+    said = [f"{state.trial}: {state.detail}" for state in now.states if state.detail]
+    said += [f"{state.trial}: {state.category}: {state.reason}" for state in now.failed[:10]]
+    table.caption = Text("\n".join(said)) if said else None
     return table

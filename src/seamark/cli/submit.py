@@ -181,7 +181,7 @@ def show_summary(study: Study, console: Console) -> None:
     if summary.exists():
         console.print(summary_table(read_json(summary)))
     if page.exists():
-        console.print(f"Report: {_shown(page, study.root)}", soft_wrap=True)
+        console.print(f"Report: {_shown(page, study.root)}", soft_wrap=True, markup=False)
 
 
 def _shown(path: Path, root: Path) -> Path:

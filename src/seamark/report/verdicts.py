@@ -86,9 +86,10 @@ def failures_section(results: Results) -> Section | None:
     for trial in failed[:MOST_FAILED]:
         if trial.log_tail:
             logs.setdefault(trial.log_tail[-LOG_LINES:], []).append(trial.id)
+    lacking = "has no result and is" if len(failed) == 1 else "have no result and are"
     blocks: tuple[Block, ...] = (
         Text(
-            text=f"{len(failed)} of {len(results.trials)} trials have no result and are in no figure of this report. "
+            text=f"{len(failed)} of {len(results.trials)} trials {lacking} in no figure of this report. "
             f"`bench retry -c {results.source}` runs them again.",
             kind="warning",
         ),
