@@ -19,8 +19,8 @@ from seamark.provenance.software import container_around_us
 from seamark.servers import deployment as servers
 from seamark.servers.containers import INSIDE
 from seamark.servers.images import client_lock
-from seamark.store import DeploymentFolder, ScenarioFolder, read_json
-from seamark.study import Study, expanded
+from seamark.store import DeploymentFolder, ScenarioFolder, expanded, read_json
+from seamark.study import Study
 
 LOG_LINES = 20
 
@@ -81,7 +81,7 @@ def job_of(bench: Bench, trial: Trial, endpoint: Mapping[str, Any]) -> LoadJob:
 def carrier_for(bench: Bench, owner: int) -> Carrier:
     """Return who carries the shards of this site's loads. Raises UserError for what is missing here."""
     site = bench.site
-    python = None if site.carrier_python is None else bench.study.root / expanded(site.carrier_python)
+    python = None if site.carrier_python is None else expanded(site.carrier_python, bench.study.root)
     endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
     return carrier_of(site.carrier, site.carrier_address, python, owner, endpoint.get("load_nodes") or ())
 

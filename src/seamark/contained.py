@@ -21,8 +21,7 @@ from seamark.images import StudyImages
 from seamark.provenance.software import CHECKOUT, git
 from seamark.servers.containers import INSIDE, PACKAGE
 from seamark.servers.engine import engine
-from seamark.servers.order import expanded
-from seamark.store import write_text
+from seamark.store import expanded, write_text
 from seamark.study import Study
 
 PYTHON = INSIDE / "loads" / "bin" / "python"
@@ -79,7 +78,7 @@ def stand_before_apptainer(study: Study) -> None:
     is no Apptainer and no module that would bring it.
     """
     folder = study.root.resolve() / ".seamark" / "bin"
-    scratch = study.root / expanded(study.site.paths.scratch)
+    scratch = expanded(study.site.paths.scratch, study.root)
     for each in (scratch, study.results):
         each.mkdir(parents=True, exist_ok=True)
     open_to = [study.root, study.results, scratch, PACKAGE, Path(tempfile.gettempdir())]

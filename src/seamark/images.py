@@ -10,7 +10,7 @@ from typing import Any
 
 from seamark.model.service import Service
 from seamark.servers.images import Image, client_lock, digest_of_parts, full_address, image_file, read_lock
-from seamark.servers.order import expanded
+from seamark.store import expanded
 from seamark.study import Study
 
 CLIENT = "client"

@@ -15,9 +15,8 @@ from seamark.servers.environments import COMPLETE, environment_folder, prepare_e
 from seamark.servers.flags import unknown_flags
 from seamark.servers.images import Image, client_lock, read_lock, sha256_of, write_lock
 from seamark.servers.makeimage import build, pull
-from seamark.servers.order import expanded
 from seamark.servers.registry import ask
-from seamark.store import write_json
+from seamark.store import expanded, write_json
 from seamark.study import Study
 
 

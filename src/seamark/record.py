@@ -16,8 +16,7 @@ from seamark.load.shards import LoadOutcome
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.provenance.software import container_around_us
 from seamark.servers.images import facts_of_file
-from seamark.store import TrialFolder, read_json
-from seamark.study import expanded
+from seamark.store import TrialFolder, expanded, read_json
 
 PRUNED = "pruned_at"
 """In samples.json: when the samples were removed on purpose. The trial stays measured."""
@@ -220,7 +219,7 @@ def write_meta(
 def _paths(bench: Bench, folder: TrialFolder) -> dict[str, Path]:
     """Return the paths that a trial uses, by their role."""
     endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
-    scratch = bench.study.root / expanded(bench.site.paths.scratch)
+    scratch = expanded(bench.site.paths.scratch, bench.study.root)
     paths = {"results": folder.root, "scratch": scratch, "data": Path(endpoint.get("data") or scratch)}
     image = (endpoint.get("image") or {}).get("path")
     return paths | ({"container": Path(image)} if image else {})

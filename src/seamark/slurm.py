@@ -40,16 +40,41 @@ def sbatch(
     `options` are long options of sbatch, without those whose value is None, and `more` whole ones; output goes to
     `logs/%x_%j.out` and `.err`. Raises SiteError when there is no Slurm or it refuses.
     """
+    return _submitted(words, name, logs, folder, options, more, ANSWER_S)[0]
+
+
+def run(
+    words: Sequence[str],
+    *,
+    name: str,
+    logs: Path,
+    folder: Path,
+    options: Mapping[str, object],
+    more: Sequence[str] = (),
+) -> tuple[str, int]:
+    """Submit a job as `sbatch` does and wait until it has ended; return its number and exit code."""
+    return _submitted(words, name, logs, folder, options, ("--wait", *more), None)
+
+
+def _submitted(
+    words: Sequence[str],
+    name: str,
+    logs: Path,
+    folder: Path,
+    options: Mapping[str, object],
+    more: Sequence[str],
+    within_s: float | None,
+) -> tuple[str, int]:
     logs.mkdir(parents=True, exist_ok=True)
     batch = ["sbatch", "--parsable", f"--job-name={name}", f"--chdir={folder}"]
     batch += [f"--output={logs}/%x_%j.out", f"--error={logs}/%x_%j.err"]
     batch += [f"--{option}={value}" for option, value in options.items() if value is not None]
     batch += more
-    done = _said([*batch, f"--wrap=exec {join(words)}"])
+    done = _said([*batch, f"--wrap=exec {join(words)}"], within_s)
     number = done.stdout.strip().partition(";")[0]
     if not number.isdigit():
         raise SiteError(f"sbatch refuses the job '{name}': {done.stderr.strip()}", f"    {join(batch)}")
-    return number
+    return number, done.returncode
 
 
 def jobs(*, folder: Path | None = None) -> list[Job]:
@@ -97,9 +122,9 @@ def address_of(node: str) -> str:
     return next((word.removeprefix("NodeAddr=") for word in words if word.startswith("NodeAddr=")), node)
 
 
-def _said(command: list[str]) -> "subprocess.CompletedProcess[str]":
+def _said(command: list[str], within_s: float | None = ANSWER_S) -> "subprocess.CompletedProcess[str]":
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_S)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)
     except FileNotFoundError:
         raise SiteError(
             f"no `{command[0]}` here: this needs Slurm. Call it on the site's login node, or name a site without"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from os.path import expandvars
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from seamark.errors import UserError
 TRIAL_PATTERN = "{scenario}/{deployment}--{workload}--r{repetition}"
 
 PROBES = "probes"
+
+
+def expanded(path: str, root: Path | None = None) -> Path:
+    """Return a path of a site with `~` and `$NAME` put in, below `root` (None: the folder we are in) if relative."""
+    return (Path.cwd() if root is None else root) / Path(expandvars(path)).expanduser()
 
 
 @dataclass(frozen=True, kw_only=True)

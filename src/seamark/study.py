@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from os.path import expandvars
 from pathlib import Path
 
 from seamark.errors import SiteError, UserError, did_you_mean
@@ -16,7 +15,7 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial
 from seamark.plan import as_document, plan
-from seamark.store import ScenarioFolder, read_json, write_json, write_text
+from seamark.store import ScenarioFolder, expanded, read_json, write_json, write_text
 
 SHIPPED = Path(__file__).parent / "shipped"
 DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
@@ -103,23 +102,23 @@ class Study:
     @cached_property
     def results(self) -> Path:
         """Root of all results."""
-        return self.root / expanded(self.site.paths.results)
+        return expanded(self.site.paths.results, self.root)
 
     @cached_property
     def reports(self) -> Path:
         """Root of all reports."""
-        return self.root / expanded(self.site.paths.reports)
+        return expanded(self.site.paths.reports, self.root)
 
     @cached_property
     def metrics(self) -> Path | None:
         """Root of what is written for Prometheus, if the site names one."""
         told = self.site.paths.metrics
-        return self.root / expanded(told) if told else None
+        return expanded(told, self.root) if told else None
 
     @cached_property
     def environments(self) -> Path:
         """Root of the services' environments."""
-        return self.root / expanded(self.site.paths.environments)
+        return expanded(self.site.paths.environments, self.root)
 
     @cached_property
     def locks(self) -> Path:
@@ -209,14 +208,9 @@ class Study:
         return self._indexed(scenario)[2]
 
 
-def expanded(path: str) -> Path:
-    """Return a path of a site with `~` and `$NAME` put in."""
-    return Path(expandvars(path)).expanduser()
-
-
 def results_of(root: Path, site: str) -> Path:
     """Return the root of all results of a study on a site, without reading a scenario."""
-    return root / expanded(site_of(root, site).paths.results)
+    return expanded(site_of(root, site).paths.results, root)
 
 
 def config_folder(root: Path, kind: str) -> Path:

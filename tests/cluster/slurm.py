@@ -6,16 +6,15 @@ into the cache folder.
 
 import getpass
 import os
-import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import slurm_accounting
 import slurm_packages
+from processes import running, until
 from slurm_packages import NEEDED, places, plugins, program, unpacked
 
 START_S = 30.0
@@ -113,22 +112,22 @@ def slurm(
 
         def start(command: list[str], name: str, environment: dict[str, str] = told) -> Path:
             log = folder / f"{name}.log"
-            held.enter_context(_running(command, log, environment))
+            held.enter_context(running(command, log, environment))
             return log
 
         start_munge(folder, start)
         if accounting:
-            slurm_accounting.start_database(folder, start, _until)
+            slurm_accounting.start_database(folder, start, until)
             log = slurm_accounting.start_slurmdbd(folder, ports[-1], told, start)
-            _until(lambda: "normal" in _says(told, "sacctmgr", "-nP", "show", "qos", "format=name"), log)
+            until(lambda: "normal" in _says(told, "sacctmgr", "-nP", "show", "qos", "format=name"), log)
             slurm_accounting.add_associations(lambda *words: _says(told, "sacctmgr", "-i", *words))
         (folder / "state").mkdir()
         log = start([f"{folder}/bin/slurmctld", "-D"], "slurmctld")
-        _until(lambda: _says(told, "scontrol", "ping").count("is UP"), log)
+        until(lambda: _says(told, "scontrol", "ping").count("is UP"), log)
         for k in range(1, nodes + 1):
             held.enter_context(node(told, k))
         log = folder / "slurmd-n1.log"
-        _until(
+        until(
             lambda: _says(told, "sinfo", "-hN", "-p", "all", "-t", "idle", "-o", "%N").split() == _names(nodes), log
         )
         yield told
@@ -139,7 +138,7 @@ def node(told: dict[str, str], k: int) -> Iterator[None]:
     """Run the daemon of node `n{k}`: started with the cluster, and again by a test that has lost it."""
     folder = home(told)
     command = [f"{folder}/bin/slurmd", "-D", "-d", f"{folder}/bin/slurmstepd", "-N", f"n{k}"]
-    with _running(command, folder / f"slurmd-n{k}.log", told):
+    with running(command, folder / f"slurmd-n{k}.log", told):
         yield
 
 
@@ -169,7 +168,7 @@ def start_munge(folder: Path, start: Callable[[list[str], str], Path]) -> None:
     files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
     words = [f"--{name}={munge / file}" for name, file in files.items()]
     log = start([program("munged"), "--foreground", "--force", *words], "munged")
-    _until((munge / "socket").exists, log)
+    until((munge / "socket").exists, log)
 
 
 def write_programs(folder: Path, told: dict[str, str]) -> None:
@@ -217,21 +216,6 @@ def _fake_gpus(folder: Path, nodes: int, gpus: int) -> str:
     return f"NodeName=n[1-{nodes}] Name=gpu Type=a100 File={devices}/nvidia[0-{gpus - 1}]\n"
 
 
-@contextmanager
-def _running(command: list[str], log: Path, told: dict[str, str]) -> Iterator[None]:
-    with log.open("ab") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=told)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 def _names(nodes: int) -> list[str]:
     return [f"n{k}" for k in range(1, nodes + 1)]
 
@@ -239,13 +223,6 @@ def _names(nodes: int) -> list[str]:
 def _says(told: dict[str, str], name: str, *arguments: str) -> str:
     command = [program(name), *arguments]
     return subprocess.run(command, env=told, capture_output=True, text=True, check=False, timeout=START_S).stdout
-
-
-def _until(there: Callable[[], object], log: Path) -> None:
-    limit_s = time.monotonic() + START_S
-    while not there():
-        assert time.monotonic() < limit_s, log.read_text(errors="replace")[-2000:]
-        time.sleep(0.1)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from processes import running, until
 
 from seamark.servers.environments import prepare_environment
 
@@ -33,32 +33,6 @@ def loads_below(process: psutil.Process) -> list[psutil.Process]:
 
 
 @contextmanager
-def running(command: list[str], log: Path, **settings: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a process of a cluster, in a session of its own so that its children end with it."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, **settings}
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def until(there: Callable[[], object], what: str, log: Path) -> None:
-    """Wait until that is so; fail with the end of the log when it is not in time."""
-    limit_s = time.monotonic() + START_S
-    while not there():
-        assert time.monotonic() < limit_s, f"{what} did not come: {log.read_text(errors='replace')[-2000:]}"
-        time.sleep(0.1)
-
-
-@contextmanager
 def dask(folder: Path, threads: list[int]) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
     """Run a Dask scheduler and workers of so many threads each; give its address and the workers' processes."""
     binaries = environment("dask") / "bin"
@@ -66,7 +40,7 @@ def dask(folder: Path, threads: list[int]) -> Iterator[tuple[str, list["subproce
         scheduler, found = folder / "scheduler.log", folder / "scheduler.json"
         command = [str(binaries / "dask"), "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
         held.enter_context(running([*command, "--scheduler-file", str(found)], scheduler))
-        until(found.exists, "the scheduler", scheduler)
+        until(found.exists, scheduler, START_S)
         address = str(json.loads(found.read_text())["address"])
         workers, logs = [], []
         for k, number in enumerate(threads):
@@ -75,7 +49,7 @@ def dask(folder: Path, threads: list[int]) -> Iterator[tuple[str, list["subproce
             command += ["--no-dashboard", "--host", "127.0.0.1", "--local-directory", str(folder / f"dask-{k}")]
             workers.append(held.enter_context(running(command, logs[-1])))
         for log in logs:
-            until(lambda log=log: "Registered to" in log.read_text(errors="replace"), "a worker", log)
+            until(lambda log=log: "Registered to" in log.read_text(errors="replace"), log, START_S)
         yield address, workers
 
 
@@ -91,15 +65,15 @@ def spark(folder: Path, cores: list[int]) -> Iterator[tuple[str, list["subproces
     with ExitStack() as held:
         log = folder / "master.log"
         command = [*start, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0"]
-        held.enter_context(running([*command, "--webui-port", "0"], log, **told))
-        until(lambda: "Starting Spark master at" in log.read_text(errors="replace"), "the master", log)
+        held.enter_context(running([*command, "--webui-port", "0"], log, os.environ | told))
+        until(lambda: "Starting Spark master at" in log.read_text(errors="replace"), log, START_S)
         address = log.read_text().partition("Starting Spark master at ")[2].split()[0]
         workers, logs = [], []
         for k, number in enumerate(cores):
             command = [*start, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", str(number)]
             command += ["--memory", "1g", "--webui-port", "0", "--work-dir", str(folder / f"spark-{k}"), address]
             logs.append(folder / f"spark-worker-{k}.log")
-            workers.append(held.enter_context(running(command, logs[-1], **told)))
+            workers.append(held.enter_context(running(command, logs[-1], os.environ | told)))
         for log in logs:
-            until(lambda log=log: "registered with master" in log.read_text(errors="replace"), "a worker", log)
+            until(lambda log=log: "registered with master" in log.read_text(errors="replace"), log, START_S)
         yield address, workers

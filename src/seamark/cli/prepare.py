@@ -1,7 +1,6 @@
 """bench prepare: what a scenario needs before it runs, got where the site says."""
 
 import json
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from seamark.cli.options import json_option, open_study, scenario_option
-from seamark.errors import SiteError
 
 if TYPE_CHECKING:
     from seamark.prepare import Step
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
 STYLE = {"there": "green", "made": "bold green", "missing": "yellow", "failed": "bold red"}
 DIGEST_LETTERS = 12
+JOB = "seamark-prepare"
 
 
 @click.command("prepare")
@@ -80,33 +79,16 @@ def _show(steps: "list[Step]", console: Console) -> None:
 
 def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> int:
     """Run the same command in a batch job and wait for it; its output goes to the scenario's logs."""
-    from shlex import join
+    from seamark import slurm
 
     plan, logs = study.plan, study.results / study.scenario.name / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    asked = {"account": plan.account, "partition": plan.partition, "qos": plan.qos}
+    asked = {"account": plan.account, "partition": plan.partition, "qos": plan.qos, "nodes": 1, "ntasks": 1}
     words = [sys.executable, "-m", "seamark.cli.main", "prepare", "--here", "-c", str(study.scenario_path)]
     words += ["--site", study.site_name, *(["--json"] if as_json else []), *(["--verify"] if verify else [])]
-    batch = ["sbatch", "--wait", "--parsable", "--job-name=seamark-prepare", "--nodes=1", "--ntasks=1"]
-    batch += [f"--output={logs}/%x_%j.out", f"--error={logs}/%x_%j.err", f"--chdir={study.root}"]
-    batch += [f"--{name}={value}" for name, value in asked.items() if value]
-    try:
-        console.print("A batch job prepares this; waiting for it.")
-        done = subprocess.run(
-            [*batch, *study.site.images.job, f"--wrap=exec {join(words)}"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except FileNotFoundError as cause:
-        raise SiteError(
-            "no `sbatch` here: run this on the site's login node, or with --here where you are."
-        ) from cause
-    number = done.stdout.strip().partition(";")[0]
-    if not number.isdigit():
-        raise SiteError(f"sbatch refuses the job that prepares images: {done.stderr.strip()}", f"    {join(batch)}")
+    console.print("A batch job prepares this; waiting for it. With --here it is done where you are.")
+    number, code = slurm.run(words, name=JOB, logs=logs, folder=study.root, options=asked, more=study.site.images.job)
     for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
-        written = logs / f"seamark-prepare_{number}.{ending}"
+        written = logs / f"{JOB}_{number}.{ending}"
         if written.is_file():
             print(written.read_text(errors="replace"), end="", file=stream)
-    return done.returncode
+    return code

@@ -11,8 +11,8 @@ from seamark.errors import UserError
 from seamark.model.site import Site
 from seamark.servers.engine import engine, with_modules
 from seamark.servers.images import Image, require
-from seamark.servers.order import Order, expanded
-from seamark.store import replacing
+from seamark.servers.order import Order
+from seamark.store import expanded, replacing
 
 PACKAGE = Path(seamark.__file__).parent
 INSIDE = Path("/opt/seamark")

@@ -23,7 +23,7 @@ from seamark.servers.ending import ask_to_stop, end_strays, keepers, wait_until_
 from seamark.servers.environments import prepare_environment
 from seamark.servers.images import Image, client_lock
 from seamark.servers.keeperlog import timestamp
-from seamark.servers.order import MARK, Order, expanded
+from seamark.servers.order import MARK, Order
 from seamark.servers.signs import (
     Signs,
     allocation,
@@ -36,7 +36,7 @@ from seamark.servers.signs import (
     touch,
     write_sign,
 )
-from seamark.store import DeploymentFolder, write_json
+from seamark.store import DeploymentFolder, expanded, write_json
 
 STOP_WAIT_S = 30.0
 """How long `stop` waits for a keeper beyond the server's own stop_timeout_s."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from seamark.errors import SiteError
 from seamark.model.site import Site
-from seamark.servers.order import expanded
 from seamark.servers.privilege import as_nobody_here, with_all_capabilities
+from seamark.store import expanded
 
 
 def require_engine(site: Site) -> None:

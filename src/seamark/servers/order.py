@@ -1,7 +1,6 @@
 """What a keeper is told to serve. It goes to the keeper's standard input when it is started."""
 
 from dataclasses import dataclass
-from os.path import expandvars
 from pathlib import Path
 
 from seamark.allocation import gpus_per_node
@@ -37,8 +36,3 @@ class Order:
     def gpus_per_node(self) -> int:
         """The GPUs of each node of the server, as they are asked of the batch system."""
         return gpus_per_node(self.deployment, self.service)
-
-
-def expanded(path: str) -> Path:
-    """Return a path of a site with `~` and `$NAME` put in, absolute."""
-    return Path(expandvars(path)).expanduser().absolute()

@@ -4,8 +4,9 @@ import shutil
 from pathlib import Path
 from typing import TextIO
 
-from seamark.servers.order import Order, expanded
+from seamark.servers.order import Order
 from seamark.servers.signs import hold
+from seamark.store import expanded
 
 
 def data_folder(order: Order) -> Path:

@@ -1,0 +1,38 @@
+"""Processes that tests run beside themselves, such as the daemons of a cluster: started, waited for, ended."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+END_S = 10.0
+
+
+@contextmanager
+def running(
+    command: list[str], log: Path, environment: Mapping[str, str] = os.environ
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a process whose output is added to `log`; end it afterwards."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=dict(environment)
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def until(there: Callable[[], object], log: Path, within_s: float = 30.0) -> None:
+    """Wait until that is so; fail with the end of the log when it is not in time."""
+    limit_s = time.monotonic() + within_s
+    while not there():
+        assert time.monotonic() < limit_s, log.read_text(errors="replace")[-2000:]
+        time.sleep(0.1)
