@@ -16,7 +16,9 @@ SDK = {
     "s3": {"boto3", "botocore", "urllib3"},
     "triton": {"tritonclient", "grpc", "onnx", "onnxruntime"},
     "openai_model": {"torch", "transformers", "tokenizers"},
+    "rpc": {"grpc"},
     "vectors/faiss": {"faiss"},
+    "vectors/milvus": {"pymilvus", "milvus", "grpc", "google"},
 }
 """What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
 

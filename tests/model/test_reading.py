@@ -287,12 +287,18 @@ def test_mistakes_of_all_recipes_are_reported_at_once(tmp_path: Path) -> None:
     assert {mistake.split(":")[0] for mistake in mistakes} == {"services/other.yaml", "services/toy.yaml"}
 
 
+def test_an_inner_port_that_is_no_port_is_named(tmp_path: Path) -> None:
+    server = "server: {command: [toy], ports: [main, inner], inner_ports: [iner]}\n"
+    (mistake,) = mistakes_of_recipe(tmp_path, RECIPE + server)
+    assert "'iner' is none of the ports. Name it in `ports` too." in mistake
+
+
 def test_a_missing_folder_of_recipes_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no-such: no such folder"):
         read_services(tmp_path / "no-such")
 
 
-@pytest.mark.parametrize("name", ["fileio", "postgres", "s3", "faiss", "triton", "vllm", "null"])
+@pytest.mark.parametrize("name", ["fileio", "postgres", "s3", "faiss", "milvus", "triton", "vllm", "null"])
 def test_every_shipped_recipe_is_read(name: str) -> None:
     assert SERVICES[name].name == name
     assert isinstance(SERVICES[name].server, Server) or name in ("fileio", "faiss")

@@ -243,3 +243,13 @@ def test_an_external_address_without_a_port_says_so(bench: Bench):
     order = bench.with_site(runtime="external", address="db.example").order()
     with pytest.raises(SiteError, match="no port for main"):
         external_ports(order, Server(command=()))
+
+
+@pytest.mark.covers("E-FR24")
+def test_of_somebody_elses_server_the_ports_that_only_it_uses_are_not_asked(bench: Bench):
+    order = bench.with_site(runtime="external", address="db.example:19530").order()
+    order = replace(order, deployment=replace(order.deployment, settings={"metrics_port": 9091}))
+    server = Server(command=(), ports=("main", "metrics", "etcd"), inner_ports=("etcd",))
+    assert external_ports(order, server) == ("db.example", {"main": 19530, "metrics": 9091})
+    with pytest.raises(SiteError, match="no port for etcd"):
+        external_ports(order, replace(server, inner_ports=()))

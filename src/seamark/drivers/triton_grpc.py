@@ -1,31 +1,16 @@
 """Triton over gRPC, as a Call driver: a connection for each user, requests encoded before the clock."""
 
-import queue
 from collections.abc import Sequence
 from math import prod
 
-import grpc
 from tritonclient.grpc import service_pb2
 
+from seamark.drivers import rpc
 from seamark.drivers.triton_requests import Requests
 from seamark.load.driver import Body, Reply, Target
 from seamark.model.failure import Failure
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
-CONNECT_S = 10.0
-OPTIONS = (
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.use_local_subchannel_pool", 1),  # else all channels of a process share one connection
-)
-FAILURES = {
-    grpc.StatusCode.DEADLINE_EXCEEDED: Failure.TIMEOUT,
-    grpc.StatusCode.CANCELLED: Failure.CANCELLED,
-    grpc.StatusCode.INVALID_ARGUMENT: Failure.CLIENT_ERROR,
-    grpc.StatusCode.NOT_FOUND: Failure.CLIENT_ERROR,
-    grpc.StatusCode.UNIMPLEMENTED: Failure.CLIENT_ERROR,
-    grpc.StatusCode.OUT_OF_RANGE: Failure.CLIENT_ERROR,
-}
 
 
 class TritonGrpc:
@@ -58,13 +43,7 @@ class TritonGrpc:
 
     def failure(self, error: Exception) -> Failure:
         """Return the category of gRPC's own status."""
-        if isinstance(error, ConnectionError):
-            return Failure.CONNECT
-        if not (isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call)):
-            return Failure.DRIVER
-        if error.code() is grpc.StatusCode.UNAVAILABLE:
-            return Failure.CONNECT if "failed to connect" in (error.details() or "") else Failure.RESET
-        return FAILURES.get(error.code(), Failure.SERVER_ERROR)
+        return rpc.category(error)
 
 
 class GrpcSession:
@@ -73,8 +52,7 @@ class GrpcSession:
     def __init__(self, requests: Requests, address: str, timeout_s: float | None) -> None:
         self._requests = requests
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(address, options=OPTIONS)
-        _connect(self._channel, address)
+        self._channel = rpc.connected(address)
         self._infer = self._channel.unary_unary(INFER)  # bytes in, bytes out
 
     def call(self, body: Body) -> Reply:
@@ -100,19 +78,3 @@ class GrpcSession:
             and len(tensor) == 4 * prod(output.shape)
             for output, tensor in zip(outputs, tensors, strict=True)
         )
-
-
-def _connect(channel: grpc.Channel, address: str) -> None:
-    """Return when the channel is connected; ConnectionError at its first failure, where gRPC would try again."""
-    states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
-    channel.subscribe(states.put, try_to_connect=True)
-    state = grpc.ChannelConnectivity.CONNECTING
-    try:
-        while state is not grpc.ChannelConnectivity.READY:
-            if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
-                raise ConnectionError(f"{address}: gRPC cannot connect ({state.name})")
-            state = states.get(timeout=CONNECT_S)
-    except queue.Empty:
-        raise ConnectionError(f"{address}: gRPC is not connected after {CONNECT_S:g} s") from None
-    finally:
-        channel.unsubscribe(states.put)

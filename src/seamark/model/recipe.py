@@ -28,6 +28,8 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     _check_ports(server, service.server.health, service.server.ports, mistakes)
     if service.server.metrics_port is not None and service.server.metrics_port not in service.server.ports:
         mistakes.add(server.value["metrics_port"], f"is none of the ports {', '.join(service.server.ports)}.")
+    if unknown := [name for name in service.server.inner_ports if name not in service.server.ports]:
+        mistakes.add(server.value["inner_ports"], f"'{unknown[0]}' is none of the ports. Name it in `ports` too.")
     if service.server.fewest_nodes < 1:
         mistakes.add(server.value["fewest_nodes"], "must be at least 1.")
     _check_parts(server, service.server, mistakes)

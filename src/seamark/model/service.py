@@ -75,11 +75,13 @@ class Server:
     `load_nodes` says whose the nodes are when a deployment has several. `own`: the first nodes are the load's alone;
     the server has the last one, or, with parts on several nodes, all but the first. `shared`: the server has all
     of them from the first one on, and so has the load. `network_environment` is set for every process then.
+    `inner_ports` are those of its ports that no client needs: of somebody else's server they are not asked.
     """
 
     command: tuple[str, ...]
     setup: tuple[tuple[str, ...], ...] = ()
     ports: tuple[str, ...] = ("main",)
+    inner_ports: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
     refuses_root: bool = False

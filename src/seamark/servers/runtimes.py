@@ -128,9 +128,10 @@ def external_ports(order: Order, server: Server) -> tuple[str, dict[str, int]]:
             " tls: verified in the workload, where the service has that setting."
         )
     host, _, first = address.rpartition(":") if address.count(":") == 1 else (address, "", "")
-    given: dict[str, Any] = {name: order.deployment.settings.get(f"{name}_port") for name in server.ports}
-    if first and server.ports:
-        given[server.ports[0]] = first
+    wanted = [name for name in server.ports if name not in server.inner_ports]
+    given: dict[str, Any] = {name: order.deployment.settings.get(f"{name}_port") for name in wanted}
+    if first and wanted:
+        given[wanted[0]] = first
     missing = [name for name, port in given.items() if not str(port or "").isdigit()]
     if missing:
         raise SiteError(

@@ -67,6 +67,13 @@ def nearest_distances(vectors: Vectors, queries: Vectors, depth: int) -> Distanc
     return np.sort(np.maximum(best, 0.0), axis=1)
 
 
+def in_batches(rows: int, count: int, batch: int, seed: int) -> list[Ids]:
+    """Return `count` batches of row numbers: all rows in seeded order, again and again, cut into batches."""
+    rng = np.random.default_rng(seed)
+    order = np.concatenate([rng.permutation(rows) for _ in range(-(-count * batch // rows))])
+    return [order[start : start + batch] for start in range(0, count * batch, batch)]
+
+
 def recall_at_k(data: Dataset, found: Ids, k: int) -> float:
     """Return the mean share of the k nearest that the answers `found` (q, >= k) hold; ties with the k-th count.
 

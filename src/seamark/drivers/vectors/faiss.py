@@ -11,7 +11,7 @@ import faiss
 import numpy as np
 
 from seamark.drivers.vectors.collection import fill
-from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, recall_at_k
+from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, in_batches, recall_at_k
 from seamark.load.driver import Body, Reply, Target
 from seamark.model.failure import Failure
 from seamark.model.service import Value
@@ -109,14 +109,8 @@ class Search:
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return batches of queries: all queries in seeded order, again and again, cut into batches."""
-        rng = np.random.default_rng(seed)
-        batch = _whole(self._settings, "batch")
-        rounds = -(-count * batch // len(self._queries))
-        order = np.concatenate([rng.permutation(len(self._queries)) for _ in range(rounds)])
-        return [
-            Body(content=np.ascontiguousarray(self._queries[order[start : start + batch]]))
-            for start in range(0, count * batch, batch)
-        ]
+        batches = in_batches(len(self._queries), count, _whole(self._settings, "batch"), seed)
+        return [Body(content=np.ascontiguousarray(self._queries[batch])) for batch in batches]
 
     def session(self) -> "SearchSession":
         """Return a session with room for the answers of one request."""

@@ -1,0 +1,51 @@
+"""gRPC as drivers use it: a connection for each user, and the category of what goes wrong. Knows no service."""
+
+import queue
+
+import grpc
+
+from seamark.model.failure import Failure
+
+CONNECT_S = 10.0
+OPTIONS = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),  # else all channels of a process share one connection
+)
+FAILURES = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: Failure.TIMEOUT,
+    grpc.StatusCode.CANCELLED: Failure.CANCELLED,
+    grpc.StatusCode.INVALID_ARGUMENT: Failure.CLIENT_ERROR,
+    grpc.StatusCode.NOT_FOUND: Failure.CLIENT_ERROR,
+    grpc.StatusCode.UNIMPLEMENTED: Failure.CLIENT_ERROR,
+    grpc.StatusCode.OUT_OF_RANGE: Failure.CLIENT_ERROR,
+}
+
+
+def connected(address: str) -> grpc.Channel:
+    """Return a channel that is connected; ConnectionError at its first failure, where gRPC would try again."""
+    channel = grpc.insecure_channel(address, options=OPTIONS)
+    states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
+    channel.subscribe(states.put, try_to_connect=True)
+    state = grpc.ChannelConnectivity.CONNECTING
+    try:
+        while state is not grpc.ChannelConnectivity.READY:
+            if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
+                raise ConnectionError(f"{address}: gRPC cannot connect ({state.name})")
+            state = states.get(timeout=CONNECT_S)
+    except queue.Empty:
+        raise ConnectionError(f"{address}: gRPC is not connected after {CONNECT_S:g} s") from None
+    finally:
+        channel.unsubscribe(states.put)
+    return channel
+
+
+def category(error: Exception) -> Failure:
+    """Return the category of what a connection or a call raised."""
+    if isinstance(error, ConnectionError):
+        return Failure.CONNECT
+    if not (isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call)):
+        return Failure.DRIVER
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        return Failure.CONNECT if "failed to connect" in (error.details() or "") else Failure.RESET
+    return FAILURES.get(error.code(), Failure.SERVER_ERROR)
