@@ -1,6 +1,8 @@
 """Loads as Snakemake's own containers: the jobs of rules that send load run in an image, their servers outside."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import yaml
 from boxes import BENCH, CLUSTER, Boxed, python_base
 from server_bench import eventually, kill
 
+from seamark.contained import stand_before_apptainer
 from seamark.dag import Dag
 from seamark.errors import SiteError, UserError
 
@@ -106,3 +109,32 @@ def test_what_is_missing_for_containers_is_said_before_anything_runs(boxes: Boxe
     boxes.site("empty", containers=boxes.root / "none", jobs=True)
     with pytest.raises(SiteError, match=r"bench prepare -c .*boxed.yaml --site empty"):
         Dag(study=boxes.study("empty"), contained=True)
+
+
+@pytest.mark.covers("E-MR03", "E-MLX02")
+def test_snakemakes_containers_start_after_the_sites_modules_and_see_the_study(
+    boxes: Boxed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    engine, modules = tmp_path / "module" / "apptainer", tmp_path / "init"
+    engine.parent.mkdir()
+    engine.write_text('#!/bin/sh\necho "$APPTAINER_BINDPATH"; echo "$@"\n')
+    engine.chmod(0o755)
+    modules.write_text(f"module() {{ [ -e {engine} ] && PATH={engine.parent}:$PATH; }}\n")
+    boxes.scenario("null")
+    site = boxes.root / "config" / "sites" / "boxes.yaml"
+    told = {"modules": ["Apptainer/1"], "module_init": str(modules)}
+    site.write_text(yaml.safe_dump(yaml.safe_load(site.read_text()) | told))
+    study = boxes.study()
+    stand_before_apptainer(study)
+    assert shutil.which("apptainer") == str(boxes.root / ".seamark" / "bin" / "apptainer")
+
+    def said(*words: str) -> list[str]:
+        done = subprocess.run(["apptainer", *words], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    binds, words = said("exec", "--home", "x", "image.sif", "bash", "-c", "'a b'")
+    assert {str(boxes.root), str(study.results)} <= set(binds.split(","))
+    assert words == "exec --home x image.sif bash -c 'a b'"
+    engine.unlink()
+    assert said("--version") == ["apptainer version 1.0.0"], "a login node without modules"
