@@ -3,10 +3,16 @@
 import json
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from standing_study import StandingStudy, eventually, kill, standing_study
+
+from seamark.allocation import gpu_request
+from seamark.errors import UserError
+from seamark.standing.request import Request, new_instance
 
 pytestmark = pytest.mark.services
 
@@ -37,6 +43,21 @@ def test_a_standing_server_is_started_listed_checked_and_stopped(study: Standing
     assert study.json("one", "deployment.json")["ended"]["why"] == "stop"
     memory = study.json("one", "summary.json")["telemetry"]["host.ram_used_bytes"]
     assert memory["min"] <= memory["p50"] <= memory["p95"] <= memory["max"]
+
+
+@pytest.mark.covers("E-SVR01", "E-FR04")
+def test_the_gpus_of_a_standing_server_are_spread_over_all_its_nodes(study: StandingStudy) -> None:
+    study.site("wide", profile="slurm", partitions={"gpu": {"nodes": 2, "cpus": 8, "mem_gb": 8, "gpus": 4}})
+    worker = {"name": "worker", "nodes": "others", "command": ["sleep", "9"]}
+    recipe = {"extends": "null.yaml", "name": "wide", "server": {"parts": [worker]}}
+    (study.root / "config" / "services" / "wide.yaml").write_text(yaml.safe_dump(recipe))
+    asked = Request(
+        service="wide", site="wide", settings={}, time_s=60, partition="gpu", account="p1", nodes=2, gpus=8
+    )
+    _, wanted = new_instance(study.root, study.root / "results", asked, None)
+    assert gpu_request(wanted.deployment, wanted.service, wanted.study.site, "gpu") == {"gres": "gpu:4"}
+    with pytest.raises(UserError, match="5 a node, but a node of the partition 'gpu' has 4 GPUs"):
+        new_instance(study.root, study.root / "results", replace(asked, gpus=9), None)
 
 
 @pytest.mark.covers("E-SVR04")

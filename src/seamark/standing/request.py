@@ -116,6 +116,7 @@ def wanted(root: Path, instance: Instance) -> Wanted:
     request = Request.of(instance)
     study = Study.at(root, scenario=str(instance.scenario), site=request.site)
     service = _without_loads(study.services[request.service])
+    study = replace(study, services={**study.services, service.name: service})
     if len(study.plan.deployments) != 1:
         raise UserError(f"{instance.id}: a standing server has one value for each setting, not a list of levels.")
     if request.nodes > 1 and not (service.server and service.server.spans):
