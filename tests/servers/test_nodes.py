@@ -112,10 +112,14 @@ def test_a_step_is_kept_to_its_nodes_and_shares_what_others_have() -> None:
     assert not any(word.startswith("--nodelist") for word in step("7", 2, (), ("true",)))
 
 
-@pytest.mark.parametrize(("nodes", "gpus", "seen"), [(1, 4, "0,1,2,3"), (2, 4, "0,1"), (2, 0, "")])
-def test_a_node_shows_its_share_of_the_deployments_gpus(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, nodes: int, gpus: int, seen: str
+@pytest.mark.parametrize(
+    ("whose", "nodes", "gpus", "seen"),
+    [("own", 1, 4, "0,1,2,3"), ("own", 2, 4, "0,1,2,3"), ("shared", 2, 4, "0,1"), ("shared", 2, 0, "")],
+)
+def test_a_node_of_the_server_shows_its_share_of_the_deployments_gpus(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, whose: str, nodes: int, gpus: int, seen: str
 ) -> None:
+    bench = bench.with_server(load_nodes=whose)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     deployment = Deployment(id="d", service="t", settings={}, nodes=nodes, gpus=gpus, cpus_per_task=1, mem_gb=1)
     order, seat = bench.order(deployment=deployment), Seat(node="n1", host="127.0.0.1", ports={"main": 1})
