@@ -145,6 +145,30 @@ def second(tmp_path: Path) -> Person:
     return Person.new(SECOND, tmp_path / "second")
 
 
+@pytest.mark.covers("E-NFR06", "E-VAL")
+def test_a_variable_that_is_not_set_is_named_with_every_path_of_it_and_no_folder_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WORK", raising=False)
+    study = Study.at(ROOT, scenario="config/scenarios/llm_vllm_baseline.yaml", site="meluxina")
+    with pytest.raises(UserError) as refused:
+        study.require_variables()
+    [line] = refused.value.mistakes
+    assert line.startswith("$WORK is not set, but used: paths.scratch of site 'meluxina', ")
+    for place in (
+        "paths.containers of site",
+        "artifacts.dataset of config/scenarios/llm_vllm_baseline.yaml",
+        "binds of",
+    ):
+        assert place in line
+    assert line.endswith("`export WORK=/a/folder/of/yours` first.")
+    words = ["submit", "-c", "config/scenarios/llm_vllm_baseline.yaml", "--site", "meluxina"]
+    done = subprocess.run([*BENCH, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"{line}\n")
+    monkeypatch.setenv("WORK", str(tmp_path))
+    study.require_variables()
+
+
 @two_users
 @pytest.mark.e2e
 @pytest.mark.covers("E-NFR06", "E-SEC")

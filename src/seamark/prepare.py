@@ -50,8 +50,9 @@ def require_images(study: Study) -> None:
     lacking = [image for image in StudyImages(study=study).wanted() if not image.there()]
     if lacking:
         names = ", ".join(image.name for image in lacking)
+        what, it = ("an image is", "it") if len(lacking) == 1 else (f"{len(lacking)} images are", "them")
         raise SiteError(
-            f"site '{study.site_name}': {len(lacking)} images are not there yet ({names}). Make them first:"
+            f"site '{study.site_name}': {what} not there yet ({names}). Make {it} first:"
             f" bench prepare -c {study.scenario_path} --site {study.site_name}"
         )
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from os.path import expandvars
 from pathlib import Path
 
 from seamark.errors import SiteError, UserError, did_you_mean
@@ -19,6 +20,7 @@ from seamark.store import ScenarioFolder, expanded, read_json, write_json, write
 
 SHIPPED = Path(__file__).parent / "shipped"
 DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
+VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 SCENARIO_NAME = re.compile(r"^scenario:\s*['\"]?([^'\"#\s]+)", re.MULTILINE)
 
 
@@ -141,6 +143,30 @@ class Study:
                 " batch system, and this is no Slurm job. Choose another site with --site, run within"
                 f" `sbatch --nodes={wanted}`, or set 'resources: {{nodes: 1}}'."
             )
+
+    def require_variables(self) -> None:
+        """Raise UserError when a path speaks of a variable that is not set: a folder would be called `$NAME`."""
+        lacking: dict[str, list[str]] = {}
+        for place, path in self._told_paths():
+            for name in VARIABLE.findall(expandvars(path)):
+                lacking.setdefault(name, []).append(place)
+        if lacking:
+            raise UserError(
+                *(
+                    f"${name} is not set, but used: {', '.join(places)}. `export {name}=/a/folder/of/yours` first."
+                    for name, places in sorted(lacking.items())
+                )
+            )
+
+    def _told_paths(self) -> Iterator[tuple[str, str]]:
+        """Give every path that site and scenario name, each with its place."""
+        site, scenario = f"site '{self.site_name}'", str(self.scenario_path)
+        images = {"base": self.site.images.base, "wheels": self.site.images.wheels}
+        for group, paths in (("paths", vars(self.site.paths)), ("images", images)):
+            yield from ((f"{group}.{name} of {site}", path) for name, path in paths.items() if path)
+        artifacts = {"container": self.plan.container, "dataset": self.plan.dataset}
+        yield from ((f"artifacts.{name} of {scenario}", path) for name, path in artifacts.items() if path)
+        yield from ((f"binds of {scenario}", bind) for bind in self.plan.binds)
 
     def require_environments(self) -> None:
         """Raise SiteError when a service of the plan cannot be started on this site, before anything runs."""

@@ -41,6 +41,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, verif
     from seamark.prepare import missing, prepare
 
     study = open_study(scenario, site)
+    study.require_variables()
     console = Console(stderr=as_json)
     if dry_run:
         steps = missing(study)

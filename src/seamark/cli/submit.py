@@ -65,6 +65,7 @@ def require_what_it_needs(study: Study) -> None:
     from seamark.prepare import require_images
     from seamark.space import require_room
 
+    study.require_variables()
     require_ours(study)
     if study.site.runtime == "apptainer" or study.site.images.jobs:
         require_images(study)

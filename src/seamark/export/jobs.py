@@ -43,7 +43,8 @@ class Job:
     def said(self) -> str:
         """Return the job in words: what it serves, on what, for how long."""
         first, count = self.deployments[0], len(self.deployments)
-        gpus = f", {gpus_per_node(first, self.service)} GPUs a node" if first.gpus else ""
+        count_gpus = gpus_per_node(first, self.service) if first.gpus else 0
+        gpus = f", {count_gpus} GPU{'s' * (count_gpus > 1)} a node" if count_gpus else ""
         what = f"an array of {count} deployments" if self.is_array else "1 deployment"
         return f"{what}, {first.nodes} x {first.cpus_per_task} CPUs{gpus}, {clock(self.time_min)} at most"
 

@@ -126,6 +126,7 @@ def wanted(root: Path, instance: Instance) -> Wanted:
         )
     deployment = replace(study.plan.deployments[0], id=instance.id)
     study.require_environments()
+    study.require_variables()
     return Wanted(request=request, study=study, service=service, deployment=deployment)
 
 
