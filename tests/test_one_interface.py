@@ -26,15 +26,32 @@ def asked_of(kind: type) -> set[str]:
     return {name for each in kind.__mro__ for name, it in vars(each).items() if callable(it) and name[0] != "_"}
 
 
-def methods_in(module: str) -> list[set[str]]:
-    """Return the methods of each class in a driver's source and in its sources beside it, without importing them."""
+def files_of(module: str) -> list[Path]:
+    """Return a driver's source, those whose names begin with its name, and those of drivers that these import."""
     path = PACKAGE / Path(*module.split(".")[1:]).with_suffix(".py")
-    found = []
-    for file in sorted(path.parent.glob(f"{path.stem}*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                found.append({each.name for each in node.body if isinstance(each, ast.FunctionDef)})
+    found, ahead = [], sorted(path.parent.glob(f"{path.stem}*.py"))
+    while ahead:
+        file = ahead.pop()
+        if file not in found:
+            found.append(file)
+            names = [name for _, name in layers.imports(file) if name.startswith("seamark.drivers.")]
+            beside = [PACKAGE / Path(*name.split(".")[1:]).with_suffix(".py") for name in names]
+            ahead += [each for each in beside if each.is_file()]
     return found
+
+
+def methods_in(module: str) -> list[set[str]]:
+    """Return the methods of each class of a driver, inherited ones too, without importing any."""
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files_of(module)]
+    classes = {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+    def methods(name: str) -> set[str]:
+        node = classes[name]
+        bases = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
+        own = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        return own.union(*(methods(base) for base in bases if base in classes))
+
+    return [methods(name) for name in classes]
 
 
 @pytest.mark.covers("E2")
