@@ -8,7 +8,7 @@ from os.path import expandvars
 from pathlib import Path
 from typing import Any
 
-from seamark.model.service import Service
+from seamark.model.service import PartImage, Service
 from seamark.servers.images import Image, client_lock, digest_of_parts, full_address, image_file, read_lock
 from seamark.store import expanded
 from seamark.study import Study
@@ -63,6 +63,13 @@ class StudyImages:
             return self._defined(service.environment or CLIENT)
         return self._pulled(service.name, full_address(container.image), container.digest, service.licence)
 
+    def of_parts(self, service: Service) -> dict[str, Image]:
+        """Return the images of those parts of a service's server that have one of their own, by the part's name."""
+        if self.study.site.runtime != "apptainer" or service.server is None:
+            return {}
+        owned = [(part.name, part.container) for part in service.server.parts if part.container is not None]
+        return {name: self._of_part(f"{service.name}-{name}", own) for name, own in owned}
+
     def of_client(self, service: Service) -> Image | None:
         """Return the image that workers of a load run in; None where they run in an environment of the machine."""
         if self.study.site.runtime != "apptainer" or not self.study.site.images.client:
@@ -109,9 +116,16 @@ class StudyImages:
         plan = self.study.plan
         for name in dict.fromkeys(deployment.service for deployment in plan.deployments):
             service = self.study.services[name]
-            for image in (self.of_server(service, plan.container), self.of_client(service), self.of_job(service)):
+            server, parts = self.of_server(service, plan.container), self.of_parts(service).values()
+            for image in (server, *parts, self.of_client(service), self.of_job(service)):
                 if image is not None:
                     yield image
+
+    def _of_part(self, name: str, own: PartImage) -> Image:
+        if own.image.endswith(".sif"):
+            path = expanded(own.image)
+            return Image(name=name, origin="file", source=str(path), digest=None, licence=own.licence, path=path)
+        return self._pulled(name, full_address(own.image), own.digest, own.licence)
 
     def _named(self, service: Service, path: Path) -> Image:
         file = Image(

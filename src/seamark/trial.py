@@ -43,6 +43,7 @@ def serve(bench: Bench) -> None:
         seed=plan.seed,
         locks=bench.study.locks,
         image=images.of_server(bench.service, plan.container),
+        part_images=images.of_parts(bench.service),
         client=images.of_client(bench.service),
         binds=plan.binds,
         shards=max(int(trial.settings["shards"] or 1) for trial in trials),

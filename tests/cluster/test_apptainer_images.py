@@ -82,6 +82,28 @@ def test_another_machine_gets_what_the_lock_says_and_not_what_the_tag_has_now(bo
     assert (made.state, made.digest, made.path.parent.name) == ("made", digest, "elsewhere")
 
 
+@pytest.mark.covers("E-FR06", "E-FR24")
+def test_a_part_in_an_image_of_its_own_has_it_pulled_and_noted_like_the_servers(boxes: Boxed, registry: Registry):
+    registry.push("1", {"bin/tiny": KNOWS})
+    tiny(boxes, registry)
+    digest = registry.push("store", {"bin/store": KNOWS})
+    path = boxes.root / "config" / "services" / "tiny.yaml"
+    recipe = yaml.safe_load(path.read_text())
+    own = {"image": f"{registry.address}:store", "licence": "AGPL-3.0-only"}
+    recipe["server"]["parts"] = [
+        {"name": "store", "command": ["store"], "container": own},
+        {"name": "worker", "command": ["tiny"]},
+    ]
+    path.write_text(yaml.safe_dump(recipe))
+    assert [step.name for step in missing(boxes.study())] == ["tiny", "tiny-store"]
+    made = step_of(prepare(boxes.study()), "tiny-store")
+    assert (made.state, made.digest, made.licence) == ("made", digest, "AGPL-3.0-only")
+    entry = yaml.safe_load((boxes.root / "containers" / "images.lock.yaml").read_text())["tiny-store"]
+    assert (entry["digest"], entry["licence"]) == (digest, "AGPL-3.0-only")
+    found = StudyImages(study=boxes.study()).of_parts(boxes.study().services["tiny"])
+    assert {name: image.path for name, image in found.items()} == {"store": made.path}
+
+
 @pytest.mark.covers("E-MR04", "E-EX")
 def test_an_image_that_a_scenario_names_is_put_there_and_one_that_is_there_is_only_read(
     boxes: Boxed, registry: Registry

@@ -12,6 +12,7 @@ from boxes import ROOT, Boxed
 from server_bench import Bench, eventually, kill, left_of, runs
 
 from seamark.model.read import read_services
+from seamark.model.service import Part, PartImage
 from seamark.model.site import Site
 from seamark.monitors.proc import descendants
 from seamark.servers import deployment as servers
@@ -107,6 +108,30 @@ def test_a_contained_server_sees_its_own_folder_and_nothing_else_and_cannot_writ
     assert "cannot touch '/opt/mine': Read-only file system" in log
     assert "bound\n" in log
     assert "data\n" in log
+
+
+@pytest.mark.covers("E-FR05", "E-FR24")
+def test_a_part_runs_in_its_own_image_beside_the_server_in_its_own(bench: Bench, boxes: Boxed):
+    image, other = boxes.image("null"), boxes.image("postgres")
+    assert bench.service.server is not None
+    look = "ls /opt/seamark/site-packages > {data}/$NAME && sleep 600"
+    part = Part(
+        name="store",
+        command=("sh", "-c", "exit 1"),
+        environment={"NAME": "store"},
+        container=PartImage(image=str(other.path), licence="none", command=("sh", "-c", look)),
+    )
+    worker = Part(name="worker", command=("sh", "-c", look), environment={"NAME": "worker"})
+    server = replace(bench.service.server, parts=(part, worker))
+    asked = replace(bench, service=replace(bench.service, server=server))
+    answer = asked.serve(image=image, part_images={"store": other}, **settings_of(bench))
+    assert answer["status"] == "ok", answer
+    assert eventually(lambda: all((asked.data() / name).is_file() for name in ("store", "worker")))
+    assert "psycopg2" in (asked.data() / "store").read_text()
+    assert "psycopg2" not in (asked.data() / "worker").read_text()
+    assert answer["part_images"]["store"]["path"] == str(other.path)
+    servers.stop(asked.folder())
+    assert eventually(lambda: left_of(asked) == [])
 
 
 @pytest.mark.covers("E-FR05")

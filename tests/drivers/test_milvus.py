@@ -2,11 +2,14 @@
 
 import os
 import signal
+import subprocess
 from dataclasses import replace
 
 import pytest
-from service_environment import ask
+from service_environment import ROOT, ask
 from storage import Served, serving
+
+from seamark.model.read import read_services
 
 pytestmark = pytest.mark.services
 GOLDEN = {"vectors": 20_000, "dimensions": 64, "queries": 500}
@@ -33,6 +36,20 @@ def test_a_deployment_is_ready_when_all_vectors_are_stored_and_loaded_and_says_w
     assert min(steps_s) > 0
     assert sum(steps_s) == pytest.approx(facts["ingest_s"], abs=0.5)
     assert flat.endpoint["metrics_url"].endswith(f":{flat.endpoint['ports']['metrics']}/metrics")
+
+
+@pytest.mark.covers("E-FR24")
+def test_the_components_of_the_clusters_recipe_are_those_that_milvus_has(flat):
+    server = read_services(ROOT / "config" / "services")["milvus_cluster"].server
+    commands = [server.command, *(part.command for part in server.parts)]
+    asked = {words[words.index("run") + 1] for words in commands if "run" in words}
+    assert asked == {"proxy", "mixture", "querynode", "datanode", "indexnode"}
+    place = flat.data / "server" / "bin"
+    environment = {"LD_LIBRARY_PATH": str(place)}
+    told = subprocess.run(
+        [place / "milvus", "run", "none"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert asked <= set((told.stdout + told.stderr).split())
 
 
 @pytest.mark.covers("E-FR22", "E-FR23")

@@ -59,6 +59,7 @@ class Bench:
         name: str = "tiny-0001",
         *,
         image: Image | None = None,
+        part_images: Mapping[str, Image] | None = None,
         client: Image | None = None,
         binds: tuple[str, ...] = (),
         gpus: int = 0,
@@ -76,6 +77,7 @@ class Bench:
             seed=7,
             locks=self.root / "envs",
             image=image,
+            part_images=part_images,
             client=client,
             binds=binds,
         )

@@ -1,5 +1,6 @@
 """Which nodes of a deployment are the load's and which the server's, and how others are reached: without a Slurm."""
 
+import subprocess
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -194,6 +195,85 @@ def test_vllm_over_two_nodes_joins_one_ray_and_every_process_gets_the_network(
     if runtime == "apptainer":
         assert _given(launches[0].command)["RAY_ADDRESS"] == "10.3.0.1:8001"
         assert "CUDA_VISIBLE_DEVICES=0,1,2,3" in joining
+
+
+@pytest.fixture
+def cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Order:
+    """What a keeper is told of a Milvus cluster over three nodes, at a site of containers."""
+    monkeypatch.setenv("PATH", str(bench.root), prepend=":")
+    service = SERVICES["milvus_cluster"]
+    assert service.server is not None
+    images = {}
+    for name in ("apptainer", "milvus.sif", *(f"{part.name}.sif" for part in service.server.parts if part.container)):
+        path = bench.root / name
+        path.touch(mode=0o755)
+        images[name] = Image(name=name, origin="file", source="", digest=None, licence="none", path=path)
+    settings = {setting.name: setting.default for setting in service.settings}
+    deployment = Deployment(
+        id="d", service=service.name, settings=settings, nodes=3, gpus=0, cpus_per_task=1, mem_gb=1
+    )
+    return replace(
+        bench.order(deployment=deployment, service=service, image=images["milvus.sif"]),
+        site=bench.with_site(runtime="apptainer").site,
+        part_images={name.removesuffix(".sif"): image for name, image in images.items()},
+    )
+
+
+@pytest.mark.covers("E-FR24", "E-MLX05")
+@pytest.mark.parametrize("runtime", ["apptainer", "venv"])
+def test_the_components_of_a_milvus_cluster_find_each_other_and_each_runs_in_its_own_image(
+    bench: Bench, cluster: Order, runtime: str
+) -> None:
+    order = replace(cluster, site=replace(cluster.site, runtime=runtime))
+    server = order.service.server
+    assert server is not None
+    head, other = Node(name="n2", host="10.3.0.2", here=False), Node(name="n3", host="10.3.0.3", here=False)
+    placement = Placement(load=(), server=(head, other))
+    names = [*server.ports, *(port for part in server.parts for port in part.ports)]
+    ports = {name: 20000 + number for number, name in enumerate(names)}
+    addresses = {"server": head.host, **{part.name: placement.of(part)[0].host for part in server.parts}}
+    launches = {}
+    for part in (None, *server.parts):
+        (node,) = placement.of(part) if part else (head,)
+        seat = Seat(node=node.name, host=node.host, ports=ports, nodes=2, addresses=addresses)
+        launch = launch_of(order, server, seat=seat, part=part, data=bench.data(), environment=None)
+        shown = _given(launch.command) if runtime == "apptainer" else dict(launch.environment)
+        launches[part.name if part else "proxy"] = (" ".join(launch.command), shown)
+    roles = {"coordinators": "mixture", "query_node": "querynode", "data_node": "datanode", "index_node": "indexnode"}
+    for name, role in {"proxy": "proxy", **roles}.items():
+        command, given = launches[name]
+        assert f"milvus run {role}" in command
+        assert given["ETCD_ENDPOINTS"] == f"10.3.0.2:{ports['etcd']}"
+        assert given["KAFKA_BROKERLIST"] == f"10.3.0.2:{ports['kafka']}"
+        assert (given["MINIO_ADDRESS"], given["MINIO_PORT"]) == ("10.3.0.2", str(ports["minio"]))
+        assert given["ROOTCOORD_PORT"] == str(ports["root"])
+        assert given["ETCD_USE_EMBED"] == "false"
+        own = "metrics" if name == "proxy" else f"{name}_metrics"
+        assert given["METRICS_PORT"] == str(ports[own])
+        assert ("milvus.sif" in command) == (runtime == "apptainer")
+    assert launches["query_node"][1]["QUERYNODE_PORT"] == str(ports["query_node"])
+    assert launches["query_node"][1]["QUERYNODE_IP"] == "10.3.0.3"
+    for name in ("etcd", "minio", "kafka"):
+        command, given = launches[name]
+        assert f"10.3.0.2:{ports[name]}" in command
+        assert (f"{bench.root}/{name}.sif" in command) == (runtime == "apptainer")
+        assert runtime == "venv" or "ETCD_ENDPOINTS" not in given, "Milvus's variables are not theirs"
+
+
+@pytest.mark.covers("E-VAL", "E-FR24")
+def test_the_secret_of_the_store_is_made_for_the_run_and_stands_in_no_command(bench: Bench, cluster: Order) -> None:
+    server = cluster.service.server
+    assert server is not None
+    minio = server.part("minio")
+    assert minio is not None
+    made = minio.command[2].format(data=bench.root, host="h", ports={"minio": 1, "minio_console": 2})
+    done = subprocess.run(
+        ["sh", "-c", made.replace("exec minio", "echo")], capture_output=True, text=True, check=True
+    )
+    secret = bench.root / "secret"
+    assert len(secret.read_text()) == 48
+    assert secret.stat().st_mode & 0o077 == 0
+    assert secret.read_text() not in done.stdout
 
 
 def _given(command: tuple[str, ...]) -> dict[str, str]:

@@ -41,6 +41,21 @@ class Health:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartImage:
+    """The image that a part has for itself where the site's runtime is Apptainer; else it is in the server's.
+
+    What is here stands for the recipe's `container` and for the part's own command, where `command` is given.
+    """
+
+    image: str
+    licence: str
+    digest: str | None = None
+    binds: tuple[str, ...] = ()
+    command: tuple[str, ...] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Part:
     """A process that a server needs beside its own one, started before it. Strings are templates as a server's.
 
@@ -48,7 +63,7 @@ class Part:
     of them. Parts start in the order in which they are written, each when those before it are healthy; one without
     `health` is healthy as long as it runs. Names of ports are unique in a recipe: a port of a part on one node is
     known to all, one of a part on several nodes only to that process itself. `environment` comes on top of the
-    server's.
+    server's. `container` is an image that is not the server's.
     """
 
     name: str
@@ -57,6 +72,7 @@ class Part:
     ports: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     health: Health | None = None
+    container: PartImage | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -199,6 +199,7 @@ class BringUp:
             "service": self.order.service.name,
             "runtime": self.order.site.runtime,
             "image": self.order.image.facts() if self.order.image else None,
+            "part_images": {name: image.facts() for name, image in self.order.part_images.items()},
             "client_image": self.order.client.facts() if self.order.client else None,
             "host": self.host,
             "ports": dict(self.ports),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import seamark
 from seamark.errors import UserError
+from seamark.model.service import Part
 from seamark.model.site import Site
 from seamark.servers.engine import engine, with_modules
 from seamark.servers.images import Image, require
@@ -19,8 +20,10 @@ INSIDE = Path("/opt/seamark")
 """Where an image that is built from a definition has its environment."""
 
 
-def image_path(order: Order) -> Path:
-    """Return the image file of the order's server. SiteError says how to get it when it is not there."""
+def image_path(order: Order, part: Part | None = None) -> Path:
+    """Return the image file of the order's server or of a part. SiteError says how to get one that is not there."""
+    if part is not None and part.container is not None:
+        return require(order.part_images[part.name], _remedy(order.site))
     if order.image is None:
         raise UserError(
             f"service '{order.service.name}': its recipe has no `container`, there is no definition of an image for"
@@ -30,9 +33,14 @@ def image_path(order: Order) -> Path:
 
 
 def container_command(
-    order: Order, command: Sequence[str], environment: Mapping[str, str], binds: Sequence[str], folder: Path
+    order: Order,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    binds: Sequence[str],
+    folder: Path,
+    part: Part | None = None,
 ) -> tuple[str, ...]:
-    """Return the command line that runs `command` in the service's image, after the site's module lines.
+    """Return the command line that runs `command` in the image of the service or part, after the site's module lines.
 
     `--nv` is there only for a deployment with GPUs. The container sees nothing of the host but its binds: the
     deployment's `folder`, the recipe's and the scenario's. It runs as the user, and nothing in the image can be
@@ -48,7 +56,7 @@ def container_command(
         *(word for name, value in shown.items() for word in ("--env", f"{name}={value}")),
         "--pwd",
         str(folder),
-        str(image_path(order)),
+        str(image_path(order, part)),
         *command,
     )
     server = order.service.server

@@ -9,7 +9,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ def serve(
     seed: int,
     locks: Path,
     image: Image | None = None,
+    part_images: Mapping[str, Image] | None = None,
     client: Image | None = None,
     binds: Sequence[str] = (),
     shards: int = 1,
@@ -70,9 +71,10 @@ def serve(
     Ends this user's other deployments of the same results on this node (in this batch job) first, unless `evict` is
     false: two servers side by side would measure each other. Returns what it wrote; `status` is 'ok' or 'failed', and
     a failure carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `shards` are the most workers
-    of one of its loads. For sites that run containers, `image` is the server's, `client` that of the load's workers
-    (None: they run in the service's environment), and `binds` are the scenario's own. When the process that called us
-    is gone before the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
+    of one of its loads. For sites that run containers, `image` is the server's, `part_images` are those that parts
+    have of their own, `client` is that of the load's workers (None: they run in the service's environment), and
+    `binds` are the scenario's own. When the process that called us is gone before the server answers, nobody waits
+    for it: the server is ended, and the category is `interrupted`.
     """
     parent_pid = os.getppid()
     signs = signs_of(folder)
@@ -93,6 +95,7 @@ def serve(
         seed=seed,
         environment=environment,
         image=image,
+        part_images=dict(part_images or {}),
         client=client,
         binds=tuple(binds),
         shards=shards,

@@ -1,6 +1,7 @@
 """What a keeper is told to serve. It goes to the keeper's standard input when it is started."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from seamark.allocation import gpus_per_node
@@ -17,8 +18,8 @@ MARK = "SEAMARK_KEEPER"
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """One deployment to be served. Paths are absolute; `environment` is None for the base; `shards` are the most
-    workers that one of its loads asks for. `image` is what its server runs in and `client` what the workers of its
-    loads run in, None outside of containers."""
+    workers that one of its loads asks for. `image` is what its server runs in, `part_images` what those parts do that
+    have one of their own, by name, and `client` what the workers of its loads run in, None outside of containers."""
 
     deployment: Deployment
     service: Service
@@ -28,6 +29,7 @@ class Order:
     seed: int
     environment: Path | None
     image: Image | None = None
+    part_images: Mapping[str, Image] = field(default_factory=dict)
     client: Image | None = None
     binds: tuple[str, ...] = ()
     shards: int = 1

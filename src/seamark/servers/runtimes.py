@@ -83,9 +83,11 @@ def _apptainer(
     order: Order, server: Server, part: Part | None, *, seat: Seat, data: Path, environment: Path | None
 ) -> Launch:
     """In a container the recipe's own `container.command` stands for `server.command` and its setup; in one that is
-    built from our definition, the server is started as it is without one. A part's command is the same in all."""
-    built = order.image is not None and order.image.origin == "definition"
-    container = None if built else order.service.container
+    built from our definition, the server is started as it is without one. A part's command is the same in all; of one
+    with an image of its own, its `container` stands for the recipe's."""
+    own = part.container if part else None
+    built = own is None and order.image is not None and order.image.origin == "definition"
+    container = own or (None if built else order.service.container)
     user = user_for(server.refuses_root)
     values = _common(order, seat, data, user) | (inside() if built else {"python": CONTAINER_PYTHON})
     template = Template(order.service.name, values)
@@ -99,9 +101,9 @@ def _apptainer(
     binds += [f"{PACKAGE}:{PACKAGE}:ro"] if built else []
 
     def run(command: tuple[str, ...]) -> tuple[str, ...]:
-        return container_command(order, template.fill_all(command), variables, binds, data)
+        return container_command(order, template.fill_all(command), variables, binds, data, part)
 
-    whole = part.command if part else container.command if container else None
+    whole = own.command if own and own.command else part.command if part else container.command if container else None
     probe = _probe(server, part)
     return Launch(
         command=run(whole or server.command),

@@ -32,6 +32,7 @@ def serve(instance: Instance, wanted: Wanted, site: Site) -> Mapping[str, Any]:
         seed=wanted.study.plan.seed,
         locks=wanted.study.locks,
         image=images.of_server(wanted.service, wanted.study.plan.container),
+        part_images=images.of_parts(wanted.service),
         client=images.of_client(wanted.service),
         binds=wanted.study.plan.binds,
         evict=False,
