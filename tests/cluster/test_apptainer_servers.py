@@ -175,6 +175,7 @@ def test_a_run_has_servers_and_workers_in_images_and_names_them(boxes: Boxed, tm
     assert left_in(boxes) == []
 
 
+@pytest.mark.covers("E1", "E-NFR02")
 def test_a_run_in_images_works_for_an_ordinary_user(boxes: Boxed):
     user = () if os.getuid() != 0 else ("unshare", "--map-user=65534", "--map-group=65534", "--")
     boxes.site(client=True)
