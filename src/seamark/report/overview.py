@@ -118,8 +118,8 @@ def qualities_of(treatments: Sequence[Document], most: int = 3) -> tuple[list[st
                 values.setdefault(name, []).append(value)
     shown = [name for name, found in values.items() if "recall" in name or len(set(found)) > 1][:most]
     rest = {name: found for name, found in values.items() if name not in shown}
-    said = ", ".join(f"{name.replace('_', ' ')} {span(min(found), max(found))}" for name, found in rest.items())
-    return shown, f"In all treatments that have it: {said}." if said else ""
+    said = ", ".join(f"{name} = {span(min(found), max(found))}" for name, found in rest.items())
+    return shown, f"Quality, as named in metrics.json: {said}." if said else ""
 
 
 def reason_counts(treatment: Document) -> dict[str, int]:
