@@ -23,7 +23,7 @@ check: .venv/dev ## set-up, then formatting, lint, types, the workflow's lint an
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint --quiet > /dev/null
-	$(BIN)/pytest -m "not services and not e2e and not slow"
+	$(BIN)/pytest -m "not services and not e2e and not cluster and not slow"
 
 format: .venv/dev ## put code into its form
 	$(BIN)/ruff format .

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -85,11 +86,16 @@ Arrows = dict[str, dict[str, str]]
 """Room -> room that it imports -> one place where it does, as `src/seamark/plan.py:6`."""
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Give line and full name of every import in a file, also those inside functions and for types only.
+@cache
+def imports(path: Path) -> tuple[tuple[int, str], ...]:
+    """Return line and full name of every import in a file, also those inside functions and for types only.
 
     `from a import b` gives both `a` and `a.b`, as b may be a module.
     """
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, ast.Import):
             for name in node.names:

@@ -235,6 +235,7 @@ def test_every_dependency_has_its_reason():
         assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", page), name
 
 
+@pytest.mark.slow
 def test_every_dependency_of_the_base_environment_is_imported():
     imported = {
         name.split(".")[0] for _, path in layers.sources(ROOT / "src" / "seamark") for _, name in layers.imports(path)

@@ -115,6 +115,7 @@ def test_a_job_that_waits_longer_than_the_site_lets_it_is_cancelled(cluster: Clu
     assert noted(cluster.study)["7"].state == "OVERDUE"
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR04", "E-VAL")
 def test_a_job_is_submitted_when_there_is_a_controller_again_and_once(cluster: Cluster) -> None:
     away, calls = cluster.folder / "away", cluster.folder / "calls"

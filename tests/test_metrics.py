@@ -90,6 +90,7 @@ def test_response_time_counts_from_the_intended_send_and_service_time_from_the_a
     assert "schedule_lag" in codes(document)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR09")
 def test_an_m_m_1_queue_at_half_its_capacity_has_the_times_of_the_textbook(folder):
     rng = np.random.default_rng(11)

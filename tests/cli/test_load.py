@@ -244,6 +244,7 @@ def test_classes_and_turns_are_shown_one_by_one(tmp_path):
     assert by_kind["chat/turn-1"]["requests"] == by_kind["chat/turn-2"]["requests"]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-CLI02")
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -83,6 +83,7 @@ def test_no_colour_is_printed_where_none_is_wanted(tmp_path):
     assert "\x1b[" not in bench("servers", "list", NO_COLOR="1").stdout
 
 
+@pytest.mark.slow
 def test_doctor_looks_at_this_machine_and_names_remedies():
     findings = json.loads(bench("doctor", "--json").stdout)["findings"]
     assert {"cores", "timer", "disk space"} <= {finding["what"] for finding in findings}
@@ -91,6 +92,7 @@ def test_doctor_looks_at_this_machine_and_names_remedies():
     )
 
 
+@pytest.mark.slow
 def test_doctor_of_a_slurm_site_without_slurm_is_the_sites_fault(tmp_path):
     done = bench(
         "doctor", "--site", "meluxina", "-c", "config/scenarios/llm_vllm_baseline.yaml", PATH="/usr/bin:/bin"
@@ -107,6 +109,7 @@ def test_init_makes_a_study_that_plans(tmp_path):
     assert (tmp_path / "study" / "results" / "quickstart" / "plan.json").exists()
 
 
+@pytest.mark.slow
 def test_a_report_without_results_says_what_to_run_first(tmp_path):
     bench("init", "study", cwd=tmp_path)
     done = bench("report", cwd=tmp_path / "study")

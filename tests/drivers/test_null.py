@@ -45,6 +45,7 @@ def run(driver: str, workers: str, folder: Path, port: int, **settings: object) 
     return run_load(job, None, folder / f"parts-{given.get('requests')}")
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR01")
 @pytest.mark.parametrize(
     ("driver", "workers", "requests"), [("NullCall", "threads", 400_000), ("Null", "wire", 60_000)]
@@ -90,6 +91,7 @@ def test_the_server_takes_requests_with_bodies_cut_anywhere(port: int) -> None:
             assert got == 2 * reply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chunks", "joined"), [(100, 1), (100, 32), (1, 1), (5, 8)])
 def test_a_stream_has_the_chunks_that_were_asked_for_however_they_are_joined(
     chunks: int, joined: int, tmp_path: Path

@@ -63,6 +63,7 @@ def folder(tmp_path: Path) -> TrialFolder:
     return TrialFolder(root=tmp_path / "my-scenario" / "d-1--w-1--r1")
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR11")
 def test_prometheus_reads_every_figure_of_metrics_json_in_base_units_and_no_other(folder: TrialFolder) -> None:
     trial, document = measured(folder)

@@ -139,6 +139,7 @@ def test_a_fork_server_ends_with_its_run_and_leaves_who_still_works(
     wait_for(lambda: "State:\tZ" in state(server) or not state(server))
 
 
+@pytest.mark.slow
 def test_a_fork_server_that_nobody_asks_ends(owner: int) -> None:
     name = name_of(owner, "idle")
     code = "import sys, seamark.forkserver.server as s; s.IDLE_S = 0.2; s.main(sys.argv[1:])"
@@ -193,6 +194,7 @@ def test_what_libraries_read_while_they_are_imported_makes_another_server(
     assert servers[0] != servers[1]
 
 
+@pytest.mark.slow
 def test_who_waits_for_the_imports_is_called_and_may_give_up(owner: int) -> None:
     calls: list[float] = []
 

@@ -83,6 +83,7 @@ def test_bodies_of_a_mix_are_those_of_its_classes_own_drivers() -> None:
     assert [made.encode(body) for body in again] == [request.data for request in requests]
 
 
+@pytest.mark.slow
 def test_large_prompts_of_several_classes_share_the_memory_that_one_has() -> None:
     large = {"prompt_len": 400_000, "gen_tokens": 1, "weight": 1}
     made = mixed(OpenAi, target({"a": large, "b": {**large, "gen_tokens": 2}, "c": CHAT}))

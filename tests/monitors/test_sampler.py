@@ -43,6 +43,7 @@ class Slow(Counts):
         return super().read()
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-MON01")
 def test_samples_come_at_the_interval_and_their_cost_with_them(tmp_path: Path):
     sampler = Sampler([Counts()], tmp_path / "t.csv", 0.1, print)
@@ -74,6 +75,7 @@ def test_a_monitor_that_breaks_is_said_once_and_stops_no_other(tmp_path: Path):
     assert said == [("monitor-failed", "RuntimeError('the sensor fell off')")]
 
 
+@pytest.mark.slow
 def test_a_slow_monitor_misses_samples_and_does_not_pile_them_up(tmp_path: Path):
     sampler = Sampler([Slow()], tmp_path / "t.csv", 0.1, print)
     sampler.start()

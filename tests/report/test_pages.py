@@ -46,6 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return results, write_report(results, root / "reports").parent
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR12", "E-FR27", "E-INT04")
 def test_the_report_has_every_section_and_the_contents_lead_to_them(made):
     page = Page((made[1] / "index.html").read_text())
@@ -102,6 +103,7 @@ def test_a_suspect_trial_shows_its_reason_its_count_and_what_to_do(made):
     assert "Raise shards" in section
 
 
+@pytest.mark.slow
 def test_names_from_results_cannot_become_html(tmp_path):
     bad = Made(
         service="<b>x</b>",
@@ -162,6 +164,7 @@ def test_a_scenario_without_one_good_trial_still_gets_a_report(tmp_path):
     assert "server_died" in text
 
 
+@pytest.mark.slow
 def test_damaged_and_missing_files_of_one_trial_are_told_and_spoil_nothing(tmp_path):
     results = make_results(tmp_path / "results", services=TWO[:1], fail=(), suspect=(), telemetry=False)
     plan = read_json(results / "plan.json")
@@ -205,6 +208,7 @@ def test_the_commands_to_reproduce_are_exact(made):
     assert re.search(r"snakemake results/made/\S+/metrics\.json --config scenario=", text)
 
 
+@pytest.mark.slow
 def test_a_summary_without_optional_parts_is_enough(tmp_path):
     results = make_results(tmp_path / "results", services=TWO[:1], fail=(), suspect=())
     summary = read_json(results / "summary.json")

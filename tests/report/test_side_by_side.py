@@ -30,6 +30,7 @@ def test_a_figure_that_cannot_be_drawn_says_why():
         side_by_side([fail, lambda: [Text(text="drawn")]])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core draws alone")
 def test_after_kill_9_of_a_report_nobody_goes_on_drawing(tmp_path: Path):
     def wait() -> list[Text]:

@@ -1,5 +1,6 @@
 """The table at the end of a run."""
 
+import pytest
 from make_results import SERVICES, make_results
 from rich.console import Console
 
@@ -34,6 +35,7 @@ def test_markup_in_a_name_is_shown_and_not_obeyed(tmp_path):
     assert "[/bold]" in text
 
 
+@pytest.mark.slow
 def test_eighty_columns_still_show_the_verdict(tmp_path):
     results = make_results(tmp_path, services=SERVICES[:1], fail=(), suspect=(0,))
     summary = read_json(results / "summary.json")

@@ -6,6 +6,7 @@ import pytest
 from server_bench import Bench
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-MON02")
 def test_a_site_that_waits_has_telemetry_of_the_idle_server_in_a_window_that_is_told(bench: Bench):
     answer = bench.with_site(idle_s=0.6).serve()
@@ -17,5 +18,6 @@ def test_a_site_that_waits_has_telemetry_of_the_idle_server_in_a_window_that_is_
     assert len(inside) >= 3
 
 
+@pytest.mark.slow
 def test_a_site_that_does_not_wait_knows_of_no_idle_time(bench: Bench):
     assert bench.serve()["idle_unix_s"] is None

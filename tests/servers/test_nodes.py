@@ -129,6 +129,7 @@ def test_a_node_of_the_server_shows_its_share_of_the_deployments_gpus(
     assert launch.environment["CUDA_VISIBLE_DEVICES"] == seen
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR24")
 def test_parts_of_a_server_on_one_node_need_no_slurm(bench: Bench) -> None:
     assert bench.service.server is not None

@@ -100,6 +100,7 @@ def test_a_single_value_or_a_zero_is_inconclusive_and_not_an_error():
         compare([], [1], better="higher")
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-FR29")
 def test_runs_of_the_same_thing_are_flagged_no_more_often_than_the_nominal_rate():
     rng = np.random.default_rng(3)
