@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seamark import slurm
 from seamark.errors import SiteError
+from seamark.slurm import queue
 from seamark.snake import runs_in
 from seamark.standing.instance import instances
 from seamark.standing.listed import listed
@@ -32,7 +32,7 @@ def components(study: Study) -> list[Component]:
     return [*_runs(study), *_jobs(study), *_servers(study), *_logs(study)]
 
 
-def jobs_of(study: Study, *, standing: bool) -> list[slurm.Job]:
+def jobs_of(study: Study, *, standing: bool) -> list[queue.Job]:
     """Return the Slurm jobs of a study that have not ended, with those of standing servers or without.
 
     None on a site without Slurm. Raises SiteError when Slurm does not answer.
@@ -40,7 +40,7 @@ def jobs_of(study: Study, *, standing: bool) -> list[slurm.Job]:
     if not study.site.partitions:
         return []
     apart = {each.job for each in instances(study.results)}
-    return [job for job in slurm.jobs(folder=study.root) if standing or job.number not in apart]
+    return [job for job in queue.jobs(folder=study.root) if standing or job.number not in apart]
 
 
 def _runs(study: Study) -> Iterator[Component]:

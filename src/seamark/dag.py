@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 from seamark.allocation import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of, serve_min
 from seamark.contained import image_of, require_jobs_images, stand_before_apptainer, words
-from seamark.jobstates import stand_before_slurm
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.record import samples_complete, stands
 from seamark.servers.deployment import stop_all, sweep
+from seamark.slurm.states import stand_before_slurm
 from seamark.store import DeploymentFolder, read_json
 from seamark.study import Study
 

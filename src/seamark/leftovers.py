@@ -2,10 +2,10 @@
 
 import re
 
-from seamark import slurm
 from seamark.errors import SiteError
 from seamark.servers.ending import ask_to_stop, keepers, wait_until_gone
 from seamark.servers.signs import beating, read_beat
+from seamark.slurm import queue
 from seamark.study import Study
 
 OF_A_RUN = re.compile(r"(?:^|_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -15,7 +15,7 @@ JOBS_S = 120.0
 KEEPERS_S = 30.0
 
 
-def end_jobs_left(study: Study) -> list[slurm.Job]:
+def end_jobs_left(study: Study) -> list[queue.Job]:
     """End the Slurm jobs that an earlier run of the study submitted, with their servers; return them.
 
     To be called when no run is at work: two jobs must never measure one deployment at once. Jobs of standing servers
@@ -23,9 +23,9 @@ def end_jobs_left(study: Study) -> list[slurm.Job]:
     """
     if not study.site.partitions:
         return []
-    jobs = [job for job in slurm.jobs(folder=study.root) if OF_A_RUN.search(job.name)]
+    jobs = [job for job in queue.jobs(folder=study.root) if OF_A_RUN.search(job.name)]
     numbers = [job.number for job in jobs]
-    if left := slurm.end(numbers, within_s=JOBS_S):
+    if left := queue.end(numbers, within_s=JOBS_S):
         told = ", ".join(f"{job.number} ({job.state.lower()} on {job.nodes or 'no node'})" for job in left)
         raise SiteError(
             f"{study.root}: jobs of an earlier run do not end: {told}. Nothing is measured beside them. Submit again"

@@ -80,14 +80,14 @@ def _show(steps: "list[Step]", console: Console) -> None:
 
 def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> int:
     """Run the same command in a batch job and wait for it; its output goes to the scenario's logs."""
-    from seamark import slurm
+    from seamark.slurm import queue
 
     plan, logs = study.plan, study.results / study.scenario.name / "logs"
     asked = {"account": plan.account, "partition": plan.partition, "qos": plan.qos, "nodes": 1, "ntasks": 1}
     words = [sys.executable, "-m", "seamark.cli.main", "prepare", "--here", "-c", str(study.scenario_path)]
     words += ["--site", study.site_name, *(["--json"] if as_json else []), *(["--verify"] if verify else [])]
     console.print("A batch job prepares this; waiting for it. With --here it is done where you are.")
-    number, code = slurm.run(words, name=JOB, logs=logs, folder=study.root, options=asked, more=study.site.images.job)
+    number, code = queue.run(words, name=JOB, logs=logs, folder=study.root, options=asked, more=study.site.images.job)
     for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
         written = logs / f"{JOB}_{number}.{ending}"
         if written.is_file():

@@ -63,12 +63,12 @@ def command(scenario: str, site: str | None, every: bool) -> int:
 
 def _end_jobs(study: "Study") -> tuple[int, int]:
     """End the study's Slurm jobs; return how many there were, and how many are still there after a minute."""
-    from seamark import slurm
     from seamark.components import jobs_of
+    from seamark.slurm import queue
 
     try:
         jobs = jobs_of(study, standing=False)
-        slurm.cancel([job.number for job in jobs])
+        queue.cancel([job.number for job in jobs])
         limit_s = time.monotonic() + JOBS_S
         while (left := jobs_of(study, standing=False)) and time.monotonic() < limit_s:
             time.sleep(0.3)

@@ -16,13 +16,13 @@ from rich.progress import Progress as Bar
 from seamark.allocation import overlong, unfit_for_one_job
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import SiteError, UserError
-from seamark.jobstates import noted, notes_in
 from seamark.leftovers import end_jobs_left
-from seamark.lostjobs import lost, refused
 from seamark.progress import Progress, progress
+from seamark.slurm.lost import lost, refused
+from seamark.slurm.states import noted, notes_in
+from seamark.slurm.submission import refusals, refusals_in
 from seamark.snake import beat, release, rest, start
 from seamark.study import Study
-from seamark.submission import refusals, refusals_in
 
 NEARLY_FULL_BYTES = 1 << 16
 

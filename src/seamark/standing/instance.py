@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seamark import slurm
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.servers import deployment as servers
 from seamark.servers.signs import read_sign
+from seamark.slurm import queue
 from seamark.standing.watched import write_watched
 from seamark.store import DeploymentFolder, read_json, write_json
 
@@ -73,12 +73,12 @@ class Instance:
         """Return whether its server runs, or its job waits or runs."""
         return servers.alive(self.folder) or self.in_queue() is not None
 
-    def in_queue(self) -> slurm.Job | None:
+    def in_queue(self) -> queue.Job | None:
         """Return its Slurm job while it waits or runs."""
         if self.job is None or self.folder.record.exists():
             return None
         with contextlib.suppress(SiteError):
-            return slurm.job(self.job)
+            return queue.job(self.job)
         return None
 
     def state(self) -> tuple[str, str]:
@@ -154,12 +154,12 @@ def instance_of(results: Path, name: str) -> Instance:
 def _end_job(number: str, *, patient: bool) -> bool:
     """Wait until a job has ended: one whose server was stopped ends by itself, any other is cancelled."""
     began_s, cancelled = time.monotonic(), False
-    while (job := slurm.job(number)) is not None:
+    while (job := queue.job(number)) is not None:
         waited_s = time.monotonic() - began_s
         if waited_s > STOP_JOB_S:
             return False
         if not cancelled and (job.state == "PENDING" or not patient or waited_s > STOP_JOB_S / 6):
-            slurm.cancel([job.number])
+            queue.cancel([job.number])
             cancelled = True
         time.sleep(0.3)
     return True

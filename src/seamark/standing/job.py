@@ -10,11 +10,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from seamark import slurm
 from seamark.errors import UserError
 from seamark.servers import deployment as servers
 from seamark.servers.keeperlog import say
 from seamark.servers.signs import node
+from seamark.slurm import queue
 from seamark.standing.instance import Instance
 from seamark.standing.request import wanted
 from seamark.standing.start import limit_min, serve
@@ -33,7 +33,7 @@ def keep(instance: Instance, root: Path) -> int:
     ends_s = time.monotonic() + min(time_s, limit_min(time_s) * 60 - EARLY_S)
     site = asked.study.site
     if site.address in LOOPBACK:
-        site = replace(site, address=slurm.address_of(node()))
+        site = replace(site, address=queue.address_of(node()))
     why = "sigterm"
     try:
         answer = serve(instance, asked, site)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from seamark import slurm
 from seamark.allocation import gpu_request
 from seamark.errors import UserError
 from seamark.images import StudyImages
 from seamark.model.site import Site
 from seamark.servers import deployment as servers
 from seamark.servers.signs import read_sign
+from seamark.slurm import queue
 from seamark.standing.instance import STANDING, Instance
 from seamark.standing.request import Wanted
 
@@ -81,7 +81,7 @@ def submit(instance: Instance, wanted: Wanted) -> str:
     }
     words = [sys.executable, "-m", "seamark.standing.job", str(instance.root.resolve())]
     try:
-        number = slurm.sbatch(
+        number = queue.sbatch(
             words,
             name=f"seamark-{instance.id}",
             logs=instance.logs.resolve(),
@@ -102,7 +102,7 @@ def wait(instance: Instance, number: str, say: Callable[[str], None]) -> Mapping
         answer = read_sign(instance.folder.endpoint)
         if answer is not None and (answer.get("status") != "ok" or servers.alive(instance.folder)):
             return answer
-        job = slurm.job(number)
+        job = queue.job(number)
         if job is None:
             return read_sign(instance.folder.record) or _never(instance, number)
         say(

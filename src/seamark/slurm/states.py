@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
 
+from seamark.slurm.submission import hand_over
 from seamark.store import read_json, write_json, write_text
-from seamark.submission import hand_over
 
 ANSWER_S = {"squeue": 50.0, "scontrol": 8.0, "sacct": 8.0, "scancel": 50.0}
 """How long Slurm may take to answer: the executor waits for 60 s for a listing, 10 s for the configuration."""
@@ -123,7 +123,7 @@ def stand_before_slurm(root: Path, deadline_s: float | None) -> None:
     """Write the commands of a study, and put their folder first in the PATH of this process and of what it starts."""
     folder = root / ".seamark" / "bin"
     for name in ("squeue", "scontrol", "sbatch"):
-        words = [sys.executable, "-P", "-m", "seamark.jobstates", str(root), str(deadline_s or ""), name]
+        words = [sys.executable, "-P", "-m", "seamark.slurm.states", str(root), str(deadline_s or ""), name]
         write_text(folder / name, f'#!/bin/sh\nexec {" ".join(map(quote, words))} "$@"\n')
         (folder / name).chmod(0o755)
     os.environ["PATH"] = os.pathsep.join([str(folder), _without(folder)])

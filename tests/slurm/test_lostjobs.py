@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamark.lostjobs import refused
+from seamark.slurm.lost import refused
 
 FAILED = "sbatch: error: Batch job submission failed: "
 SAID = {

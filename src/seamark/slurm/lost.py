@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from seamark.jobstates import FORGOTTEN, OVERDUE, Seen
+from seamark.slurm.states import FORGOTTEN, OVERDUE, Seen
 
 HELPS = {
     "CANCELLED": "Somebody cancelled it.",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seamark.jobstates import noted, stand_before_slurm
-from seamark.submission import refusals
+from seamark.slurm.states import noted, stand_before_slurm
+from seamark.slurm.submission import refusals
 
 ASKED = ("squeue", "--format=%i|%T", "--states=all", "--noheader", "--name", "run-1")
 """How the executor asks."""
