@@ -16,10 +16,11 @@ TYPICAL_RPS = {"seamark": 50_000, "aiohttp": 6_000, "vllm": 2_500, "aiperf": 400
 """About how many one-token requests a second each bears: so long is a turn as it should be."""
 TYPICAL_CHUNKS = {"seamark": 100_000, "aiohttp": 80_000, "vllm": 50_000, "aiperf": 25_000, "guidellm": 20_000}
 STREAMS, TOKENS = 64, 256
-OFFERED, MORE = 100_000, 200_000
+LESS, OFFERED, MORE = 50_000, 100_000, 200_000
+"""Chunks/s that are offered; at the least of them every client that is measured at it reads one event at a time."""
 FAST = ("seamark", "aiohttp")
-FEW_READS = 1_000
-"""Reads a second of a client that does not read its sockets by read(2), but files."""
+MOST_PER_READ = 500
+"""A client with more than that reads files by read(2), and its sockets in another way."""
 POST = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -81,13 +82,13 @@ def chunks(rounds: int, seconds: float) -> None:
     turns = {}
     for name, rate in TYPICAL_CHUNKS.items():
         load = Load(requests=max(4 * STREAMS, round(seconds * rate / TOKENS)), concurrency=STREAMS, tokens=TOKENS)
-        for offered in (OFFERED, MORE, None) if name in FAST else (OFFERED,):
+        for offered in (LESS, OFFERED, MORE, None) if name in FAST else (OFFERED,):
             gap_us = round(STREAMS / offered * 1e6) if offered else 0
             row = f"{EVERY[name].name}, {offered // 1000}k offered" if offered else f"{EVERY[name].name}, unpaced"
             turns[row] = functools.partial(take_turn, EVERY[name], load, gap_us=gap_us)
     show(
         f"{STREAMS} streams of {TOKENS} chunks; medians of {rounds} interleaved rounds of about {seconds:g} s",
-        ("chunks/s", "client CPU", "chunks/read", "us/read", "server CPU"),
+        ("chunks/s", "client CPU", "chunks/read", "CPU us/read", "server CPU"),
         in_rounds(rounds, turns),
         chunks_row,
     )
@@ -98,10 +99,10 @@ def chunks_row(column: Column) -> list[str]:
     cells = [
         f"{column.median(lambda turn: turn.chunk_rate):,.0f}",
         f"{column.median(lambda turn: turn.cpu_share):.0%}",
-        f"{column.median(lambda turn: turn.chunk_rate / turn.read_rate):.2f}",
+        f"{column.median(lambda turn: turn.chunks_per_read):.2f}",
         f"{column.median(lambda turn: turn.read_cpu_s) * 1e6:.2f}",
         f"{column.median(lambda turn: turn.server_share):.0%}",
     ]
-    if column.median(lambda turn: turn.read_rate) < FEW_READS:
+    if column.median(lambda turn: turn.chunks_per_read) > MOST_PER_READ:
         cells[2:4] = ["", ""]
     return cells

@@ -49,28 +49,30 @@ class Turn:
         return (1 - 2 * SHARE) * len(self.truth) / (high - low) * 1e9
 
     @property
-    def whole_ns(self) -> tuple[float, float]:
-        """Return the times of the first request and of the last chunk: streams that begin together come in waves, and
-        a part of a wave would be no fair share."""
-        return float(self.truth["read_ns"].min()), float(self.truth["last_ns"].max())
-
-    @property
     def chunk_rate(self) -> float:
-        """Return chunks/s from the first request to the last chunk."""
-        low, high = self.whole_ns
-        return float(self.truth["tokens"].sum()) / (high - low) * 1e9
+        """Return chunks/s from the first request to the last chunk: streams that begin together come in waves, and
+        a part of a wave would be no fair share."""
+        return float(self.truth["tokens"].sum() / (self.truth["last_ns"].max() - self.truth["read_ns"].min()) * 1e9)
 
     @property
-    def read_rate(self) -> float:
-        """Return calls of read(2) a second of the client from the first request to the last chunk."""
-        low, high = self.whole_ns
-        return (self.watch.reads_at(high) - self.watch.reads_at(low)) / (high - low) * 1e9
+    def reads(self) -> float:
+        """Return how often the client called read(2) between the first and the last tenth."""
+        low, high = self.middle_ns
+        return self.watch.reads_at(high) - self.watch.reads_at(low)
+
+    @property
+    def chunks_per_read(self) -> float:
+        """Return the chunks between the first and the last tenth, each stream's spread evenly, for a read."""
+        low, high = self.middle_ns
+        began, ended = self.truth["read_ns"].astype(np.float64), self.truth["last_ns"].astype(np.float64)
+        shares = np.clip(np.minimum(ended, high) - np.maximum(began, low), 0, None) / (ended - began)
+        return float((shares * self.truth["tokens"]).sum() / self.reads)
 
     @property
     def read_cpu_s(self) -> float:
         """Return the CPU time of the client for a call of read(2) and what follows from it."""
-        low, high = self.whole_ns
-        return (self.watch.cpu_s_at(high) - self.watch.cpu_s_at(low)) / (self.read_rate * (high - low) / 1e9)
+        low, high = self.middle_ns
+        return (self.watch.cpu_s_at(high) - self.watch.cpu_s_at(low)) / self.reads
 
     @property
     def cpu_share(self) -> float:
