@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCENARIO ?= config/scenarios/quickstart.yaml
 
-.PHONY: help demo test test-cluster check format docs lock schemas clean
+.PHONY: help demo test test-cluster test-here test-slurm test-apptainer check format docs lock schemas clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -11,11 +11,20 @@ help: ## this list
 demo: .venv/base ## set-up, then the quickstart: real services, a report
 	$(BIN)/bench submit -c $(SCENARIO)
 
-test: .venv/dev ## set-up, then every test: quick ones, real servers, whole scenarios
-	$(BIN)/pytest
+test: .venv/dev ## set-up, then every test: quick ones, real servers, whole scenarios; a real Slurm and Apptainer beside them
+	$(MAKE) --jobs=2 --keep-going test-here test-slurm test-apptainer
 
 test-cluster: .venv/dev ## set-up, then a real Slurm and a real Apptainer, and what runs on them
-	$(BIN)/pytest tests/cluster
+	$(MAKE) --jobs=2 --keep-going test-slurm test-apptainer
+
+test-here: .venv/dev
+	$(BIN)/pytest --ignore=tests/cluster
+
+test-slurm: .venv/dev
+	$(BIN)/pytest tests/cluster/test_slurm_*.py
+
+test-apptainer: .venv/dev
+	$(BIN)/pytest tests/cluster/test_apptainer_*.py
 
 check: .venv/dev ## set-up, then formatting, lint, types, the workflow's lint and the quick tests
 	$(BIN)/ruff format --check .

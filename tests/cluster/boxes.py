@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from once import alone
 
 from seamark.servers.images import Image
 from seamark.study import Study
@@ -32,12 +33,12 @@ def why_no_apptainer() -> str | None:
 def python_base() -> Path:
     """Return the root of a small system with this Python, made on first use."""
     folder = CLUSTER / f"python-base-{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-    if not folder.is_dir():
-        unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, HERE / "python_base.py", unfinished], check=True)
-        unfinished.rename(folder)
+    with alone(folder):
+        if not folder.is_dir():
+            unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            subprocess.run([sys.executable, HERE / "python_base.py", unfinished], check=True)
+            unfinished.rename(folder)
     return folder
 
 

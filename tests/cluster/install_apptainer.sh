@@ -10,6 +10,10 @@ work=${SEAMARK_CACHE:-$HOME/.cache/seamark}/cluster/apptainer
 suite=${APPTAINER_SUITE:-sid}
 say() { echo "install_apptainer: $*" >&2; }
 
+mkdir -p "$work"
+exec 9> "$work/.lock"
+flock 9
+
 if apptainer version > /dev/null 2>&1; then
     say "there already: $(apptainer version)"
     exit 0
@@ -19,7 +23,6 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get dpkg-deb > /dev/null; then
     exit 3
 fi
 export DEBIAN_FRONTEND=noninteractive
-mkdir -p "$work"
 cd "$work"
 log=$work/apt.log
 

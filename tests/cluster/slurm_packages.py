@@ -6,6 +6,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from once import alone
+
 CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")
 SYSTEM = f"{os.environ.get('PATH', '')}:/usr/sbin"
 DOWNLOAD_S = 300.0
@@ -71,9 +73,14 @@ def _there(name: str, where: str) -> str | None:
 
 def _unpacked(name: str, packages: tuple[str, ...]) -> Path:
     root = CACHE / "cluster" / name
-    if root.is_dir():
-        return root
-    unfinished = root.with_name(f".{name}.{os.getpid()}")
+    with alone(root):
+        if not root.is_dir():
+            _unpack(root, packages)
+    return root
+
+
+def _unpack(root: Path, packages: tuple[str, ...]) -> None:
+    unfinished = root.with_name(f".{root.name}.{os.getpid()}")
     folder = unfinished / "packages"
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -88,4 +95,3 @@ def _unpacked(name: str, packages: tuple[str, ...]) -> Path:
         raise OSError(f"Debian's packages of Slurm cannot be had: {said[-1] if said else error}") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return root

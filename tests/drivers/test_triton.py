@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 import yaml
@@ -62,7 +62,11 @@ def serving(root, data, spoil=lambda models: None, **changes):
     log = data / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            template.fill_all(tuple(server["command"])), env={**os.environ, **variables}, stdout=output, stderr=output
+            template.fill_all(tuple(server["command"])),
+            env={**os.environ, **variables},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
         url = f"http://127.0.0.1:{where['ports'][server['health']['port']]}{server['health']['path']}"
@@ -76,6 +80,8 @@ def serving(root, data, spoil=lambda models: None, **changes):
         if process.poll() is None:
             process.send_signal(signal.Signals[server["stop_signal"]])
         process.wait(20)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # a stub of the Python backend outlives a server that was killed
 
 
 def answers(url):
