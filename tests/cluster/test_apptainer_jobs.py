@@ -12,7 +12,8 @@ import psutil
 import pytest
 import yaml
 from boxes import BENCH, CLUSTER, Boxed, python_base
-from server_bench import eventually, kill
+from processes import eventually
+from server_bench import kill
 
 from seamark.contained import stand_before_apptainer
 from seamark.dag import Dag
@@ -26,7 +27,7 @@ SNAKEMAKE = [sys.executable, "-m", "snakemake", "--software-deployment-method", 
 def half(boxes: Boxed) -> Boxed:
     """A study at whose site only the loads run in images."""
     images = {"jobs": True, "base": str(python_base())}
-    document = {"name": "half", "summary": "loads in images", "images": images, "lease_s": 5.0}
+    document = {"name": "half", "summary": "loads in images", "images": images, "lease_s": 12.0}
     document["paths"] = {"containers": str(CLUSTER / "images")}
     (boxes.root / "config" / "sites" / "half.yaml").write_text(yaml.safe_dump(document))
     return boxes
