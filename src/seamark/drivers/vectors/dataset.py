@@ -1,11 +1,15 @@
 """Seeded vectors, queries and their exact neighbours, and recall against them. Knows no vector store."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from seamark.load.driver import Target
+from seamark.model.service import Value
 
 Vectors = NDArray[np.float32]
 Distances = NDArray[np.float64]
@@ -39,6 +43,14 @@ class Dataset:
         asked = rng.standard_normal((queries, dimensions), dtype=np.float32)
         return Dataset(vectors=stored, queries=asked, truth=nearest_distances(stored, asked, min(DEPTH, vectors)))
 
+    @staticmethod
+    def stage(target: Target, seed: int) -> "Dataset":
+        """Generate the data set that the target's settings ask for and write it into the deployment's folder."""
+        sizes = {name: whole(target.settings, name) for name in ("vectors", "dimensions", "queries")}
+        data = Dataset.generate(**sizes, seed=seed)
+        data.save(target.data)
+        return data
+
     def save(self, folder: Path) -> None:
         """Write the three arrays into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,6 +63,13 @@ class Dataset:
         """Read what `save` wrote; the vectors stay on disk until they are touched."""
         vectors: Any = np.load(folder / "vectors.npy", mmap_mode="r")
         return Dataset(vectors=vectors, queries=np.load(folder / "queries.npy"), truth=np.load(folder / "truth.npy"))
+
+
+def whole(settings: Mapping[str, Value], name: str) -> int:
+    """Return a setting that is a whole number."""
+    value = settings[name]
+    assert isinstance(value, int), f"{name} is {value!r}"
+    return value
 
 
 def nearest_distances(vectors: Vectors, queries: Vectors, depth: int) -> Distances:

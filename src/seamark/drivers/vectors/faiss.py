@@ -11,7 +11,7 @@ import faiss
 import numpy as np
 
 from seamark.drivers.vectors.collection import fill
-from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, in_batches, recall_at_k
+from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, in_batches, recall_at_k, whole
 from seamark.load.driver import Body, Reply, Target
 from seamark.model.failure import Failure
 from seamark.model.service import Value
@@ -28,14 +28,14 @@ class FaissIndex:
     @staticmethod
     def empty(settings: Mapping[str, Value]) -> "FaissIndex":
         """Return an index of the kind and size that the settings name, with no vectors in it."""
-        dimensions = _whole(settings, "dimensions")
+        dimensions = whole(settings, "dimensions")
         if settings["index"] == "flat":
             return FaissIndex(faiss.IndexFlatL2(dimensions))
         if settings["index"] == "hnsw":
-            graph = faiss.IndexHNSWFlat(dimensions, _whole(settings, "m"))
-            graph.hnsw.efConstruction = _whole(settings, "ef_construction")
+            graph = faiss.IndexHNSWFlat(dimensions, whole(settings, "m"))
+            graph.hnsw.efConstruction = whole(settings, "ef_construction")
             return FaissIndex(graph)
-        cells = faiss.IndexIVFFlat(faiss.IndexFlatL2(dimensions), dimensions, _whole(settings, "lists"))
+        cells = faiss.IndexIVFFlat(faiss.IndexFlatL2(dimensions), dimensions, whole(settings, "lists"))
         cells.cp.min_points_per_centroid = 1  # fewer vectors than FAISS advises are the scenario's own choice
         return FaissIndex(cells)
 
@@ -44,9 +44,9 @@ class FaissIndex:
         """Return the index that lies at `path`, set to search as this trial's settings say."""
         index = faiss.read_index(str(path))
         if settings["index"] == "hnsw":
-            index.hnsw.efSearch = _whole(settings, "ef_search")
+            index.hnsw.efSearch = whole(settings, "ef_search")
         elif settings["index"] == "ivf":
-            index.nprobe = _whole(settings, "nprobe")
+            index.nprobe = whole(settings, "nprobe")
         return FaissIndex(index)
 
     def build(self, vectors: Vectors) -> None:
@@ -70,14 +70,8 @@ class FaissIndex:
 def stage(target: Target, seed: int) -> Mapping[str, Value]:
     """Generate the data set, build the index, and write both into the deployment's folder."""
     settings = target.settings
-    data = Dataset.generate(
-        vectors=_whole(settings, "vectors"),
-        dimensions=_whole(settings, "dimensions"),
-        queries=_whole(settings, "queries"),
-        seed=seed,
-    )
-    data.save(target.data)
-    faiss.omp_set_num_threads(_whole(settings, "build_threads"))
+    data = Dataset.stage(target, seed)
+    faiss.omp_set_num_threads(whole(settings, "build_threads"))
     index = FaissIndex.empty(settings)
     facts = fill(index, data)
     path = target.data / INDEX_FILE
@@ -88,7 +82,7 @@ def stage(target: Target, seed: int) -> Mapping[str, Value]:
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
     """Return the recall over all queries of the data set, searched as this trial's settings say."""
-    k = _whole(target.settings, "k")
+    k = whole(target.settings, "k")
     data = Dataset.load(target.data)
     index = FaissIndex.read(target.data / INDEX_FILE, target.settings)
     return {f"recall_at_{k}": recall_at_k(data, index.search(data.queries, k), k)}
@@ -109,7 +103,7 @@ class Search:
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return batches of queries: all queries in seeded order, again and again, cut into batches."""
-        batches = in_batches(len(self._queries), count, _whole(self._settings, "batch"), seed)
+        batches = in_batches(len(self._queries), count, whole(self._settings, "batch"), seed)
         return [Body(content=np.ascontiguousarray(self._queries[batch])) for batch in batches]
 
     def session(self) -> "SearchSession":
@@ -126,10 +120,10 @@ class SearchSession:
 
     def __init__(self, index: Any, settings: Mapping[str, Value]) -> None:
         self._index = index
-        self._k = _whole(settings, "k")
-        self._threads = _whole(settings, "threads_per_search")
+        self._k = whole(settings, "k")
+        self._threads = whole(settings, "threads_per_search")
         self._owner: int | None = None
-        batch = _whole(settings, "batch")
+        batch = whole(settings, "batch")
         self._distances = np.empty((batch, self._k), dtype=np.float32)
         self._ids = np.empty((batch, self._k), dtype=np.int64)
 
@@ -145,12 +139,6 @@ class SearchSession:
 
     def close(self) -> None:
         """Nothing is held but memory."""
-
-
-def _whole(settings: Mapping[str, Value], name: str) -> int:
-    value = settings[name]
-    assert isinstance(value, int), f"{name} is {value!r}"
-    return value
 
 
 def _resident_bytes_of(path: Path) -> int:

@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 
 from seamark.drivers import rpc
 from seamark.drivers.vectors.collection import fill
-from seamark.drivers.vectors.dataset import Dataset, Vectors, in_batches, recall_at_k
+from seamark.drivers.vectors.dataset import Dataset, Vectors, in_batches, recall_at_k, whole
 from seamark.drivers.vectors.milvus_collection import (
     MilvusCollection,
     address_of,
@@ -43,13 +43,7 @@ def driver(target: Target) -> Call:
 def populate(target: Target, seed: int) -> Mapping[str, Value]:
     """Generate the data set, store, index and load it, and make the empty collection of inserts."""
     settings = target.settings
-    data = Dataset.generate(
-        vectors=_whole(settings, "vectors"),
-        dimensions=_whole(settings, "dimensions"),
-        queries=_whole(settings, "queries"),
-        seed=seed,
-    )
-    data.save(target.data)
+    data = Dataset.stage(target, seed)
     with client_of(target) as client:
         collection = MilvusCollection(client, target)
         facts = fill(collection, data)
@@ -67,7 +61,7 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
             return {}
         with client_of(target) as client:
             return {"stored_vectors": float(count_inserted(client, seed_for(seed, "bodies")))}
-    k, data = _whole(target.settings, "k"), Dataset.load(target.data)
+    k, data = whole(target.settings, "k"), Dataset.load(target.data)
     with client_of(target) as client:
         found = MilvusCollection(client, target).search(data.queries, k)
     return {f"recall_at_{k}": recall_at_k(data, found, k)}
@@ -98,7 +92,7 @@ class Search(_Calls):
     def __init__(self, target: Target) -> None:
         super().__init__(target)
         self._searching = Searching.of(target.settings)
-        self._batch = _whole(target.settings, "batch")
+        self._batch = whole(target.settings, "batch")
         self._queries: Vectors = np.load(target.data / "queries.npy")
         self.body_count = max(len(self._queries), 64)
         """One body for each query, so that each is asked once before any is asked again."""
@@ -134,11 +128,11 @@ class Insert(_Calls):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
-        self._batch = _whole(target.settings, "batch")
+        self._batch = whole(target.settings, "batch")
         self._vectors = Dataset.load(target.data).vectors
         request_bytes = self._batch * (self._vectors.itemsize * self._vectors.shape[1] + 16)
-        whole = -(-len(self._vectors) // self._batch)
-        self.body_count = max(1, min(whole, MOST_BODIES_BYTES // request_bytes))
+        batches = -(-len(self._vectors) // self._batch)
+        self.body_count = max(1, min(batches, MOST_BODIES_BYTES // request_bytes))
         """Each vector once, as far as memory allows, before any is stored again."""
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
@@ -176,9 +170,3 @@ class MilvusSession:
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()
-
-
-def _whole(settings: Mapping[str, Value], name: str) -> int:
-    value = settings[name]
-    assert isinstance(value, int), f"{name} is {value!r}"
-    return value
