@@ -25,6 +25,7 @@ ROOMS: Mapping[str, Room] = {
     "model": Room(rank=1, what="frozen nouns, and YAML read into them with every mistake at once"),
     "store": Room(rank=1, what="every path of a study, and files written whole or not at all"),
     "slurm": Room(rank=2, what="what we ask of Slurm, what Snakemake is told of its jobs, and why some were lost"),
+    "infront": Room(rank=2, what="commands of a study's own that stand before the machine's in the PATH of its run"),
     "turn": Room(rank=2, what="whose turn it is in a study: its latest run's"),
     "stats": Room(rank=2, what="quantiles, histogram, steady state; no word of benchmarks"),
     "load": Room(rank=2, what="arrivals, event loop, workers, raw samples; owns the only request clock"),

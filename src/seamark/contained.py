@@ -18,10 +18,11 @@ from shlex import join, quote
 from seamark.errors import SiteError, UserError
 from seamark.forkserver.client import OUTSIDE
 from seamark.images import StudyImages
+from seamark.infront import folder_of, stand_before
 from seamark.provenance.software import CHECKOUT, git
 from seamark.servers.containers import INSIDE, PACKAGE
 from seamark.servers.engine import engine
-from seamark.store import expanded, write_text
+from seamark.store import expanded
 from seamark.study import Study
 
 PYTHON = INSIDE / "loads" / "bin" / "python"
@@ -77,7 +78,7 @@ def stand_before_apptainer(study: Study) -> None:
     Snakemake knows neither the modules of a site nor what our loads need of the machine. Raises SiteError where there
     is no Apptainer and no module that would bring it.
     """
-    folder = study.root.resolve() / ".seamark" / "bin"
+    root = study.root.resolve()
     scratch = expanded(study.site.paths.scratch, study.root)
     for each in (scratch, study.results):
         each.mkdir(parents=True, exist_ok=True)
@@ -88,15 +89,12 @@ def stand_before_apptainer(study: Study) -> None:
     # where there are modules, the machine on which Snakemake runs may have none: its jobs find theirs
     or_else = "|| echo apptainer version 1.0.0" if study.site.modules else ""
     text = COMMAND.format(
-        folder=folder,
+        folder=folder_of(root),
         engine=join(engine(study.site, ())),
         binds=quote(",".join([*binds, images, *map(os.path.expandvars, study.plan.binds)])),
         or_else=or_else,
     )
-    write_text(folder / NAME, text)
-    (folder / NAME).chmod(0o755)
-    others = [word for word in os.environ.get("PATH", os.defpath).split(os.pathsep) if Path(word) != folder]
-    os.environ["PATH"] = os.pathsep.join([str(folder), *others])
+    stand_before(root, {NAME: text})
 
 
 def words(study: Study, job: str) -> list[str]:

@@ -14,10 +14,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from shlex import quote
+from shlex import join
 
+from seamark.infront import folder_of, path_without, stand_before
 from seamark.slurm.submission import hand_over
-from seamark.store import read_json, write_json, write_text
+from seamark.store import read_json, write_json
 
 ANSWER_S = {"squeue": 50.0, "scontrol": 8.0, "sacct": 8.0, "scancel": 50.0}
 """How long Slurm may take to answer: the executor waits for 60 s for a listing, 10 s for the configuration."""
@@ -121,24 +122,15 @@ def noted(root: Path) -> dict[str, Seen]:
 
 def stand_before_slurm(root: Path, deadline_s: float | None) -> None:
     """Write the commands of a study, and put their folder first in the PATH of this process and of what it starts."""
-    folder = root / ".seamark" / "bin"
-    for name in ("squeue", "scontrol", "sbatch"):
-        words = [sys.executable, "-P", "-m", "seamark.slurm.states", str(root), str(deadline_s or ""), name]
-        write_text(folder / name, f'#!/bin/sh\nexec {" ".join(map(quote, words))} "$@"\n')
-        (folder / name).chmod(0o755)
-    os.environ["PATH"] = os.pathsep.join([str(folder), _without(folder)])
-
-
-def _without(folder: Path) -> str:
-    words = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(word for word in words if Path(word) != folder)
+    words = [sys.executable, "-P", "-m", "seamark.slurm.states", str(root), str(deadline_s or "")]
+    names = ("squeue", "scontrol", "sbatch")
+    stand_before(root, {name: f'#!/bin/sh\nexec {join([*words, name])} "$@"\n' for name in names})
 
 
 def main(argv: Sequence[str]) -> int:
     """Answer for a command of Slurm's: `ROOT DEADLINE_S NAME OPTIONS...`."""
     root, deadline, name, *options = argv
-    folder = Path(root) / ".seamark" / "bin"
-    os.environ["PATH"] = _without(folder)
+    os.environ["PATH"] = path_without(Path(root))
     if name == "scontrol" and options == ["show", "config"]:
         lines = (_said(name, *options) or "").splitlines()
         print("\n".join([*(line for line in lines if not line.startswith("MinJobAge")), REMEMBERS]))
@@ -152,7 +144,7 @@ def main(argv: Sequence[str]) -> int:
         if name == "sbatch":
             return hand_over(Path(root), real, options)
         os.execv(real, [name, *options])
-    print(f"{name}: there is none but that in {folder}", file=sys.stderr)
+    print(f"{name}: there is none but that in {folder_of(Path(root))}", file=sys.stderr)
     return 127
 
 
