@@ -87,7 +87,10 @@ def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> 
     words = [sys.executable, "-m", "seamark.cli.main", "prepare", "--here", "-c", str(study.scenario_path)]
     words += ["--site", study.site_name, *(["--json"] if as_json else []), *(["--verify"] if verify else [])]
     console.print("A batch job prepares this; waiting for it. With --here it is done where you are.")
-    number, code = queue.run(words, name=JOB, logs=logs, folder=study.root, options=asked, more=study.site.images.job)
+    more = study.site.images.job
+    number, code = queue.run(
+        queue.Batch(words=words, name=JOB, logs=logs, folder=study.root, options=asked, more=more)
+    )
     for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
         written = logs / f"{JOB}_{number}.{ending}"
         if written.is_file():

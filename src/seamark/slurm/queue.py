@@ -8,10 +8,9 @@ from pathlib import Path
 from shlex import join
 
 from seamark.errors import SiteError
+from seamark.slurm.states import ENDED
 
 ANSWER_S = 60.0
-OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL")
-"""States of a job that has ended, which stay in the queue's list for a while."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,54 +25,39 @@ class Job:
     why: str
 
 
-def sbatch(
-    words: Sequence[str],
-    *,
-    name: str,
-    logs: Path,
-    folder: Path,
-    options: Mapping[str, object],
-    more: Sequence[str] = (),
-) -> str:
-    """Submit a job that runs `words` in `folder`; return its number.
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A job to be: it runs `words` in `folder`. `options` are long options of sbatch, without those whose value is
+    None, and `more` whole ones; output goes to `logs/%x_%j.out` and `.err`."""
 
-    `options` are long options of sbatch, without those whose value is None, and `more` whole ones; output goes to
-    `logs/%x_%j.out` and `.err`. Raises SiteError when there is no Slurm or it refuses.
-    """
-    return _submitted(words, name, logs, folder, options, more, ANSWER_S)[0]
+    words: Sequence[str]
+    name: str
+    logs: Path
+    folder: Path
+    options: Mapping[str, object]
+    more: Sequence[str] = ()
 
 
-def run(
-    words: Sequence[str],
-    *,
-    name: str,
-    logs: Path,
-    folder: Path,
-    options: Mapping[str, object],
-    more: Sequence[str] = (),
-) -> tuple[str, int]:
+def sbatch(batch: Batch) -> str:
+    """Submit a job; return its number. Raises SiteError when there is no Slurm or it refuses."""
+    return _submitted(batch, (), ANSWER_S)[0]
+
+
+def run(batch: Batch) -> tuple[str, int]:
     """Submit a job as `sbatch` does and wait until it has ended; return its number and exit code."""
-    return _submitted(words, name, logs, folder, options, ("--wait", *more), None)
+    return _submitted(batch, ("--wait",), None)
 
 
-def _submitted(
-    words: Sequence[str],
-    name: str,
-    logs: Path,
-    folder: Path,
-    options: Mapping[str, object],
-    more: Sequence[str],
-    within_s: float | None,
-) -> tuple[str, int]:
-    logs.mkdir(parents=True, exist_ok=True)
-    batch = ["sbatch", "--parsable", f"--job-name={name}", f"--chdir={folder}"]
-    batch += [f"--output={logs}/%x_%j.out", f"--error={logs}/%x_%j.err"]
-    batch += [f"--{option}={value}" for option, value in options.items() if value is not None]
-    batch += more
-    done = _said([*batch, f"--wrap=exec {join(words)}"], within_s)
+def _submitted(batch: Batch, more: Sequence[str], within_s: float | None) -> tuple[str, int]:
+    batch.logs.mkdir(parents=True, exist_ok=True)
+    command = ["sbatch", "--parsable", f"--job-name={batch.name}", f"--chdir={batch.folder}"]
+    command += [f"--output={batch.logs}/%x_%j.out", f"--error={batch.logs}/%x_%j.err"]
+    command += [f"--{option}={value}" for option, value in batch.options.items() if value is not None]
+    command += [*more, *batch.more]
+    done = _said([*command, f"--wrap=exec {join(batch.words)}"], within_s)
     number = done.stdout.strip().partition(";")[0]
     if not number.isdigit():
-        raise SiteError(f"sbatch refuses the job '{name}': {done.stderr.strip()}", f"    {join(batch)}")
+        raise SiteError(f"sbatch refuses the job '{batch.name}': {done.stderr.strip()}", f"    {join(command)}")
     return number, done.returncode
 
 
@@ -85,7 +69,7 @@ def jobs(*, folder: Path | None = None) -> list[Job]:
     found = []
     for line in done.stdout.splitlines():
         number, name, state, nodes, place, why = line.strip().split("|", 5)
-        if state not in OVER and (folder is None or Path(place).resolve() == folder.resolve()):
+        if state not in ENDED and (folder is None or Path(place).resolve() == folder.resolve()):
             found.append(Job(number=number, name=name, state=state, nodes=nodes, folder=place, why=why))
     return found
 

@@ -82,12 +82,14 @@ def submit(instance: Instance, wanted: Wanted) -> str:
     words = [sys.executable, "-m", "seamark.standing.job", str(instance.root.resolve())]
     try:
         number = queue.sbatch(
-            words,
-            name=f"seamark-{instance.id}",
-            logs=instance.logs.resolve(),
-            folder=wanted.study.root,
-            options=options,
-            more=site.job_options,
+            queue.Batch(
+                words=words,
+                name=f"seamark-{instance.id}",
+                logs=instance.logs.resolve(),
+                folder=wanted.study.root,
+                options=options,
+                more=site.job_options,
+            )
         )
     except BaseException:
         instance.forget()
