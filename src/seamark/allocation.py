@@ -69,9 +69,7 @@ def gpu_request(deployment: Deployment, service: Service, site: Site, partition:
 
 def submit_limits(site: Site, qos: str | None) -> dict[str | None, int]:
     """Return how many jobs a user may have at the site, waiting and running: of any QoS (None), and of that one."""
-    limits = {None: site.max_submit, qos: site.qos_max_submit.get(qos or "")}
-    if qos is None:
-        limits = {None: site.max_submit}
+    limits = {None: site.max_submit} | ({qos: site.qos_max_submit.get(qos)} if qos else {})
     return {whose: most for whose, most in limits.items() if most is not None}
 
 

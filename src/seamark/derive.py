@@ -3,12 +3,14 @@
 The same files as Snakemake's rules make, by the same functions, and only those that are missing or out of date.
 """
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from seamark.analysis import write_metrics, write_summary
 from seamark.analysis.treatments import levels_of
 from seamark.calibration import ceiling_of
 from seamark.export.prometheus import TrialFigures, figures_of, write_trial
+from seamark.model.service import Value
 from seamark.model.trial import Trial
 from seamark.monitors.cut import cut_telemetry
 from seamark.report.pages import write_report
@@ -57,20 +59,26 @@ def derive_trial(study: Study, folder: ScenarioFolder, trial: Trial) -> None:
 
 def measured_trials(study: Study) -> list[TrialFigures]:
     """Return the figures of the study's trials that have metrics, as Prometheus has them."""
-    folder, levels = study.folder(study.scenario.name), levels_of(study.plan)
-    return [
-        figures_of(read_json(folder.trial(trial.id).metrics), trial, levels[trial.treatment])
-        for trial in study.plan.trials
-        if folder.trial(trial.id).metrics.exists()
-    ]
+    return [figures_of(read_json(folder.metrics), trial, levels) for folder, trial, levels in _measured(study)]
 
 
-def write_expositions(study: Study, root: Path) -> None:
-    """Write the study's trials that have metrics to `root` in Prometheus's text form, their telemetry beside them."""
+def write_expositions(study: Study, root: Path) -> int:
+    """Write the study's trials that have metrics to `root` in Prometheus's text form, their telemetry beside them.
+
+    Returns how many there are.
+    """
+    found = list(_measured(study))
+    for folder, trial, levels in found:
+        write_trial(folder, root, trial, levels)
+    return len(found)
+
+
+def _measured(study: Study) -> Iterator[tuple[TrialFolder, Trial, Mapping[str, Value]]]:
+    """Give each trial that has metrics with its folder and its levels of the scenario's factors."""
     folder, levels = study.folder(study.scenario.name), levels_of(study.plan)
     for trial in study.plan.trials:
-        if folder.trial(trial.id).metrics.exists():
-            write_trial(folder.trial(trial.id), root, trial, levels[trial.treatment])
+        if (own := folder.trial(trial.id)).metrics.exists():
+            yield own, trial, levels[trial.treatment]
 
 
 def _newer(made: Path, source: Path) -> bool:

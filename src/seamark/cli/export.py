@@ -103,15 +103,13 @@ def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
             f"site '{study.site_name}': it names no folder for Prometheus. Name a file with -o,"
             " or `paths: {metrics: FOLDER}` in the site."
         )
-    trials = measured_trials(study)
-    if not trials:
+    trials = [] if file is None else measured_trials(study)
+    count = write_expositions(study, study.metrics) if file is None and study.metrics else len(trials)
+    if count == 0:
         raise UserError(f"{name}: no trial is measured yet. `bench submit -c {scenario}` measures them.")
-    if file is None:
-        assert study.metrics is not None
-        write_expositions(study, study.metrics)
-        click.echo(f"{study.metrics / name}: {len(trials)} trials")
-    elif str(file) == "-":
+    if file is not None and str(file) == "-":
         click.echo("".join(text_of(trials)), nl=False)
-    else:
+        return
+    if file is not None:
         write_figures(file, trials)
-        click.echo(f"{file}: {len(trials)} trials")
+    click.echo(f"{file or f'{study.metrics}/{name}'}: {count} trials")
