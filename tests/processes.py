@@ -36,3 +36,13 @@ def until(there: Callable[[], object], log: Path, within_s: float = 30.0) -> Non
     while not there():
         assert time.monotonic() < limit_s, log.read_text(errors="replace")[-2000:]
         time.sleep(0.1)
+
+
+def eventually(true: Callable[[], object], within_s: float = 10.0) -> bool:
+    """Return whether something comes true in time."""
+    limit_s = time.monotonic() + within_s
+    while not true():
+        if time.monotonic() > limit_s:
+            return False
+        time.sleep(0.02)
+    return True

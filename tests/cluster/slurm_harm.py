@@ -5,12 +5,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+from processes import eventually, running
 from slurm import home
 from slurm_study import Job, SlurmStudy
 from study_folder import BENCH
@@ -102,7 +103,7 @@ def assert_whole(study: SlurmStudy, measured: Mapping[str, str], trials: int) ->
     assert len(study.measurements()) == trials
     assert study.json("summary.json")["ok"] == trials
     assert (study.root / "reports" / "try" / "index.html").is_file()
-    assert eventually(lambda: study.processes() == []), study.processes()
+    assert eventually(lambda: study.processes() == [], 60), study.processes()
     assert in_queue(study) == []
 
 
@@ -110,16 +111,6 @@ def in_queue(study: SlurmStudy) -> list[str]:
     """Return the numbers of all jobs of this study that have not ended."""
     mine = {job["JobId"] for job in study.jobs()}
     return [number for number in study.slurm("squeue", "-h", "-o", "%i").split() if number in mine]
-
-
-def eventually(there: Callable[[], object], within_s: float = 60.0) -> bool:
-    """Whether `there` is true within some seconds."""
-    limit_s = time.monotonic() + within_s
-    while not there():
-        if time.monotonic() > limit_s:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 @contextmanager
@@ -155,17 +146,10 @@ def stop_controller(told: Mapping[str, str]) -> None:
     """End slurmctld, and wait until it has gone."""
     controller = psutil.Process(int((home(dict(told)) / "slurmctld.pid").read_text()))
     controller.terminate()
-    assert eventually(lambda: not controller.is_running() or controller.status() == psutil.STATUS_ZOMBIE)
+    assert eventually(lambda: not controller.is_running() or controller.status() == psutil.STATUS_ZOMBIE, 60)
 
 
-@contextmanager
-def controller(told: Mapping[str, str]) -> Iterator[None]:
+def controller(told: Mapping[str, str]) -> AbstractContextManager[object]:
     """Run slurmctld again, from the state that it has saved."""
     folder = home(dict(told))
-    with (folder / "slurmctld.log").open("ab") as log:
-        process = subprocess.Popen(
-            [f"{folder}/bin/slurmctld", "-D"], env=dict(told), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-    yield
-    process.terminate()
-    process.wait(10)
+    return running([f"{folder}/bin/slurmctld", "-D"], folder / "slurmctld.log", told)

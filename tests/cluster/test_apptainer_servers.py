@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from boxes import ROOT, Boxed
-from server_bench import Bench, eventually, kill, left_of, runs
+from processes import eventually
+from server_bench import Bench, kill, left_of, runs
 
 from seamark.model.read import read_services
 from seamark.model.service import Part, PartImage

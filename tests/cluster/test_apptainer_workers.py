@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from boxes import Boxed
-from server_bench import Bench, eventually, kill
+from processes import eventually
+from server_bench import Bench, kill
 
 from seamark.load.shards import LoadJob, run_load
 from seamark.servers import deployment as servers

@@ -8,7 +8,8 @@ from typing import Any
 
 import psutil
 import pytest
-from server_bench import HERE, Bench, eventually, kill, left_of, runs
+from processes import eventually
+from server_bench import HERE, Bench, kill, left_of, runs
 from slurm import allocation, slurm, why_no_slurm
 from slurm_study import SlurmStudy
 

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "standing")]
+from processes import eventually  # noqa: E402
 from slurm import slurm, why_no_slurm  # noqa: E402
-from standing_study import StandingStudy, eventually, kill, standing_study  # noqa: E402
+from standing_study import StandingStudy, kill, standing_study  # noqa: E402
 
 pytestmark = [pytest.mark.cluster, pytest.mark.services]
 LEASE_S = 4.0

@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from server_bench import eventually
+from processes import eventually
 
 from seamark.errors import SiteError, UserError
 from seamark.servers.environments import environment_folder, prepare_environment

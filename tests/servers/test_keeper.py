@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from server_bench import Bench, eventually, kill, left_of, runs
+from processes import eventually
+from server_bench import Bench, kill, left_of, runs
 
 from seamark.model.service import Health
 from seamark.model.site import Pinning

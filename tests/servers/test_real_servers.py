@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from server_bench import Bench, eventually, kill, left_of, runs
+from processes import eventually
+from server_bench import Bench, kill, left_of, runs
 
 from seamark.model.read import read_services
 from seamark.model.site import Paths

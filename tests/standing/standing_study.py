@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,16 +87,6 @@ def standing_study(root: Path, environment: Mapping[str, str] | None = None) -> 
     yield study
     for process in study.processes():
         process.kill()
-
-
-def eventually(true: Callable[[], bool], within_s: float = 15.0) -> bool:
-    """Return whether something comes true in time."""
-    deadline_s = time.monotonic() + within_s
-    while not true():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def kill(pid: int) -> None:

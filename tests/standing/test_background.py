@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standing_study import StandingStudy, eventually, standing_study
+from processes import eventually
+from standing_study import StandingStudy, standing_study
 
 pytestmark = [pytest.mark.services, pytest.mark.e2e]
 
@@ -61,7 +62,7 @@ def test_stop_ends_a_background_run_and_leaves_a_standing_server_unless_all_is_a
         ("monitor", "one"),
     ]
     assert study.bench("stop", "-c", "config/scenarios/try.yaml", "--all").returncode == 0
-    assert eventually(lambda: study.processes() == [])
+    assert eventually(lambda: study.processes() == [], 15)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from standing_study import StandingStudy, eventually, kill, standing_study
+from processes import eventually
+from standing_study import StandingStudy, kill, standing_study
 
 from seamark.allocation import gpu_request
 from seamark.errors import UserError
@@ -79,7 +80,7 @@ def test_a_standing_server_ends_when_its_time_is_over_or_its_keeper_is_killed(st
     study.started("null", "--name", "killed")
     keeper = study.json("killed", "endpoint.json")["keeper_pid"]
     kill(keeper)
-    assert eventually(lambda: study.processes() == [])
+    assert eventually(lambda: study.processes() == [], 15)
     assert {name: row["state"] for name, row in study.listed("--all").items()} == {
         "short": "ended",
         "killed": "ended",
