@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCENARIO ?= config/scenarios/quickstart.yaml
 
-.PHONY: help demo test test-cluster test-here test-slurm test-apptainer check format docs lock schemas clean
+.PHONY: help demo test test-all test-sweep test-cluster test-here test-slurm test-apptainer check format docs lock schemas clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -14,11 +14,16 @@ demo: .venv/base ## set-up, then the quickstart: real services, a report
 test: .venv/dev ## set-up, then every test: quick ones, real servers, whole scenarios; a real Slurm and Apptainer beside them
 	$(MAKE) --jobs=2 --keep-going test-here test-slurm test-apptainer
 
+test-all: test test-sweep ## `make test`, then harm matrices, fuzzing and long sweeps, with a table of each
+
 test-cluster: .venv/dev ## set-up, then a real Slurm and a real Apptainer, and what runs on them
 	$(MAKE) --jobs=2 --keep-going test-slurm test-apptainer
 
 test-here: .venv/dev
-	$(BIN)/pytest --ignore=tests/cluster
+	$(BIN)/pytest --ignore=tests/cluster -m "not sweep"
+
+test-sweep: .venv/dev
+	$(BIN)/pytest --ignore=tests/cluster -m sweep
 
 test-slurm: .venv/dev
 	$(BIN)/pytest tests/cluster/test_slurm_*.py
@@ -32,7 +37,7 @@ check: .venv/dev ## set-up, then formatting, lint, types, the workflow's lint an
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint --quiet > /dev/null
-	$(BIN)/pytest -m "not services and not e2e and not cluster and not slow"
+	$(BIN)/pytest -m "not services and not e2e and not cluster and not slow and not sweep"
 
 format: .venv/dev ## put code into its form
 	$(BIN)/ruff format .
