@@ -66,7 +66,7 @@ def three_repetitions(folder):
     return trials
 
 
-@pytest.mark.covers("E-MON04", "E-FR29")
+@pytest.mark.covers("E-MON04")
 def test_percentiles_are_of_all_requests_together_and_never_a_mean_of_percentiles(folder):
     trials = three_repetitions(folder)
     summary = summarise(a_plan(trials), folder)
@@ -80,7 +80,6 @@ def test_percentiles_are_of_all_requests_together_and_never_a_mean_of_percentile
     assert summary["percentiles"]["relative_error"] == 0.005
 
 
-@pytest.mark.covers("E-FR29")
 def test_pooled_repetitions_bear_percentiles_that_one_of_them_does_not(folder):
     trials = [named(repetition=r) for r in (1, 2)]
     documents = [measure(folder, trial, np.full(600, 0.016)) for trial in trials]
@@ -88,7 +87,6 @@ def test_pooled_repetitions_bear_percentiles_that_one_of_them_does_not(folder):
     assert summarise(a_plan(trials), folder)["treatments"][0]["latency_ms"]["p99"] == approx(16, rel=0.005)
 
 
-@pytest.mark.covers("E-FR29")
 def test_throughput_is_given_over_trials_best_median_and_worst(folder):
     trials = three_repetitions(folder)
     found = summarise(a_plan(trials), folder)["treatments"][0]["throughput"]
@@ -97,6 +95,15 @@ def test_throughput_is_given_over_trials_best_median_and_worst(folder):
     assert found["mean"] == approx(1600 / 3, rel=0.001)
     assert found["cv"] == approx(np.std([1000, 500, 100], ddof=1) / (1600 / 3), rel=0.001)
     assert found["unit"] == "replies_per_s"
+
+
+def test_a_summary_names_the_factors_that_have_one_start_for_each_level(folder):
+    trials = three_repetitions(folder)
+    assert summarise(a_plan(trials), folder)["factors_without_p"] == []
+    factors = {"deployment": {"files": (1, 2)}, "workload": {"concurrency": (1, 2)}}
+    found = summarise(a_plan(trials, factors=factors), folder)
+    assert found["factors_without_p"] == ["files"]
+    assert "each level of files is measured on one start of the server" in found["why_no_p"]
 
 
 @pytest.mark.covers("E-NFR04")

@@ -58,7 +58,6 @@ def test_cost_counts_the_nodes_and_gpus_of_each_deployment() -> None:
     assert facts["workloads"]["fileio"]["factors"] == {"gpus": [0, 8]}
 
 
-@pytest.mark.covers("E-FR29")
 @pytest.mark.parametrize(("repetitions", "p", "warns"), [(3, 0.1, True), (4, 0.0286, False), (5, 0.0079, False)])
 def test_a_design_that_cannot_reach_significance_is_told_so(repetitions: int, p: float, warns: bool) -> None:
     facts = plan_facts(plan(study(repetitions, concurrency=(1, 2)), SERVICES, HERE))
@@ -87,9 +86,26 @@ def test_a_variable_of_a_path_that_is_not_set_is_noted(environment: dict[str, st
     assert [note.split()[0] for note in facts["notes"]] == [f"${name}" for name in notes]
 
 
-def test_a_factor_of_the_deployment_is_marked_as_one_start_each() -> None:
-    facts = plan_facts(plan(study(5, files=(1, 2)), SERVICES, HERE))
-    assert any(note.startswith("files: each level is one start of a server") for note in facts["notes"])
+def test_a_factor_with_one_start_for_each_level_gets_neither_a_p_nor_a_smallest_effect() -> None:
+    made = plan(study(5, files=(1, 2)), SERVICES, HERE)
+    facts, text = plan_facts(made, SERVICES, HERE), describe(made, SERVICES, HERE)
+    assert facts["factors_without_p"] == ["files"]
+    statistics = ("smallest_p", "smallest_p_holm", "detectable_shift_sd", "repetitions_needed")
+    assert {facts[name] for name in statistics} == {None}
+    assert "0.0079" not in text
+    assert "smallest p " not in text
+    assert "no p and no smallest effect: each level of files is measured on one start" in text
+    assert facts["notes"] == []
+
+
+def test_factors_within_a_start_keep_their_statistics_beside_a_factor_of_starts() -> None:
+    made = plan(study(5, files=(1, 2), concurrency=(1, 2, 4)), SERVICES, HERE)
+    facts, text = plan_facts(made, SERVICES, HERE), describe(made, SERVICES, HERE)
+    assert facts["smallest_p"] == pytest.approx(2 / 252)
+    assert facts["comparisons"] == 2, "only the treatments of one start are compared"
+    assert facts["detectable_shift_sd"] is not None
+    assert "smallest p               0.0079 with 5 repetitions" in text
+    assert "no p and no smallest effect: each level of files" in text
 
 
 @pytest.mark.covers("E-MR01")

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from seamark.model.design import factors_of_starts, why_no_p
 from seamark.model.levels import show
 from seamark.model.mix import MIX, mix_label
 from seamark.model.service import Service, Value
@@ -28,12 +29,13 @@ def plan_facts(
 ) -> dict[str, Any]:
     """Return what `bench plan` shows as numbers. `services` and `site` make the notes and times more exact.
 
+    Statistics (`smallest_p` and what follows) are of treatments that share a start of a server; None where no two do.
     `environment` is where the plan's paths look for their variables.
     """
     sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
-    comparisons = max(max(sizes.values(), default=1) - 1, 1)
+    comparisons = _most_treatments_of_a_start(plan) - 1
     times = _times_s(plan, services or {})
-    best = smallest_p(plan.repetitions)
+    best = smallest_p(plan.repetitions) if comparisons else None
     facts = {
         "scenario": plan.scenario,
         "source": plan.source,
@@ -53,10 +55,11 @@ def plan_facts(
         "longest_deployment_s": max(times.values(), default=0.0),
         "smallest_p": best,
         "comparisons": comparisons,
-        "smallest_p_holm": min(1.0, best * comparisons),
-        "repetitions_needed": repetitions_for(ALPHA),
-        "repetitions_needed_holm": repetitions_for(ALPHA, comparisons),
-        "detectable_shift_sd": detectable_shift(plan.repetitions, ALPHA, POWER),
+        "smallest_p_holm": None if best is None else min(1.0, best * comparisons),
+        "repetitions_needed": repetitions_for(ALPHA) if comparisons else None,
+        "repetitions_needed_holm": repetitions_for(ALPHA, comparisons) if comparisons else None,
+        "detectable_shift_sd": detectable_shift(plan.repetitions, ALPHA, POWER) if comparisons else None,
+        "factors_without_p": list(factors_of_starts(plan.factors)),
         "first_trials": [trial.id for trial in plan.trials[:FIRST_TRIALS]],
     }
     return facts | {"notes": _notes(plan, facts, services or {}, site, environment)}
@@ -117,23 +120,25 @@ def _factor_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
 
 def _design_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
     count, comparisons = plan.repetitions, facts["comparisons"]
-    shift = facts["detectable_shift_sd"]
-    lines = [
-        "What the design can tell (two treatments compared, exact rank test, two-sided)",
-        f"  smallest p               {_number(facts['smallest_p'])} with {_count(count, 'repetition')}",
-    ]
+    lines = ["What the design can tell (two treatments of one start compared, exact rank-sum test, two-sided)"]
+    if comparisons:
+        lines.append(f"  smallest p               {_number(facts['smallest_p'])} with {_count(count, 'repetition')}")
+    elif not facts["factors_without_p"]:
+        lines.append("  nothing                  no start has two treatments to compare")
     if comparisons > 1:
         lines.append(
             f"  after Holm               {_number(facts['smallest_p_holm'])} in a family of {comparisons} comparisons"
-            " (all treatments of a service with one)"
+            " (all treatments of a start with one)"
         )
-    if shift is None:
+    if comparisons and facts["detectable_shift_sd"] is None:
         lines.append(f"  smallest effect          none: no difference, however large, can reach {ALPHA}")
-    else:
+    elif comparisons:
         lines.append(
-            f"  smallest effect          {shift:.2f} x the standard deviation between repetitions, at"
-            f" {POWER:.0%} power (simulated)"
+            f"  smallest effect          {facts['detectable_shift_sd']:.2f} x the standard deviation between"
+            f" repetitions, at {POWER:.0%} power (simulated)"
         )
+    if names := tuple(facts["factors_without_p"]):
+        lines.append(f"  between starts           {why_no_p(names)}")
     return lines
 
 
@@ -145,19 +150,16 @@ def _notes(
     environment: Mapping[str, str],
 ) -> list[str]:
     notes: list[str] = []
-    if facts["treatments"] > 1 and facts["smallest_p"] > ALPHA:
+    if facts["comparisons"] and facts["smallest_p"] > ALPHA:
         notes.append(
             f"{_count(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"
             f" {facts['repetitions_needed']} ('repetitions: {facts['repetitions_needed']}')."
         )
-    if facts["smallest_p_holm"] > ALPHA and facts["comparisons"] > 1:
+    if facts["comparisons"] > 1 and facts["smallest_p_holm"] > ALPHA:
         notes.append(
             f"for {facts['comparisons']} comparisons at once (Holm) it takes {facts['repetitions_needed_holm']}"
             " repetitions; or declare a smaller family."
         )
-    if plan.factors.get("deployment"):
-        names = ", ".join(plan.factors["deployment"])
-        notes.append(f"{names}: each level is one start of a server, so the repetitions do not repeat the start.")
     for service in sorted({trial.service for trial in plan.trials}):
         contained = site is not None and site.runtime == "apptainer"
         if service in services and (reason := services[service].unseen(contained=contained)):
@@ -189,6 +191,14 @@ def _times_s(plan: Plan, services: Mapping[str, Service]) -> dict[str, float]:
         load_s += trial.search.budget_s if trial.search else 0.0
         times[trial.deployment] += load_s + BETWEEN_TRIALS_S
     return times
+
+
+def _most_treatments_of_a_start(plan: Plan) -> int:
+    """Return the most treatments that one start of a server measures: only these alternate in blocks."""
+    of_start: dict[str, set[str]] = {}
+    for trial in plan.trials:
+        of_start.setdefault(trial.deployment, set()).add(trial.treatment)
+    return max(map(len, of_start.values()), default=1)
 
 
 def _by_service(plan: Plan) -> dict[str, list[Trial]]:

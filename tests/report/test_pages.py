@@ -1,13 +1,16 @@
 """The report of a scenario: every section is there, nothing is fetched, and what is not known is no number."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from make_results import META, SERVICES, Made, make_results
 
+from seamark.report.header import about
 from seamark.report.pages import write_report
+from seamark.report.source import read_results
 from seamark.store import ScenarioFolder, read_json, write_json
 
 TWO = tuple(made for made in SERVICES if made.service in ("postgres", "faiss"))
@@ -82,6 +85,19 @@ def test_a_failed_trial_is_listed_with_its_reason_and_the_last_lines_of_the_log(
     assert "19 of 20 trials ok" in text
 
 
+@pytest.mark.slow
+def test_the_head_says_that_blocks_lie_within_a_start_and_what_has_no_p(made):
+    results = read_results(made[0])
+    pairs = dict(about(results).pairs)
+    assert "in randomised blocks, within each of 2 starts that follow one another" in pairs["Design"]
+    assert "Comparisons" not in pairs
+    factors = {**results.plan["factors"], "deployment": {"files": [1, 2]}}
+    pairs = dict(about(replace(results, plan={**results.plan, "factors": factors})).pairs)
+    assert pairs["Comparisons"].startswith(
+        "Of files: no p and no smallest effect: each level of files is measured on"
+    )
+
+
 def test_a_withheld_percentile_is_a_dash_and_not_a_number(made):
     results, report = made
     withheld = [t for t in read_json(results / "summary.json")["treatments"] if t["latency_ms"]["p99"] is None]
@@ -145,7 +161,7 @@ def test_the_markdown_says_the_same_and_its_links_exist(made):
             assert first.count("|") == rule.count("|")
 
 
-@pytest.mark.covers("E-FR28")
+@pytest.mark.covers("E-FR27")
 def test_every_figure_is_there_as_png_and_svg(made):
     figures = made[1] / "figures"
     names = {path.stem for path in figures.iterdir()}

@@ -13,6 +13,7 @@ from seamark.analysis.treatments import group_of, levels_of
 from seamark.checks import verdict_of, worst
 from seamark.metrics import VERSION
 from seamark.metrics.table import QUANTILES
+from seamark.model.design import factors_of_starts, why_no_p
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Plan, Trial
 from seamark.stats.histogram import RELATIVE_ERROR, merge
@@ -33,6 +34,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
     for trial in plan.trials:
         grouped.setdefault(trial.treatment, []).append(trial)
     levels = levels_of(plan)
+    between = factors_of_starts(plan.factors)
     treatments, failed, points, ok = [], [], [], 0
     nodes = ComparedNodes()
     for trials in grouped.values():
@@ -65,6 +67,8 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
         "verdicts": dict(Counter(verdict for treatment in treatments for verdict in treatment["trial_verdicts"])),
         "generated_from": "metrics.json and histogram.json of every trial",
         "percentiles": {"method": "pooled histograms", "relative_error": RELATIVE_ERROR},
+        "factors_without_p": list(between),
+        "why_no_p": why_no_p(between) if between else None,
         "treatments": treatments,
         "knees": knees(points),
     }

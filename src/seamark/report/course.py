@@ -122,7 +122,7 @@ def order_picture(results: Results, folder: Path) -> Picture | None:
             "run-order",
             alt="Throughput over the order of the run",
             caption="Each point is a trial. A slope or a step means that the machine changed while the scenario ran. "
-            "A block holds every treatment once, in random order.",
+            "A block holds every treatment of one start of a server once, in random order.",
         )
 
 

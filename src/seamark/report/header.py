@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from seamark.model.design import factors_of_starts, why_no_p
 from seamark.report.content import Facts, Text
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.source import Document, Results
@@ -28,21 +29,31 @@ def about(results: Results) -> Facts:
     """Return what was run, when, and on what machine."""
     started = sorted(t.started_at for t in results.trials if t.started_at)
     finished = sorted(t.finished_at for t in results.trials if t.finished_at)
-    pairs = [
+    pairs: list[tuple[str, str]] = [
         ("Scenario", f"`{results.source}`"),
         ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
-        (
-            "Design",
-            f"{len(dict.fromkeys(t.treatment for t in results.trials))} treatments × "
-            f"{results.plan.get('repetitions', ABSENT)} repetitions in randomised blocks, "
-            f"seed {results.plan.get('seed')}",
-        ),
+        ("Design", _design(results)),
         ("Measured", _between(started[0], finished[-1]) if started and finished else ABSENT),
         *({**dict(machine(results.meta)), **_places(results)}.items()),
     ]
+    if names := factors_of_starts(results.plan.get("factors") or {}):
+        pairs.append(("Comparisons", f"Of {', '.join(names)}: {why_no_p(names)}."))
     if results.plan.get("notes"):
         pairs.append(("Notes", str(results.plan["notes"])))
     return Facts(pairs=tuple(pairs))
+
+
+def _design(results: Results) -> str:
+    """Return how many trials there are and in which order they ran: blocks lie within one start of a server."""
+    treatments = len(dict.fromkeys(trial.treatment for trial in results.trials))
+    starts = len(dict.fromkeys(trial.deployment for trial in results.trials))
+    within = f", within each of {starts} starts that follow one another" if starts > 1 else ""
+    several = treatments > starts
+    order = f"in randomised blocks{within}" if several else f"one start after the other ({starts})"
+    return (
+        f"{treatments} treatments × {results.plan.get('repetitions', ABSENT)} repetitions "
+        f"{order}, seed {results.plan.get('seed')}"
+    )
 
 
 def _places(results: Results) -> dict[str, str]:
