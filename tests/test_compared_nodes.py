@@ -44,7 +44,7 @@ def said(*machines):
     return reason and reason.text
 
 
-@pytest.mark.covers("E-FR29", "E-FR08")
+@pytest.mark.covers("E-FR08")
 @pytest.mark.parametrize(
     ("path", "value", "text"),
     [
@@ -125,7 +125,7 @@ def codes(treatment):
     return [reason["code"] for reason in treatment["reasons"]]
 
 
-@pytest.mark.covers("E-FR29", "E-NFR04")
+@pytest.mark.covers("E-NFR04")
 def test_treatments_that_were_measured_on_unlike_nodes_are_suspect_and_others_are_not(summary):
     slow = changed(("governor",), "powersave")
     a, b, alone = summary(("w", meta_of(n1=MACHINE)), ("w", meta_of(n2=slow)), ("other", meta_of(n2=slow)))

@@ -290,7 +290,6 @@ def test_the_same_trial_of_two_scenarios_has_two_uuids() -> None:
     assert one.trials[0].trial_id != other.trials[0].trial_id
 
 
-@pytest.mark.covers("E-FR29")
 def test_each_block_of_a_deployment_holds_every_treatment_once() -> None:
     found = planned({"batch": (1, 2, 3), "concurrency": (1, 2), "parallel": (1, 2)}, repetitions=4)
     for deployment in found.deployments:

@@ -66,7 +66,6 @@ def test_a_node_of_an_older_record_shows_what_is_there(results):
     assert old["clock"].kind == "absent"
 
 
-@pytest.mark.covers("E-FR29")
 def test_a_reason_against_a_comparison_stands_among_the_verdicts(results):
     summary = json.loads((results / "summary.json").read_text())
     reason = {

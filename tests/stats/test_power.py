@@ -7,7 +7,6 @@ from scipy.stats import mannwhitneyu
 from seamark.stats.power import detectable_shift, repetitions_for, smallest_p
 
 
-@pytest.mark.covers("E-FR29")
 @pytest.mark.parametrize(("repetitions", "p"), [(1, 1.0), (2, 1 / 3), (3, 0.10), (4, 0.0286), (5, 0.0079)])
 def test_the_smallest_p_is_that_of_complete_separation(repetitions: int, p: float) -> None:
     assert smallest_p(repetitions) == pytest.approx(p, rel=0.01)
