@@ -160,6 +160,26 @@ def test_after_kill_9_of_the_keeper_no_server_is_left_and_the_run_completes(stud
     wait_for(lambda: not study.processes())
 
 
+@pytest.mark.covers("E-SVR06", "E-NFR04")
+def test_after_kill_9_of_the_guard_the_running_trial_fails_the_others_are_measured_and_retry_completes(study):
+    study.write(workload={"duration_s": 1.5})
+    run = study.start()
+    wait_for(lambda: begun(study))
+    victim = begun(study)[0].name
+    endpoint = study.json(next(study.results.glob("deployments/*/endpoint.json")).relative_to(study.results))
+    psutil.Process(endpoint["keeper_pid"]).parent().kill()
+    wait_for(lambda: not psutil.pid_exists(endpoint["server_pid"]), 10)
+    assert run.wait(120) == 1
+    load = study.json(f"{victim}/load.json")
+    assert (load["status"], load["category"]) == ("failed", "server_died")
+    summary = study.json("summary.json")
+    assert (summary["ok"], summary["trials"]) == (3, 4)
+    assert study.bench("retry", "-c", "config/scenarios/try.yaml").returncode == 0
+    assert study.json("summary.json")["ok"] == 4
+    assert max(study.measurements().values()) == 1
+    wait_for(lambda: not study.processes())
+
+
 @pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize("part", ["script", "jobs:load", "fork server"])
 def test_after_kill_9_of_a_load_or_of_what_forked_it_nothing_of_it_is_left_and_submit_completes(study, part):

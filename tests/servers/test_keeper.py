@@ -218,7 +218,8 @@ def test_kill_9_of_the_guard_ends_the_server_in_order(bench: Bench):
     answer = bench.serve()
     kill(int(Path(f"/proc/{answer['keeper_pid']}/stat").read_text().rpartition(")")[2].split()[1]))
     assert eventually(lambda: left_of(bench) == [])
-    assert bench.end()["why"] == "sigterm"
+    assert bench.end()["why"] == "crash"
+    assert "guard was killed" in bench.end()["reason"]
 
 
 def test_what_outlives_keeper_and_guard_both_killed_is_swept(bench: Bench):

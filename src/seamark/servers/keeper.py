@@ -37,9 +37,9 @@ from seamark.store import write_json
 CHILDREN_GRACE_S = 2.0
 
 
-def keep(order: Order) -> None:
+def keep(order: Order, guard: int) -> None:
     """Serve until there is a reason to end, then end everything. What went wrong is in the signs."""
-    watch = Watch(order.folder, order.site.lease_s)
+    watch = Watch(order.folder, order.site.lease_s, guard)
     watch.obey_signals()
     bringing = BringUp(order, watch)
     log = order.folder.server_log
@@ -132,7 +132,7 @@ def main(argv: list[str]) -> int:
     become_subreaper()
     die_with_parent(signal.SIGTERM)
     if os.getppid() == parent:
-        keep(order)
+        keep(order, parent)
     return 0
 
 

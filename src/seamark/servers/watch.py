@@ -15,13 +15,17 @@ FILES_INTERVAL_S = 0.2
 
 
 class Watch:
-    """The first of: server death, SIGTERM, stop file, endpoint.json gone, lease run out.
+    """The first of: server death, death of the guard, SIGTERM, stop file, endpoint.json gone, lease run out.
+
+    `guard` is the process of the guard, which is our parent for as long as it lives; the kernel sends SIGTERM when it
+    ends. A killed guard counts as a crash of the server: only what was asked for ends it on purpose.
 
     The lease is as old as the last change of its file that we saw, by the monotonic clock: neither a step of the
     wall clock nor a file server whose clock differs ends a server.
     """
 
-    def __init__(self, folder: DeploymentFolder, lease_s: float) -> None:
+    def __init__(self, folder: DeploymentFolder, lease_s: float, guard: int) -> None:
+        self._guard = guard
         self.signs: Signs = signs_of(folder)
         self.ended: Callable[[], str | None] = lambda: None
         """Says which process of the server has ended and how, None while all run."""
@@ -46,6 +50,8 @@ class Watch:
         if (reason := self.ended()) is not None:
             raise EndedError("crash", reason)
         if self._signalled:
+            if os.getppid() != self._guard:
+                raise EndedError("crash", "Its guard was killed, and the server was ended with it.")
             raise EndedError("sigterm", "The keeper was told to end by a signal.")
         now_s = time.monotonic()
         if now_s - self._files_s >= FILES_INTERVAL_S:
