@@ -158,7 +158,7 @@ def _notes(
     if facts["comparisons"] > 1 and facts["smallest_p_holm"] > ALPHA:
         notes.append(
             f"for {facts['comparisons']} comparisons at once (Holm) it takes {facts['repetitions_needed_holm']}"
-            " repetitions; or declare a smaller family."
+            " repetitions, or fewer treatments: fewer levels, or 'exclude'."
         )
     for service in sorted({trial.service for trial in plan.trials}):
         contained = site is not None and site.runtime == "apptainer"

@@ -321,6 +321,7 @@ def test_meluxina_is_as_its_documentation_says() -> None:
     [
         ("name: here\n", "the key 'summary' is missing."),
         ("name: here\nsummary: x\nruntime: docker\n", "here.yaml:3: runtime: 'docker' is none of venv,"),
+        ("name: here\nsummary: x\nruntime: kubernetes\n", "'kubernetes' is none of venv, apptainer, external."),
         (
             "name: here\nsummary: x\nneeds: [acount]\n",
             "here.yaml:3: needs[0]: 'acount' is none of partition,",

@@ -483,12 +483,6 @@ def test_an_external_server_whose_certificate_is_not_believed_fails_at_once_with
     assert time.monotonic() - began_s < 30
 
 
-def test_kubernetes_is_said_not_to_be_in_this_version(bench: Bench):
-    answer = bench.with_site(runtime="kubernetes").serve()
-    assert answer["category"] == "setup_failed"
-    assert "in this version" in answer["reason"]
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
 def test_a_full_disk_of_results_does_not_keep_a_server_from_being_stopped(bench: Bench):
     bench.results.mkdir()

@@ -83,9 +83,11 @@ def _asked(tree: Item) -> Asked:
     named = {key: tree.value[key].value if key in tree.value else None for key in ("partition", "account", "qos")}
     resources = tree.value.get("resources")
     counts: dict[str, tuple[int, ...]] = {}
+    bounds = {setting.name: setting for setting in RESOURCE_SETTINGS}
     for key, item in resources.items() if resources is not None else ():
         entries = item.value if isinstance(item.value, list) else [item]
-        counts[key] = tuple(each.value for each in entries if type(each.value) is int)
+        written = [each.value for each in entries if type(each.value) is int]
+        counts[key] = tuple(count for count in written if key in bounds and misfit(count, bounds[key]) is None)
     return Asked(**named, resources={key: each for key, each in counts.items() if each})
 
 

@@ -100,7 +100,7 @@ class Site:
     name: str
     summary: str
     profile: str = "default"
-    runtime: Literal["venv", "apptainer", "external", "kubernetes"] = "venv"
+    runtime: Literal["venv", "apptainer", "external"] = "venv"
     address: str = "127.0.0.1"
     paths: Paths = field(default_factory=Paths)
     images: Images = field(default_factory=Images)

@@ -1,7 +1,7 @@
 """YAML as a tree that knows the file and line of each part, and a list to collect mistakes in. No domain word."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ LARGEST_BYTES = 4_000_000
 MOST_NODES = 100_000
 DEEPEST = 60
 LONGEST_SHOWN = 80
+LARGEST_INTEGER = 2**63 - 1
 UNREAD: Any = object()
 """The value of an Item whose mistake is noted already: nothing more is noted about it."""
 _OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+_COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -47,8 +49,7 @@ class Item:
             return "a list"
         if self.value is None:
             return "nothing"
-        text = self.text if self.text is not None else str(self.value)
-        return f"'{text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + '...'}'"
+        return _cut(self.text if self.text is not None else str(self.value))
 
     def items(self) -> Iterator[tuple[str, "Item"]]:
         """Give the entries of a mapping; nothing for anything else."""
@@ -191,6 +192,9 @@ class _Tree:
             return replace(blank, value=UNREAD)
         self.open.append(id(node))
         try:
+            if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
+                self.mistakes.add(blank, f"the tag '{node.tag}' is not read. Remove it.")
+                return replace(blank, value=UNREAD)
             if isinstance(node, yaml.MappingNode):
                 return Item(value=self._mapping(node, path), file=self.file, line=line, path=path)
             if isinstance(node, yaml.SequenceNode):
@@ -224,18 +228,55 @@ class _Tree:
         text = str(node.value)
         kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
         value: Any = text
-        if kind in ("int", "float") and _OLD_NUMBER.fullmatch(text):
-            self.mistakes.add(blank, f"'{text}' has two readings in YAML. Write a plain decimal number, or quote it.")
-            value = UNREAD
-        elif kind == "null":
-            value = None
-        elif kind == "bool":
-            value = text.lower() in ("yes", "true", "on")
-        elif kind == "int":
-            value = int(text.replace("_", "").lstrip("+"), 0)
-        elif kind == "float":
-            value = float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
-        elif node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"):
-            self.mistakes.add(blank, f"the tag '{node.tag}' is not read. Remove it.")
+        try:
+            if kind in _PLAIN:
+                value = _PLAIN[kind](text)
+            elif kind not in ("str", "timestamp", "value"):
+                raise ValueError(f"the tag '{node.tag}' is not read. Remove it.")
+        except ValueError as error:
+            self.mistakes.add(blank, str(error))
             value = UNREAD
         return Item(value=value, file=self.file, line=blank.line, path=blank.path, text=text)
+
+
+def _null(text: str) -> None:
+    if text.lower() not in ("", "~", "null"):
+        raise ValueError(f"{_cut(text)} is not null. Remove the tag, or the value.")
+
+
+def _bool(text: str) -> bool:
+    if text.lower() not in ("yes", "true", "on", "no", "false", "off"):
+        raise ValueError(f"{_cut(text)} is neither true nor false.")
+    return text.lower() in ("yes", "true", "on")
+
+
+def _int(text: str) -> int:
+    _one_reading(text)
+    try:
+        value = int(text.replace("_", "").lstrip("+"), 0)
+    except ValueError:
+        raise ValueError(f"{_cut(text)} is not a whole number. Write its decimal digits, or quote it.") from None
+    if abs(value) > LARGEST_INTEGER:
+        raise ValueError(f"{_cut(text)} is too large: whole numbers reach to {LARGEST_INTEGER}.")
+    return value
+
+
+def _float(text: str) -> float:
+    _one_reading(text)
+    try:
+        return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+    except ValueError:
+        raise ValueError(f"{_cut(text)} is not a number. Write its decimal digits, or quote it.") from None
+
+
+def _one_reading(text: str) -> None:
+    if _OLD_NUMBER.fullmatch(text):
+        raise ValueError(f"{_cut(text)} has two readings in YAML. Write a plain decimal number, or quote it.")
+
+
+def _cut(text: str) -> str:
+    return f"'{text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + '...'}'"
+
+
+_PLAIN: dict[str, Callable[[str], Any]] = {"null": _null, "bool": _bool, "int": _int, "float": _float}
+"""How the text of a scalar is read, by the kind that YAML resolves it to. Raises ValueError with the remedy."""

@@ -30,14 +30,9 @@ def launch_of(
     """Return how the site's runtime starts the order's server, or a part of it, in its seat.
 
     `environment` is the root of the service's environment, None for the base. Raises SiteError when this machine
-    cannot start it (no image, a runtime that is not there), UserError when the recipe's templates are wrong.
+    cannot start it (no image), UserError when the recipe's templates are wrong.
     """
     runtimes: dict[str, Callable[..., Launch]] = {"venv": _venv, "apptainer": _apptainer}
-    if order.site.runtime not in runtimes:
-        raise SiteError(
-            f"site '{order.site.name}': runtime '{order.site.runtime}' starts no servers in this version."
-            f" Use one of: {', '.join(runtimes)}, external."
-        )
     return runtimes[order.site.runtime](order, server, part, seat=seat, data=data, environment=environment)
 
 
