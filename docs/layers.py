@@ -33,6 +33,7 @@ ROOMS: Mapping[str, Room] = {
     "treatments": Room(rank=3, what="the combinations of levels of one workload"),
     "plan": Room(rank=3, what="from a scenario and a site to deployments and trials"),
     "allocation": Room(rank=3, what="what a deployment asks a batch system for"),
+    "driver_check": Room(rank=3, what="whether a plan's drivers can be loaded and find their settings"),
     "plan_document": Room(rank=3, what="a plan as plan.json, and read back"),
     "plan_text": Room(rank=3, what="a plan as text, with time and what its statistics can tell"),
     "metrics": Room(rank=3, what="from samples and telemetry to figures"),

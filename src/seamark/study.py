@@ -185,6 +185,12 @@ class Study:
         if lacking:
             raise SiteError(*lacking)
 
+    def require_drivers(self) -> None:
+        """Raise UserError when a driver of the plan cannot be loaded, or reads a setting that its recipe lacks."""
+        from seamark.driver_check import require_drivers
+
+        require_drivers(self.plan, self.services, config_folder(self.root, "services"))
+
     def folder(self, scenario: str) -> ScenarioFolder:
         """Return the results folder of a scenario."""
         return ScenarioFolder(root=self.results / scenario)

@@ -24,6 +24,7 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     from seamark.plan_text import describe, plan_facts
 
     study = open_study(scenario, site)
+    study.require_drivers()
     if write:
         _write(study)
     if as_json:

@@ -49,6 +49,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
     study = open_study(scenario, site)
     study.require_nodes()
     study.require_environments()
+    study.require_drivers()
     require_room(study)
     if dry_run:
         from seamark.snake import command as words
