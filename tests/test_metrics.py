@@ -134,13 +134,8 @@ def test_warm_up_is_in_no_figure_but_the_whole_run(folder):
     assert document["throughput"]["value"] == approx(3000, rel=0.001)
     assert document["throughput"]["whole_run_value"] == approx(9020 * 3 / 11, rel=0.001)
     assert document["counts"]["warmup"] == 20
-    assert document["window"] == {
-        "start_s": 2.0,
-        "end_s": 10.0,
-        "rule": "mser5+trend over 0.05 s windows",
-        "steady": True,
-        "reason": None,
-    }
+    assert document["window"] == {"start_s": 2.0, "end_s": 10.0, "rule": "all due after the warm-up"}
+    assert document["steady_state"]["steady"]
 
 
 @pytest.mark.parametrize(
@@ -149,24 +144,31 @@ def test_warm_up_is_in_no_figure_but_the_whole_run(folder):
 def test_short_loads_are_searched_with_finer_windows_and_the_rule_says_so(folder, duration_s, width):
     sent, ended = one_user(np.full(int(duration_s * 100), 0.01))
     document = measured(folder, samples_of(sent, None, ended), {"duration_s": duration_s})
-    assert document["window"]["rule"] == f"mser5+trend over {width} s windows"
-    assert document["window"]["steady"]
+    assert document["steady_state"]["rule"] == f"mser5+trend over {width} s windows"
+    assert document["steady_state"]["part"]
 
 
-def test_a_transient_after_the_warm_up_is_cut_off_and_the_bounds_say_so(folder):
+def test_a_start_up_after_the_warm_up_stays_in_the_figures_and_the_steady_part_stands_beside(folder):
     reply = np.where(np.arange(20_000) < 100, 0.02, 0.001) * np.random.default_rng(2).uniform(0.8, 1.2, 20_000)
     sent, ended = one_user(reply)
     document = measured(folder, samples_of(sent, None, ended), {"duration_s": 20.0})
-    assert 2.0 <= document["window"]["start_s"] <= 6.0
-    assert document["window"]["steady"]
-    assert document["latency_ms"]["p99"] < 2
+    assert document["window"]["start_s"] == 0.0
+    assert document["latency_ms"]["max"] > 20
+    state = document["steady_state"]
+    assert state["steady"] is False
+    assert 2.0 <= state["advised_warmup_s"] <= 6.0
+    assert state["part"]["start_s"] == state["advised_warmup_s"]
+    assert state["part"]["latency_ms"]["p99"] < 2
+    remedies = [reason["remedy"] for reason in document["reasons"] if reason["code"] == "no_steady_state"]
+    assert remedies == [f"Raise warmup_s to {state['advised_warmup_s']:.3g}."]
 
 
 def test_a_load_that_never_settles_is_suspect_and_measured_whole(folder):
     sent, ended = one_user(np.linspace(0.001, 0.003, 5000))
     document = measured(folder, samples_of(sent, None, ended), {"duration_s": 10.0})
     assert (document["window"]["start_s"], document["window"]["end_s"]) == (0.0, 10.0)
-    assert not document["window"]["steady"]
+    assert document["steady_state"]["steady"] is False
+    assert document["steady_state"]["part"] is None
     assert document["verdict"] == "SUSPECT"
     assert "no_steady_state" in codes(document)
 

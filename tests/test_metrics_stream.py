@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> SimpleNamespace:
 
 
 def the_window(start_s: float, end_s: float) -> Window:
-    return Window(start_ns=round(start_s * 1e9), end_ns=round(end_s * 1e9), rule="fixed", steady=True, reason=None)
+    return Window(start_ns=round(start_s * 1e9), end_ns=round(end_s * 1e9), rule="fixed")
 
 
 def stream_of(folder: SimpleNamespace, rows: np.ndarray, chunks: list[tuple[int, float, int]], window: Window) -> Any:

@@ -69,10 +69,16 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
     row["throughput_unit"] = document["throughput"]["unit"]
     row |= {metric.column: _at(document, metric.path) for metric in METRICS}
     row |= {f"window_{name}": value for name, value in document["window"].items()}
+    row |= _steady(document["steady_state"] or {})
     row |= {f"quality_{name}": value for name, value in document["quality"].items()}
     row["verdict"] = document["verdict"]
     row["reasons"] = " ".join(reason["code"] for reason in document["reasons"])
     return row
+
+
+def _steady(state: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"steady": "steady", "steady_reason": "reason", "advised_warmup_s": "advised_warmup_s"}
+    return {column: state.get(name) for column, name in names.items()}
 
 
 def _at(document: Any, path: str) -> Any:

@@ -79,8 +79,9 @@ class Findings:
     requested_concurrency: float | None = None
     concurrency_mean: float | None = None
     think_time_s: float = 0.0
-    steady: bool = True
+    steady: bool | None = True
     steady_reason: str | None = None
+    advised_warmup_s: float | None = None
     ceiling_rps: float | None = None
     gpu_clock_ratio: float | None = None
     gpu_util_ratio: float | None = None

@@ -86,11 +86,16 @@ def no_steady_state(found: Findings) -> Reason | None:
     """A mean over something that moves depends on when one looks."""
     if found.status != "ok" or found.steady or not found.ok:
         return None
+    remedy = "Raise duration_s."
+    if found.changing:
+        remedy = "A load that changes is read from series.csv."
+    elif found.advised_warmup_s is not None:
+        remedy = f"Raise warmup_s to {found.advised_warmup_s:.3g}."
     return Reason(
         code="no_steady_state",
         severity="note" if found.changing else "suspect",
         text=found.steady_reason or "no steady part was found",
-        remedy="A load that changes is read from series.csv." if found.changing else "Raise warmup_s or duration_s.",
+        remedy=remedy,
     )
 
 

@@ -11,7 +11,9 @@ from seamark.metrics.energy import Energy, energy_of
 from seamark.metrics.findings import findings
 from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import judged_objectives
+from seamark.metrics.part import figures_of, part_figures
 from seamark.metrics.samples import DamagedError, Samples, open_samples
+from seamark.metrics.steady import SteadyState, steady_state
 from seamark.metrics.stream import read_stream
 from seamark.metrics.table import METRICS, QUANTILES, VERSION
 from seamark.metrics.tally import Distribution, KindTally, Tally, tally
@@ -173,6 +175,7 @@ def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Do
     for metric in METRICS:
         _put(document, metric.path, metric.value(found))
     document = _closed(document, load, found.window, "VALID", ())
+    document["steady_state"] = _steady(found.steady, found.steady_part)
     document |= _of_energy(document["energy"], found.energy)
     kinds = list(load.get("kinds") or ())
     if len(found.tally.by_kind) > 1:
@@ -239,9 +242,8 @@ def _closed(
             "start_s": window.start_ns / 1e9 if window else None,
             "end_s": window.end_ns / 1e9 if window else None,
             "rule": window.rule if window else None,
-            "steady": window.steady if window else None,
-            "reason": window.reason if window else None,
         },
+        "steady_state": None,
         "over_saturated_at_s": load.get("over_saturated_at_s"),
         "search": load.get("search"),
         "percentiles": {"method": "exact", "relative_error": 0.0},
@@ -253,6 +255,16 @@ def _closed(
         "verdict": verdict,
         "reasons": [reason.to_json() for reason in reasons],
         "notes": None,
+    }
+
+
+def _steady(state: SteadyState, part: Mapping[str, Any] | None) -> Document:
+    return {
+        "steady": state.steady,
+        "reason": state.reason,
+        "rule": state.rule,
+        "advised_warmup_s": state.advised_warmup_s,
+        "part": part,
     }
 
 
@@ -278,11 +290,7 @@ def _evidence(
         duration_s = float(load["over_saturated_at_s"]) - warmup_s
     pattern = settings.get("pattern", "closed")
     window = find_window(
-        samples,
-        warmup_s=warmup_s,
-        duration_s=duration_s,
-        changing=pattern in CHANGING,
-        sending_ended_ns=_ran_out_ns(settings, load, samples),
+        warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(settings, load, samples)
     )
     kinds = len(load.get("kinds") or ())
     stream = read_stream(folder.chunks, samples, window)
@@ -295,17 +303,27 @@ def _evidence(
         stream=stream,
         turns=int(_number(settings, "turns", 1)),
     )
+    steady = steady_state(samples, window, changing=pattern in CHANGING)
     telemetry = watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
     return Evidence(
         tally=counted,
         window=window,
+        steady=steady,
+        steady_part=_of_part(steady, counted, samples, folder),
         open_loop=pattern != "closed",
         has_objectives=any(slo.metric in REQUEST_OBJECTIVES for slo in trial.slos),
         lost=_lost(load, counted),
         telemetry=telemetry,
         energy=energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes),
     )
+
+
+def _of_part(state: SteadyState, counted: Tally, samples: Samples, folder: Recorded) -> Document | None:
+    """Return the figures of the steady part, None where there is none; `counted` are those of the whole window."""
+    if state.part is None:
+        return None
+    return figures_of(counted) if state.steady else part_figures(samples, state.part, folder.chunks)
 
 
 def _ran_out_ns(settings: Mapping[str, Any], load: Mapping[str, Any], samples: Samples) -> int | None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from seamark.metrics.energy import Energy
+from seamark.metrics.steady import SteadyState
 from seamark.metrics.tally import Tally
 from seamark.metrics.telemetry import Key, Seen
 from seamark.metrics.window import Window
@@ -16,7 +17,9 @@ class Evidence:
 
     tally: Tally
     window: Window
+    steady: SteadyState
     open_loop: bool
+    steady_part: Mapping[str, Any] | None = None
     has_objectives: bool = False
     lost: int = 0
     telemetry: Mapping[Key, Seen] = field(default_factory=dict)

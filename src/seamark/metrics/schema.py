@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from seamark.metrics.document import OPTIONAL
 from seamark.metrics.metric import Metric
+from seamark.metrics.part import SHOWN
 from seamark.metrics.table import METRICS, QUANTILES, VERSION
 from seamark.model.search import Outcome
 from seamark.model.trial import SCHEMA_VERSION
@@ -35,6 +36,19 @@ def _map(values: Schema) -> Schema:
 
 OF_KIND: Mapping[str, Schema] = dict.fromkeys(("mean", *QUANTILES), NUMBER)
 
+PART: Schema = {
+    **_object(
+        {
+            **dict.fromkeys(("start_s", "end_s"), MEASURED),
+            **{name: {"type": "integer"} for name in ("requests", "ok", "failed")},
+            **dict.fromkeys(("error_rate", "requests_per_s", "throughput"), NUMBER),
+            "latency_ms": _object(dict.fromkeys(("mean", *SHOWN), NUMBER)),
+        }
+    ),
+    "type": ["object", "null"],
+}
+"""Figures of a part of a load."""
+
 REASON = _object({"code": TEXT, "severity": {"enum": ["invalid", "suspect", "note"]}, "text": TEXT, "remedy": TEXT})
 
 ENVELOPE: Mapping[str, Schema] = {
@@ -62,9 +76,20 @@ ENVELOPE: Mapping[str, Schema] = {
 """What a trial is, before any figure."""
 
 TRAILER: Mapping[str, Schema] = {
-    "window": _object(
-        {"start_s": NUMBER, "end_s": NUMBER, "rule": WORD, "steady": {"type": ["boolean", "null"]}, "reason": WORD}
-    ),
+    "window": _object({"start_s": NUMBER, "end_s": NUMBER, "rule": WORD}),
+    "steady_state": {
+        **_object(
+            {
+                "steady": {"type": ["boolean", "null"], "description": "null: it cannot be told"},
+                "reason": WORD,
+                "rule": WORD,
+                "advised_warmup_s": {"type": ["number", "null"], "description": "a warm-up that covers the start-up"},
+                "part": {**PART, "description": "figures of the steady part, beside those of the window"},
+            }
+        ),
+        "type": ["object", "null"],
+        "description": "a verdict on the window; it takes nothing out of any figure",
+    },
     "over_saturated_at_s": {
         "type": ["number", "null"],
         "description": "when the load was ended since the server fell behind for good, from the start of load",

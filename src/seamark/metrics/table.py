@@ -10,8 +10,11 @@ from seamark.metrics.resources import ENERGY, RESOURCES
 from seamark.metrics.tally import Distribution, Tally
 from seamark.model.failure import Failure
 
-VERSION = 1
-"""Rises when the meaning of a metric changes; a summary names the versions it was made from."""
+VERSION = 2
+"""Rises when the meaning of a metric changes: metrics of an older version are derived again from their samples.
+
+1: the window began where MSER-5 put it. 2: it begins at the end of the warm-up.
+"""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 

@@ -31,8 +31,8 @@ TERMS = (
     ),
     (
         "measured window",
-        "The part of a trial that counts: after the warm-up, with its start-up transient cut off by the rule MSER-5. "
-        "The load is not drained between warm-up and window.",
+        "The part of a trial that counts: everything due after the warm-up, whatever happened in it. The load is not "
+        "drained between warm-up and window.",
     ),
     ("errors", "Failed and timed-out requests as a share of those sent. They are in no percentile."),
     (

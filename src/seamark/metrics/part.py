@@ -1,0 +1,39 @@
+"""The few figures of a part of a load that stand beside those of the measured window, never in their place."""
+
+from pathlib import Path
+from typing import Any
+
+from seamark.metrics.samples import Samples
+from seamark.metrics.stream import read_stream
+from seamark.metrics.tally import Tally, tally
+from seamark.metrics.window import Window
+
+SHOWN = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+def part_figures(samples: Samples, part: Window, chunks: Path) -> dict[str, Any]:
+    """Return the figures of a part of a load, counted as those of the measured window. `chunks` is its file of
+    chunks, which need not be there."""
+    return figures_of(tally(samples, part, warmup_ns=part.start_ns, stream=read_stream(chunks, samples, part)))
+
+
+def figures_of(counted: Tally) -> dict[str, Any]:
+    """Return requests, failures, rates and response times of what was counted; null where too few samples are."""
+    length_s = counted.window.length_s
+    units = counted.units if counted.streamed_units is None else counted.streamed_units
+    times: dict[str, float | None] = {name: _ms(counted.response.quantile_ns(q)) for name, q in SHOWN.items()}
+    return {
+        "start_s": counted.window.start_ns / 1e9,
+        "end_s": counted.window.end_ns / 1e9,
+        "requests": counted.due,
+        "ok": counted.ok,
+        "failed": counted.failed,
+        "error_rate": counted.failed / counted.sent if counted.sent else None,
+        "requests_per_s": counted.replies / length_s if length_s > 0 else None,
+        "throughput": units / length_s if length_s > 0 else None,
+        "latency_ms": times | {"mean": _ms(counted.response.histogram.mean)},
+    }
+
+
+def _ms(value_ns: float | None) -> float | None:
+    return None if value_ns is None else value_ns / 1e6
