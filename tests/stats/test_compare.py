@@ -1,13 +1,16 @@
 """Comparison of two groups of trials: golden vectors, the rate of false alarms, and verdicts."""
 
-from itertools import product
+import math
+from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pytest
 
-from seamark.stats.compare import compare, compare_family, hodges_lehmann, rank_test
+from seamark.stats.compare import compare, compare_family, rank_sum_p, signed_rank_p
 from seamark.stats.multiple import benjamini_hochberg, holm
 from seamark.stats.power import smallest_p
+from seamark.stats.ranks import paired_interval, rank_sum_ways, signed_rank_ways, unpaired_interval
 
 approx = pytest.approx
 
@@ -28,9 +31,9 @@ def test_holm_never_exceeds_one_and_keeps_the_order():
 @pytest.mark.parametrize(("repetitions", "p"), [(3, 0.10), (4, 0.029), (5, 0.0079)])
 def test_groups_that_do_not_overlap_reach_exactly_the_smallest_p_of_their_size(repetitions, p):
     low, high = np.arange(repetitions) + 1.0, np.arange(repetitions) + 100.0
-    assert rank_test(low, high) == approx(p, abs=5e-4) == approx(smallest_p(repetitions), abs=5e-4)
+    assert rank_sum_p(low, high) == approx(p, abs=5e-4) == approx(smallest_p(repetitions), abs=5e-4)
     tied = np.array([1.0, *low[:-1]])
-    assert rank_test(tied, high) == approx(p, abs=5e-4)
+    assert rank_sum_p(tied, high) == approx(p, abs=5e-4)
 
 
 def test_equal_groups_are_not_told_apart_and_have_no_shift():
@@ -41,18 +44,43 @@ def test_equal_groups_are_not_told_apart_and_have_no_shift():
     assert found.verdict in ("inconclusive", "equivalent")
 
 
-def test_the_shift_is_the_median_of_all_differences_with_a_reproducible_interval():
-    one, other = np.array([1.0, 2.0, 4.0]), np.array([11.0, 12.0, 15.0])
-    found = hodges_lehmann(one, other)
-    assert found.estimate == 10.0
-    every = [
-        np.median(np.subtract.outer(some_other, some))
-        for some in product(one, repeat=3)
-        for some_other in product(other, repeat=3)
-    ]
-    assert (found.low, found.high) == approx(tuple(np.quantile(every, [0.025, 0.975])), abs=0.51)
-    assert found.low < 10 < found.high
-    assert hodges_lehmann(one, other) == found
+def test_the_shift_is_the_median_of_all_differences_and_its_limits_are_those_that_the_test_does_not_reject():
+    one, other = np.array([1.0, 2.1, 4.3, 4.9, 7.6]), np.array([11.7, 12.4, 15.2, 18.5, 19.1])
+    found = compare(one, other, better="higher").shift
+    assert found.estimate == np.median(np.subtract.outer(other, one))
+    assert found.confidence == approx(1 - 2 * 4 / 252), "the two-sided p of U = 2, the largest at most 0.05"
+    for limit, sign in ((found.low, 1), (found.high, -1)):
+        assert rank_sum_p(one + limit + sign * 1e-9, other) > 0.05
+        assert rank_sum_p(one + limit - sign * 1e-9, other) <= 0.05
+
+
+def test_a_paired_shift_is_the_median_of_the_means_of_two_differences_with_limits_by_signed_ranks():
+    differences = np.array([3.1, 4.4, -0.6, 5.9, 7.3, 2.2, 8.8])
+    found = paired_interval(differences, 0.95)
+    means = [(x + y) / 2 for i, x in enumerate(differences) for y in differences[i:]]
+    assert found.estimate == approx(np.median(means))
+    for limit, sign in ((found.low, 1), (found.high, -1)):
+        assert signed_rank_p(differences - limit - sign * 1e-9) > 0.05
+        assert signed_rank_p(differences - limit + sign * 1e-9) <= 0.05
+
+
+@pytest.mark.parametrize(("repetitions", "attained"), [(1, 0.0), (2, 2 / 3), (3, 0.9), (4, 1 - 2 / 70)])
+def test_an_interval_says_which_confidence_so_few_values_attain(repetitions, attained):
+    one, other = np.arange(repetitions) + 1.0, np.arange(repetitions) + 100.5
+    found = compare(one, other, better="higher").shift
+    assert found.confidence == approx(attained)
+    if attained:
+        assert (found.low, found.high) == (other.min() - one.max(), other.max() - one.min())
+    else:
+        assert (found.low, found.high) == (-math.inf, math.inf)
+
+
+def test_distributions_of_the_statistics_are_those_of_all_orders_and_signs():
+    for n, m in ((1, 4), (3, 3), (4, 2), (5, 5)):
+        sums = Counter(sum(places) - n * (n - 1) // 2 for places in combinations(range(n + m), n))
+        assert rank_sum_ways(n, m) == tuple(sums[u] for u in range(n * m + 1))
+    signs = Counter(sum(np.arange(1, 6)[list(picked)]) for k in range(6) for picked in combinations(range(5), k))
+    assert signed_rank_ways(5) == tuple(signs[w] for w in range(16))
 
 
 @pytest.mark.parametrize(("better", "verdict"), [("higher", "better"), ("lower", "worse")])
@@ -94,10 +122,97 @@ def test_a_single_value_or_a_zero_is_inconclusive_and_not_an_error():
 @pytest.mark.slow
 def test_runs_of_the_same_thing_are_flagged_no_more_often_than_the_nominal_rate():
     rng = np.random.default_rng(3)
-    flagged = sum(rank_test(rng.lognormal(0, 0.2, 5), rng.lognormal(0, 0.2, 5)) < 0.05 for _ in range(1000))
+    flagged = sum(rank_sum_p(rng.lognormal(0, 0.2, 5), rng.lognormal(0, 0.2, 5)) < 0.05 for _ in range(1000))
     assert flagged <= 50 + 3 * (1000 * 0.05 * 0.95) ** 0.5
     assert flagged > 10, "a test that never rejects would pass the line above"
     verdicts = [
         compare(rng.lognormal(0, 0.2, 5), rng.lognormal(0, 0.2, 5), better="higher").verdict for _ in range(30)
     ]
     assert sum(verdict in ("better", "worse") for verdict in verdicts) <= 5
+
+
+def by_block(values):
+    return dict(enumerate(values))
+
+
+def test_blocks_that_both_groups_have_are_compared_pair_by_pair_from_six_on():
+    base = {1: 100.0, 2: 180.0, 3: 90.0, 4: 260.0, 5: 130.0, 6: 70.0, 7: 55.0}
+    new = {block: 1.2 * value * (1 + 0.001 * block) for block, value in base.items() if block != 7}
+    found = compare(base, new, better="higher")
+    assert (found.method, found.pairs, found.base_n, found.new_n) == ("signed-rank", 6, 6, 6)
+    assert found.p == approx(2 / 64) == found.reachable_p
+    assert found.ratio.low > 1.19
+    assert found.verdict == "better"
+    assert compare(list(base.values()), list(new.values()), better="higher").verdict == "inconclusive"
+    fewer = compare({block: base[block] for block in (1, 2, 3, 4, 5)}, new, better="higher")
+    assert (fewer.method, fewer.pairs, fewer.base_n, fewer.new_n) == ("rank-sum", 5, 5, 6)
+
+
+def test_a_family_for_which_pairs_are_too_few_is_compared_without_blocks():
+    pair = by_block(range(100, 106)), by_block(range(200, 206))
+    family = compare_family(dict.fromkeys("abc", pair), better="higher")
+    assert {found.method for found in family.values()} == {"rank-sum"}
+    assert {found.verdict for found in family.values()} == {"better"}
+
+
+def test_differences_of_nothing_and_ties_have_an_exact_p():
+    assert signed_rank_p(np.zeros(7)) == 1.0
+    assert signed_rank_p(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0])) == approx(2 / 64)
+    assert signed_rank_p(np.array([0.0, 1.0, 1.0, 2.0, -1.0, 3.0, 2.0])) > 2 / 64
+
+
+@pytest.mark.slow
+def test_blocks_give_back_the_power_that_differences_between_them_take():
+    rng, draws = np.random.default_rng(5), 400
+    found = {"paired": 0, "unpaired": 0, "paired, no effect": 0}
+    for _ in range(draws):
+        machine = rng.normal(0, 0.3, 6)
+        base, same = np.exp(machine + rng.normal(0, 0.1, 6)), np.exp(machine + rng.normal(0, 0.1, 6))
+        new = same * np.exp(0.15)
+        found["paired"] += compare(by_block(base), by_block(new), better="higher").p <= 0.05
+        found["unpaired"] += compare(base, new, better="higher").p <= 0.05
+        found["paired, no effect"] += compare(by_block(base), by_block(same), better="higher").p <= 0.05
+    assert found["paired"] > 0.33 * draws, "0.41 by 2,000 draws"
+    assert found["unpaired"] < 0.08 * draws, "0.03 by 2,000 draws"
+    assert found["paired, no effect"] <= draws * 0.05 + 3 * (draws * 0.05 * 0.95) ** 0.5
+
+
+NOISE = {
+    "normal": lambda rng, n: rng.normal(100, 5, n),
+    "lognormal": lambda rng, n: rng.lognormal(4.6, 0.3, n),
+    "exponential": lambda rng, n: rng.exponential(10, n),
+}
+
+
+def missed_of(draw, repetitions, draws, seed):
+    """Return how many intervals of nominal 95 % miss the truth, unpaired and paired, and what they attain."""
+    rng, missed = np.random.default_rng(seed), [0, 0]
+    for _ in range(draws):
+        block = rng.normal(0, 20, repetitions)
+        one, other = draw(rng, repetitions), draw(rng, repetitions)
+        alone, pairs = unpaired_interval(one, other, 0.95), paired_interval((other + block) - (one + block), 0.95)
+        missed[0] += not alone.low <= 0 <= alone.high
+        missed[1] += not pairs.low <= 0 <= pairs.high
+    return missed, (alone.confidence, pairs.confidence)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repetitions", [4, 5, 6])
+def test_intervals_cover_the_truth_at_the_level_they_state(repetitions):
+    draws = 1500
+    missed, stated = missed_of(NOISE["lognormal"], repetitions, draws, seed=11)
+    for misses, confidence in zip(missed, stated, strict=True):
+        assert misses <= draws * (1 - confidence) + 3 * (draws * confidence * (1 - confidence)) ** 0.5
+    assert stated[0] >= 0.95
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("repetitions", range(3, 11))
+def test_intervals_cover_the_truth_for_every_number_of_repetitions_and_kind_of_noise(noise, repetitions, counted):
+    draws = 4000
+    missed, stated = missed_of(NOISE[noise], repetitions, draws, seed=repetitions)
+    for misses, confidence, kind in zip(missed, stated, ("unpaired", "paired"), strict=True):
+        assert misses <= draws * (1 - confidence) + 3.5 * (draws * confidence * (1 - confidence)) ** 0.5
+        for draw in range(draws if confidence >= 0.95 else 0):
+            counted(f"intervals that attain 95 %, {kind}", "missed" if draw < misses else "covered")
