@@ -157,7 +157,7 @@ def test_a_variable_that_is_not_set_is_named_with_every_path_of_it_and_no_folder
     assert line.startswith("$WORK is not set, but used: paths.scratch of site 'meluxina', ")
     for place in (
         "paths.containers of site",
-        "artifacts.dataset of config/scenarios/llm_vllm_baseline.yaml",
+        "artifacts.container of config/scenarios/llm_vllm_baseline.yaml",
         "binds of",
     ):
         assert place in line

@@ -81,7 +81,7 @@ def test_a_family_of_many_comparisons_needs_more_repetitions() -> None:
 @pytest.mark.covers("E-MR05")
 @pytest.mark.parametrize(("environment", "notes"), [({}, ["DATA", "WORK"]), ({"WORK": "/x", "DATA": "/y"}, [])])
 def test_a_variable_of_a_path_that_is_not_set_is_noted(environment: dict[str, str], notes: list[str]) -> None:
-    files = replace(study(2), artifacts=Artifacts(dataset="$WORK/x.jsonl"), binds=("${DATA}/y:/y",))
+    files = replace(study(2), artifacts=Artifacts(container="$WORK/x.sif"), binds=("${DATA}/y:/y",))
     facts = plan_facts(plan(files, SERVICES, HERE), SERVICES, HERE, environment)
     assert [note.split()[0] for note in facts["notes"]] == [f"${name}" for name in notes]
 

@@ -43,6 +43,7 @@ class Dag:
 
     def __post_init__(self) -> None:
         self.study.require_environments()
+        self.study.require_no_dataset()
         if self.contained:
             require_jobs_images(self.study)
             stand_before_apptainer(self.study)

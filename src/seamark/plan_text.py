@@ -164,6 +164,11 @@ def _notes(
         contained = site is not None and site.runtime == "apptainer"
         if service in services and (reason := services[service].unseen(contained=contained)):
             notes.append(f"{service}: {reason.strip()}")
+    if plan.dataset is not None:
+        notes.append(
+            f"artifacts.dataset ({plan.dataset}): no driver reads a data set in this version. A run is refused until"
+            " the line is removed."
+        )
     for name in sorted(_variables(plan) - set(environment)):
         notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
     limit = site.qos.get(plan.qos or "") if site is not None else None

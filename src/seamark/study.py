@@ -158,6 +158,15 @@ class Study:
                 )
             )
 
+    def require_no_dataset(self) -> None:
+        """Raise UserError for `artifacts.dataset`: no driver reads a data set, so other data would be measured."""
+        if self.scenario.artifacts.dataset is not None:
+            where = self.scenario.lines.get("artifacts.dataset", f"{self.scenario_path}: artifacts.dataset")
+            raise UserError(
+                f"{where}: no driver reads a data set in this version: requests are made from the seed and"
+                " from settings such as prompt_len. Remove the line; `pattern: trace` replays recorded lengths."
+            )
+
     def _told_paths(self) -> Iterator[tuple[str, str]]:
         """Give every path that site and scenario name, each with its place."""
         site, scenario = f"site '{self.site_name}'", str(self.scenario_path)

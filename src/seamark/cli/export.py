@@ -56,6 +56,7 @@ def slurm(
     from seamark.export import export_slurm
 
     study = open_study(scenario, site)
+    study.require_no_dataset()
     told = folder or Path("slurm") / study.scenario.name
     export = export_slurm(study, study.root / told, python=python, at_once=at_once)
     if as_json:

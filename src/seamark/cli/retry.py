@@ -24,6 +24,7 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
     from seamark.ownership import require_ours
 
     study = open_study(scenario, site)
+    study.require_no_dataset()
     folder = study.folder(study.scenario.name)
     known = [trial.id for trial in study.plan.trials]
     for name in trials:

@@ -37,6 +37,7 @@ def command(recipe: str | None, scenario: str, site: str | None, as_json: bool) 
     study = open_study(_file(recipe, scenario), site)
     study.require_environments()
     study.require_drivers()
+    study.require_no_dataset()
     require_what_it_needs(study)
     release(study.root)
     log = study.results / study.scenario.name / "logs" / f"start-{time.strftime('%Y%m%dT%H%M%S')}.log"

@@ -50,6 +50,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
     study.require_nodes()
     study.require_environments()
     study.require_drivers()
+    study.require_no_dataset()
     require_room(study)
     if dry_run:
         from seamark.snake import command as words
