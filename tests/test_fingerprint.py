@@ -1,0 +1,38 @@
+"""Names, hashes, seeds and order of every trial of every shipped scenario, against those of version 0.1.0."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from seamark.model.sample import CHUNK, SAMPLE
+from seamark.study import Study
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDED = json.loads((ROOT / "tests" / "fingerprint.json").read_text(encoding="utf-8"))
+
+
+def fingerprint(scenario: str) -> dict[str, object]:
+    """Return how many trials a shipped scenario has, the id of the first, and a digest of all identities."""
+    trials = Study.at(ROOT, scenario=scenario).plan.trials
+    identities = [
+        [each.id, each.trial_id, each.config_hash, each.seed, each.deployment, each.block, each.position]
+        for each in trials
+    ]
+    digest = hashlib.sha256(json.dumps(identities).encode()).hexdigest()
+    return {"trials": len(trials), "first": trials[0].id, "sha256": digest}
+
+
+def test_every_shipped_scenario_is_recorded():
+    assert {path.name for path in (ROOT / "config/scenarios").glob("*.yaml")} == set(RECORDED["scenarios"])
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED["scenarios"]))
+def test_the_identity_of_every_shipped_trial_stays(name: str):
+    assert fingerprint(f"config/scenarios/{name}") == RECORDED["scenarios"][name]
+
+
+def test_every_recorded_column_of_raw_samples_is_still_there():
+    assert set(RECORDED["samples"]) <= set(SAMPLE.names or ())
+    assert set(RECORDED["chunks"]) <= set(CHUNK.names or ())
