@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from seamark.model.service import Service
 from seamark.model.site import Partition, Site
 from seamark.model.trial import Deployment, Plan, Trial
+from seamark.plurals import counted
 
 SERVE_MIN = 10
 WARMUP_MIN = 2
@@ -99,8 +100,9 @@ def overlong(plan: Plan, site: Site) -> str | None:
     other = f"Use one with more time ({', '.join(longer)}), " if longer and what.startswith("qos") else "Use "
     return (
         f"{plan.source}: {what} ends a job after {limit_s // 60} min, but the deployment {longest} with"
-        f" its {len(trials[longest])} trials asks for {minutes} min, and would wait for ever. {other}fewer levels or"
-        " repetitions, shorter loads, or `bench export slurm`, which shares a deployment's trials out over jobs."
+        f" its {counted(len(trials[longest]), 'trial')} asks for {minutes} min, and would wait for ever. "
+        f"{other}fewer levels or repetitions, shorter loads, or"
+        " `bench export slurm`, which shares a deployment's trials out over jobs."
     )
 
 

@@ -18,6 +18,7 @@ from seamark.calibration import calibration_file
 from seamark.errors import UserError
 from seamark.load.limits import TIME_WAIT_S, listen_queue, local_ports
 from seamark.load.pinning import cores_here, split_cores
+from seamark.plurals import counted
 from seamark.provenance import hostname
 from seamark.store import read_json
 from seamark.study import Study
@@ -228,7 +229,7 @@ def _images(study: Study) -> Finding:
     wanted = StudyImages(study=study).wanted()
     lacking = [image.name for image in wanted if not image.there()]
     engine = shutil.which("apptainer") or (f"from {study.site.modules[-1]}" if study.site.modules else "no apptainer")
-    seen = f"{engine}; {len(wanted) - len(lacking)} of {len(wanted)} images are there"
+    seen = f"{engine}; {len(wanted) - len(lacking)} of {counted(len(wanted), 'image')} are there"
     if engine == "no apptainer":
         remedy = "Install Apptainer, or name its module in `modules` of the site."
         return Finding(what="images", level="problem", seen=seen, remedy=remedy)

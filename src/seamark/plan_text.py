@@ -11,6 +11,7 @@ from seamark.model.mix import MIX, mix_label
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import Plan, Trial
+from seamark.plurals import counted
 from seamark.stats.power import detectable_shift, repetitions_for, smallest_p
 from seamark.treatments import RESOURCES
 
@@ -71,8 +72,8 @@ def describe(plan: Plan, services: Mapping[str, Service] | None = None, site: Si
     lines = [
         f"Scenario {plan.scenario} ({plan.source})",
         "",
-        f"  {_count(facts['treatments'], 'treatment')} x {_count(plan.repetitions, 'repetition')}"
-        f" = {_count(facts['trials'], 'trial')} on {_count(facts['deployments'], 'deployment')}; seed {plan.seed}",
+        f"  {counted(facts['treatments'], 'treatment')} x {counted(plan.repetitions, 'repetition')}"
+        f" = {counted(facts['trials'], 'trial')} on {counted(facts['deployments'], 'deployment')}; seed {plan.seed}",
         f"  about {duration(facts['estimated_s'])}, {facts['node_hours']:.2f} node-hours"
         + (f", {facts['gpu_hours']:.2f} GPU-hours" if facts["gpu_hours"] else ""),
         "",
@@ -105,7 +106,7 @@ def _factor_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
     deployment = plan.factors.get("deployment", {})
     policy = plan.factors.get("policy", {})
     for service, about in facts["workloads"].items():
-        lines.append(f"  {service}: {_count(about['treatments'], 'treatment')}")
+        lines.append(f"  {service}: {counted(about['treatments'], 'treatment')}")
         for name, levels in about["factors"].items():
             role = "deployment" if name in deployment else "policy" if name in policy else "workload"
             lines.append(f"    {name:<20} {role:<11} {_levels(name, levels)}")
@@ -122,7 +123,7 @@ def _design_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
     count, comparisons = plan.repetitions, facts["comparisons"]
     lines = ["What the design can tell (two treatments of one start compared, exact rank-sum test, two-sided)"]
     if comparisons:
-        lines.append(f"  smallest p               {_number(facts['smallest_p'])} with {_count(count, 'repetition')}")
+        lines.append(f"  smallest p               {_number(facts['smallest_p'])} with {counted(count, 'repetition')}")
     elif not facts["factors_without_p"]:
         lines.append("  nothing                  no start has two treatments to compare")
     if comparisons > 1:
@@ -152,7 +153,7 @@ def _notes(
     notes: list[str] = []
     if facts["comparisons"] and facts["smallest_p"] > ALPHA:
         notes.append(
-            f"{_count(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"
+            f"{counted(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"
             f" {facts['repetitions_needed']} ('repetitions: {facts['repetitions_needed']}')."
         )
     if facts["comparisons"] > 1 and facts["smallest_p_holm"] > ALPHA:
@@ -229,11 +230,7 @@ def _sorted(values: tuple[Value, ...]) -> tuple[Value, ...]:
 def _levels(name: str, levels: list[Value]) -> str:
     separator = "; " if name == MIX else ", "
     shown = separator.join(mix_label(str(level)) if name == MIX and level else show(level) for level in levels[:12])
-    return f"{shown}, ... ({len(levels)} levels)" if len(levels) > 12 else shown
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{shown}, ... ({counted(len(levels), 'level')})" if len(levels) > 12 else shown
 
 
 def _number(p: float) -> str:

@@ -14,6 +14,7 @@ from seamark import provenance, store
 from seamark.bench import Bench
 from seamark.load.shards import LoadOutcome
 from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.plurals import counted
 from seamark.provenance.software import container_around_us
 from seamark.servers.images import facts_of_file
 from seamark.store import TrialFolder, expanded, read_json
@@ -149,7 +150,7 @@ def keep_samples(folder: TrialFolder, trial: Trial, outcome: LoadOutcome, docume
     if document["status"] == "ok" and written.rows == sum(document["failures"].values()):
         worst = max(document["failures"], key=document["failures"].__getitem__, default="none")
         document |= {"status": "failed", "category": "all_requests_failed"}
-        document["reason"] = f"none of {written.rows} requests succeeded; most failed with '{worst}'"
+        document["reason"] = f"none of {counted(written.rows, 'request')} succeeded; most failed with '{worst}'"
         document["log_tail"] = list(outcome.log_tail)
 
 

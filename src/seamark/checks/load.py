@@ -1,6 +1,7 @@
 """Checks of the load: whether it was what the scenario asks for, and whether it measured the service or itself."""
 
 from seamark.checks.findings import Findings, Reason
+from seamark.plurals import counted
 
 LATE_S, LATE_RATIO = 0.001, 0.2
 """Lateness of our own matters above 1 ms and a fifth of the service time, p99 against p99."""
@@ -16,7 +17,8 @@ def unfinished(found: Findings) -> Reason | None:
     return Reason(
         code="unfinished",
         severity="suspect",
-        text=f"{found.unfinished} of {found.requests} requests outlived the load: the slow ones are missing",
+        text=f"{found.unfinished} of {counted(found.requests, 'request')} outlived the load: "
+        "the slow ones are missing",
         remedy="Raise duration_s to many times the latency.",
     )
 
@@ -28,7 +30,7 @@ def shard_lost(found: Findings) -> Reason | None:
     return Reason(
         code="shard_lost",
         severity="invalid" if 2 * found.workers_lost > found.workers else "suspect",
-        text=f"{found.workers_lost} of {found.workers} workers of the load died",
+        text=f"{found.workers_lost} of {counted(found.workers, 'worker')} of the load died",
         remedy="See the trial's log. `bench retry` measures the trial again.",
     )
 

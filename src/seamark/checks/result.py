@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from seamark.checks.findings import Findings, Reason
+from seamark.plurals import counted
 
 REMEDIES: Mapping[str, str] = {
     "server_died": "See the server's log. `bench retry` measures the trial again.",
@@ -41,7 +42,7 @@ def no_replies(found: Findings) -> Reason | None:
     return Reason(
         code="no_replies",
         severity="invalid",
-        text=f"none of the {found.requests} requests of the window has a good reply",
+        text=f"none of the {counted(found.requests, 'request')} of the window has a good reply",
         remedy="See errors.by_category; a duration_s shorter than one reply also ends so.",
     )
 
@@ -65,7 +66,7 @@ def times_disordered(found: Findings) -> Reason | None:
     return Reason(
         code="times_disordered",
         severity="invalid",
-        text=f"{found.disordered} samples end before they begin",
+        text=f"times out of order in {counted(found.disordered, 'sample')}: the end comes before the beginning",
         remedy="The driver or the machine's clock is at fault; report it with the samples.",
     )
 

@@ -6,6 +6,7 @@ import click
 
 from seamark.cli.options import open_study, scenario_option
 from seamark.errors import UserError
+from seamark.plurals import counted
 from seamark.study import Study
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _bring(study: Study, source: str, prefer: "Prefer | None") -> None:
     merged = merge(study.plan, ScenarioFolder(root=copy / name), study.folder(name), source, prefer)
     take_calibrations(copy, study.results)
     forget(copy)
-    click.echo(f"{source}: {len(merged.taken)} trials came, {len(merged.kept)} were settled here.")
+    click.echo(f"{source}: {counted(len(merged.taken), 'trial')} came, {len(merged.kept)} were settled here.")
     if merged.unfinished:
         click.echo(
             f"{len(merged.unfinished)} are not finished there, or measured as something else; they stay there."

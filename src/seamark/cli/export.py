@@ -7,6 +7,7 @@ import click
 
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import UserError
+from seamark.plurals import counted
 
 
 @click.group("export")
@@ -113,4 +114,4 @@ def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
         return
     if file is not None:
         write_figures(file, trials)
-    click.echo(f"{file or f'{study.metrics}/{name}'}: {count} trials")
+    click.echo(f"{file or f'{study.metrics}/{name}'}: {counted(count, 'trial')}")

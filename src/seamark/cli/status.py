@@ -12,6 +12,7 @@ from rich.text import Text
 
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.components import Component, components
+from seamark.plurals import counted
 from seamark.progress import Progress, progress
 from seamark.study import Study
 
@@ -80,7 +81,7 @@ def _servers(study: Study) -> list[tuple[str, str]]:
 
 
 def _table(study: Study, now: Progress) -> Table:
-    table = Table(title=f"{now.scenario}: {now.count('ok')} of {len(now.states)} trials measured")
+    table = Table(title=f"{now.scenario}: {now.count('ok')} of {counted(len(now.states), 'trial')} measured")
     for column in ("deployment", "server", "measured", "running", "failed", "planned"):
         table.add_column(column, justify="left" if column in ("deployment", "server") else "right")
     for deployment, server in _servers(study):

@@ -17,6 +17,7 @@ from seamark.allocation import overlong, unfit_for_one_job
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import SiteError, UserError
 from seamark.leftovers import end_jobs_left
+from seamark.plurals import counted
 from seamark.progress import Progress, progress
 from seamark.slurm.lost import lost, refused
 from seamark.slurm.states import noted, notes_in
@@ -95,7 +96,7 @@ def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), 
     else:
         show_summary(study, console)
     if after.failed:
-        console.print(f"{len(after.failed)} of {len(after.states)} trials failed:", style="bold red")
+        console.print(f"{len(after.failed)} of {counted(len(after.states), 'trial')} failed:", style="bold red")
         for state in after.failed[:20]:
             console.print(f"  {state.trial}: {state.category}: {state.reason}", markup=False, soft_wrap=True)
         console.print("`bench retry` measures them again; their records are kept.")
@@ -133,7 +134,7 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targ
                 bar.update(task, completed=now.done, now=_now(now, len(study.plan.trials)))
                 if not console.is_terminal and now.done * 10 // len(now.states) > said:
                     said = now.done * 10 // len(now.states)
-                    console.print(f"{now.done} of {len(now.states)} trials done")
+                    console.print(f"{now.done} of {counted(len(now.states), 'trial')} done")
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.5 if console.is_terminal else 2.0)
     except KeyboardInterrupt:
@@ -169,9 +170,10 @@ def _opening(study: Study, before: Progress) -> str:
     missing = before.count("planned", "running")
     name, total = study.scenario.name, len(before.states)
     if missing == 0:
-        return f"{name}: all {total} trials are there; only what is derived from them is brought up to date."
-    deployments = len(study.plan.deployments)
-    return f"{name}: {missing} of {total} trials to measure on {study.site_name}, {deployments} deployments."
+        there = "the one trial is" if total == 1 else f"all {counted(total, 'trial')} are"
+        return f"{name}: {there} there; only what is derived from them is brought up to date."
+    deployments = counted(len(study.plan.deployments), "deployment")
+    return f"{name}: {missing} of {counted(total, 'trial')} to measure on {study.site_name}, {deployments}."
 
 
 def show_summary(study: Study, console: Console) -> None:

@@ -16,6 +16,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from seamark.allocation import most_jobs, submit_limits
 from seamark.errors import UserError
 from seamark.export.jobs import LONGEST_ARRAY, Job, clock, jobs_of, options, report_options, throttle
+from seamark.plurals import counted
 from seamark.store import write_text
 from seamark.study import Study
 
@@ -131,7 +132,7 @@ class _Texts:
             throttle=throttle(at_once),
             limits=[("." if qos is None else f"^ *{re.escape(qos)} *$", most) for qos, most in limits.items()],
             longest=LONGEST_ARRAY,
-            count=_count(sum(len(job.deployments) for job in scripts.values()), "deployment"),
+            count=counted(sum(len(job.deployments) for job in scripts.values()), "deployment"),
             folder=str(self._folder),
             up="/".join([".."] * len(self._folder.parts)),
         )
@@ -172,7 +173,7 @@ def _at_once(study: Study) -> int | None:
 def _notes(study: Study, jobs: Sequence[Job]) -> list[str]:
     plan = study.plan
     notes = [
-        f"{_count(len(job.deployments), 'deployment')} may take {clock(job.needs_min)}, and QoS '{plan.qos}' ends a"
+        f"{counted(len(job.deployments), 'deployment')} may take {clock(job.needs_min)}, and QoS '{plan.qos}' ends a"
         f" job after {clock(job.time_min)}: it ends with what it has measured then; submit.sh goes on from there."
         for job in jobs
         if job.time_min < job.needs_min
@@ -188,7 +189,3 @@ def _notes(study: Study, jobs: Sequence[Job]) -> list[str]:
     if _python(study.root) == "python3" and "SEAMARK_PYTHON" not in os.environ:
         notes.append("Jobs run python3 of the PATH they are submitted with; --python names another interpreter.")
     return notes
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

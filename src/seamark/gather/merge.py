@@ -12,6 +12,7 @@ from seamark.metrics.samples import DamagedError, open_samples
 from seamark.model.trial import Plan, Trial
 from seamark.monitors.cut import cut_telemetry
 from seamark.pending import settled
+from seamark.plurals import counted
 from seamark.record import samples_complete
 from seamark.store import DeploymentFolder, ScenarioFolder, TrialFolder, append_log, read_json
 from seamark.trial import republished
@@ -107,7 +108,7 @@ def _conflicts(twice: list[str], theirs: ScenarioFolder, ours: ScenarioFolder, s
             f"{name}: measured twice, in {ours.root / name} ({at[0]}) and in {source}/{scenario}/{name} ({at[1]})."
         )
     yield (
-        f"{len(twice)} trials were measured here and there. Nothing is changed. Choose with --prefer here, or"
+        f"{counted(len(twice), 'trial')} measured here and there. Nothing is changed. Choose with --prefer here, or"
         " --prefer there, which puts ours aside in 'attempts'."
     )
 

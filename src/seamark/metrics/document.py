@@ -24,6 +24,7 @@ from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.pattern import CHANGING
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
+from seamark.plurals import plural
 from seamark.stats.histogram import Histogram
 
 Document = dict[str, Any]
@@ -365,11 +366,6 @@ def _put(document: Document, path: str, value: Any) -> None:
     for group in groups:
         document = document.setdefault(group, {})
     document[last] = value
-
-
-def plural(unit: str) -> str:
-    """Return the plural of a unit's name: queries, replies, tokens."""
-    return f"{unit[:-1]}ies" if unit.endswith("y") and unit[-2:-1] not in "aeiou" else f"{unit}s"
 
 
 def _rounded(value: Any) -> Any:

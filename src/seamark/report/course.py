@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from seamark.plurals import counted
 from seamark.report.canvas import COLOURS, MUTED, drawing, look, panels, plain_numbers, written
 from seamark.report.content import Picture
 from seamark.report.source import Results, TrialRecord
@@ -73,7 +74,7 @@ def phases_picture(results: Results, folder: Path) -> Picture | None:
             "time-to-service",
             alt="Time to service of each deployment by phase",
             caption="From the start of a deployment until its server answers and holds its data."
-            + (f" {left_out} more deployments are not drawn." if left_out else ""),
+            + (f" Not drawn: {counted(left_out, 'more deployment')}." if left_out else ""),
         )
 
 

@@ -8,6 +8,7 @@ from statistics import median
 
 from matplotlib.axes import Axes
 
+from seamark.plurals import counted
 from seamark.report.canvas import drawing, level_axis, log_ticks, look, numeric, plain_numbers, written
 from seamark.report.content import Block
 from seamark.report.grid import Grid, grid_for, independent, levels_of, order_of
@@ -100,7 +101,9 @@ def _picture(
                 loc="outside upper left",
                 ncols=4 if len(grid.curves) < 14 else 3,
             )
-        left_out = f" {len(keys) - count} of {len(keys)} combinations are not drawn." if len(keys) > count else ""
+        left_out = (
+            f" Not drawn: {len(keys) - count} of {counted(len(keys), 'combination')}." if len(keys) > count else ""
+        )
         return written(
             figure,
             folder,

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from seamark.model.design import factors_of_starts, why_no_p
+from seamark.plurals import counted
 from seamark.report.content import Facts, Text
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.source import Document, Results
@@ -16,7 +17,7 @@ def headline(results: Results) -> Text:
     """Return the one sentence that says whether the scenario is complete and can be trusted."""
     planned, ok = len(results.trials), len(results.ok)
     counts = {word: sum(1 for t in results.ok if t.verdict == word) for word in ("VALID", "SUSPECT", "INVALID")}
-    text = f"{ok} of {planned} trials ok"
+    text = f"{ok} of {counted(planned, 'trial')} ok"
     if ok:
         text += f": {counts['VALID']} valid, {counts['SUSPECT']} suspect, {counts['INVALID']} invalid"
     if ok < planned:
@@ -50,10 +51,12 @@ def _design(results: Results) -> str:
     within = f", within each of {starts} starts that follow one another" if starts > 1 else ""
     several = treatments > starts
     order = f"in randomised blocks{within}" if several else f"one start after the other ({starts})"
-    return (
-        f"{treatments} treatments × {results.plan.get('repetitions', ABSENT)} repetitions "
-        f"{order}, seed {results.plan.get('seed')}"
-    )
+    return f"{counted(treatments, 'treatment')} × {_repetitions(results)} {order}, seed {results.plan.get('seed')}"
+
+
+def _repetitions(results: Results) -> str:
+    planned = results.plan.get("repetitions")
+    return f"{ABSENT} repetitions" if planned is None else counted(int(planned), "repetition")
 
 
 def _places(results: Results) -> dict[str, str]:

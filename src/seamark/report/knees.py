@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
+from seamark.plurals import counted
 from seamark.report.canvas import INK
 from seamark.report.content import Block, Cell, Column, Table, Text, absent, known
 from seamark.report.numbers import level, number
@@ -96,7 +97,7 @@ def _sentence(found: Document) -> str:
     return (
         f"Knee by {factor}: at {_levels(factor, [found['knee']])} (it lies between "
         f"{_levels(factor, found['between'], ' and ')}), with {rate} requests/s at a mean of {mean_ms} ms; so in "
-        f"{found['agree']} of {found['of']} repetitions.{full}"
+        f"{found['agree']} of {counted(found['of'], 'repetition')}.{full}"
     )
 
 

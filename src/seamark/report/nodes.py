@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seamark.checks.nodes import machines_of
+from seamark.plurals import counted
 from seamark.report.content import Cell, Column, Section, Table, Text, absent
 from seamark.report.numbers import size
 from seamark.report.source import Document, Results
@@ -49,7 +50,7 @@ def nodes_section(results: Results) -> Section | None:
     table = Table(
         columns=tuple(Column(name=head) for head in heads),
         rows=tuple(rows),
-        footnotes=(f"{more} more nodes are in the trials' meta.json.",) if more > 0 else (),
+        footnotes=(f"In the trials' meta.json: {counted(more, 'more node')}.",) if more > 0 else (),
     )
     return Section(id="nodes", title="Nodes", blocks=(explained, table))
 

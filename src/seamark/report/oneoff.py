@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from seamark.plurals import counted
 from seamark.report.numbers import ABSENT, number
 from seamark.stats.histogram import Histogram
 
@@ -28,7 +29,7 @@ def oneoff_text(
     statuses of failed requests by the category of their failure."""
     counts, window = document["counts"], document["window"]
     lines = [
-        f"{counts['requests']:,} requests in {number(window['end_s'] - window['start_s'])} s of "
+        f"{counted(counts['requests'], 'request')} in {number(window['end_s'] - window['start_s'])} s of "
         f"{document['config']['pattern']} load ({window['rule']}), {counts['ok']:,} good, "
         f"{counts['failed']:,} failed, {counts['unfinished']:,} unfinished",
         f"{number(document['requests_per_s'])} requests/s, {number(document['throughput']['value'])} "

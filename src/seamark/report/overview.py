@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seamark.plurals import counted
 from seamark.report.content import Cell, Column, Section, Table, Text, absent, known
 from seamark.report.energy import energy_table
 from seamark.report.grid import levels_of
@@ -199,5 +200,5 @@ def trials_section(results: Results, most: int = 400) -> Section:
         for trial in ordered[:most]
     )
     more = len(ordered) - len(rows)
-    notes = (FOOTNOTE, *((f"{more} more trials are in the results' summary.",) if more else ()))
+    notes = (FOOTNOTE, *((f"In the results' summary: {counted(more, 'more trial')}.",) if more else ()))
     return Section(id="trials", title="All trials", blocks=(Table(columns=columns, rows=rows, footnotes=notes),))

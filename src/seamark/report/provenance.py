@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from seamark.model.mix import MIX, mix_text
 from seamark.model.service import Value
+from seamark.plurals import counted
 from seamark.report.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
 from seamark.report.header import flattened
 from seamark.report.numbers import ABSENT, duration, level
@@ -64,7 +65,7 @@ def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
         for treatment, config in list(zip(treatments, configs, strict=True))[:MOST_ROWS]
     )
     left_out = len(treatments) - len(rows)
-    notes = (f"{left_out} more treatments are in plan.json.",) if left_out else ()
+    notes = (f"In plan.json: {counted(left_out, 'more treatment')}.",) if left_out else ()
     return (*blocks, Table(columns=columns, rows=rows, footnotes=notes))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from seamark.plurals import counted
 from seamark.report.canvas import COLOURS, INK, MUTED, drawing, log_ticks, plain_numbers, written
 from seamark.report.content import Block, Cell, Column, Picture, Table, absent, known
 from seamark.report.numbers import level, number, span
@@ -89,7 +90,9 @@ def _picture(searched: Sequence[Searched], first: Document, workload: str, stem:
         axes[0][0].plot([], [], color=COLOURS[2], lw=1.4, label="found")
         figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper left", ncols=5)
         left_out = (
-            f" {len(searched) - len(shown)} more treatments are in the table." if searched[len(shown) :] else ""
+            f" In the table: {counted(len(searched) - len(shown), 'more treatment')}."
+            if searched[len(shown) :]
+            else ""
         )
         return written(
             figure,
@@ -218,7 +221,7 @@ def _probes(searched: Sequence[Searched], first: Document) -> Table:
                     )
                 )
     more = len(rows) - MOST_ROWS
-    notes = (f"{more} more probes are in search.json of their trials.",) if more > 0 else ()
+    notes = (f"In search.json of their trials: {counted(more, 'more probe')}.",) if more > 0 else ()
     return Table(columns=columns, rows=tuple(rows[:MOST_ROWS]), caption="Probes", footnotes=notes)
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from seamark.plurals import counted
 from seamark.report.content import Block, Cell, Code, Column, Section, Table, Text, known
 from seamark.report.source import Document, Results, TrialRecord
 
@@ -81,7 +82,7 @@ def failures_section(results: Results) -> Section | None:
         for trial in failed[:MOST_FAILED]
     )
     more = len(failed) - len(rows)
-    notes = (f"{more} more are in the results' summary.",) if more else ()
+    notes = (f"{more:,} more {'is' if more == 1 else 'are'} in the results' summary.",) if more else ()
     logs: dict[tuple[str, ...], list[str]] = {}
     for trial in failed[:MOST_FAILED]:
         if trial.log_tail:
@@ -89,7 +90,7 @@ def failures_section(results: Results) -> Section | None:
     lacking = "has no result and is" if len(failed) == 1 else "have no result and are"
     blocks: tuple[Block, ...] = (
         Text(
-            text=f"{len(failed)} of {len(results.trials)} trials {lacking} in no figure of this report. "
+            text=f"{len(failed)} of {counted(len(results.trials), 'trial')} {lacking} in no figure of this report. "
             f"`bench retry -c {results.source}` runs them again.",
             kind="warning",
         ),

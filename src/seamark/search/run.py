@@ -17,6 +17,7 @@ from seamark.bench import Bench, abandoned
 from seamark.calibration import ceiling_of
 from seamark.model.trial import Trial
 from seamark.monitors.cut import cut_telemetry
+from seamark.plurals import counted
 from seamark.record import put_aside, record_of, samples_complete, write_config, write_meta
 from seamark.search.probe import folder_name, probe_trial
 from seamark.search.record import SearchRecord
@@ -131,7 +132,7 @@ def _nothing(trial: Trial, found: Found, probes: int) -> tuple[str, str]:
     """Return category and reason of a search that found no level."""
     search = trial.search
     assert search is not None
-    setting, tried = search.setting, f"{probes} probe{'s' if probes != 1 else ''}"
+    setting, tried = search.setting, counted(probes, "probe")
     if found.outcome == "budget_spent":
         why = f"the budget of {search.budget_s:g} s was spent before a {setting} met the objectives ({tried})"
         return "no_level_met_the_slo", why

@@ -1,0 +1,13 @@
+"""The plural of a noun, and a count with its noun. No other word of a message lives here."""
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun: queries, replies, classes, tokens."""
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a count with its noun in singular or plural: `1 trial`, `0 trials`, `2,304 trials`."""
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
