@@ -39,6 +39,7 @@ def test_every_verb_has_help_with_an_example_that_begins_with_bench(verb):
     ("words", "said"),
     [
         (["submti"], "Did you mean 'submit'?"),
+        (["run"], "Did you mean 'submit'?"),
         (["plan", "-c", "config/scenarios/quikstart.yaml"], "quikstart.yaml"),
         (["plan", "--sit", "local"], "--site"),
         (["plan", "--site", "meluxna"], "Did you mean 'meluxina'?"),

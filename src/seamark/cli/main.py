@@ -31,6 +31,26 @@ VERBS = {
     "completion": "Print the completion script of a shell.",
 }
 
+MEANT = {
+    "run": "submit",
+    "execute": "submit",
+    "measure": "submit",
+    "resume": "submit",
+    "validate": "plan",
+    "check": "plan",
+    "compare": "report",
+    "results": "report",
+    "show": "status",
+    "kill": "stop",
+    "cancel": "stop",
+    "clean": "prune",
+    "delete": "prune",
+    "serve": "servers",
+    "services": "servers",
+    "new": "init",
+}
+"""Verbs of other tools and what they are called here; by their letters alone `run` would be nearest to `prune`."""
+
 
 class Verbs(click.Group):
     """Imports the module of a verb only when that verb is used: help and completion stay quick."""
@@ -54,9 +74,8 @@ class Verbs(click.Group):
         from seamark.errors import did_you_mean
 
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            raise UserError(
-                f"bench {args[0]}: no such command.{did_you_mean(args[0], VERBS)} `bench --help` lists all."
-            )
+            near = f" Did you mean '{MEANT[args[0]]}'?" if args[0] in MEANT else did_you_mean(args[0], VERBS)
+            raise UserError(f"bench {args[0]}: no such command.{near} `bench --help` lists all.")
         return super().resolve_command(ctx, args)
 
 
