@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,25 @@ def test_the_page_stands_alone_and_fetches_nothing(made):
     style = html.split("<style>")[1].split("</style>")[0]
     assert "url(" not in style
     assert "@import" not in style
+
+
+def test_no_text_of_the_page_has_a_raw_backtick(made):
+    html = (made[1] / "index.html").read_text()
+    body = re.sub(r"<(style|pre|code)\b.*?</\1>", "", html.split("<body>")[1], flags=re.DOTALL)
+    assert "bench retry -c" in html
+    assert re.findall(r".{30}`.{30}", body) == []
+
+
+def test_rows_and_figures_are_not_cut_by_the_end_of_a_printed_page():
+    style = files("seamark.report").joinpath("page.css").read_text()
+    printed = style[style.index("@media print{") :]
+    rules = {
+        selector.strip(): body
+        for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", printed.removeprefix("@media print{"))
+        for selector in selectors.split(",")
+    }
+    assert {rules[each] for each in ("tr", "figure.picture", "dl div")} == {"break-inside:avoid"}
+    assert style.count("{") == style.count("}")
 
 
 @pytest.mark.covers("E-NFR04")
@@ -203,6 +223,16 @@ def test_the_same_results_give_the_same_figures(tmp_path):
     one = write_report(results, tmp_path / "one").parent / "figures"
     two = write_report(results, tmp_path / "two").parent / "figures"
     assert {p.name: p.read_bytes() for p in one.iterdir()} == {p.name: p.read_bytes() for p in two.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_report_of_one_trial_speaks_of_one(tmp_path):
+    one = Made(service="faiss", component="vectordb", unit="query", service_ms=0.8, cap_rps=2_500)
+    results = make_results(tmp_path / "results", services=(one,), repetitions=1, fail=(), suspect=())
+    text = Page(write_report(results, tmp_path / "reports").read_text()).text
+    assert "1 of 1 trial ok" in text
+    assert "1 treatment × 1 repetition in randomised blocks" in text
+    assert re.findall(r"\b1 (?:trials|treatments|repetitions|nodes|deployments)\b", text) == []
 
 
 @pytest.mark.slow

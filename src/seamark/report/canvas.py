@@ -25,6 +25,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 """Okabe and Ito's palette, without its yellow, which does not show on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[object, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 2, 1.2, 2)), (0, (3, 1.4)), "-", (0, (8, 2)))
+CSS_PX_PER_IN = 96
+_ELEMENT = re.compile(rb"<[A-Za-z][^<>]*>")
+_GEOMETRY = re.compile(rb'\s(?:d|points|x|y|x1|x2|y1|y2|cx|cy|r|width|height|transform)="[^"]*"')
+_LONG = re.compile(rb"-?\d+\.\d{3,}(?![\de])")
 INK, MUTED, GRID, SHADE = "#1c2330", "#5b6472", "#e3e6ea", "#dfeaf3"
 
 STYLE: Any = {
@@ -101,15 +105,26 @@ def written(figure: Figure, folder: Path, name: str, *, alt: str, caption: str) 
         figure.set_layout_engine(None)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = _shortened(buffer.getvalue())
+    svg = shortened(buffer.getvalue())
     (folder / f"{name}.svg").write_bytes(svg)
     figure.savefig(folder / f"{name}.png", dpi=130, metadata={"Software": None})
-    return Picture(name=name, alt=alt, caption=caption, svg=svg)
+    width_px, height_px = (round(CSS_PX_PER_IN * inches) for inches in figure.get_size_inches())
+    return Picture(name=name, alt=alt, caption=caption, svg=svg, width_px=width_px, height_px=height_px)
 
 
-def _shortened(svg: bytes) -> bytes:
-    """Drop digits of coordinates that no eye sees: half of the size of a dense figure."""
-    return re.sub(rb"(?<=\d\.\d\d)\d+", b"", svg)
+def shortened(svg: bytes) -> bytes:
+    """Return an SVG with coordinates rounded to hundredths of a point: half of the size of a dense figure.
+
+    Only geometry attributes of elements are touched, never text. Factors of a scale or matrix keep their digits, as
+    they are multiplied by a length.
+    """
+    return _ELEMENT.sub(lambda element: _GEOMETRY.sub(_rounded, element[0]), svg)
+
+
+def _rounded(attribute: re.Match[bytes]) -> bytes:
+    if b"scale" in attribute[0] or b"matrix" in attribute[0]:
+        return attribute[0]
+    return _LONG.sub(lambda number: f"{float(number[0]):.2f}".encode(), attribute[0])
 
 
 def panels(figure: FigureBase, count: int, *, columns: int = 3, sharey: bool = True) -> list[Axes]:

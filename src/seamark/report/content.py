@@ -62,13 +62,17 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A drawn figure: `name` is the stem of its PNG and SVG files, `svg` what is shown in the page."""
+    """A drawn figure: `name` is the stem of its PNG and SVG files, `svg` what is shown in the page.
+
+    Its size is in CSS pixels; a page needs it to keep the place free before the figure is decoded.
+    """
 
     name: str
     alt: str
     caption: str
     svg: bytes
-    wide: bool = True
+    width_px: int
+    height_px: int
 
 
 Block = Table | Facts | Text | Code | Picture

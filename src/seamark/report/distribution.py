@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.metrics.samples import DamagedError, open_samples
+from seamark.stats.quantiles import BEYOND
 
 _BITS = 42
 """Low bits of a float64 that are dropped: 1,024 buckets for each doubling, 0.1 % wide."""
@@ -37,7 +38,7 @@ def pooled(
     `trials` are pairs of a samples.parquet and its measured window in seconds. Samples are counted into narrow
     buckets in batches. At a bucket's edge the share below is a count, not an estimate; at most
     `points` edges are kept, spread evenly over ranks, up to the rank `tail` (but never beyond the rank above
-    which fewer than ten requests lie).
+    which fewer than ten requests lie); the first filled bucket is always kept.
     """
     counts = np.zeros(_BUCKETS, dtype=np.int64)
     unread = 0
@@ -54,7 +55,7 @@ def pooled(
     edges_ns = ((np.arange(_BUCKETS + 1, dtype=np.int64) + _FIRST) << _BITS).view(np.float64)
     at_ms = np.concatenate(([edges_ns[filled[0]]], edges_ns[filled + 1])) / 1e6
     share = np.concatenate(([0.0], below[filled] / n))
-    reach = min(tail, 1 - 10 / n) if n > 20 else 1.0
+    reach = min(tail, 1 - BEYOND / n)
     keep = share <= max(reach, share[1])
     at_ms, share = at_ms[keep], share[keep]
     if len(share) > points:

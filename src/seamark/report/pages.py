@@ -27,6 +27,7 @@ from seamark.report.timeline import timeline_picture
 from seamark.report.verdicts import failures_section, verdicts_section
 from seamark.store import write_text
 
+TICKED = re.compile(r"`([^`]+)`")
 COURSE = ""
 """Under which the figures of the whole run stand among those of the workloads."""
 
@@ -150,6 +151,7 @@ def _environment() -> Environment:
     environment.filters["data_uri"] = lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode('ascii')}"
     environment.filters["cell_md"] = _cell_md
     environment.filters["ticks"] = _ticks
+    environment.filters["plain"] = lambda text: TICKED.sub(r"\1", text)
     environment.filters["fenced"] = _fenced
     environment.filters["anchor"] = lambda title: "".join(
         c for c in title.lower() if c.isalnum() or c in " -_"
@@ -160,7 +162,7 @@ def _environment() -> Environment:
 
 def _ticks(text: str) -> Markup:
     """Return text as HTML with what stands in `backticks` as code."""
-    parts = re.split(r"`([^`]+)`", text)
+    parts = TICKED.split(text)
     return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
 
 

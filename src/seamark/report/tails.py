@@ -6,34 +6,52 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from seamark.plurals import counted
 from seamark.report.canvas import drawing, log_ticks, look, written
-from seamark.report.content import Picture
+from seamark.report.content import Block, Picture, Text
 from seamark.report.distribution import Curve, pooled
 from seamark.report.numbers import level
 from seamark.report.source import Document, Results
+from seamark.stats.quantiles import samples_needed
 
 MOST_CURVES = 7
 MOST_FIGURES = 4
+FEWEST = samples_needed(0.5)
+"""Requests of a curve that is drawn: with fewer not even the median may be shown."""
 
 Measured = tuple[dict[str, Any], Curve]
 
 
 def tail_pictures(
     results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
-) -> list[Picture]:
+) -> list[Block]:
     """Draw the pooled distribution of each treatment, up to seven of them in a figure."""
     able = [t for t in treatments if any(x.ok and x.folder.samples.is_file() for x in results.trials_of(t))]
+    most = MOST_CURVES * MOST_FIGURES
     measured: list[Measured] = []
-    for treatment in able[: MOST_CURVES * MOST_FIGURES]:
+    few = 0
+    for treatment in able[:most]:
         trials = [t for t in results.trials_of(treatment) if t.ok and t.folder.samples.is_file()]
         curve = pooled((trial.folder.samples, trial.window_s) for trial in trials)
-        if curve is not None:
+        if curve is not None and curve.n >= FEWEST:
             measured.append((dict(treatment.get("factors") or {}), curve))
+        else:
+            few += 1
+    notes = f" Only {most} of {len(able)} treatments are drawn." if len(able) > most else ""
+    if few:
+        notes += f" Not drawn: {counted(few, 'treatment')} of fewer than {FEWEST} good requests."
+    if few and not measured:
+        return [Text(text=f"No distribution of response times is drawn.{notes}")]
     groups = grouped(measured)
     return [
-        _picture(group, workload, f"{stem}-response-time{f'-{place}' if place > 1 else ''}", folder, len(able))
+        _picture(group, workload, f"{stem}-response-time{f'-{place}' if place > 1 else ''}", folder, notes)
         for place, group in enumerate(groups, 1)
     ]
+
+
+def marked(n: int) -> tuple[float, ...]:
+    """Return the percentiles that are marked on a curve of `n` requests: those that the tables do not withhold."""
+    return tuple(share for share in (0.5, 0.95, 0.99) if n >= samples_needed(share))
 
 
 def grouped(measured: Sequence[Measured]) -> list[list[Measured]]:
@@ -51,7 +69,7 @@ def grouped(measured: Sequence[Measured]) -> list[list[Measured]]:
     return [list(measured[at : at + each]) for at in range(0, len(measured), each)]
 
 
-def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, able: int) -> Picture:
+def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, notes: str) -> Picture:
     names = [n for n in group[0][0] if len({repr(factors.get(n)) for factors, _ in group}) > 1]
     unread = sum(curve.unread for _, curve in group)
     shared = ", ".join(f"{n} {level(v, n)}" for n, v in group[0][0].items() if n not in names)
@@ -64,7 +82,7 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
             body.plot(curve.at_ms, curve.share, **line)
             tail.plot(curve.at_ms, 1 - curve.share, **line)
             body.plot([], [], marker=style.marker, label=f"{label} (n = {curve.n:,})", **line)
-            for share in (0.5, 0.95, 0.99):
+            for share in marked(curve.n):
                 _mark(body, tail, curve, share, style.marker, style.colour)
         body.set_title("Share of requests that took less")
         body.set_ylim(0, 1.02)
@@ -87,10 +105,10 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
             name,
             alt=f"Distribution of the response times of {workload}{', ' + shared if shared else ''}",
             caption=f"Response times{' with ' + shared if shared else ''}: good requests due in the measured window, "
-            "raw samples of all repetitions pooled. Markers stand at p50, p95, p99. A curve ends at p99.9, or where "
-            "fewer than ten requests are left."
-            + (f" Samples of {unread} trials cannot be read and are left out." if unread else "")
-            + (f" Only {MOST_CURVES * MOST_FIGURES} of {able} treatments are drawn." if able > 28 else ""),
+            "raw samples of all repetitions pooled. Markers stand at p50, p95, p99 where the tables have "
+            "them. A curve ends at p99.9, or where fewer than ten requests are left."
+            + (f" Left out: {counted(unread, 'trial')} with unreadable samples." if unread else "")
+            + notes,
         )
 
 
