@@ -231,7 +231,7 @@ def test_a_report_of_one_trial_speaks_of_one(tmp_path):
     results = make_results(tmp_path / "results", services=(one,), repetitions=1, fail=(), suspect=())
     text = Page(write_report(results, tmp_path / "reports").read_text()).text
     assert "1 of 1 trial ok" in text
-    assert "1 treatment × 1 repetition in randomised blocks" in text
+    assert "1 treatment × 1 repetition in one start" in text
     assert re.findall(r"\b1 (?:trials|treatments|repetitions|nodes|deployments)\b", text) == []
 
 

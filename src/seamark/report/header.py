@@ -50,8 +50,12 @@ def _design(results: Results) -> str:
     starts = len(dict.fromkeys(trial.deployment for trial in results.trials))
     within = f", within each of {starts} starts that follow one another" if starts > 1 else ""
     several = treatments > starts
-    order = f"in randomised blocks{within}" if several else f"one start after the other ({starts})"
+    order = f"in randomised blocks{within}" if several else _starts(starts)
     return f"{counted(treatments, 'treatment')} × {_repetitions(results)} {order}, seed {results.plan.get('seed')}"
+
+
+def _starts(number: int) -> str:
+    return "in one start" if number == 1 else f"in {number} starts, one after the other"
 
 
 def _repetitions(results: Results) -> str:
