@@ -74,6 +74,7 @@ FAULTS = [
     ("wrong_answers", "invalid", CLOSED, {"wrong_answers": ["right_ratio is 0.98"]}),
     ("quality_floor", "suspect", CLOSED, {"quality_missed": ["recall_at_10 >= 0.95, is 0.7"]}),
     ("slo_missed", "note", CLOSED, {"slos_missed": ["latency_p99_s <= 0.1, is 0.2"]}),
+    ("percentile_lower_bound", "note", CLOSED, {"lower_bounds": {"latency_ms": ["p999", "max"]}, "timeouts": 9}),
     ("percentile_withheld", "note", CLOSED, {"withheld": {"p999": 10_000}}),
 ]
 VERDICT = {"invalid": "INVALID", "suspect": "SUSPECT", "note": "VALID"}

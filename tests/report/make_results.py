@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.analysis import write_metrics, write_summary
+from seamark.model.failure import Failure
 from seamark.model.sample import SAMPLE
 from seamark.model.trial import Deployment, Plan, Trial
 from seamark.plan_document import as_document
@@ -247,7 +248,7 @@ def write_samples(own: TrialFolder, trial: Trial, made: Made, rng: np.random.Gen
     columns |= {"sent_ns": columns["due_ns"], "first_ns": pa.nulls(n, pa.int64())}
     columns["units"] = np.ones(n, dtype=np.int32)
     columns["bytes_received"] = np.full(n, made.bytes_each)
-    columns["failure"] = (rng.random(n) < 0.0004).astype(np.int8)
+    columns["failure"] = np.where(rng.random(n) < 0.0004, Failure.RESET, Failure.NONE).astype(np.int8)
     about = {"config_hash": "made", "trial": trial.id, "unit": made.unit, "kinds": ["main"], "schema_version": 1}
     table = pa.table(columns).replace_schema_metadata({b"seamark": json.dumps(about).encode()})
     pq.write_table(table, own.samples, row_group_size=20_000)

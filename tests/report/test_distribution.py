@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from seamark.model.failure import Failure
 from seamark.model.sample import SAMPLE
 from seamark.report.distribution import pooled
 
@@ -39,7 +40,7 @@ def test_every_point_of_the_curve_is_an_exact_count(tmp_path):
 def test_only_good_requests_due_in_the_window_count(tmp_path):
     due_ns = np.arange(0, 10, dtype=np.int64) * 1_000_000_000
     took_ns = np.full(10, 5_000_000, dtype=np.int64)
-    failure = np.array([0, 0, 0, 1, 0, 0, 0, 0, 0, 0], dtype=np.int8)
+    failure = np.array([0, 0, 0, Failure.RESET, 0, 0, 0, 0, 0, 0], dtype=np.int8)
     path = write(tmp_path / "a.parquet", due_ns, took_ns, failure)
     curve = pooled([(path, (2.0, 6.0))])
     assert curve.n == 3
@@ -50,6 +51,17 @@ def test_a_curve_ends_where_fewer_than_ten_requests_are_left(tmp_path):
     took_ns = np.arange(1, 1001, dtype=np.int64) * 1_000_000
     curve = pooled([(write(tmp_path / "a.parquet", np.zeros(1000, dtype=np.int64), took_ns), None)])
     assert curve.share[-1] == pytest.approx(0.99, abs=0.002)
+
+
+@pytest.mark.covers("E-FR09")
+def test_a_curve_counts_requests_that_timed_out_and_says_from_where_on_it_is_a_lower_bound(tmp_path):
+    took_ns = np.arange(1, 20_001, dtype=np.int64) * 100_000
+    failure = np.where(took_ns >= 1_500_000_000, Failure.TIMEOUT, Failure.NONE).astype(np.int8)
+    took_ns = np.minimum(took_ns, 1_500_000_000)
+    curve = pooled([(write(tmp_path / "a.parquet", np.zeros(20_000, dtype=np.int64), took_ns, failure), None)])
+    assert curve.n == 20_000
+    assert curve.known_until_ms == pytest.approx(1500, rel=0.002)
+    assert curve.share[curve.at_ms.searchsorted(curve.known_until_ms)] == pytest.approx(0.75, abs=0.002)
 
 
 def test_no_good_request_gives_no_curve(tmp_path):

@@ -44,7 +44,15 @@ def _length_s(metrics: Document) -> float | None:
 
 
 def _times(figures: Sequence[Mapping[str, Any]], group: str) -> Document | None:
-    """Return the spread of every figure of a group; None where no trial has the group."""
+    """Return the spread of every figure of a group; None where no trial has the group.
+
+    `censored` is the sum over the trials; `lower_bounds` names what is a lower bound in any trial: so is its median.
+    """
     names = dict.fromkeys(name for kind in figures for name in kind.get(group) or {})
+    for name in ("censored", "lower_bounds"):
+        names.pop(name, None)
     found = {name: each(figures, group, name) for name in names}
-    return {name: spread(values if len(values) == len(figures) else ()) for name, values in found.items()} or None
+    bounds = [name for kind in figures for name in (kind.get(group) or {}).get("lower_bounds") or ()]
+    spreads = {name: spread(values if len(values) == len(figures) else ()) for name, values in found.items()}
+    censored = sum((kind.get(group) or {}).get("censored") or 0 for kind in figures)
+    return {**spreads, "censored": censored, "lower_bounds": list(dict.fromkeys(bounds))} if spreads else None

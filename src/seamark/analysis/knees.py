@@ -15,12 +15,14 @@ RATE, USERS = "rate_rps", "concurrency"
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """One treatment as far as knees are concerned. `sweeps` is the setting that is its load; `seen` maps a repetition
-    to its requests/s, its mean response time in ms and whether it was saturated."""
+    to its requests/s, its mean response time in ms and whether it was saturated; with `conditional`, requests without
+    an answer are left out of a mean."""
 
     workload: str
     factors: Mapping[str, Value]
     sweeps: str
     seen: Mapping[int, tuple[float, float, bool]]
+    conditional: bool = False
 
 
 def point_of(workload: str, factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Point:
@@ -28,13 +30,16 @@ def point_of(workload: str, factors: Mapping[str, Value], outcomes: Sequence[Out
     settings = outcomes[0].trial.settings
     closed = (settings.get("pattern") or "closed") == "closed"
     seen = {}
+    conditional = False
     for outcome in outcomes:
         if not outcome.ok or outcome.metrics is None:
             continue
         rate, mean_ms = (look_up(outcome.metrics, path) for path in ("requests_per_s", "latency_ms.mean"))
         if rate and mean_ms:
             seen[outcome.trial.repetition] = (rate, mean_ms, bool(outcome.metrics.get("saturated")))
-    return Point(workload=workload, factors=factors, sweeps=USERS if closed else RATE, seen=seen)
+            conditional |= bool(look_up(outcome.metrics, "latency_ms.censored"))
+    sweeps = USERS if closed else RATE
+    return Point(workload=workload, factors=factors, sweeps=sweeps, seen=seen, conditional=conditional)
 
 
 def knees(points: Sequence[Point]) -> list[Document]:
@@ -92,6 +97,7 @@ def _knee(factor: str, fixed: Mapping[str, Value], points: Sequence[Point]) -> D
         "of": len(each),
         "requests_per_s": rates[found.index],
         "latency_mean_ms": means_ms[found.index],
+        "mean_conditional": points[found.index].conditional,
         "saturated": [levels[index] for index in _saturated(factor, points, rates)],
     }
 

@@ -1,7 +1,7 @@
 """Reads what one trial left for a summary. A missing or damaged file is a finding about that trial, not an error."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.model.trial import Trial
@@ -14,11 +14,13 @@ NEEDED = ("response_ns", "service_ns")
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One trial as its files tell it. `metrics` is None when there are none that can be read."""
+    """One trial as its files tell it. `metrics` is None when there are none that can be read. `histograms` of known
+    times and `censored`, lower bounds of those that are not known, have the same names."""
 
     trial: Trial
     metrics: Document | None
     histograms: Mapping[str, Histogram]
+    censored: Mapping[str, Histogram] = field(default_factory=dict)
     status: str
     category: str | None = None
     reason: str | None = None
@@ -47,7 +49,7 @@ def read_outcome(trial: Trial, folder: TrialFolder) -> Outcome:
             return Outcome(
                 trial=trial, metrics=metrics, histograms={}, status=status, category=category, reason=reason
             )
-        histograms = read_histograms(folder)
+        histograms, censored = read_histograms(folder)
     except FileNotFoundError as missing:
         name = str(missing.filename or folder.metrics).rsplit("/", 1)[-1]
         status = "missing" if name == folder.metrics.name else "damaged"
@@ -60,20 +62,22 @@ def read_outcome(trial: Trial, folder: TrialFolder) -> Outcome:
         return Outcome(
             trial=trial, metrics=None, histograms={}, status="damaged", category="damaged_file", reason=reason
         )
-    return Outcome(trial=trial, metrics=metrics, histograms=histograms, status="ok")
+    return Outcome(trial=trial, metrics=metrics, histograms=histograms, censored=censored, status="ok")
 
 
-def read_histograms(folder: TrialFolder) -> dict[str, Histogram]:
-    """Return a trial's histograms by name; ValueError that names the file when it is damaged."""
+def read_histograms(folder: TrialFolder) -> tuple[dict[str, Histogram], dict[str, Histogram]]:
+    """Return a trial's histograms of known times and of lower bounds, by name; ValueError that names the file when it
+    is damaged. A file of an older version has no lower bounds."""
     document = read_json(folder.histogram)
     try:
         found = {name: from_json(part) for name, part in document["histograms"].items()}
+        censored = {name: from_json(part) for name, part in (document.get("censored") or {}).items()}
         missing = [name for name in NEEDED if name not in found]
     except (ValueError, KeyError, AttributeError, TypeError) as cause:
         raise ValueError(f"{folder.histogram}: {cause}. Remove the file; the next run makes it again.") from cause
     if missing:
         raise ValueError(f"{folder.histogram}: it lacks {', '.join(missing)}. Remove the file and run again.")
-    return found
+    return found, censored
 
 
 def read_metrics(folder: TrialFolder) -> Document:

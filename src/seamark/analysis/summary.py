@@ -12,10 +12,11 @@ from seamark.analysis.spread import each, known, medians, spread, telemetry
 from seamark.analysis.treatments import group_of, levels_of
 from seamark.checks import verdict_of, worst
 from seamark.metrics import VERSION
-from seamark.metrics.table import QUANTILES
+from seamark.metrics.distribution import QUANTILES
 from seamark.model.design import factors_of_starts, why_no_p
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Plan, Trial
+from seamark.stats import censored
 from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.quantiles import samples_needed
 from seamark.store import ScenarioFolder
@@ -126,20 +127,30 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
 
 
 def _pooled(outcomes: Sequence[Outcome], name: str) -> Document | None:
-    """Percentiles of all requests of the good trials together; those that these are too few for are None."""
-    whole = merge(outcome.histograms[name] for outcome in outcomes if name in outcome.histograms)
-    count = whole.count
+    """Percentiles of all requests of the good trials together; those that these are too few for are None. Of `n`
+    requests `censored` have no answer: the statistics in `lower_bounds` reach into them, the mean leaves them out."""
+    known = merge(outcome.histograms[name] for outcome in outcomes if name in outcome.histograms)
+    bounds = merge(outcome.censored[name] for outcome in outcomes if name in outcome.censored)
+    count = known.count + bounds.count
     if not count and name in STREAMED:
         return None
-    quantiles = {
-        quantile: _ms(whole.quantile(q)) if count >= samples_needed(q) else None for quantile, q in QUANTILES.items()
+    found = {
+        quantile: censored.quantile(known, bounds, q) if count >= samples_needed(q) else None
+        for quantile, q in QUANTILES.items()
     }
-    figures = {"mean": _ms(whole.mean), "min": _ms(whole.minimum), "max": _ms(whole.maximum), "n": count}
-    return quantiles | figures
+    found |= {"min": censored.minimum(known, bounds), "max": censored.maximum(known, bounds)}
+    figures = {statistic: None if each is None else _ms(each.value) for statistic, each in found.items()}
+    return {
+        **figures,
+        "mean": None if known.mean is None else _ms(known.mean),
+        "n": count,
+        "censored": bounds.count,
+        "lower_bounds": [statistic for statistic, each in found.items() if each is not None and each.lower_bound],
+    }
 
 
-def _ms(value_ns: float | None) -> float | None:
-    return None if value_ns is None else float(f"{value_ns / 1e6:.9g}")
+def _ms(value_ns: float) -> float:
+    return float(f"{value_ns / 1e6:.9g}")
 
 
 def _error_rate(good: Sequence[Document]) -> float | None:
@@ -172,6 +183,7 @@ def _objectives(good: Sequence[Document]) -> list[Document]:
             "met": sum(slo["met"] is True for slo in slos),
             "of": sum(slo["met"] is not None for slo in slos),
             "value": known(spread(each(slos, "value"))),
+            "lower_bounds": sum(bool(slo.get("lower_bound")) for slo in slos),
         }
         for (metric, op, limit), slos in found.items()
     ]

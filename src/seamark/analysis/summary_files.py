@@ -9,8 +9,10 @@ from seamark.analysis.search import FOUND
 from seamark.analysis.summary import summarise
 from seamark.analysis.tables import csv_lines
 from seamark.analysis.treatments import group_of, levels_of
+from seamark.analysis.trial_files import lower_bounds
 from seamark.metrics import METRICS
 from seamark.metrics.objectives import look_up
+from seamark.metrics.table import BOUNDED
 from seamark.model.service import Value
 from seamark.model.trial import Plan
 from seamark.store import ScenarioFolder, replacing, write_json
@@ -19,6 +21,7 @@ ROWS_AT_ONCE = 1000
 IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
 PLACE = ("repetition", "block", "position")
 STATE = ("status", "category", "verdict", "reasons", "throughput_unit")
+BOUND_COLUMNS = tuple(f"{group}_lower_bounds" for group in BOUNDED)
 SEARCH_WORDS = ("search_setting", "search_outcome", "search_confirmed")
 
 Row = dict[str, Any]
@@ -41,10 +44,13 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
         *(f"factor_{name}" for name in factors),
         *STATE,
         *(metric.column for metric in METRICS),
+        *BOUND_COLUMNS,
         *(f"quality_{name}" for name in qualities),
         *(f"search_{name}" for name in FOUND if any(each["search"] for each in summary["treatments"])),
     ]
-    words = {*IDENTITY, *STATE, *SEARCH_WORDS} | {f"factor_{name}" for name in factors if _has_words(levels, name)}
+    words = {*IDENTITY, *STATE, *SEARCH_WORDS, *BOUND_COLUMNS} | {
+        f"factor_{name}" for name in factors if _has_words(levels, name)
+    }
     with (
         replacing(folder.root / "summary.csv") as as_csv,
         replacing(folder.root / "summary.parquet") as as_parquet,
@@ -87,6 +93,7 @@ def _figures(metrics: Document, qualities: Sequence[str]) -> Row:
         "throughput_unit": metrics["throughput"]["unit"],
     }
     row |= {metric.column: look_up(metrics, metric.path) for metric in METRICS}
+    row |= lower_bounds(metrics)
     row |= {f"quality_{name}": metrics["quality"].get(name) for name in qualities}
     search = metrics.get("search")
     return row | ({f"search_{name}": search[name] for name in FOUND} if search else {})

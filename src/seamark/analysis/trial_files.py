@@ -7,6 +7,7 @@ from typing import Any
 from seamark.analysis.tables import csv_text
 from seamark.metrics import METRICS, Measured, measure
 from seamark.metrics.ceiling import Ceiling
+from seamark.metrics.table import BOUNDED
 from seamark.metrics.timeline import Second
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
 from seamark.store import TrialFolder, read_json, write_json, write_text
@@ -68,6 +69,7 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
     row |= {f"config_{name}": value for name, value in document["config"].items()}
     row["throughput_unit"] = document["throughput"]["unit"]
     row |= {metric.column: _at(document, metric.path) for metric in METRICS}
+    row |= lower_bounds(document)
     row |= {f"window_{name}": value for name, value in document["window"].items()}
     row |= _steady(document["steady_state"] or {})
     row |= {f"quality_{name}": value for name, value in document["quality"].items()}
@@ -79,6 +81,12 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
 def _steady(state: Mapping[str, Any]) -> dict[str, Any]:
     names = {"steady": "steady", "steady_reason": "reason", "advised_warmup_s": "advised_warmup_s"}
     return {column: state.get(name) for column, name in names.items()}
+
+
+def lower_bounds(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns that name the statistics which are lower bounds: `latency_ms_lower_bounds` is `p999 max`."""
+    groups = {group: document.get(group) or {} for group in BOUNDED}
+    return {f"{group}_lower_bounds": " ".join(times.get("lower_bounds") or ()) for group, times in groups.items()}
 
 
 def _at(document: Any, path: str) -> Any:
@@ -93,4 +101,5 @@ def _histograms(measured: Measured) -> dict[str, Any]:
         "trial": measured.document["trial"],
         "unit": "ns",
         "histograms": {name: counted.to_json() for name, counted in measured.histograms.items()},
+        "censored": {name: counted.to_json() for name, counted in measured.censored.items()},
     }

@@ -42,7 +42,8 @@ class Findings:
     Times in seconds, ratios 0 to 1. `changing`: the rate is meant to change over the load, as in a ramp.
     `gap_variation` is the coefficient of variation of the gaps between arrivals, 1 of a Poisson load.
     `stalled_s` and `longest_stall_s`: how long the worst worker stood still inside the window, in all and at once.
-    `client_is_server`: the service runs inside the client, as file I/O does.
+    `client_is_server`: the service runs inside the client, as file I/O does. `samples`: requests that percentiles of
+    response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
     """
 
     status: str = "ok"
@@ -87,7 +88,10 @@ class Findings:
     gpu_util_ratio: float | None = None
     page_cache_ratio: float | None = None
     wants_cache: bool = False
+    samples: int = 0
     withheld: Mapping[str, int] = field(default_factory=dict)
+    lower_bounds: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    timeouts: int = 0
     slos_missed: Sequence[str] = ()
     quality_missed: Sequence[str] = ()
     wrong_answers: Sequence[str] = ()

@@ -40,6 +40,7 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     result.server_restarted,
     result.quality_floor,
     result.slo_missed,
+    result.percentile_lower_bound,
     result.percentile_withheld,
 )
 

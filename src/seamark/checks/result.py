@@ -174,6 +174,24 @@ def slo_missed(found: Findings) -> Reason | None:
     )
 
 
+def percentile_lower_bound(found: Findings) -> Reason | None:
+    """A request without an answer took at least until it was given up; how long it would have taken is not known."""
+    if not found.lower_bounds or not found.ok:
+        return None
+    named = "; ".join(f"{group} {', '.join(names)}" for group, names in found.lower_bounds.items())
+    causes = [
+        f"{count:,} requests {what}"
+        for count, what in ((found.timeouts, "timed out"), (found.unfinished, "had no answer when the load ended"))
+        if count
+    ]
+    return Reason(
+        code="percentile_lower_bound",
+        severity="note",
+        text=f"{' and '.join(causes)}: these are lower bounds: {named}. Means are of answered requests only",
+        remedy="Raise timeout_s, or lower the load.",
+    )
+
+
 def percentile_withheld(found: Findings) -> Reason | None:
     """A percentile with fewer than ten samples beyond it is one sample's chance."""
     if not found.withheld or not found.ok:
@@ -182,6 +200,6 @@ def percentile_withheld(found: Findings) -> Reason | None:
     return Reason(
         code="percentile_withheld",
         severity="note",
-        text=f"{found.ok:,} samples are too few: {needs}",
+        text=f"{found.samples:,} samples are too few: {needs}",
         remedy="Raise duration_s; the summary pools the repetitions.",
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from seamark.metrics.exposition import PREFIX, exposed
+from seamark.metrics.exposition import PREFIX, Exposed, exposed
 from seamark.metrics.objectives import look_up
 from seamark.model.service import Value
 from seamark.model.trial import Trial
@@ -49,9 +49,20 @@ def figures_of(document: Mapping[str, Any], trial: Trial, levels: Mapping[str, V
     for each in EXPOSED:
         figure = look_up(document, each.path)
         if figure is not None:
-            samples.setdefault(each.name, []).append((each.labels, each.value(figure)))
+            samples.setdefault(each.name, []).append(({**each.labels, **_marks(document, each)}, each.value(figure)))
     quality = [({"name": name}, float(value)) for name, value in document["quality"].items() if value is not None]
     return TrialFigures(labels=_labels(document, trial, levels), samples=samples | {QUALITY: quality})
+
+
+def _marks(document: Mapping[str, Any], each: Exposed) -> Labels:
+    """Return the label of a statistic that is a lower bound, or a mean of the answered requests alone."""
+    group = document.get(each.path.partition(".")[0])
+    if not isinstance(group, Mapping):
+        return {}
+    statistic = each.labels.get("statistic")
+    if statistic in (group.get("lower_bounds") or ()):
+        return {"bound": "lower"}
+    return {"of": "answered"} if statistic == "mean" and group.get("censored") else {}
 
 
 def text_of(trials: Sequence[TrialFigures]) -> Iterator[str]:

@@ -1,12 +1,13 @@
 """Makes metrics.json of one trial from what its load left. Writes nothing, raises nothing for the faults of files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from seamark.checks import Findings, Reason, judge
 from seamark.metrics.ceiling import Ceiling
+from seamark.metrics.distribution import QUANTILES, Distribution
 from seamark.metrics.energy import Energy, energy_of
 from seamark.metrics.findings import findings
 from seamark.metrics.metric import Evidence
@@ -15,8 +16,8 @@ from seamark.metrics.part import figures_of, part_figures
 from seamark.metrics.samples import DamagedError, Samples, open_samples
 from seamark.metrics.steady import SteadyState, steady_state
 from seamark.metrics.stream import read_stream
-from seamark.metrics.table import METRICS, QUANTILES, VERSION
-from seamark.metrics.tally import Distribution, KindTally, Tally, tally
+from seamark.metrics.table import BOUNDED, METRICS, VERSION
+from seamark.metrics.tally import KindTally, Tally, tally
 from seamark.metrics.telemetry import Seen, watch
 from seamark.metrics.timeline import SECOND_NS, Second, Timeline, seconds
 from seamark.metrics.window import Window, find_window
@@ -47,11 +48,13 @@ class Recorded(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """All that is derived from one trial's samples. `series` and `histograms` are empty when they cannot be read."""
+    """All that is derived from one trial's samples. `series` and `histograms` are empty when they cannot be read.
+    `censored` are lower bounds of the times of unanswered requests, under the names of `histograms`."""
 
     document: Document
     series: Sequence[Second]
     histograms: Mapping[str, Histogram]
+    censored: Mapping[str, Histogram] = field(default_factory=dict)
 
 
 def compute(
@@ -112,14 +115,19 @@ def measure(
     verdict, reasons = judge(facts)
     document |= {"verdict": verdict, "reasons": [reason.to_json() for reason in reasons]}
     counted = found.tally
-    histograms = {
-        "response_ns": counted.response.histogram,
-        "service_ns": counted.service.histogram,
-        "ttft_ns": counted.ttft.histogram,
-        "tpot_ns": counted.tpot.histogram,
-        "inter_chunk_ns": counted.inter_chunk.histogram,
+    times = {
+        "response_ns": counted.response,
+        "service_ns": counted.service,
+        "ttft_ns": counted.ttft,
+        "tpot_ns": counted.tpot,
+        "inter_chunk_ns": counted.inter_chunk,
     }
-    return Measured(document=_rounded(document), series=series, histograms=histograms)
+    return Measured(
+        document=_rounded(document),
+        series=series,
+        histograms={name: each.histogram for name, each in times.items()},
+        censored={name: each.bounds for name, each in times.items() if each.bounds.count},
+    )
 
 
 def _envelope(trial: Trial, load: Mapping[str, Any], scenario: str, deployment: Deployment | None) -> Document:
@@ -162,6 +170,8 @@ def _failed(envelope: Document, load: Mapping[str, Any], damage: DamagedError | 
     document = envelope | {"status": "failed", "category": category, "reason": reason}
     for metric in METRICS:
         _put(document, metric.path, None)
+    for group in BOUNDED:
+        document[group]["lower_bounds"] = []
     failures = load.get("failures") or {}
     document["counts"] |= {"requests": load.get("sent"), "failed": sum(failures.values()) if failures else None}
     for name, count in failures.items():
@@ -175,6 +185,8 @@ def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Do
     document = dict(envelope)
     for metric in METRICS:
         _put(document, metric.path, metric.value(found))
+    for group, pick in BOUNDED.items():
+        document[group]["lower_bounds"] = pick(found.tally).lower_bounds()
     document = _closed(document, load, found.window, "VALID", ())
     document["steady_state"] = _steady(found.steady, found.steady_part)
     document |= _of_energy(document["energy"], found.energy)
@@ -210,20 +222,21 @@ def _kind(counted: KindTally) -> Document:
         "ok": counted.ok,
         "failed": counted.failed,
         "units": counted.units,
-        "latency_ms": _quantiles(counted.response),
-        "service_time_ms": _quantiles(counted.service),
-        "ttft_ms": _quantiles(counted.ttft) if counted.ttft.count else None,
+        "latency_ms": _bounded(counted.response),
+        "service_time_ms": _bounded(counted.service),
+        "ttft_ms": _bounded(counted.ttft) if counted.ttft.count else None,
         "tpot_ms": _quantiles(counted.tpot) if counted.tpot.count else None,
     }
 
 
-def _quantiles(times: Distribution) -> dict[str, float | None]:
-    mean_ns = times.histogram.mean
-    figures: dict[str, float | None] = {"mean": None if mean_ns is None else mean_ns / 1e6}
-    for name, probability in QUANTILES.items():
-        value_ns = times.quantile_ns(probability)
-        figures[name] = None if value_ns is None else value_ns / 1e6
-    return figures
+def _quantiles(times: Distribution) -> Document:
+    found = {name: times.statistic(name) for name in ("mean", *QUANTILES)}
+    return {name: None if each is None else each.value / 1e6 for name, each in found.items()}
+
+
+def _bounded(times: Distribution) -> Document:
+    bounds = [name for name in times.lower_bounds() if name in QUANTILES]
+    return {**_quantiles(times), "censored": times.bounds.count, "lower_bounds": bounds}
 
 
 def _closed(
@@ -236,7 +249,7 @@ def _closed(
     """Add what is no figure, and put null for groups of which nothing is known."""
     document["throughput"]["unit"] = f"{plural(str(load.get('unit') or 'reply'))}_per_s"
     for name in OPTIONAL:
-        if all(value is None for value in document[name].values()):
+        if all(value is None or value == [] for value in document[name].values()):
             document[name] = None
     return document | {
         "window": {

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from seamark.metrics.metric import Metric
-from seamark.metrics.table import METRICS, QUANTILES
+from seamark.metrics.table import METRICS, STATISTICS
 
 PREFIX = "seamark"
-STATISTICS = (*QUANTILES, "mean", "min", "max")
 
 UNITS: Mapping[str, tuple[str, float]] = {
     "ms": ("seconds", 1e3),
@@ -83,6 +82,6 @@ def _exposed(metric: Metric) -> Exposed:
 
 def _name(words: str, unit: str) -> str:
     """Join words and unit: the unit that the words end in goes, and no word of what is counted is said twice."""
-    said = OWN_UNIT.sub("", words).removesuffix("_value").split("_")
+    said = OWN_UNIT.sub("", words).replace("_ms_", "_").removesuffix("_value").split("_")
     counted, *rest = unit.split("_")
     return "_".join([PREFIX, *said, *(rest if counted in said else [counted, *rest] if counted else [])])

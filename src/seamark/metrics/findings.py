@@ -6,9 +6,10 @@ from typing import Any
 from seamark.checks import Connections, Findings
 from seamark.load.arrivals import pattern_of
 from seamark.metrics.ceiling import Ceiling
+from seamark.metrics.distribution import QUANTILES
 from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import look_up
-from seamark.metrics.table import QUANTILES
+from seamark.metrics.table import BOUNDED
 from seamark.metrics.tally import Tally
 from seamark.metrics.window import Window
 from seamark.model.pattern import CHANGING
@@ -75,7 +76,12 @@ def findings(
         gpu_util_ratio=look_up(document, "resource.gpu_util"),
         page_cache_ratio=_float(quality.get("page_cache_ratio")),
         wants_cache=settings.get("direct") == "cached",
-        withheld={name: samples_needed(q) for name, q in QUANTILES.items() if tally.ok < samples_needed(q)},
+        samples=tally.response.count,
+        withheld={
+            name: samples_needed(q) for name, q in QUANTILES.items() if tally.response.count < samples_needed(q)
+        },
+        lower_bounds={group: bounds for group in BOUNDED if (bounds := (document[group] or {}).get("lower_bounds"))},
+        timeouts=tally.timeouts,
         slos_missed=[_said(slo) for slo in missed if slo["metric"] not in quality],
         server_restarted=load.get("server_restarted"),
         connections=_connections(workers),

@@ -5,6 +5,7 @@ from typing import Any
 
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.scenario import Slo
+from seamark.stats.censored import Estimate
 
 GROUPS = {
     "latency": "latency_ms",
@@ -23,33 +24,60 @@ WHOLE = {
 
 
 def judged_objectives(slos: Sequence[Slo], document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return each objective with the trial's value and whether it is met; None for both when it is not known."""
+    """Return each objective with the trial's value and whether it is met; None for both when it is not known.
+
+    A value that is a lower bound misses an upper limit below it. It never meets one: whether it does is not known.
+    """
     judged = []
     for slo in slos:
-        value = value_of(slo.metric, document)
-        met = None if value is None else (value <= slo.limit if slo.op == "<=" else value >= slo.limit)
-        judged.append({"metric": slo.metric, "op": slo.op, "limit": slo.limit, "value": value, "met": met})
+        found = value_of(slo.metric, document)
+        judged.append(
+            {
+                "metric": slo.metric,
+                "op": slo.op,
+                "limit": slo.limit,
+                "value": None if found is None else found.value,
+                "lower_bound": found is not None and found.lower_bound,
+                "met": None if found is None else _met(slo, found),
+            }
+        )
     return judged
 
 
-def value_of(metric: str, document: Mapping[str, Any]) -> float | None:
+def _met(slo: Slo, found: Estimate) -> bool | None:
+    above = found.value >= slo.limit if slo.op == ">=" else found.value > slo.limit
+    if found.lower_bound and not above:
+        return None
+    return above if slo.op == ">=" else not above
+
+
+def value_of(metric: str, document: Mapping[str, Any]) -> Estimate | None:
     """Return a metric in the objective's unit.
 
     An objective on a single request (`latency_s`) is judged by the p99 of all, by the slowest when there are too
-    few samples for a p99. Other names are qualities such as `recall_at_10`.
+    few samples for a p99. A mean without the requests that have no answer is taken as if these took no time: less
+    than that it is not. Other names are qualities such as `recall_at_10`.
     """
     if metric in REQUEST_OBJECTIVES:
         name = metric.removesuffix("_s")
         p99 = value_of(f"{name}_p99_s", document)
         return value_of(f"{name}_max_s", document) if p99 is None else p99
-    if metric in WHOLE:
-        return look_up(document, WHOLE[metric])
     name, _, statistic = metric.removesuffix("_s").rpartition("_")
-    if name in GROUPS and metric.endswith("_s"):
-        value_ms = look_up(document, f"{GROUPS[name]}.{statistic}")
-        return None if value_ms is None else value_ms / 1e3
-    quality = (document.get("quality") or {}).get(metric)
-    return None if quality is None else float(quality)
+    if metric not in WHOLE and name in GROUPS and metric.endswith("_s"):
+        return _time_s(document.get(GROUPS[name]) or {}, statistic, look_up(document, "counts.ok") or 0)
+    path = WHOLE.get(metric)
+    value = look_up(document.get("quality") or {}, metric) if path is None else look_up(document, path)
+    return None if value is None else Estimate(value=value)
+
+
+def _time_s(times: Mapping[str, Any], statistic: str, answered: float) -> Estimate | None:
+    value_ms = times.get(statistic)
+    if value_ms is None:
+        return None
+    censored = times.get("censored") or 0
+    if statistic == "mean" and censored:
+        return Estimate(value=value_ms / 1e3 * answered / (answered + censored), lower_bound=True)
+    return Estimate(value=value_ms / 1e3, lower_bound=statistic in (times.get("lower_bounds") or ()))
 
 
 def look_up(document: Mapping[str, Any], path: str) -> float | None:

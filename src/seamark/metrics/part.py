@@ -7,8 +7,9 @@ from seamark.metrics.samples import Samples
 from seamark.metrics.stream import read_stream
 from seamark.metrics.tally import Tally, tally
 from seamark.metrics.window import Window
+from seamark.stats.censored import Estimate
 
-SHOWN = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+SHOWN = ("p50", "p95", "p99")
 
 
 def part_figures(samples: Samples, part: Window, chunks: Path) -> dict[str, Any]:
@@ -21,7 +22,9 @@ def figures_of(counted: Tally) -> dict[str, Any]:
     """Return requests, failures, rates and response times of what was counted; null where too few samples are."""
     length_s = counted.window.length_s
     units = counted.units if counted.streamed_units is None else counted.streamed_units
-    times: dict[str, float | None] = {name: _ms(counted.response.quantile_ns(q)) for name, q in SHOWN.items()}
+    bounds = counted.response.lower_bounds()
+    times: dict[str, Any] = {name: _ms(counted.response.statistic(name)) for name in (*SHOWN, "mean")}
+    times |= {"censored": counted.response.bounds.count, "lower_bounds": [name for name in SHOWN if name in bounds]}
     return {
         "start_s": counted.window.start_ns / 1e9,
         "end_s": counted.window.end_ns / 1e9,
@@ -31,9 +34,9 @@ def figures_of(counted: Tally) -> dict[str, Any]:
         "error_rate": counted.failed / counted.sent if counted.sent else None,
         "requests_per_s": counted.replies / length_s if length_s > 0 else None,
         "throughput": units / length_s if length_s > 0 else None,
-        "latency_ms": times | {"mean": _ms(counted.response.histogram.mean)},
+        "latency_ms": times,
     }
 
 
-def _ms(value_ns: float | None) -> float | None:
-    return None if value_ns is None else value_ns / 1e6
+def _ms(found: Estimate | None) -> float | None:
+    return None if found is None else found.value / 1e6

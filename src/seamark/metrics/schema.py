@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from seamark.metrics.distribution import QUANTILES
 from seamark.metrics.document import OPTIONAL
 from seamark.metrics.metric import Metric
 from seamark.metrics.part import SHOWN
-from seamark.metrics.table import METRICS, QUANTILES, VERSION
+from seamark.metrics.table import BOUNDED, METRICS, STATISTICS, VERSION
 from seamark.model.search import Outcome
 from seamark.model.trial import SCHEMA_VERSION
 
@@ -34,7 +35,13 @@ def _map(values: Schema) -> Schema:
     return {"type": "object", "additionalProperties": values}
 
 
+LOWER_BOUNDS: Schema = {
+    "type": "array",
+    "items": {"enum": [name for name in STATISTICS if name != "mean"]},
+    "description": "statistics that are lower bounds: they reach into requests that have no answer",
+}
 OF_KIND: Mapping[str, Schema] = dict.fromkeys(("mean", *QUANTILES), NUMBER)
+BOUNDED_OF_KIND: Mapping[str, Schema] = {**OF_KIND, "censored": {"type": "integer"}, "lower_bounds": LOWER_BOUNDS}
 
 PART: Schema = {
     **_object(
@@ -42,7 +49,13 @@ PART: Schema = {
             **dict.fromkeys(("start_s", "end_s"), MEASURED),
             **{name: {"type": "integer"} for name in ("requests", "ok", "failed")},
             **dict.fromkeys(("error_rate", "requests_per_s", "throughput"), NUMBER),
-            "latency_ms": _object(dict.fromkeys(("mean", *SHOWN), NUMBER)),
+            "latency_ms": _object(
+                {
+                    **dict.fromkeys(("mean", *SHOWN), NUMBER),
+                    "censored": {"type": "integer"},
+                    "lower_bounds": LOWER_BOUNDS,
+                }
+            ),
         }
     ),
     "type": ["object", "null"],
@@ -116,8 +129,9 @@ TRAILER: Mapping[str, Schema] = {
         "additionalProperties": _object(
             {
                 **{name: {"type": "integer"} for name in ("requests", "ok", "failed", "units")},
-                **{name: _object(OF_KIND) for name in ("latency_ms", "service_time_ms")},
-                **{name: {**_object(OF_KIND), "type": ["object", "null"]} for name in ("ttft_ms", "tpot_ms")},
+                **{name: _object(BOUNDED_OF_KIND) for name in ("latency_ms", "service_time_ms")},
+                "ttft_ms": {**_object(BOUNDED_OF_KIND), "type": ["object", "null"]},
+                "tpot_ms": {**_object(OF_KIND), "type": ["object", "null"]},
             }
         ),
     },
@@ -129,6 +143,7 @@ TRAILER: Mapping[str, Schema] = {
                 "op": {"enum": ["<=", ">="]},
                 "limit": {"type": "number"},
                 "value": NUMBER,
+                "lower_bound": {"type": "boolean"},
                 "met": {"type": ["boolean", "null"]},
             }
         ),
@@ -159,6 +174,9 @@ def metrics_schema() -> Schema:
     properties["throughput"]["required"].append("unit")
     properties["energy"]["properties"] |= {"scope": {"enum": ["gpu", "package", "node"]}, "method": TEXT}
     properties["energy"]["required"] += ["scope", "method"]
+    for name in BOUNDED:
+        properties[name]["properties"]["lower_bounds"] = LOWER_BOUNDS
+        properties[name]["required"].append("lower_bounds")
     for name in OPTIONAL:
         properties[name]["type"] = ["object", "null"]
     return {

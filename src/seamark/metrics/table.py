@@ -3,20 +3,32 @@
 The document, its JSON Schema, metrics.csv and the reference are all made from METRICS. To add a metric, add a line.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from seamark.metrics.distribution import QUANTILES, Distribution
 from seamark.metrics.metric import Evidence, Metric
 from seamark.metrics.resources import ENERGY, RESOURCES
-from seamark.metrics.tally import Distribution, Tally
+from seamark.metrics.tally import Tally
 from seamark.model.failure import Failure
+from seamark.stats.censored import Estimate
 
 VERSION = 2
 """Rises when the meaning of a metric changes: metrics of an older version are derived again from their samples.
 
-1: the window began where MSER-5 put it. 2: it begins at the end of the warm-up.
+1: the window began where MSER-5 put it; time-outs were in no percentile. 2: it begins at the end of the warm-up;
+time-outs are lower bounds.
 """
 
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+STATISTICS = (*QUANTILES, "mean", "min", "max")
+
+BOUNDED: Mapping[str, Callable[[Tally], Distribution]] = {
+    "latency_ms": lambda tally: tally.response,
+    "service_time_ms": lambda tally: tally.service,
+    "ttft_ms": lambda tally: tally.ttft,
+    "ttft_response_ms": lambda tally: tally.ttft_response,
+}
+"""Groups of times that requests without an answer have lower bounds of: `censored` of them. The statistics that these
+make lower bounds are named in `lower_bounds` of the group."""
 
 
 def _rate(count: float, evidence: Evidence) -> float | None:
@@ -50,38 +62,32 @@ def _mb_per_s(evidence: Evidence, unit_bytes: float) -> float | None:
 
 
 def _times(prefix: str, meaning: str, pick: Callable[[Tally], Distribution]) -> tuple[Metric, ...]:
-    def quantile(probability: float) -> Callable[[Evidence], float | None]:
-        return lambda evidence: _ms(pick(evidence.tally).quantile_ns(probability))
-
     def figure(name: str) -> Callable[[Evidence], float | None]:
-        return lambda evidence: _ms(getattr(pick(evidence.tally).histogram, name))
+        return lambda evidence: _ms(pick(evidence.tally).statistic(name))
 
-    return (
-        *(
-            Metric(
-                path=f"{prefix}.{name}", unit="ms", better="lower", meaning=f"{name} of {meaning}", value=quantile(q)
-            )
-            for name, q in QUANTILES.items()
-        ),
-        *(
-            Metric(
-                path=f"{prefix}.{name}",
-                unit="ms",
-                better="lower",
-                meaning=f"{name} of {meaning}",
-                value=figure(figured),
-            )
-            for name, figured in (("mean", "mean"), ("min", "minimum"), ("max", "maximum"))
-        ),
+    statistics = tuple(
+        Metric(path=f"{prefix}.{name}", unit="ms", better="lower", meaning=f"{name} of {meaning}", value=figure(name))
+        for name in STATISTICS
     )
+    if prefix not in BOUNDED:
+        return statistics
+    censored = Metric(
+        path=f"{prefix}.censored",
+        unit="requests",
+        better="lower",
+        meaning="requests that timed out or were cut off at the end of the load: lower bounds in percentiles, not in "
+        "the mean",
+        value=lambda evidence: found.bounds.count if (found := pick(evidence.tally)).count else None,
+    )
+    return (*statistics, censored)
 
 
-def _ms(value_ns: float | None) -> float | None:
-    return None if value_ns is None else value_ns / 1e6
+def _ms(found: Estimate | None) -> float | None:
+    return None if found is None else found.value / 1e6
 
 
-def _lag(probability: float) -> Callable[[Evidence], float | None]:
-    return lambda e: _ms(e.tally.lag.quantile_ns(probability)) if e.open_loop else None
+def _lag(statistic: str) -> Callable[[Evidence], float | None]:
+    return lambda e: _ms(e.tally.lag.statistic(statistic)) if e.open_loop else None
 
 
 METRICS: tuple[Metric, ...] = (
@@ -141,13 +147,15 @@ METRICS: tuple[Metric, ...] = (
         meaning="the same; 1 MiB is 2^20 bytes",
         value=lambda e: _mb_per_s(e, 2**20),
     ),
-    *_times("latency_ms", "response time: from the intended send to the end of the reply", lambda t: t.response),
-    *_times("service_time_ms", "service time: from the actual send to the end of the reply", lambda t: t.service),
-    *_times("ttft_ms", "time to first token: from the actual send to the first content", lambda t: t.ttft),
+    *_times("latency_ms", "response time: from the intended send to the end of the reply", BOUNDED["latency_ms"]),
+    *_times(
+        "service_time_ms", "service time: from the actual send to the end of the reply", BOUNDED["service_time_ms"]
+    ),
+    *_times("ttft_ms", "time to first token: from the actual send to the first content", BOUNDED["ttft_ms"]),
     *_times(
         "ttft_response_ms",
         "time to first token: from the intended send to the first content",
-        lambda t: t.ttft_response,
+        BOUNDED["ttft_response_ms"],
     ),
     *_times(
         "tpot_ms",
@@ -161,21 +169,21 @@ METRICS: tuple[Metric, ...] = (
         unit="ms",
         better="lower",
         meaning="median lateness of our own sends; open loop only",
-        value=_lag(0.5),
+        value=_lag("p50"),
     ),
     Metric(
         path="schedule_lag_ms.p99",
         unit="ms",
         better="lower",
         meaning="p99 of the lateness of our own sends; open loop only",
-        value=_lag(0.99),
+        value=_lag("p99"),
     ),
     Metric(
         path="schedule_lag_ms.max",
         unit="ms",
         better="lower",
         meaning="greatest lateness of our own sends; open loop only",
-        value=lambda e: _ms(e.tally.lag.histogram.maximum) if e.open_loop else None,
+        value=_lag("max"),
     ),
     Metric(
         path="counts.requests",

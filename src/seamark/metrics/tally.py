@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.metrics.distribution import Distribution
 from seamark.metrics.samples import Batch, Samples, Times
 from seamark.metrics.stream import Stream
 from seamark.metrics.window import Window
@@ -12,54 +13,10 @@ from seamark.model.failure import Failure
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.sample import MISSING_NS
 from seamark.model.scenario import Slo
-from seamark.stats import histogram
-from seamark.stats.histogram import Histogram
-from seamark.stats.quantiles import quantiles, samples_needed
-
-EXACT_LIMIT = 1_000_000
-"""Up to so many samples percentiles are exact; above, they come from the histogram."""
 
 UNSERVED = (Failure.TIMEOUT, Failure.CANCELLED)
+"""Ended by the client without an answer: how long the server would have taken is not known, only a lower bound."""
 KNOWN = frozenset(int(kind) for kind in Failure)
-
-
-class Distribution:
-    """Times of the requests of a window: always a histogram, and the times themselves while they are few."""
-
-    def __init__(self) -> None:
-        self._histogram = Histogram()
-        self._pieces: list[Times] | None = []
-
-    def add(self, times: Times) -> None:
-        """Take some times in ns; one below zero (sent a little early) counts as zero."""
-        times = np.maximum(times, 0)
-        self._histogram = self._histogram.merged(histogram.of(times))
-        if self._pieces is not None:
-            self._pieces.append(times)
-        if self._histogram.count > EXACT_LIMIT:
-            self._pieces = None
-
-    @property
-    def histogram(self) -> Histogram:
-        return self._histogram
-
-    @property
-    def count(self) -> int:
-        return self._histogram.count
-
-    @property
-    def exact(self) -> bool:
-        return self._pieces is not None
-
-    def quantile_ns(self, probability: float) -> float | None:
-        """Return a quantile, or None when there are too few samples for it."""
-        if self.count < samples_needed(probability):
-            return None
-        if self._pieces is None:
-            return self._histogram.quantile(probability)
-        if len(self._pieces) > 1:
-            self._pieces = [np.concatenate(self._pieces)]
-        return float(quantiles(self._pieces[0], (probability,))[0])
 
 
 @dataclass(kw_only=True)
@@ -144,18 +101,47 @@ def tally(
     """
     counted = Tally(window=window, turns=turns)
     for batch in samples.batches():
+        unanswered = Unanswered(batch, samples.latest_ns)
         _whole(counted, batch, warmup_ns)
         _arrivals(counted, batch)
-        _requests(counted, batch, slos)
+        _requests(counted, batch, slos, unanswered)
         if kinds > 1:
-            _kinds(counted, batch)
+            _kinds(counted, batch, unanswered)
         if turns > 1:
             _sessions(counted, batch)
+    _without_streams(counted)
     if stream is not None:
         counted.streamed_units = stream.units
         counted.reads, counted.chunks = stream.reads, stream.chunks
         counted.inter_chunk.add(stream.gaps_ns)
     return counted
+
+
+class Unanswered:
+    """The requests of a batch that timed out, or were cut off or never sent when the load ended.
+
+    `until` is the moment up to which each had no answer: the end of the request, or of the load (its last reply).
+    """
+
+    def __init__(self, batch: Batch, latest_ns: int | None) -> None:
+        complete = batch.last != MISSING_NS
+        self.rows = np.isin(batch.failure, UNSERVED) | ((batch.failure == Failure.NONE) & ~complete)
+        self.until = np.where(complete, batch.last, MISSING_NS if latest_ns is None else latest_ns)
+
+    def since(self, times: Times, rows: NDArray[np.bool_]) -> Times:
+        """Return for how long those of `rows` had had no answer, counted from `times`."""
+        chosen = self.rows & rows
+        return np.asarray(np.maximum(self.until[chosen], times[chosen]) - times[chosen])
+
+
+def _without_streams(counted: Tally) -> None:
+    """Requests that timed out have no bound on a time to first token where no reply has such a time."""
+    several: list[Tally | KindTally] = [counted, *counted.by_kind.values()]
+    for one in several:
+        if not one.ttft.histogram.count:
+            one.ttft = Distribution()
+    if not counted.ttft_response.histogram.count:
+        counted.ttft_response = Distribution()
 
 
 def _whole(counted: Tally, batch: Batch, warmup_ns: int) -> None:
@@ -191,7 +177,7 @@ def _arrivals(counted: Tally, batch: Batch) -> None:
     counted.in_flight_ns += int(np.maximum(spent, 0).sum())
 
 
-def _requests(counted: Tally, batch: Batch, slos: tuple[Slo, ...]) -> None:
+def _requests(counted: Tally, batch: Batch, slos: tuple[Slo, ...], unanswered: Unanswered) -> None:
     window = counted.window
     due = (batch.due >= window.start_ns) & (batch.due < window.end_ns)
     sent = batch.sent != MISSING_NS
@@ -207,18 +193,29 @@ def _requests(counted: Tally, batch: Batch, slos: tuple[Slo, ...]) -> None:
         else:
             kind = Failure(number) if number in KNOWN else Failure.DRIVER
             counted.failures[kind] = counted.failures.get(kind, 0) + count
-    counted.response.add((batch.last - batch.due)[ok])
-    counted.service.add((batch.last - batch.sent)[ok])
+    counted.response.add((batch.last - batch.due)[ok], unanswered.since(batch.due, due))
+    counted.service.add((batch.last - batch.sent)[ok], unanswered.since(batch.sent, due & sent))
     counted.lag.add((batch.sent - batch.due)[due & sent])
-    _streams(counted, batch, ok & (batch.first != MISSING_NS))
+    _streams(counted, batch, due & sent, unanswered)
     counted.good += int((ok & meets(batch, slos)).sum())
 
 
-def _streams(counted: Tally, batch: Batch, streamed: NDArray[np.bool_]) -> None:
-    counted.ttft.add((batch.first - batch.sent)[streamed])
-    counted.ttft_response.add((batch.first - batch.due)[streamed])
+def _streams(counted: Tally, batch: Batch, rows: NDArray[np.bool_], unanswered: Unanswered) -> None:
+    begun, waits = _begun(batch, rows, unanswered)
+    counted.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))
+    counted.ttft_response.add((batch.first - batch.due)[begun], unanswered.since(batch.due, waits))
+    streamed = begun & batch.good
     counted.normalised.add(((batch.last - batch.sent)[streamed] / batch.units[streamed]).astype(np.int64))
     counted.tpot.add(_tpot(batch, streamed))
+
+
+def _begun(
+    batch: Batch, rows: NDArray[np.bool_], unanswered: Unanswered
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which of `rows` have a time to first token, though they may have timed out later, and which have none
+    but a lower bound of it. Other failures are in neither."""
+    first = batch.first != MISSING_NS
+    return rows & first & (batch.good | unanswered.rows), rows & ~first
 
 
 def _tpot(batch: Batch, streamed: NDArray[np.bool_]) -> Times:
@@ -239,22 +236,22 @@ def _sessions(counted: Tally, batch: Batch) -> None:
     counted.sessions_broken += int(failed.sum())
 
 
-def _kinds(counted: Tally, batch: Batch) -> None:
+def _kinds(counted: Tally, batch: Batch, unanswered: Unanswered) -> None:
     due = (batch.due >= counted.window.start_ns) & (batch.due < counted.window.end_ns)
     sent = batch.sent != MISSING_NS
     for number in np.unique(batch.kind[due]).tolist():
         of_kind = counted.by_kind.setdefault(number, KindTally())
         mine = due & (batch.kind == number)
         ok = mine & batch.good
-        streamed = ok & (batch.first != MISSING_NS)
+        begun, waits = _begun(batch, mine & sent, unanswered)
         of_kind.due += int(mine.sum())
         of_kind.ok += int(ok.sum())
         of_kind.failed += int((mine & sent & ~batch.good & (batch.failure != Failure.CANCELLED)).sum())
         of_kind.units += int(batch.units[ok].sum())
-        of_kind.response.add((batch.last - batch.due)[ok])
-        of_kind.service.add((batch.last - batch.sent)[ok])
-        of_kind.ttft.add((batch.first - batch.sent)[streamed])
-        of_kind.tpot.add(_tpot(batch, streamed))
+        of_kind.response.add((batch.last - batch.due)[ok], unanswered.since(batch.due, mine))
+        of_kind.service.add((batch.last - batch.sent)[ok], unanswered.since(batch.sent, mine & sent))
+        of_kind.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))
+        of_kind.tpot.add(_tpot(batch, begun & batch.good))
 
 
 def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ from seamark.report.canvas import drawing, level_axis, log_ticks, look, numeric,
 from seamark.report.content import Block
 from seamark.report.grid import Grid, grid_for, independent, levels_of, order_of
 from seamark.report.knees import knee_blocks, knee_of, knees_of, mark
-from seamark.report.numbers import level, unit_words
+from seamark.report.numbers import ARROW_NOTE, level, unit_words
 from seamark.report.source import Document, Results, TrialRecord
 
 MOST_COLUMNS, MOST_PANELS, MOST_FIGURES = 4, 8, 4
@@ -24,18 +24,32 @@ Repeated = Mapping[str, Sequence[TrialRecord]]
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """One figure of a trial, and how its points and line are drawn."""
+    """One figure of a trial, whether it is a lower bound, and how its points and line are drawn."""
 
     value: Callable[[TrialRecord], float | None]
+    bound: Callable[[TrialRecord], bool] = lambda trial: False
     line_width: float = 1.6
     hollow: bool = False
 
 
 THROUGHPUT = (Measure(value=lambda trial: trial.throughput),)
+
+
+def _percentile(name: str, *, line_width: float, hollow: bool) -> Measure:
+    return Measure(
+        value=lambda trial: trial.latency_ms.get(name),
+        bound=lambda trial: name in (trial.latency_ms.get("lower_bounds") or ()),
+        line_width=line_width,
+        hollow=hollow,
+    )
+
+
 RESPONSE = (
-    Measure(value=lambda trial: trial.latency_ms.get("p50")),
-    Measure(value=lambda trial: trial.latency_ms.get("p99"), line_width=0.9, hollow=True),
+    _percentile("p50", line_width=1.6, hollow=False),
+    _percentile("p99", line_width=0.9, hollow=True),
 )
+AT_LEAST = "$\\uparrow$"
+"""Marker of a point that is a lower bound."""
 
 
 def factor_pictures(
@@ -104,13 +118,16 @@ def _picture(
         left_out = (
             f" Not drawn: {len(keys) - count} of {counted(len(keys), 'combination')}." if len(keys) > count else ""
         )
+        bounded = any(each.bound(trial) for trials in repeated.values() for trial in trials for each in RESPONSE)
+        arrows = ARROW_NOTE if bounded else ""
         return written(
             figure,
             folder,
             f"{stem}-by-{grid.x.replace('_', '-')}",
             alt=f"Throughput and response time of {workload} against {grid.x}",
             caption=f"Against {grid.x}: a point for each repetition, lines at the medians. Response time: filled and "
-            f"thick is p50; hollow and thin is p99, left out where it is withheld.{_said_of(knees)}{note}{left_out}",
+            f"thick is p50; hollow and thin is p99, left out where it is withheld.{arrows}{_said_of(knees)}{note}"
+            f"{left_out}",
         )
 
 
@@ -155,12 +172,18 @@ def _draw(
             for treatment in own:
                 at = places[treatment["factors"][grid.x]] + aside
                 trials = repeated[str(treatment["treatment"])]
-                values = [value for trial in trials if (value := measure.value(trial)) is not None]
-                if values:
-                    face = "white" if measure.hollow else style.colour
+                found = [
+                    (value, measure.bound(trial)) for trial in trials if (value := measure.value(trial)) is not None
+                ]
+                values = [value for value, _ in found]
+                face = "white" if measure.hollow else style.colour
+                for marker, bounds in ((style.marker, False), (AT_LEAST, True)):
+                    own_values = [value for value, bound in found if bound is bounds]
+                    places_x = [at] * len(own_values)
                     axis.plot(
-                        [at] * len(values), values, style.marker, color=style.colour, mfc=face, alpha=0.85, zorder=3
+                        places_x, own_values, ls="", marker=marker, color=style.colour, mfc=face, alpha=0.85, zorder=3
                     )
+                if values:
                     medians.append((at, median(values)))
                     seen += values
             if ordered:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from seamark.report.canvas import numeric
 from seamark.report.content import Cell, Column, Table, absent, known
 from seamark.report.grid import levels_of
-from seamark.report.numbers import level, number, percent, span
+from seamark.report.numbers import BOUND_NOTE, UNSTEADY_NOTE, level, number, percent, saturation_mark, span
 from seamark.report.source import Document
 
 MOST_ROWS = 200
@@ -41,20 +41,27 @@ def kinds_table(workload: str, treatments: Sequence[Document], named: bool) -> T
         Column(name="errors", unit="%", title="failed requests of those that ended", numeric=True),
     ]
     rows = []
+    texts: list[str] = []
     for treatment in treatments:
         factors = treatment.get("factors") or {}
+        mark = saturation_mark(str(reason["code"]) for reason in treatment.get("reasons") or ())
         at = [Cell(text=level(factors.get(name), name)) for name in levels]
         if not _kinds(treatment):
             rows.append((*at, *(absent(NONE) for _ in columns[len(at) :])))
         for name, kind in _kinds(treatment):
-            times = (_time(kind, group, quantile) for group in shown for quantile in QUANTILES)
+            times = [_time(kind, group, quantile, mark) for group in shown for quantile in QUANTILES]
+            texts += [cell.text for cell in times]
             rows.append((*at, Cell(text=name), *_counted(kind), *times, _errors(kind)))
     more = len(rows) - MOST_ROWS
     return Table(
         columns=tuple(columns),
         rows=tuple(rows[:MOST_ROWS]),
         caption=f"{workload}: kinds of request" if named else "Kinds of request",
-        footnotes=(NOTE, *((f"{more} more rows: `by_kind` in summary.json has them.",) if more > 0 else ())),
+        footnotes=(
+            NOTE,
+            *(note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note[0] in text for text in texts)),
+            *((f"{more} more rows: `by_kind` in summary.json has them.",) if more > 0 else ()),
+        ),
     )
 
 
@@ -66,19 +73,22 @@ def _counted(kind: Document) -> tuple[Cell, Cell]:
     return known(f"{kind['requests']:,}"), _spread(kind["requests_per_s"], "not known")
 
 
-def _time(kind: Document, group: str, quantile: str) -> Cell:
+def _time(kind: Document, group: str, quantile: str, mark: str) -> Cell:
     times = kind.get(group)
-    return absent(NOT_STREAMED) if times is None else _spread(times.get(quantile) or {}, WITHHELD)
+    if times is None:
+        return absent(NOT_STREAMED)
+    bound = quantile in (times.get("lower_bounds") or ())
+    return _spread(times.get(quantile) or {}, WITHHELD, "≥ " if bound else "", mark)
 
 
-def _spread(figure: Document, why: str) -> Cell:
-    """Return the median, with least and greatest where they differ from it."""
+def _spread(figure: Document, why: str, before: str = "", after: str = "") -> Cell:
+    """Return the median, with least and greatest where they differ from it, between two marks."""
     middle = figure.get("median")
     if middle is None:
         return absent(why)
     least, most = figure.get("min"), figure.get("max")
     same = number(least) == number(most)
-    return known(number(middle) if same else f"{number(middle)} ({span(least, most)})")
+    return known(before + (number(middle) if same else f"{number(middle)} ({span(least, most)})") + after)
 
 
 def _errors(kind: Document) -> Cell:

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from seamark.plurals import counted
 from seamark.report.canvas import INK
 from seamark.report.content import Block, Cell, Column, Table, Text, absent, known
-from seamark.report.numbers import level, number
+from seamark.report.numbers import MEAN_NOTE, level, number, statistic
 from seamark.report.source import Document, Results
 
 METHOD = (
@@ -79,12 +79,13 @@ def knee_blocks(knees: Sequence[Document]) -> list[Block]:
                 known(_levels(factor, [found["knee"]])) if inside else absent(_outside(found)),
                 Cell(text=_levels(factor, found["between"], " – ") if inside else _outside(found)),
                 known(number(found["requests_per_s"])) if inside else absent("There is no knee."),
-                known(number(found["latency_mean_ms"])) if inside else absent("There is no knee."),
+                known(_mean(found)) if inside else absent("There is no knee."),
                 Cell(text=f"{found['agree']} of {found['of']}"),
                 Cell(text=_levels(factor, found["saturated"]) or "none"),
             )
         )
-    return [Table(columns=columns, rows=tuple(rows), caption=f"Knee of each sweep by {factor}", footnotes=(METHOD,))]
+    notes = (METHOD, *((MEAN_NOTE,) if any(found.get("mean_conditional") for found in knees) else ()))
+    return [Table(columns=columns, rows=tuple(rows), caption=f"Knee of each sweep by {factor}", footnotes=notes)]
 
 
 def _sentence(found: Document) -> str:
@@ -93,12 +94,17 @@ def _sentence(found: Document) -> str:
     full = f" Saturated: {full}." if full else " No level is saturated."
     if found["knee"] is None:
         return f"No knee by {factor}: {_outside(found)}.{full}"
-    rate, mean_ms = number(found["requests_per_s"]), number(found["latency_mean_ms"])
+    rate, mean_ms = number(found["requests_per_s"]), _mean(found)
     return (
         f"Knee by {factor}: at {_levels(factor, [found['knee']])} (it lies between "
         f"{_levels(factor, found['between'], ' and ')}), with {rate} requests/s at a mean of {mean_ms} ms; so in "
         f"{found['agree']} of {counted(found['of'], 'repetition')}.{full}"
     )
+
+
+def _mean(found: Document) -> str:
+    """Return the mean response time at a knee; in parentheses where unanswered requests are not in it."""
+    return statistic({"mean": found["latency_mean_ms"], "censored": found.get("mean_conditional")}, "mean")
 
 
 def _outside(found: Document) -> str:

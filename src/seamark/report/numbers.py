@@ -1,11 +1,19 @@
 """How numbers look to a reader: three or four significant digits, an en dash for what is not known."""
 
+from collections.abc import Iterable, Mapping
 from math import floor, isfinite, log10
+from typing import Any
 
 from seamark.model.mix import MIX, mix_label
 from seamark.model.service import Value
 
 ABSENT = "–"
+BOUND_NOTE = "≥ : at least. The figure reaches into requests that timed out or had no answer when the load ended."
+ARROW_NOTE = " An arrow up marks a lower bound: the figure reaches into requests that timed out or had no answer."
+MEAN_NOTE = "( ) : mean of the answered requests only."
+UNSTEADY_NOTE = "† : saturated. More was offered than answered, so response times grow as long as the load lasts."
+SATURATED = ("saturated", "over_saturated")
+"""Reasons for which response times have no steady value."""
 
 
 def number(value: float | None) -> str:
@@ -21,6 +29,21 @@ def number(value: float | None) -> str:
         text = f"{value:.{2 - magnitude}f}"
         return text if float(text) < 1000 else "1,000"
     return f"{round(value, 3 - magnitude):,.0f}"
+
+
+def saturation_mark(codes: Iterable[str]) -> str:
+    """Return what stands beside response times where one of the reasons says that the load was more than served."""
+    return " †" if any(code in SATURATED for code in codes) else ""
+
+
+def statistic(times: Mapping[str, Any], name: str) -> str:
+    """Return one statistic of a group of times: `≥ 2,000` for a lower bound, and in parentheses a mean that leaves
+    out requests without an answer."""
+    value = times.get(name)
+    text = number(value)
+    if value is not None and name in (times.get("lower_bounds") or ()):
+        return f"≥ {text}"
+    return f"({text})" if value is not None and name == "mean" and times.get("censored") else text
 
 
 def span(low: float | None, high: float | None) -> str:

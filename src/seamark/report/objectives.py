@@ -89,14 +89,16 @@ def _judged(treatment: Document, objective: Objective) -> list[Cell]:
         return [absent("Not an objective of this treatment."), absent("Not an objective of this treatment.")]
     value = slo.get("value") or {}
     middle = value.get("median")
-    if middle is None or not slo["of"]:
+    if middle is None:
         why = "Not known: too few samples, or no result."
         return [absent(why), absent(why)]
-    text = number(_scaled(metric, middle))
+    text = ("≥ " if slo.get("lower_bounds") else "") + number(_scaled(metric, middle))
     least, most = (_scaled(metric, value[name]) for name in ("min", "max"))
     if number(least) != number(most):
         text += f" ({span(least, most)})"
     met, of = int(slo["met"]), int(slo["of"])
+    if not of:
+        return [known(text), absent("Not known: the value is a lower bound. Raise timeout_s above the limit.")]
     word = "met" if met == of else "missed" if not met else "in part"
     return [known(text), Cell(text=f"{word}, {met} of {of}")]
 

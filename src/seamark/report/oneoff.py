@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.plurals import counted
-from seamark.report.numbers import ABSENT, number
+from seamark.report.numbers import ABSENT, BOUND_NOTE, MEAN_NOTE, UNSTEADY_NOTE, number, statistic
 from seamark.stats.histogram import Histogram
 
 BARS = 14
@@ -49,12 +49,15 @@ def oneoff_text(
             f"offered {offered}, achieved {achieved} requests/s; sent {number(lag['p50'] * 1e3)} us late (p50), "
             f"{ABSENT if lag['p99'] is None else number(lag['p99'] * 1e3)} us (p99)"
         )
+    mark = " †" if document["saturated"] else ""
     if counts["ok"]:
-        lines += ["", f"{'ms':<14}" + "".join(f"{name:>10}" for name in QUANTILES)]
+        lines += ["", f"{'ms':<15}" + "".join(f"{name:>10}" for name in QUANTILES)]
         for group, name in TIMES.items():
             if document[group]:
-                lines.append(f"{name:<14}" + "".join(f"{number(document[group][q]):>10}" for q in QUANTILES))
-    lines += _kinds(document["by_kind"] or {})
+                figures = (statistic(document[group], q) for q in QUANTILES)
+                lines.append(f"{name + mark:<15}" + "".join(f"{figure:>10}" for figure in figures))
+    lines += _kinds(document["by_kind"] or {}, mark)
+    lines += _notes(document, mark)
     if response is not None and response.count:
         lines += ["", *_bars(response)]
     failed = {name: count for name, count in document["errors"]["by_category"].items() if count}
@@ -63,23 +66,37 @@ def oneoff_text(
         lines += ["", "failures: " + ", ".join(said)]
     for slo in document["slos"]:
         met = "unknown" if slo["met"] is None else "met" if slo["met"] else "missed"
-        lines.append(f"objective {slo['metric']} {slo['op']} {slo['limit']:g}: {number(slo['value'])}, {met}")
+        value = f"{'≥ ' if slo['lower_bound'] else ''}{number(slo['value'])}"
+        lines.append(f"objective {slo['metric']} {slo['op']} {slo['limit']:g}: {value}, {met}")
     lines += ["", document["verdict"]]
     lines += [f"  {reason['code']}: {reason['text']}. {reason['remedy']}".rstrip() for reason in document["reasons"]]
     return "\n".join(lines)
 
 
-def _kinds(by_kind: Mapping[str, Any]) -> list[str]:
-    """Return a line for each kind of request."""
+def _notes(document: Mapping[str, Any], mark: str) -> list[str]:
+    """Return what the marks beside the figures mean."""
+    groups = [document[group] or {} for group in TIMES]
+    groups += [kind[group] or {} for kind in (document["by_kind"] or {}).values() for group in OF_KIND]
+    notes = {
+        BOUND_NOTE: any(times.get("lower_bounds") for times in groups),
+        MEAN_NOTE: any(times.get("censored") for times in groups[: len(TIMES)]),
+        UNSTEADY_NOTE: bool(mark),
+    }
+    return [note for note, needed in notes.items() if needed and document["counts"]["ok"]]
+
+
+def _kinds(by_kind: Mapping[str, Any], mark: str) -> list[str]:
+    """Return a line for each kind of request; `mark` is put to what is a time."""
     if not by_kind:
         return []
     shown = [(f"{name} {q}", group, q) for group, name in OF_KIND.items() for q in ("p50", "p99")]
     shown = [each for each in shown if any(kind[each[1]] for kind in by_kind.values())]
     longest = max(len(name) for name in by_kind)
-    head = f"{'ms':<{longest}}{'requests':>10}{'failed':>8}" + "".join(f"{title:>10}" for title, _, _ in shown)
+    head = f"{'ms':<{longest}}{'requests':>10}{'failed':>8}"
+    head += "".join(f"{title + mark:>11}" for title, _, _ in shown)
     rows = [
         f"{name:<{longest}}{kind['requests']:>10,}{kind['failed']:>8,}"
-        + "".join(f"{number((kind[group] or {}).get(q)):>10}" for _, group, q in shown)
+        + "".join(f"{statistic(kind[group] or {}, q):>11}" for _, group, q in shown)
         for name, kind in by_kind.items()
     ]
     return ["", head, *rows]

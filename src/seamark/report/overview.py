@@ -1,6 +1,6 @@
 """What came out of it: the summary table of each service, and the table of all trials."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from seamark.plurals import counted
@@ -8,13 +8,23 @@ from seamark.report.content import Cell, Column, Section, Table, Text, absent, k
 from seamark.report.energy import energy_table
 from seamark.report.grid import levels_of
 from seamark.report.kinds import kinds_table
-from seamark.report.numbers import ABSENT, level, number, percent, span, unit_words
+from seamark.report.numbers import (
+    ABSENT,
+    BOUND_NOTE,
+    UNSTEADY_NOTE,
+    level,
+    number,
+    percent,
+    saturation_mark,
+    span,
+    statistic,
+    unit_words,
+)
 from seamark.report.objectives import objectives_table
 from seamark.report.source import Document, Results, TrialRecord
 
 WITHHELD = "withheld: too few samples in the measured window (p99 needs 1,000, p99.9 needs 10,000)"
 NOT_MEASURED = "not measured: no trial of this treatment is ok"
-UNSTEADY = "† : saturated. More was offered than answered, so response times grow as long as the load lasts."
 FOOTNOTE = (
     "– : no number is given. A percentile is withheld where too few samples support it "
     "(p99 needs 1,000 in the measured window, p99.9 needs 10,000); it is not zero."
@@ -97,7 +107,6 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
             )
         )
     missing = any(cell.title == WITHHELD for row in rows for cell in row)
-    unsteady = any(cell.title == UNSTEADY for row in rows for cell in row)
     return Table(
         columns=tuple(columns),
         rows=tuple(rows),
@@ -105,7 +114,7 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
         footnotes=(
             *((alike,) if alike else ()),
             *((FOOTNOTE,) if missing else ()),
-            *((UNSTEADY,) if unsteady else ()),
+            *notes_of(rows),
         ),
     )
 
@@ -142,7 +151,7 @@ def reason_counts(treatment: Document) -> dict[str, int]:
 def _codes(trial: TrialRecord) -> str | None:
     if not trial.ok:
         return trial.category
-    return ", ".join(str(reason.get("code")) for reason in trial.reasons) or None
+    return ", ".join(trial.codes) or None
 
 
 def _complete(treatment: Document) -> Cell:
@@ -152,11 +161,25 @@ def _complete(treatment: Document) -> Cell:
 
 
 def _response(treatment: Document, name: str) -> Cell:
-    """Return a percentile; one of a saturated open loop is marked, since it grows with the length of the trial."""
-    value = (treatment.get("latency_ms") or {}).get(name)
-    if value is not None and "saturated" in reason_counts(treatment):
-        return known(f"{number(value)} †", title=UNSTEADY)
-    return _figure(value, WITHHELD if treatment.get("repetitions") else NOT_MEASURED)
+    times = treatment.get("latency_ms") or {}
+    return marked(times, name, reason_counts(treatment), WITHHELD if treatment.get("repetitions") else NOT_MEASURED)
+
+
+def marked(times: Document, name: str, codes: Iterable[str], why: str) -> Cell:
+    """Return a percentile, with what marks a lower bound and one of a saturated load, which grows with the length of
+    the trial. `codes` are those of the reasons, `why` there may be no number."""
+    if times.get(name) is None:
+        return absent(why)
+    unsteady = saturation_mark(codes)
+    bound = BOUND_NOTE if name in (times.get("lower_bounds") or ()) else ""
+    notes = " ".join(note for note in (bound, UNSTEADY_NOTE if unsteady else "") if note)
+    return known(f"{statistic(times, name)}{unsteady}", title=notes or None)
+
+
+def notes_of(rows: Iterable[Sequence[Cell]]) -> list[str]:
+    """Return the footnotes of the marks in a table's cells."""
+    titles = {cell.title or "" for row in rows for cell in row}
+    return [note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note in title for title in titles)]
 
 
 def _figure(value: float | None, why: str, *, share: float | None = None) -> Cell:
@@ -192,7 +215,10 @@ def trials_section(results: Results, most: int = 400) -> Section:
             Cell(text=trial.started_at.replace("T", " ")[clock] if trial.started_at else ABSENT, kind="time"),
             _figure(trial.throughput, "no result"),
             Cell(text=unit_words(trial.unit)),
-            *(_figure(trial.latency_ms.get(name), WITHHELD if trial.ok else "no result") for name in ("p50", "p99")),
+            *(
+                marked(trial.latency_ms, name, trial.codes, WITHHELD if trial.ok else "no result")
+                for name in ("p50", "p99")
+            ),
             _ratio(trial.error_rate, "no result"),
             known(f"{trial.window_s[0]:g} – {trial.window_s[1]:g}") if trial.window_s else absent("no window"),
             Cell(text=trial.verdict if trial.ok else trial.status, kind="verdict", title=_codes(trial)),
@@ -200,5 +226,9 @@ def trials_section(results: Results, most: int = 400) -> Section:
         for trial in ordered[:most]
     )
     more = len(ordered) - len(rows)
-    notes = (FOOTNOTE, *((f"In the results' summary: {counted(more, 'more trial')}.",) if more else ()))
+    notes = (
+        FOOTNOTE,
+        *notes_of(rows),
+        *((f"In the results' summary: {counted(more, 'more trial')}.",) if more else ()),
+    )
     return Section(id="trials", title="All trials", blocks=(Table(columns=columns, rows=rows, footnotes=notes),))

@@ -45,6 +45,10 @@ class TrialRecord:
     def ok(self) -> bool:
         return self.status == "ok"
 
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return tuple(str(reason.get("code")) for reason in self.reasons)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Results:

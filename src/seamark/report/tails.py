@@ -19,6 +19,9 @@ MOST_FIGURES = 4
 FEWEST = samples_needed(0.5)
 """Requests of a curve that is drawn: with fewer not even the median may be shown."""
 
+PALE = 0.35
+PALE_NOTE = " Where a curve is pale, requests without an answer lie below: its times are lower bounds."
+
 Measured = tuple[dict[str, Any], Curve]
 
 
@@ -79,8 +82,14 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
             style = look(index)
             label = ", ".join(f"{n} {level(factors.get(n), n)}" for n in names) or workload
             line = {"ls": style.dashes, "color": style.colour}
-            body.plot(curve.at_ms, curve.share, **line)
-            tail.plot(curve.at_ms, 1 - curve.share, **line)
+            known = len(curve.at_ms)
+            if curve.known_until_ms is not None:
+                known = int(curve.at_ms.searchsorted(curve.known_until_ms, side="right"))
+                last = max(0, known - 1)
+                body.plot(curve.at_ms[last:], curve.share[last:], alpha=PALE, **line)
+                tail.plot(curve.at_ms[last:], 1 - curve.share[last:], alpha=PALE, **line)
+            body.plot(curve.at_ms[:known], curve.share[:known], **line)
+            tail.plot(curve.at_ms[:known], 1 - curve.share[:known], **line)
             body.plot([], [], marker=style.marker, label=f"{label} (n = {curve.n:,})", **line)
             for share in marked(curve.n):
                 _mark(body, tail, curve, share, style.marker, style.colour)
@@ -104,10 +113,11 @@ def _picture(group: Sequence[Measured], workload: str, name: str, folder: Path, 
             folder,
             name,
             alt=f"Distribution of the response times of {workload}{', ' + shared if shared else ''}",
-            caption=f"Response times{' with ' + shared if shared else ''}: good requests due in the measured window, "
+            caption=f"Response times{' with ' + shared if shared else ''}: requests due in the measured window, "
             "raw samples of all repetitions pooled. Markers stand at p50, p95, p99 where the tables have "
             "them. A curve ends at p99.9, or where fewer than ten requests are left."
             + (f" Left out: {counted(unread, 'trial')} with unreadable samples." if unread else "")
+            + (PALE_NOTE if any(curve.known_until_ms is not None for _, curve in group) else "")
             + notes,
         )
 

@@ -8,7 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from seamark.model.service import Value
-from seamark.report.numbers import ABSENT, level, number, percent, span, unit_words
+from seamark.report.numbers import (
+    ABSENT,
+    BOUND_NOTE,
+    UNSTEADY_NOTE,
+    level,
+    number,
+    percent,
+    saturation_mark,
+    span,
+    statistic,
+    unit_words,
+)
 from seamark.report.ordering import in_order
 
 COLOURS = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
@@ -20,6 +31,7 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
     """Return a row for each treatment of a summary.json document; a number that is withheld is an en dash.
 
     Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out.
+    Lower bounds and percentiles of saturated trials are marked; the caption says with what.
     """
     columns = width or shutil.get_terminal_size().columns
     wide, units = columns >= WIDE, columns >= MIDDLE
@@ -38,22 +50,27 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
         table.add_column("ok", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     last = None
+    marks: set[str] = set()
     for treatment in in_order(summary):
         throughput, latency = treatment.get("throughput") or {}, treatment.get("latency_ms") or {}
         verdict, workload = str(treatment.get("verdict") or "INVALID"), str(treatment["workload"])
         names = ("p50", "p95", "p99") if wide else ("p50", "p99")
+        mark = saturation_mark(str(reason["code"]) for reason in treatment.get("reasons") or ())
+        bounded = not set(names).isdisjoint(latency.get("lower_bounds") or ())
+        marks |= {note for note, sign in ((BOUND_NOTE, bounded), (UNSTEADY_NOTE, mark)) if sign}
         table.add_row(
             Text("" if workload == last else workload),
             Text(_levels(treatment["factors"]) or ABSENT),
             number(throughput.get("median")),
             *([span(throughput.get("min"), throughput.get("max"))] if wide else []),
             *([Text(unit_words(throughput.get("unit")))] if units else []),
-            *(number(latency.get(name)) for name in names),
+            *(Text(f"{statistic(latency, name)}{mark}") for name in names),
             percent((treatment.get("errors") or {}).get("rate")),
             *([f"{treatment.get('repetitions', 0)}/{treatment.get('planned', ABSENT)}"] if wide else []),
             Text(verdict, style=COLOURS.get(verdict, "")),
         )
         last = workload
+    table.caption = Text("\n".join(sorted(marks)), justify="left") if marks else None
     return table
 
 

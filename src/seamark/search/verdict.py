@@ -66,7 +66,12 @@ def _objectives(metrics: Document) -> tuple[Sequence[str], Sequence[str]]:
     for slo in metrics["slos"]:
         said = f"{slo['metric']} {slo['op']} {slo['limit']:g}"
         if slo["met"] is False:
-            missed.append(f"{said} is missed: {slo['value']:.4g}")
+            least = "at least " if slo.get("lower_bound") else ""
+            missed.append(f"{said} is missed: {least}{slo['value']:.4g}")
+        elif slo["met"] is None and slo["value"] is not None:
+            unknown.append(
+                f"{said} is not known: it is at least {slo['value']:.4g}, for requests timed out. Raise timeout_s"
+            )
         elif slo["met"] is None and not _slowest_meets(slo, metrics):
             unknown.append(f"{said} is not known: {metrics['counts']['ok']} replies are too few. Raise duration_s")
     return missed, unknown
@@ -75,8 +80,8 @@ def _objectives(metrics: Document) -> tuple[Sequence[str], Sequence[str]]:
 def _slowest_meets(slo: Document, metrics: Document) -> bool:
     name = str(slo["metric"])
     time = name.removesuffix("_s") if name in REQUEST_OBJECTIVES else name.removesuffix("_s").rpartition("_")[0]
-    slowest_s = value_of(f"{time}_max_s", metrics)
-    return slo["op"] == "<=" and slowest_s is not None and slowest_s <= slo["limit"]
+    slowest = value_of(f"{time}_max_s", metrics)
+    return slo["op"] == "<=" and slowest is not None and not slowest.lower_bound and slowest.value <= slo["limit"]
 
 
 def _starved(load: Document) -> bool:
