@@ -182,12 +182,12 @@ def test_a_treatment_without_one_good_trial_stands_there_with_nulls(folder):
 
 
 def test_the_worst_verdict_of_the_trials_is_the_treatment_s_and_reasons_are_counted(folder):
-    trials = three_repetitions(folder)
+    trials = [named(repetition=r) for r in (1, 2, 3)]
+    measure(folder, trials[2], np.full(10_000, 0.001))
     busy = a_load(workers=[{"worker": 0, "ok": True, "wall_s": 10.0, "cpu_s": 9.5}])
     for trial in trials[:2]:
-        own = folder.trial(trial.id)
-        write_json(own.load, busy)
-        write_metrics(trial, own, client_is_server=False)
+        measure(folder, trial, np.full(10_000, 0.001), load=busy)
+        write_metrics(trial, folder.trial(trial.id), client_is_server=False)
     treatment = summarise(a_plan(trials), folder)["treatments"][0]
     assert treatment["verdict"] == "SUSPECT"
     assert treatment["reasons"][0]["code"] == "client_cpu"

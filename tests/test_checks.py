@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seamark.checks import CHECKS, REMEDIES, Connections, Findings, judge, worst
+from seamark.checks import CHECKS, REMEDIES, Connections, Findings, Processors, judge, worst
 
 CLOSED = Findings(
     requests=5000,
@@ -54,6 +54,9 @@ FAULTS = [
     ("client_cpu", "suspect", CLOSED, {"worker_cpu_ratio": 0.85}),
     ("client_bound", "suspect", CLOSED, {"ceiling_rps": 600.0}),
     ("machine_full", "note", CLOSED, {"machine_cpu_ratio": 0.97}),
+    ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.86, others=0.76)]}),
+    ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.95, others=0.11)]}),
+    ("busy_elsewhere", "suspect", OPEN, {"processors": [Processors(node="n2", busy=0.2, others=0.0, steal=0.08)]}),
     ("littles_law", "suspect", CLOSED, {"replies_per_s": 400.0}),
     ("few_local_ports", "note", CLOSED, {"connections": Connections(asked=900, ports_free=1000)}),
     (
@@ -113,6 +116,8 @@ def test_every_check_has_a_fault_that_shows_it():
         (CLOSED, {"stalled_s": 0.09, "longest_stall_s": 0.09, "window_s": 1.0}),
         (CLOSED, {"stalled_s": 0.5, "longest_stall_s": 0.5, "client_is_server": True}),
         (CLOSED, {"gpu_clock_ratio": 0.5, "gpu_util_ratio": 0.1}),
+        (CLOSED, {"processors": [Processors(node=None, busy=0.8, others=0.19, steal=0.049)]}),
+        (CLOSED, {"processors": [Processors(node=None, busy=0.99, others=0.09, load=0.5, server=0.4)]}),
         (CLOSED, {"ceiling_rps": 700.0}),
         (OPEN, {"lag_p99_s": 0.0009, "service_tail_s": 0.0001}),
         (OPEN, {"offered_rps": 520.0}),
@@ -121,6 +126,19 @@ def test_every_check_has_a_fault_that_shows_it():
 )
 def test_just_below_a_limit_nothing_is_said(sound, almost):
     assert judge(replace(sound, **almost)) == ("VALID", ())
+
+
+def test_the_sentences_on_a_busy_machine_say_what_was_seen_and_blame_nobody_for_it():
+    seen = Processors(
+        node=None, busy=0.97, others=0.86, load=0.06, server=0.045, waiting=0.93, load_average=23.1, count=2
+    )
+    _, reasons = judge(replace(CLOSED, machine_cpu_ratio=0.97, processors=[seen]))
+    texts = {reason.code: reason.text for reason in reasons}
+    assert texts["busy_elsewhere"] == (
+        "others used 86% of the processors of the machine during the window, the load 6%, the server 4%; "
+        "some task waited for a processor 93% of the time; the load average was 23.1 on 2 processors"
+    )
+    assert texts["machine_full"] == "the machine's processors were 97% busy, the load 6%, the server 4%"
 
 
 def test_a_saturated_trial_is_not_blamed_for_the_lag_that_follows_from_it():

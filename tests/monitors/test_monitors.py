@@ -46,6 +46,22 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
+def test_the_host_says_how_long_tasks_waited_and_how_much_a_hypervisor_took(tmp_path: Path):
+    (tmp_path / "pressure").mkdir()
+    pressure = tmp_path / "pressure" / "cpu"
+    pressure.write_text("some avg10=9.00 avg60=9.00 avg300=9.00 total=1000000\nfull avg10=0.00 total=0\n")
+    host, began_s = Host(tmp_path), time.monotonic()
+    time.sleep(0.2)
+    pressure.write_text("some avg10=9.00 avg60=9.00 avg300=9.00 total=1050000\nfull avg10=0.00 total=0\n")
+    seen = values(host.read())
+    waited_s = seen["cpu_pressure_ratio"] * (time.monotonic() - began_s)
+    assert waited_s == pytest.approx(0.05, rel=0.2)
+    assert 0 <= seen["cpu_steal_ratio"] <= seen["cpu_ratio"] <= 1
+    assert seen["processors"] == os.cpu_count()
+    assert seen["load_average"] >= 0
+    assert "io_pressure_ratio" not in seen, "a kernel without it is no error"
+
+
 @pytest.mark.covers("E-MON02")
 def test_a_process_tree_is_seen_as_one(child: subprocess.Popen[bytes]):
     tree = ProcessTree(child.pid)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from seamark.checks import verdict_of, worst
 from seamark.model.trial import Trial
 from seamark.stats.histogram import Histogram, from_json
 from seamark.store import TrialFolder, read_json
@@ -15,7 +16,10 @@ NEEDED = ("response_ns", "service_ns")
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """One trial as its files tell it. `metrics` is None when there are none that can be read. `histograms` of known
-    times and `censored`, lower bounds of those that are not known, have the same names."""
+    times and `censored`, lower bounds of those that are not known, have the same names.
+
+    `by_twins` are reasons that it has by the other repetitions of its treatment, as metrics.json has reasons.
+    """
 
     trial: Trial
     metrics: Document | None
@@ -24,16 +28,25 @@ class Outcome:
     status: str
     category: str | None = None
     reason: str | None = None
+    by_twins: Sequence[Document] = ()
 
     @property
     def ok(self) -> bool:
         return self.status == "ok"
 
     @property
+    def verdict(self) -> str:
+        """The verdict of metrics.json, or a graver one by its twins; INVALID without figures."""
+        if not self.ok or self.metrics is None:
+            return "INVALID"
+        return worst([str(self.metrics["verdict"]), *map(verdict_of, self.by_twins)])
+
+    @property
     def reasons(self) -> Sequence[Document]:
-        """Why the trial is not simply valid, as metrics.json says it; for one that has none, why it has none."""
+        """Why the trial is not simply valid, as metrics.json and its twins say; for one that has none, why it has
+        none."""
         if self.metrics is not None:
-            return list(self.metrics.get("reasons") or ())
+            return [*(self.metrics.get("reasons") or ()), *self.by_twins]
         remedy = "`bench retry` measures it again." if self.status == "missing" else "Remove the file and run again."
         text = self.reason or self.status
         return [{"code": str(self.category), "severity": "invalid", "text": text, "remedy": remedy}]

@@ -7,6 +7,7 @@ from seamark.analysis.kinds import kinds_of
 from seamark.analysis.knees import knees, point_of
 from seamark.analysis.nodes import ComparedNodes
 from seamark.analysis.outcome import Document, Outcome, read_outcome
+from seamark.analysis.repetitions import compared
 from seamark.analysis.search import found_by_search
 from seamark.analysis.spread import each, known, medians, spread, telemetry
 from seamark.analysis.treatments import group_of, levels_of
@@ -39,7 +40,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
     treatments, failed, points, ok = [], [], [], 0
     nodes = ComparedNodes()
     for trials in grouped.values():
-        outcomes = [read_outcome(trial, folder.trial(trial.id)) for trial in trials]
+        outcomes = compared([read_outcome(trial, folder.trial(trial.id)) for trial in trials])
         ok += sum(outcome.ok for outcome in outcomes)
         for outcome in outcomes:
             if outcome.ok:
@@ -87,9 +88,6 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
     trial = outcomes[0].trial
     good = [outcome.metrics for outcome in outcomes if outcome.ok and outcome.metrics is not None]
     unit = next((metrics["throughput"]["unit"] for metrics in good), None)
-    verdicts = [
-        str(outcome.metrics["verdict"]) if outcome.ok and outcome.metrics else "INVALID" for outcome in outcomes
-    ]
     reasons = _reasons(outcomes)
     return {
         "treatment": trial.treatment,
@@ -120,7 +118,8 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
         "slos": _objectives(good),
         "search": found_by_search(outcomes),
         "verdict": worst([verdict_of(reason) for reason in reasons]) if good else "INVALID",
-        "trial_verdicts": verdicts,
+        "trial_verdicts": [outcome.verdict for outcome in outcomes],
+        "by_twins": {outcome.trial.id: list(outcome.by_twins) for outcome in outcomes if outcome.by_twins},
         "reasons": reasons,
         "trials": [outcome.trial.id for outcome in outcomes],
     }

@@ -10,6 +10,7 @@ from seamark.analysis.summary import summarise
 from seamark.analysis.tables import csv_lines
 from seamark.analysis.treatments import group_of, levels_of
 from seamark.analysis.trial_files import lower_bounds
+from seamark.checks import verdict_of, worst
 from seamark.metrics import METRICS
 from seamark.metrics.objectives import look_up
 from seamark.metrics.table import BOUNDED
@@ -58,7 +59,9 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
         _parquet_writer(as_parquet, header, words) as writer,
     ):
         text.write(",".join(header) + "\n")
-        rows = _rows(plan, folder, levels, qualities, {bad["trial"]: bad for bad in summary["failed"]})
+        failed = {bad["trial"]: bad for bad in summary["failed"]}
+        by_twins = {name: why for each in summary["treatments"] for name, why in each["by_twins"].items()}
+        rows = _rows(plan, folder, levels, qualities, failed, by_twins)
         while some := list(islice(rows, ROWS_AT_ONCE)):
             text.write(csv_lines(header, some))
             writer.write_table(_arrow(header, words, some))
@@ -72,6 +75,7 @@ def _rows(
     levels: Mapping[str, Mapping[str, Value]],
     qualities: Sequence[str],
     failed: Mapping[str, Document],
+    by_twins: Mapping[str, Sequence[Document]],
 ) -> Iterator[Row]:
     for trial in plan.trials:
         row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": group_of(trial)}
@@ -79,17 +83,17 @@ def _rows(
         row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}
         bad = failed.get(trial.id)
         if bad is None:
-            yield row | _figures(read_metrics(folder.trial(trial.id)), qualities)
+            yield row | _figures(read_metrics(folder.trial(trial.id)), qualities, by_twins.get(trial.id, ()))
         else:
             state = {"status": bad["status"], "category": bad["category"]}
             yield row | state | {"verdict": "INVALID", "reasons": bad["category"]}
 
 
-def _figures(metrics: Document, qualities: Sequence[str]) -> Row:
+def _figures(metrics: Document, qualities: Sequence[str], by_twins: Sequence[Document]) -> Row:
     row: Row = {
         "status": metrics["status"],
-        "verdict": metrics["verdict"],
-        "reasons": " ".join(reason["code"] for reason in metrics["reasons"]),
+        "verdict": worst([metrics["verdict"], *map(verdict_of, by_twins)]),
+        "reasons": " ".join(reason["code"] for reason in (*metrics["reasons"], *by_twins)),
         "throughput_unit": metrics["throughput"]["unit"],
     }
     row |= {metric.column: look_up(metrics, metric.path) for metric in METRICS}

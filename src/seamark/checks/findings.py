@@ -36,6 +36,26 @@ class Connections:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Processors:
+    """How busy the processors of one node were over the window, as shares of the node, and by whom.
+
+    `load` and `server` are None where no process of them was watched on that node. `others` is what neither of them
+    used, without steal and interrupts: a lower limit. `steal` is time that a hypervisor gave to other machines.
+    `waiting`: share of time in which some task waited for a processor. `node` is None for the load's own.
+    """
+
+    node: str | None
+    busy: float
+    others: float
+    load: float | None = None
+    server: float | None = None
+    steal: float = 0.0
+    waiting: float | None = None
+    load_average: float | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Findings:
     """What the checks look at. None: not known, so not judged.
 
@@ -97,3 +117,4 @@ class Findings:
     wrong_answers: Sequence[str] = ()
     server_restarted: str | None = None
     connections: Connections = Connections()
+    processors: Sequence[Processors] = ()

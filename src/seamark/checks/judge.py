@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from seamark.checks import load, network, result
+from seamark.checks import host, load, network, result
 from seamark.checks.findings import Findings, Reason
 
 Verdict = Literal["VALID", "SUSPECT", "INVALID"]
@@ -26,7 +26,8 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     load.client_stalled,
     load.client_cpu,
     load.client_bound,
-    load.machine_full,
+    host.machine_full,
+    host.busy_elsewhere,
     load.littles_law,
     load.users_idle,
     network.few_local_ports,

@@ -173,18 +173,6 @@ def client_bound(found: Findings) -> Reason | None:
     )
 
 
-def machine_full(found: Findings) -> Reason | None:
-    """Load and server share the cores: a faster client would slow the server, and the other way round."""
-    if found.machine_cpu_ratio is None or found.machine_cpu_ratio <= 0.9 or found.client_is_server:
-        return None
-    return Reason(
-        code="machine_full",
-        severity="note",
-        text=f"the machine's CPU was {found.machine_cpu_ratio:.0%} busy, by the load and the server together",
-        remedy="Compare only with results of the same machine, or load from another one.",
-    )
-
-
 def littles_law(found: Findings) -> Reason | None:
     """Concurrency = throughput x latency, in any stable system; here from three separate counts."""
     if None in (found.concurrency_mean, found.replies_per_s, found.service_mean_s, found.window_s):

@@ -23,6 +23,7 @@ UNITS: Mapping[str, tuple[str, float]] = {
     "W": ("watts", 1),
     "requests": ("requests", 1),
     "sessions": ("sessions", 1),
+    "tasks": ("tasks", 1),
     "units/s": ("units_per_second", 1),
     "requests/s": ("requests_per_second", 1),
     "sessions/s": ("sessions_per_second", 1),

@@ -9,6 +9,7 @@ from seamark.metrics.ceiling import Ceiling
 from seamark.metrics.distribution import QUANTILES
 from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import look_up
+from seamark.metrics.processors import processors_of
 from seamark.metrics.table import BOUNDED
 from seamark.metrics.tally import Tally
 from seamark.metrics.window import Window
@@ -85,6 +86,7 @@ def findings(
         slos_missed=[_said(slo) for slo in missed if slo["metric"] not in quality],
         server_restarted=load.get("server_restarted"),
         connections=_connections(workers),
+        processors=processors_of(found.telemetry, client_is_server=client_is_server),
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
         quality_missed=[_said(slo) for slo in missed if slo["metric"] in quality],
     )

@@ -110,6 +110,27 @@ RESOURCES: tuple[Metric, ...] = (
         value=_watched("host", "cpu_iowait_ratio", "mean"),
     ),
     Metric(
+        path="resource.cpu_steal",
+        unit="ratio",
+        better="neither",
+        meaning="mean share of CPU time that a hypervisor gave to other machines",
+        value=_watched("host", "cpu_steal_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.cpu_pressure",
+        unit="ratio",
+        better="neither",
+        meaning="share of time in which some task of the machine waited for a processor (PSI)",
+        value=_watched("host", "cpu_pressure_ratio", "mean"),
+    ),
+    Metric(
+        path="resource.load_average",
+        unit="tasks",
+        better="neither",
+        meaning="mean load average of one minute: tasks that ran, waited for a processor or for a disk",
+        value=_watched("host", "load_average", "mean"),
+    ),
+    Metric(
         path="resource.disk_read_mb_per_s",
         unit="MB/s",
         better="neither",

@@ -1,10 +1,11 @@
 """Reads what a report is made of from a scenario's results. Small records stay; samples are read elsewhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seamark.checks import verdict_of, worst
 from seamark.report.ordering import in_order
 from seamark.store import ScenarioFolder, TrialFolder, read_json
 
@@ -107,7 +108,11 @@ def read_results(root: Path) -> Results:
     folder = ScenarioFolder(root=root)
     plan, summary = read_json(folder.plan), read_json(folder.summary)
     levels = {name: values for role in (plan.get("factors") or {}).values() for name, values in role.items()}
-    trials = tuple(_trial(planned, folder.trial(str(planned["id"]))) for planned in plan["trials"])
+    by_twins = {name: why for each in summary["treatments"] for name, why in (each.get("by_twins") or {}).items()}
+    trials = tuple(
+        _trial(planned, folder.trial(str(planned["id"])), by_twins.get(str(planned["id"]), ()))
+        for planned in plan["trials"]
+    )
     by_treatment: dict[str, tuple[TrialRecord, ...]] = {}
     for trial in sorted(trials, key=lambda trial: trial.repetition):
         by_treatment[trial.treatment] = (*by_treatment.get(trial.treatment, ()), trial)
@@ -141,7 +146,7 @@ def _optional(path: Path) -> Document | None:
         return None
 
 
-def _trial(planned: Document, folder: TrialFolder) -> TrialRecord:
+def _trial(planned: Document, folder: TrialFolder, by_twins: Sequence[Document]) -> TrialRecord:
     metrics = _optional(folder.metrics)
     load = _optional(folder.load) or {}
     if metrics is None:
@@ -177,8 +182,8 @@ def _trial(planned: Document, folder: TrialFolder) -> TrialRecord:
         unit=str(throughput.get("unit") or ""),
         latency_ms=metrics.get("latency_ms") or {},
         error_rate=(metrics.get("errors") or {}).get("rate"),
-        verdict=str(metrics.get("verdict") or "INVALID"),
-        reasons=tuple(metrics.get("reasons") or ()),
+        verdict=worst([str(metrics.get("verdict") or "INVALID"), *map(verdict_of, by_twins)]),
+        reasons=(*(metrics.get("reasons") or ()), *by_twins),
         window_s=(float(start_s), float(end_s)) if start_s is not None and end_s is not None else None,
         folder=folder,
     )
