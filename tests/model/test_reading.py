@@ -281,6 +281,41 @@ def test_a_wrong_recipe_is_named_with_its_line(tmp_path: Path, old: str, new: st
     assert any(says in mistake for mistake in mistakes), mistakes
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("[sh, -c, \"cat '{data}/x'\"]", "toy.yaml:8: server.command[2]: the placeholder '{data}' stands in a program"),
+        ("[/bin/bash, -o, pipefail, -ec, 'ls {data} | wc']", "bash, -c, '... \"$1\" ...', NAME, \"{data}\""),
+        ("[env, LC_ALL=C, sh, -c, -e, 'echo {settings[size]} && exec \"$@\"', toy]", "'{settings[size]}' stands in"),
+        ("['{python}', -u, -c, 'open(\"{data}\")']", "python, -c, '... sys.argv[1] ...', \"{data}\""),
+        ("[python3.11, -Xdev, -c, 'open(\"{data}\")']", "a program that python reads"),
+        ("[perl, -we, 'open {data}']", "$ARGV[0]"),
+    ],
+)
+def test_a_value_in_the_text_of_a_program_is_refused_with_how_to_pass_it(
+    tmp_path: Path, words: str, says: str
+) -> None:
+    for server in (f"{{command: {words}}}", f"{{command: [x], parts: [{{name: w, command: {words}}}]}}"):
+        mistakes = mistakes_of_recipe(tmp_path, RECIPE.replace("wire\n", f"wire\nserver: {server}\n"))
+        place = says.replace("server.command", "server.parts[0].command") if "parts" in server else says
+        assert [place in mistake for mistake in mistakes] == [True], mistakes
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "[sh, -c, 'cat \"$1/x\" ${{HOME}}', toy, '{data}']",
+        "[sh, '{data}/start.sh', -c, '{data}']",
+        "[gunicorn, -c, '{data}/config']",
+        "[bash, -o, pipefail, -c, 'exec \"$@\"', bash, toy, '{data}']",
+        "['{python}', '{package}/outside.py', -c, '{data}']",
+    ],
+)
+def test_a_value_that_is_an_argument_of_a_program_is_accepted(tmp_path: Path, words: str) -> None:
+    written(tmp_path, "services/toy.yaml", RECIPE.replace("wire\n", f"wire\nserver: {{command: {words}}}\n"))
+    assert "toy" in read_services(tmp_path / "services")
+
+
 def test_mistakes_of_all_recipes_are_reported_at_once(tmp_path: Path) -> None:
     written(tmp_path, "services/other.yaml", "name: other\n")
     mistakes = mistakes_of_recipe(tmp_path, RECIPE.replace("component: storage", "component: x"))

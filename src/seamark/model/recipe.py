@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from seamark.errors import did_you_mean
+from seamark.model.program_text import check_program_texts
 from seamark.model.service import Health, Server, Service
 from seamark.model.yaml_lines import Item, Mistakes
 
@@ -22,6 +23,7 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     """Note what is wrong in a recipe that could be read."""
     if service.driver.count(":") != 1:
         mistakes.add(tree.value["driver"], f"'{service.driver}' is not of the form 'package.module:Name'.")
+    check_program_texts(tree, mistakes)
     if service.server is None:
         return
     server = tree.value["server"]
