@@ -20,7 +20,9 @@ except UserError as mistake:
     raise WorkflowError(str(mistake))
 
 SCENARIO, DEPLOYMENT, TRIAL = dag.patterns
-TRIAL_ID = "{wildcards.deployment}--{wildcards.workload}--r{wildcards.repetition}"
+TRIAL_ID = (
+    "{wildcards.deployment:q}--{wildcards.workload:q}--r{wildcards.repetition:q}"
+)
 
 
 wildcard_constraints:

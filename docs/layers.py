@@ -43,6 +43,7 @@ ROOMS: Mapping[str, Room] = {
     "servers": Room(rank=4, what="how a server lives and dies: keeper, runtimes, health, environments"),
     "monitors": Room(rank=4, what="telemetry of host, processes, GPU and service"),
     "study": Room(rank=4, what="a working folder: its scenarios, recipes, site and results"),
+    "study_paths": Room(rank=5, what="which paths of a study the tools of a run would misread"),
     "address": Room(rank=4, what="what is at an address: whether it can be loaded, and what it answers"),
     "provenance": Room(rank=4, what="where and with what a number was measured"),
     "sites": Room(rank=5, what="what a machine says of itself, written as a site"),

@@ -1,7 +1,11 @@
 """What ships as recipes: each says why it is here, what was seen running in Apptainer, and has an image to run in."""
 
+import os
 import re
+import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +23,16 @@ sys.path.insert(0, str(ROOT / "docs"))
 reference = import_module("reference")
 
 every_recipe = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+
+
+def programs(service: Service) -> Iterator[tuple[str, ...]]:
+    """Give every command line of a recipe that starts with a shell and the text of its program."""
+    server, container = service.server, service.container
+    if server is not None:
+        lines = [*server.setup, server.command, *(part.command for part in server.parts)]
+        yield from (
+            line for line in [*lines, *([container.command] if container else [])] if line and line[0] == "sh"
+        )
 
 
 def section(service: Service) -> str:
@@ -66,3 +80,27 @@ def test_a_recipe_has_an_image_to_run_in(service: Service, tmp_path: Path) -> No
         assert image.path.suffix == ".sif"
         assert image.origin == "registry" or (ROOT / image.source).is_file()
         assert image.licence
+
+
+@every_recipe
+def test_no_path_and_no_setting_is_read_as_program_by_the_shells_of_a_recipe(
+    service: Service, tmp_path: Path
+) -> None:
+    data, fakes = tmp_path / "x'; touch P; echo '", tmp_path / "fakes"
+    fakes.mkdir()
+    own = data / "server/bin/milvus"
+    own.parent.mkdir(parents=True)
+    names = ("ray", "vllm", "milvus", "minio", "kafka-storage.sh", "kafka-server-start.sh", "rclone")
+    for program in (own, *(fakes / name for name in names)):
+        program.write_text('#!/bin/sh\n[ "$1" != random-uuid ] || echo uuid\n')
+        program.chmod(0o755)
+    injected: defaultdict[str, str] = defaultdict(lambda: "$(touch P)`touch P`'")
+    values = {"data": data, "host": "127.0.0.1; touch P", "node": "n", "settings": injected, "switches": injected}
+    values |= {"ports": injected, "addresses": injected, "python": sys.executable, "package": ROOT}
+    for line in programs(service):
+        words = [word.format(**values) for word in line]
+        path = f"{fakes}:{os.environ['PATH']}"
+        done = subprocess.run(words, cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert not list(tmp_path.rglob("P"))
+    assert all(path.is_relative_to(data) for path in tmp_path.rglob("*") if fakes not in (path, path.parent))

@@ -71,6 +71,6 @@ def test_the_profile_of_the_site_is_named_and_what_is_asked_comes_last(tmp_path)
     assert Path(words[words.index("--profile") + 1]).name == "meluxina"
     assert words[words.index("--directory") + 1] == str(tmp_path)
     assert "a.json" in words
-    assert words[-3:] == ["--config", "scenario=config/scenarios/llm_vllm_baseline.yaml", "site=meluxina"]
+    assert words[-3:] == ["--config", 'scenario= "config/scenarios/llm_vllm_baseline.yaml" ', 'site= "meluxina" ']
     local = command(Study.at(tmp_path, scenario="config/scenarios/null.yaml"))
     assert "--profile" not in local

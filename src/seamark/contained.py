@@ -31,7 +31,13 @@ NAME = "apptainer"
 COMMAND = """\
 #!/bin/sh
 # Apptainer as Snakemake calls it for a load: after the site's modules, and with what the load needs bound in.
-PATH=$(printf %s ":$PATH:" | sed -e 's|:{folder}:|:|g' -e 's|^:||' -e 's|:$||')
+own={folder}
+path=:$PATH:
+while case $path in *":$own:"*) ;; *) false ;; esac; do
+    path=${{path%%":$own:"*}}:${{path#*":$own:"}}
+done
+path=${{path#:}}
+PATH=${{path%:}}
 export PATH
 case "$1 $2" in
     "exec --contain"*) exec apptainer "$@" ;;  # of our own: a server, or a worker
@@ -89,7 +95,7 @@ def stand_before_apptainer(study: Study) -> None:
     # where there are modules, the machine on which Snakemake runs may have none: its jobs find theirs
     or_else = "|| echo apptainer version 1.0.0" if study.site.modules else ""
     text = COMMAND.format(
-        folder=folder_of(root),
+        folder=quote(str(folder_of(root))),
         engine=join(engine(study.site, ())),
         binds=quote(",".join([*binds, images, *map(os.path.expandvars, study.plan.binds)])),
         or_else=or_else,

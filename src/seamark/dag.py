@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
@@ -17,6 +17,7 @@ from seamark.servers.deployment import stop_all, sweep
 from seamark.slurm.states import stand_before_slurm
 from seamark.store import DeploymentFolder, read_json
 from seamark.study import Study
+from seamark.study_paths import require_paths
 
 PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
 SLOTS = 100
@@ -42,6 +43,7 @@ class Dag:
     """What each trial of a deployment takes, once it was asked for."""
 
     def __post_init__(self) -> None:
+        require_paths(self.study)
         self.study.require_environments()
         self.study.require_no_dataset()
         if self.contained:
@@ -83,19 +85,17 @@ class Dag:
 
     def script(self, name: str, *wildcards: str) -> str:
         """Return the shell line that runs one of our scripts; `exec` makes Snakemake its parent."""
-        words = [sys.executable, str(self.study.file(f"scripts/{name}.py")), str(self.study.scenario_path)]
-        return " ".join(["exec", *map(quote, words), quote(self.study.site_name), *wildcards, "> {log} 2>&1"])
+        words = [sys.executable, self.file(f"scripts/{name}.py"), str(self.study.scenario_path), self.study.site_name]
+        return _shell_line(words, wildcards)
 
     def derive(self, name: str, *paths: str) -> str:
         """Return the shell line of a script that needs only the files it is given, and no scenario."""
-        return " ".join(
-            ["exec", quote(sys.executable), quote(self.file(f"scripts/{name}.py")), *paths, "> {log} 2>&1"]
-        )
+        return _shell_line([sys.executable, self.file(f"scripts/{name}.py")], paths)
 
     @property
     def exposition(self) -> list[str]:
         """Return the folder in which each trial's metrics are written for Prometheus too, if the site names one."""
-        return [quote(self._relative(self.study.metrics))] if self.study.metrics else []
+        return [_literal(self._relative(self.study.metrics))] if self.study.metrics else []
 
     def objectives(self, w: Wildcards) -> list[str]:
         """Return a trial's objectives: its metrics are derived again when they change, and nothing is measured."""
@@ -109,9 +109,7 @@ class Dag:
         """Return the shell line of a script that loads a server: in its image where Snakemake runs it in one."""
         if not self.contained:
             return self.script(name, *wildcards)
-        told = [*words(self.study, name), str(self.study.scenario_path), self.study.site_name]
-        line = " ".join(quote(word).replace("{", "{{").replace("}", "}}") for word in told)
-        return " ".join(["exec", line, *wildcards, "> {log} 2>&1"])
+        return _shell_line([*words(self.study, name), str(self.study.scenario_path), self.study.site_name], wildcards)
 
     def image(self, w: Wildcards) -> str | None:
         """Return the image that a deployment's loads run in, None outside of containers."""
@@ -311,3 +309,14 @@ class Dag:
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.study.root)) if path.is_relative_to(self.study.root) else str(path)
+
+
+def _shell_line(words: Sequence[str], fields: Sequence[str]) -> str:
+    """Return the shell line that becomes a program, its output in the rule's log. `fields` are Snakemake's own, such
+    as `{wildcards.scenario:q}`."""
+    return " ".join(["exec", *map(_literal, words), *fields, "> {log:q} 2>&1"])
+
+
+def _literal(word: str) -> str:
+    """Return one word of a shell line of a rule, where braces are Snakemake's."""
+    return quote(word).replace("{", "{{").replace("}", "}}")

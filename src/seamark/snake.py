@@ -1,5 +1,6 @@
 """How Snakemake is called for a study, and who else is calling it. It is a process to us, never an import."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -26,15 +27,23 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     """Return the command line that makes `targets` (all of the scenario when empty) on the study's site."""
     words = [sys.executable, "-m", "snakemake", *targets]
     words += ["--snakefile", str(study.file("Snakefile")), "--directory", str(study.root)]
-    words += ["--workflow-profile", str(study.file("profiles/default"))]
+    words += ["--workflow-profile", _profile(study, "default")]
     if study.site.profile != "default":
-        words += ["--profile", str(study.file(f"profiles/{study.site.profile}"))]
+        words += ["--profile", _profile(study, study.site.profile)]
     if (most := most_jobs(study.site, study.plan.qos)) is not None:
         words += ["--jobs", str(most)]
     if study.site.images.jobs:
         words += ["--software-deployment-method", "apptainer"]
     words += list(extra)
-    return [*words, "--config", f"scenario={study.scenario_path}", f"site={study.site_name}"]
+    told = {"scenario": str(study.scenario_path), "site": study.site_name}
+    # Snakemake reads a value as YAML, which a string in JSON is too, and strips quotes that stand outside of all
+    return [*words, "--config", *(f"{name}= {json.dumps(text, ensure_ascii=False)} " for name, text in told.items())]
+
+
+def _profile(study: Study, name: str) -> str:
+    """Return the folder of a profile, from the study's where it lies there: Snakemake takes `*?[` of it as a glob."""
+    folder = study.file(f"profiles/{name}")
+    return str(folder.relative_to(study.root) if folder.is_relative_to(study.root) else folder)
 
 
 def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[str] = ()) -> subprocess.Popen[bytes]:

@@ -284,8 +284,11 @@ def test_a_wrong_recipe_is_named_with_its_line(tmp_path: Path, old: str, new: st
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("[sh, -c, \"cat '{data}/x'\"]", "toy.yaml:8: server.command[2]: the placeholder '{data}' stands in a program"),
-        ("[/bin/bash, -o, pipefail, -ec, 'ls {data} | wc']", "bash, -c, '... \"$1\" ...', NAME, \"{data}\""),
+        (
+            "[sh, -c, \"cat '{data}/x'\"]",
+            "toy.yaml:8: server.command[2]: the placeholder '{data}' stands in a program",
+        ),
+        ("[/bin/bash, -o, pipefail, -ec, 'ls {data} | wc']", 'bash, -c, \'... "$1" ...\', NAME, "{data}"'),
         ("[env, LC_ALL=C, sh, -c, -e, 'echo {settings[size]} && exec \"$@\"', toy]", "'{settings[size]}' stands in"),
         ("['{python}', -u, -c, 'open(\"{data}\")']", "python, -c, '... sys.argv[1] ...', \"{data}\""),
         ("[python3.11, -Xdev, -c, 'open(\"{data}\")']", "a program that python reads"),

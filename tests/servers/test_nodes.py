@@ -1,6 +1,8 @@
 """Which nodes of a deployment are the load's and which the server's, and how others are reached: without a Slurm."""
 
+import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -188,14 +190,29 @@ def test_vllm_over_two_nodes_joins_one_ray_and_every_process_gets_the_network(
         shown = launch.environment.get if runtime == "venv" else _given(launch.command).get
         network = {name: shown(name) for name in ("NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")}
         assert network == {"NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "mlx5", "NCCL_SOCKET_IFNAME": "ib0"}
-    serving, joining = (" ".join(launch.command) for launch in launches)
-    assert "ray start --head --node-ip-address=10.3.0.1 --port=8001" in serving
-    assert "vllm serve" in serving
+    started, serving = _printed_by(launches[0].command, ("ray", "vllm"), bench.root)
+    assert started.startswith("ray start --head --node-ip-address=10.3.0.1 --port=8001 ")
+    assert serving.startswith("vllm serve ")
     assert "--tensor-parallel-size=4 --pipeline-parallel-size=2" in serving
-    assert "ray start --block --address=10.3.0.1:8001 --node-ip-address=10.3.0.2" in joining
+    reached, joined = _printed_by(launches[1].command, ("ray",), bench.root)
+    assert reached == "ray health-check --address=10.3.0.1:8001"
+    assert joined.startswith("ray start --block --address=10.3.0.1:8001 --node-ip-address=10.3.0.2")
     if runtime == "apptainer":
         assert _given(launches[0].command)["RAY_ADDRESS"] == "10.3.0.1:8001"
-        assert "CUDA_VISIBLE_DEVICES=0,1,2,3" in joining
+        assert "APPTAINERENV_CUDA_VISIBLE_DEVICES=0,1,2,3" in launches[1].command
+
+
+def _printed_by(command: Sequence[str], programs: Sequence[str], root: Path) -> list[str]:
+    """Return how the shell of a command, in its image or without one, calls programs: a line for each call."""
+    for name in programs:
+        program = root / "programs" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text('#!/bin/sh\necho "${0##*/}" "$@"\n')
+        program.chmod(0o755)
+    words = command[command.index("sh") :]
+    path = f"{root / 'programs'}:{os.environ['PATH']}"
+    done = subprocess.run(words, env={"PATH": path}, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 @pytest.fixture
@@ -267,10 +284,10 @@ def test_the_secret_of_the_store_is_made_for_the_run_and_stands_in_no_command(be
     assert server is not None
     minio = server.part("minio")
     assert minio is not None
-    made = minio.command[2].format(data=bench.root, host="h", ports={"minio": 1, "minio_console": 2})
-    done = subprocess.run(
-        ["sh", "-c", made.replace("exec minio", "echo")], capture_output=True, text=True, check=True
-    )
+    ports = {"minio": 1, "minio_console": 2}
+    words = [word.format(data=bench.root, host="h", ports=ports) for word in minio.command]
+    words[words.index("minio")] = "echo"
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     secret = bench.root / "secret"
     assert len(secret.read_text()) == 48
     assert secret.stat().st_mode & 0o077 == 0

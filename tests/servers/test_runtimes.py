@@ -1,6 +1,7 @@
 """The command lines that runtimes make, and what a fake `apptainer` on PATH gets of them."""
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
@@ -11,8 +12,10 @@ from server_bench import HERE, Bench
 
 from seamark.errors import SiteError, UserError
 from seamark.model.service import Container, Server
+from seamark.model.site import Site
 from seamark.servers import deployment as servers
 from seamark.servers.containers import image_path
+from seamark.servers.engine import with_modules
 from seamark.servers.images import Image, image_file
 from seamark.servers.launch import Launch, Seat
 from seamark.servers.runtimes import external_ports, launch_of
@@ -122,7 +125,7 @@ def test_more_gpus_in_the_environment_than_asked_for_are_hidden(
     [
         (0, "--env CUDA_VISIBLE_DEVICES="),
         (1, "--env CUDA_VISIBLE_DEVICES=3"),
-        (2, "export APPTAINERENV_CUDA_VISIBLE_DEVICES=3,5 &&"),
+        (2, "env APPTAINERENV_CUDA_VISIBLE_DEVICES=3,5"),
     ],
 )
 def test_a_container_sees_as_many_gpus_as_were_asked_for(
@@ -155,21 +158,36 @@ def test_nv_is_given_exactly_to_deployments_with_gpus(contained: Bench, apptaine
 
 
 @pytest.mark.covers("E-MR03")
-def test_module_lines_come_before_apptainer(contained: Bench):
-    site = {"modules": ("env/release/2024.1", "Apptainer"), "module_init": "/opt/lmod/init/bash"}
-    command = launch(contained.with_site(**site)).command
-    assert command[:2] == ("bash", "-c")
-    assert command[2] == (
-        '. /opt/lmod/init/bash && module load env/release/2024.1 && module load Apptainer && exec "$@"'
+@pytest.mark.parametrize("place", ["init", "it's; touch P; echo '", "$(touch P)"])
+def test_modules_are_loaded_before_a_command_whatever_their_names_hold(tmp_path: Path, place: str):
+    init = tmp_path / place
+    init.write_text('module() { echo "$@"; LOADED="$LOADED[$2]"; export LOADED; }\n')
+    site = Site(name="here", summary="here", modules=("env/2024.1", "$(touch P)", "a'b c"), module_init=str(init))
+    told = with_modules(
+        site, ("sh", "-c", 'echo "$LOADED" "$GREETING" "$@"', "x", "--", "it's"), {"GREETING": "a'b,c"}
     )
-    assert "apptainer" in command[4:]
+    done = subprocess.run(told, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        *("load env/2024.1", "load $(touch P)", "load a'b c"),
+        "[env/2024.1][$(touch P)][a'b c] a'b,c -- it's",
+    ]
+    assert not (tmp_path / "P").exists()
+
+
+@pytest.mark.covers("E-MR03")
+def test_a_module_that_cannot_be_loaded_ends_the_command_before_it_starts(tmp_path: Path):
+    init = tmp_path / "init"
+    init.write_text("module() { return 7; }\n")
+    site = Site(name="here", summary="here", modules=("none",), module_init=str(init))
+    assert subprocess.run(with_modules(site, ("touch", str(tmp_path / "P")), {}), check=False).returncode == 7
+    assert not (tmp_path / "P").exists()
 
 
 def test_a_variable_that_apptainer_would_split_reaches_the_container_another_way(contained: Bench, apptainer: Path):
     assert contained.service.container is not None
     container = replace(contained.service.container, environment={"LIST": 'a,b "c"'})
     command = launch(contained.with_service(container=container)).command
-    assert command[:3] == ("bash", "-c", 'export APPTAINERENV_LIST=\'a,b "c"\' && exec "$@"')
+    assert command[:2] == ("env", 'APPTAINERENV_LIST=a,b "c"')
 
 
 @pytest.mark.covers("E-FR06", "E-FR13")

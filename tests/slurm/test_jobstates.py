@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from seamark.slurm import queue
 from seamark.slurm.states import noted, stand_before_slurm
 from seamark.slurm.submission import refusals
 
@@ -158,3 +159,25 @@ def test_standing_before_slurm_twice_is_standing_there_once(cluster: Cluster) ->
     stand_before_slurm(cluster.study, deadline_s=None)
     assert os.environ["PATH"] == before
     assert before.count("study/.seamark/bin") == 1
+
+
+@pytest.mark.parametrize("name", ["it's", "x'; touch P; echo '", "$(touch P)", "a%b"])
+def test_a_job_gets_its_words_and_its_logs_whatever_the_names_of_folders_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    study = tmp_path / name
+    study.mkdir()
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "sbatch"
+    program.write_text(
+        '#!/bin/sh\nprintf "%s\\n" "$@" > options; for last in "$@"; do :; done; sh -c "${last#--wrap=}"; echo 7\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    words = ("touch", str(study / "done"))
+    assert queue.sbatch(queue.Batch(words=words, name="try", logs=study / "logs", folder=study, options={})) == "7"
+    assert sorted(path.name for path in study.iterdir()) == ["done", "logs"]
+    assert not (tmp_path / "P").exists()
+    logs = str(study / "logs").replace("%", "%%")
+    assert f"--output={logs}/%x_%j.out" in (tmp_path / "options").read_text().splitlines()

@@ -23,7 +23,7 @@ rule load:
     params:
         changed=dag.changed,
     shell:
-        dag.load_script("load", "{wildcards.scenario}", TRIAL_ID)
+        dag.load_script("load", "{wildcards.scenario:q}", TRIAL_ID)
 
 
 rule monitor:
@@ -38,7 +38,7 @@ rule monitor:
     resources:
         slot=dag.analysis_slot,
     shell:
-        dag.derive("monitor", "{input}")
+        dag.derive("monitor", "{input:q}")
 
 
 rule metrics:
@@ -59,4 +59,4 @@ rule metrics:
     params:
         objectives=dag.objectives,
     shell:
-        dag.derive("metrics", "{input.plan}", "{input.load}", *dag.exposition)
+        dag.derive("metrics", "{input.plan:q}", "{input.load:q}", *dag.exposition)

@@ -8,7 +8,7 @@ rule plan:
         f"{SCENARIO}/logs/plan.log",
     localrule: True
     shell:
-        dag.script("plan", "{wildcards.scenario}")
+        dag.script("plan", "{wildcards.scenario:q}")
 
 
 rule environment:
@@ -21,4 +21,4 @@ rule environment:
     resources:
         slot=dag.analysis_slot,
     shell:
-        dag.script("environment", "{wildcards.environment}", "{output}")
+        dag.script("environment", "{wildcards.environment:q}", "{output:q}")

@@ -20,7 +20,7 @@ rule summary:
     resources:
         slot=dag.analysis_slot,
     shell:
-        dag.script("summary", "{wildcards.scenario}")
+        dag.script("summary", "{wildcards.scenario:q}")
 
 
 rule report:
@@ -44,4 +44,4 @@ rule report:
     resources:
         slot=dag.analysis_slot,
     shell:
-        dag.script("report", "{wildcards.scenario}")
+        dag.script("report", "{wildcards.scenario:q}")

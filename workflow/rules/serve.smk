@@ -16,7 +16,7 @@ rule together:
         mem_mb=1,
         runtime=dag.runtime_min("together"),
     shell:
-        "touch {output} > {log} 2>&1"
+        "touch {output:q} > {log:q} 2>&1"
 
 
 rule serve:
@@ -38,7 +38,7 @@ rule serve:
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("serve"),
     shell:
-        dag.script("serve", "{wildcards.scenario}", "{wildcards.deployment}")
+        dag.script("serve", "{wildcards.scenario:q}", "{wildcards.deployment:q}")
 
 
 rule warmup:
@@ -60,7 +60,7 @@ rule warmup:
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("warmup"),
     shell:
-        dag.load_script("warmup", "{wildcards.scenario}", "{wildcards.deployment}")
+        dag.load_script("warmup", "{wildcards.scenario:q}", "{wildcards.deployment:q}")
 
 
 rule teardown:
@@ -81,4 +81,4 @@ rule teardown:
         mem_mb=dag.mem_mb,
         runtime=dag.runtime_min("teardown"),
     shell:
-        dag.script("teardown", "{wildcards.scenario}", "{wildcards.deployment}")
+        dag.script("teardown", "{wildcards.scenario:q}", "{wildcards.deployment:q}")

@@ -55,9 +55,11 @@ def slurm(
       bench export slurm -c config/scenarios/null.yaml --site meluxina -o slurm/null --at-once 4
     """
     from seamark.export import export_slurm
+    from seamark.study_paths import require_paths
 
     study = open_study(scenario, site)
     study.require_no_dataset()
+    require_paths(study)
     told = folder or Path("slurm") / study.scenario.name
     export = export_slurm(study, study.root / told, python=python, at_once=at_once)
     if as_json:

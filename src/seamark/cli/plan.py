@@ -22,9 +22,11 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     """
     from seamark.plan import as_document
     from seamark.plan_text import describe, plan_facts
+    from seamark.study_paths import require_paths
 
     study = open_study(scenario, site)
     study.require_drivers()
+    require_paths(study)
     if write:
         _write(study)
     if as_json:

@@ -39,8 +39,10 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, verif
       bench prepare -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
     """
     from seamark.prepare import missing, prepare
+    from seamark.study_paths import require_paths
 
     study = open_study(scenario, site)
+    require_paths(study)
     study.require_variables()
     console = Console(stderr=as_json)
     if dry_run:

@@ -13,6 +13,7 @@ from seamark.cli.submit import require_what_it_needs
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.snake import release, runs_in
 from seamark.study import DEFAULT_SCENARIO, Study, scenario_files
+from seamark.study_paths import require_paths
 
 SOON_S = 30.0
 TAIL_LINES = 20
@@ -35,6 +36,7 @@ def command(recipe: str | None, scenario: str, site: str | None, as_json: bool) 
       bench start -c config/scenarios/quickstart.yaml
     """
     study = open_study(_file(recipe, scenario), site)
+    require_paths(study)
     study.require_environments()
     study.require_drivers()
     study.require_no_dataset()

@@ -24,6 +24,7 @@ from seamark.slurm.states import noted, notes_in
 from seamark.slurm.submission import refusals, refusals_in
 from seamark.snake import beat, release, rest, start
 from seamark.study import Study
+from seamark.study_paths import require_paths
 
 NEARLY_FULL_BYTES = 1 << 16
 
@@ -48,6 +49,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
                 f"bench submit {word}: a scenario is named with -c. Did you mean 'bench submit -c {word}'?"
             )
     study = open_study(scenario, site)
+    require_paths(study)
     study.require_nodes()
     study.require_environments()
     study.require_drivers()

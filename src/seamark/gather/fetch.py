@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from contextlib import suppress
@@ -16,6 +17,8 @@ MADE_HERE = (
     *(f"*--*/{name}" for name in ("metrics.*", "series.csv", "histogram.json", "telemetry.*")),
 )
 """Of a scenario, what is written or derived where it is summed up."""
+HOME = re.compile(r"^([^/:]+:)~/")
+"""The home of a machine as its shell writes it; rsync itself begins there."""
 VANISHED = 24
 NOT_THERE = 23
 
@@ -31,13 +34,14 @@ def fetch(source: str, scenario: str, results: Path) -> Path:
         raise SiteError(
             "bench collect --from: there is no rsync on PATH. Install it here, and on the machine the results are on."
         )
-    source = source.rstrip("/") or "/"
+    source = HOME.sub(r"\1", source.rstrip("/") or "/")
     _require_another(source, scenario, results)
     copy = results / ".incoming" / hashlib.sha256(f"{source}/{scenario}".encode()).hexdigest()[:12]
     copy.mkdir(parents=True, exist_ok=True)
     rules = [*(f"--exclude={name}" for name in OF_A_RUN), *(f"--exclude=/{scenario}/{name}" for name in MADE_HERE)]
     rules += [f"--include=/{scenario}/***", "--include=/.calibration/***", "--exclude=*"]
-    words = ["rsync", "--archive", "--no-owner", "--no-group", "--partial", "--delete", *rules]
+    # the names go to the other side as data, since its shell would read them as its own
+    words = ["rsync", "--protect-args", "--archive", "--no-owner", "--no-group", "--partial", "--delete", *rules]
     _run([*words, f"--link-dest={results.resolve()}", "--", f"{source}/", f"{copy}/"], source)
     if not (copy / scenario).is_dir():
         forget(copy)

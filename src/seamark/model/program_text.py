@@ -12,7 +12,7 @@ from seamark.model.yaml_lines import Item, Mistakes
 
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish")
 TEXT_LETTERS = {**dict.fromkeys(SHELLS, "c"), "python": "c", **dict.fromkeys(("perl", "ruby", "node"), "e")}
-"""Interpreters by name without their version, and the letter of the option after which the text of a program comes."""
+"""Interpreters by name without their version, and the letter of the option that brings the text of a program."""
 FIRST_ARGUMENT = {"python": "sys.argv[1]", "perl": "$ARGV[0]", "ruby": "ARGV[0]", "node": "process.argv[1]"}
 """How a program names its first argument; in a shell "$1"."""
 TAKES_A_WORD = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-W", "-X")
@@ -34,7 +34,7 @@ def check_program_texts(tree: Item, mistakes: Mistakes) -> None:
 
 def _remedy(interpreter: str, field: str) -> str:
     if interpreter in SHELLS:
-        return f"{interpreter}, -c, '... \"$1\" ...', NAME, \"{{{field}}}\""
+        return f'{interpreter}, -c, \'... "$1" ...\', NAME, "{{{field}}}"'
     option = TEXT_LETTERS[interpreter]
     return f"{interpreter}, -{option}, '... {FIRST_ARGUMENT[interpreter]} ...', \"{{{field}}}\""
 

@@ -1,7 +1,6 @@
 """How Apptainer is called: after the site's modules, as which user, with its caches where. Starts nothing."""
 
 import os
-import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,13 @@ from seamark.errors import SiteError
 from seamark.model.site import Site
 from seamark.servers.privilege import as_nobody_here, with_all_capabilities
 from seamark.store import expanded
+
+LOAD_MODULES = (
+    '[ -z "$1" ] || . "$1" || exit; shift;'
+    ' while [ "$1" != -- ]; do module load "$1" || exit; shift; done;'
+    ' shift; exec "$@"'
+)
+"""A program for bash: the file that brings `module` (empty: none is needed), modules, `--`, and a command."""
 
 
 def require_engine(site: Site) -> None:
@@ -37,12 +43,10 @@ def engine(site: Site, words: Sequence[str], *, refuses_root: bool = False, fold
 
 def with_modules(site: Site | None, command: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
     """Return `command` run after the site's `module load` lines; as the same process, so that signals reach it."""
-    modules = site.modules if site else ()
-    if not modules and not variables:
-        return tuple(command)
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
-    if site and modules:
-        if site.module_init:
-            lines.append(f". {shlex.quote(str(expanded(site.module_init)))}")
-        lines += [f"module load {shlex.quote(module)}" for module in modules]
-    return ("bash", "-c", " && ".join([*lines, 'exec "$@"']), "seamark", *command)
+    words = tuple(command)
+    if site and site.modules:
+        init = str(expanded(site.module_init)) if site.module_init else ""
+        words = ("bash", "-c", LOAD_MODULES, "seamark", init, *site.modules, "--", *words)
+    if variables:
+        words = ("env", *(f"{name}={value}" for name, value in variables.items()), *words)
+    return words

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
-from shlex import quote
 
 from seamark.errors import SiteError
 
@@ -74,5 +73,5 @@ def _module_init(environment: Mapping[str, str]) -> Path | None:
 
 def _available(init: Path) -> str:
     """Return the modules of container engines, one a line; `module` prints on its error output."""
-    asked = " ; ".join(f"module -t avail {engine} 2>&1" for engine in ENGINES)
-    return _said(("bash", "-c", f". {quote(str(init))} && {{ {asked} ; true ; }}"))
+    asked = '. "$1" || exit; shift; for engine in "$@"; do module -t avail "$engine" 2>&1; done; true'
+    return _said(("bash", "-c", asked, "seamark", str(init), *ENGINES))

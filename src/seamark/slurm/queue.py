@@ -51,7 +51,8 @@ def run(batch: Batch) -> tuple[str, int]:
 def _submitted(batch: Batch, more: Sequence[str], within_s: float | None) -> tuple[str, int]:
     batch.logs.mkdir(parents=True, exist_ok=True)
     command = ["sbatch", "--parsable", f"--job-name={batch.name}", f"--chdir={batch.folder}"]
-    command += [f"--output={batch.logs}/%x_%j.out", f"--error={batch.logs}/%x_%j.err"]
+    logs = str(batch.logs).replace("%", "%%")
+    command += [f"--output={logs}/%x_%j.out", f"--error={logs}/%x_%j.err"]
     command += [f"--{option}={value}" for option, value in batch.options.items() if value is not None]
     command += [*more, *batch.more]
     done = _said([*command, f"--wrap=exec {join(batch.words)}"], within_s)

@@ -15,6 +15,7 @@ from seamark.model.trial import SCHEMA_VERSION, Deployment
 from seamark.standing.instance import STANDING, Instance
 from seamark.store import read_json, write_json, write_text
 from seamark.study import Study, config_folder
+from seamark.study_paths import require_paths
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
 WHERE = re.compile(r"^.*scenario\.yaml:\d+:(?: (?:workload|resources)\.)?")
@@ -125,6 +126,7 @@ def wanted(root: Path, instance: Instance) -> Wanted:
             " needs another: it would stand idle. Leave --nodes out."
         )
     deployment = replace(study.plan.deployments[0], id=instance.id)
+    require_paths(study)
     study.require_environments()
     study.require_variables()
     return Wanted(request=request, study=study, service=service, deployment=deployment)
