@@ -56,6 +56,13 @@ def test_gaps_lie_between_the_chunks_of_one_reply_and_two_of_one_read_are_zero_a
     assert sorted(gaps_ns.tolist()) == [0, 200_000_000, 300_000_000, 500_000_000]
 
 
+def test_gaps_are_of_the_good_replies_that_were_due_in_the_window_as_ttft_and_tpot_are(folder):
+    rows = samples_of([0.2, 0.3, 0.9], None, [0.8, 0.8, 2.0], first_s=[0.5, 0.5, 1.5], units=2, failure=[0, 3, 0])
+    chunks = [(at, at_s, 1) for at, times in enumerate(([0.5, 0.8], [0.5, 0.6, 0.7], [1.5, 2.0])) for at_s in times]
+    gaps_ns = stream_of(folder, rows, chunks, the_window(0.25, 1.0)).gaps_ns
+    assert gaps_ns.tolist() == [500_000_000], "that of the last reply, though its chunks came after the window"
+
+
 def test_gaps_do_not_depend_on_how_the_file_is_cut(folder):
     rng = np.random.default_rng(5)
     chunks = [

@@ -117,6 +117,7 @@ def run_oneoff(
         "client": {"workers": "wire", "processes": len(outcome.reports)},
         "workers": [dict(report) for report in outcome.reports],
         "quality": dict(outcome.quality),
+        "over_saturated_at_s": outcome.over_saturated_at_s,
     }
     return measure(trial, load, folder, scenario="load", client_is_server=False, ceiling=ceiling)
 

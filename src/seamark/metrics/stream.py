@@ -15,8 +15,9 @@ from seamark.metrics.window import Window
 @dataclass(frozen=True, kw_only=True)
 class Stream:
     """The chunks of one trial. `units` are those of good replies that arrived inside the window: each reply's units
-    spread evenly over its chunks, since a chunk does not say how many it carries. `gaps_ns` are inter-chunk times.
-    `reads` inside the window brought `chunks` chunks."""
+    spread evenly over its chunks, since a chunk does not say how many it carries. `gaps_ns` are inter-chunk times of
+    the good replies that were due in the window, as TTFT and TPOT are. `reads` inside the window brought `chunks`
+    chunks."""
 
     units: float
     gaps_ns: Times
@@ -30,7 +31,7 @@ def read_stream(path: Path, samples: Samples, window: Window) -> Stream | None:
         return None
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            found = _Chunks(window)
+            found = _Chunks(window, _good_and_due(samples, window))
             for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
                 found.add(*(batch.column(name).to_numpy() for name in ("index", "at_ns", "events")))
     except (pa.ArrowException, OSError, KeyError) as cause:
@@ -38,11 +39,23 @@ def read_stream(path: Path, samples: Samples, window: Window) -> Stream | None:
     return Stream(units=found.units(samples), gaps_ns=found.gaps_ns(), reads=found.reads, chunks=found.chunks)
 
 
+def _good_and_due(samples: Samples, window: Window) -> NDArray[np.bool_]:
+    """Return by index which requests were due in the window and got a good reply."""
+    chosen = np.zeros(0, dtype=np.bool_)
+    for batch in samples.batches():
+        index = batch.index[batch.good & (batch.due >= window.start_ns) & (batch.due < window.end_ns)]
+        if index.size and int(index.max()) >= chosen.size:
+            chosen = np.concatenate([chosen, np.zeros(int(index.max()) + 1 - chosen.size, dtype=np.bool_)])
+        chosen[index] = True
+    return chosen
+
+
 class _Chunks:
     """Chunks counted by request. A request's rows come in the order of their times, among those of others."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, with_gaps: NDArray[np.bool_]) -> None:
         self._window = window
+        self._with_gaps = with_gaps
         self._all = np.zeros(0, dtype=np.int64)
         self._inside = np.zeros(0, dtype=np.int64)
         self._last_ns = np.zeros(0, dtype=np.int64)
@@ -60,9 +73,10 @@ class _Chunks:
         of, at, many, within = index[order], at_ns[order], events[order].astype(np.int64), inside[order]
         begins = np.concatenate([[True], of[1:] != of[:-1]])
         before = np.where(begins, self._last_ns[of], np.concatenate([[0], at[:-1]]))
-        known = (~begins | (self._all[of] > 0)) & within
-        self._gaps.append((at - before)[known])
-        self._gaps.append(np.zeros(int((many - 1)[within].sum()), dtype=np.int64))
+        counts = np.zeros(of.size, dtype=np.bool_)
+        counts[of < self._with_gaps.size] = self._with_gaps[of[of < self._with_gaps.size]]
+        self._gaps.append((at - before)[(~begins | (self._all[of] > 0)) & counts])
+        self._gaps.append(np.zeros(int((many - 1)[counts].sum()), dtype=np.int64))
         self.reads += int(within.sum())
         self.chunks += int(many[within].sum())
         np.add.at(self._all, of, many)
@@ -82,7 +96,7 @@ class _Chunks:
         return total
 
     def gaps_ns(self) -> Times:
-        """Return the time between each chunk inside the window and the one before it; 0 for two of one read."""
+        """Return the time between each chunk of those replies and the one before it; 0 for two of one read."""
         return np.concatenate([np.zeros(0, dtype=np.int64), *self._gaps])
 
     def _reach(self, size: int) -> None:
