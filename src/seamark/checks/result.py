@@ -176,7 +176,7 @@ def slo_missed(found: Findings) -> Reason | None:
 
 def percentile_lower_bound(found: Findings) -> Reason | None:
     """A request without an answer took at least until it was given up; how long it would have taken is not known."""
-    if not found.lower_bounds or not found.ok:
+    if not found.lower_bounds:
         return None
     named = "; ".join(f"{group} {', '.join(names)}" for group, names in found.lower_bounds.items())
     causes = [

@@ -50,7 +50,7 @@ def oneoff_text(
             f"{ABSENT if lag['p99'] is None else number(lag['p99'] * 1e3)} us (p99)"
         )
     mark = " †" if document["saturated"] else ""
-    if counts["ok"]:
+    if counts["ok"] or document["latency_ms"]["censored"]:
         lines += ["", f"{'ms':<15}" + "".join(f"{name:>10}" for name in QUANTILES)]
         for group, name in TIMES.items():
             if document[group]:
@@ -82,7 +82,7 @@ def _notes(document: Mapping[str, Any], mark: str) -> list[str]:
         MEAN_NOTE: any(times.get("censored") for times in groups[: len(TIMES)]),
         UNSTEADY_NOTE: bool(mark),
     }
-    return [note for note, needed in notes.items() if needed and document["counts"]["ok"]]
+    return [note for note, needed in notes.items() if needed]
 
 
 def _kinds(by_kind: Mapping[str, Any], mark: str) -> list[str]:
