@@ -13,11 +13,14 @@ COUNTED: dict[str, Counter[str]] = {}
 
 
 @pytest.fixture
-def counted() -> Callable[[str, str], None]:
-    """Count one case of a sweep: `counted("hostile servers", "survived")`. The tables are printed at the end."""
+def counted() -> Callable[..., None]:
+    """Count one case of a sweep: `counted("hostile servers", "survived")`. The tables are printed at the end.
 
-    def count(table: str, outcome: str) -> None:
-        COUNTED.setdefault(table, Counter())[outcome] += 1
+    A third argument is how many cases: with 0 an outcome is shown though no case had it.
+    """
+
+    def count(table: str, outcome: str, many: int = 1) -> None:
+        COUNTED.setdefault(table, Counter())[outcome] += many
 
     return count
 

@@ -64,7 +64,7 @@ def _connected(url: SplitResult, tls: ssl.SSLContext | None) -> socket.socket:
     where, host, port = f"{url.scheme}://{url.netloc}", url.hostname or "", port_of(url)
     try:
         connection = socket.create_connection((host, port), timeout=LOOK_S)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         raise UserError(f"{where}: no host has the name '{host}'. Is it spelled right?") from None
     except TimeoutError:
         raise UserError(f"{where}: no connection in {LOOK_S:g} s. Is the host up, and the port open to us?") from None

@@ -9,24 +9,29 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import click
 import yaml
 from rich.console import Console
 
+from seamark.cli.load_settings import load_settings, openai_settings, require_fit, settings_from
 from seamark.cli.options import json_option
 from seamark.errors import UserError, did_you_mean
 from seamark.load.arrivals import pattern_of
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.pattern import NEEDED, PATTERNS
 from seamark.model.scenario import Slo
-from seamark.model.service import Value
+from seamark.model.service import Setting, Value
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
-HEADER = re.compile(r"^([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*(.*)$")
+HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\t\x20-\x7e\xa0-\xff]*)")
+METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
+"""What stands in the path or query of an address as it is, besides letters, digits and '_.-'."""
 SHOW_EVERY_S = 0.5
 MODELS_S = 10.0
 
@@ -98,19 +103,21 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     address = _of_standing(address)
     url = _url(address)
     slos = tuple(map(_slo, asked["slos"]))
-    settings = _load_settings(asked)
+    api = url.path.endswith("/completions") and asked["body"] is None
+    known = openai_settings() if api else load_settings()
+    settings = _load_settings(asked, known)
     secure = _secure(url, asked)
     tls = tls_context(secure)
     carrier = carrier_of(asked["carrier"], asked["carrier_address"], asked["carrier_python"])
-    api = url.path.endswith("/completions") and asked["body"] is None
     if asked["mix"] and not api:
         raise UserError(
             "--mix: only the OpenAI API has classes: an address that ends in /completions, and no --body."
         )
-    asks = _prompts(url, asked) if api else _request(address, asked)
-    if asked.get("carrier", "local") == "local":
-        look(url, tls)
+    asks = _prompts(url, asked, known) if api else _request(url.geturl(), asked)
+    here = asked["carrier"] == "local"
     if api and asks["model"] is None:
+        if here:
+            look(url, tls)
         asks["model"] = _first_model(url, asks, tls)
     target = Address(
         driver="seamark.drivers.openai:OpenAi" if api else "seamark.drivers.http:Http",
@@ -120,6 +127,8 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
         service="openai" if api else "http",
     )
     request = first_request(target, asked["seed"])
+    if here:
+        look(url, tls)
     console = Console(stderr=True)
     client: dict[str, Any] = {"node": hostname(), "client": {"workers": "wire", "processes": asked["shards"]}}
     client["workers"] = [{"carrier": asked["carrier"]}]
@@ -178,15 +187,16 @@ def _of_standing(address: str) -> str:
 
 
 def _url(address: str) -> SplitResult:
-    url = urlsplit(address)
     try:
+        url = urlsplit(address)
         known = url.scheme in ("http", "https") and url.hostname and (url.port or True)
     except ValueError:
         known = False
-    if not known:
-        near = "" if url.scheme in ("http", "https") or "://" in address else f" Did you mean 'http://{address}'?"
+    if not known or not url.netloc.isascii():
+        near = "" if "://" in address else f" Did you mean 'http://{address}'?"
         raise UserError(f"bench load {address}: not an address. Give one as http://HOST:PORT/PATH, or https.{near}")
-    return url
+    path, query = (quote(part, safe=IN_AN_ADDRESS, errors="surrogateescape") for part in (url.path, url.query))
+    return url._replace(path=path, query=query)
 
 
 def _secure(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
@@ -201,7 +211,7 @@ def _secure(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
     return {"tls": "unverified" if asked["insecure"] else "verified", "tls_ca_file": ca_file}
 
 
-def _load_settings(asked: dict[str, Any]) -> dict[str, Value]:
+def _load_settings(asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
     if asked["pattern"] == "closed" and asked["rate"] is not None:
         raise UserError("--rate: a closed loop has none. Add --pattern constant or poisson.")
     if asked["rate"] is None and "rate_rps" in NEEDED[asked["pattern"]]:
@@ -227,8 +237,9 @@ def _load_settings(asked: dict[str, Any]) -> dict[str, Value]:
         "think_time_s": asked["think_time"],
         "mix": asked["mix"] and _mix(asked["mix"]),
         "shards": asked["shards"],
-        **_more(asked["more"]),
+        **settings_from(asked["more"], known),
     }
+    require_fit(settings, known)
     try:
         pattern_of(settings, asked["warmup"] + asked["duration"])
     except ValueError as error:
@@ -256,18 +267,7 @@ def _mix(text: str) -> str:
     return written
 
 
-def _more(pairs: tuple[str, ...]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            raise UserError(f"--set {pair}: give it as NAME=VALUE.")
-        value = yaml.safe_load(text)
-        found[name] = value if isinstance(value, (bool, int, float)) else text
-    return found
-
-
-def _prompts(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
+def _prompts(url: SplitResult, asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
     if asked["headers"] or asked["method"]:
         raise UserError("--header, --method: the OpenAI API has its own. Send a --body of your own with them.")
     chat = url.path.endswith("/chat/completions")
@@ -275,15 +275,17 @@ def _prompts(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
     for name in ("prompt_tokens", "output_tokens"):
         if asked[name] <= 0:
             raise UserError(f"--{name.replace('_', '-')} {asked[name]}: it must be greater than 0.")
-    return {
+    settings: dict[str, Value] = {
         "endpoint": "chat" if chat else "completions",
         "base_path": base or "/",
         "stream": asked["stream"],
         "model": asked["model"],
         "prompt_len": asked["prompt_tokens"],
         "gen_tokens": asked["output_tokens"],
-        **_more(asked["more"]),
+        **settings_from(asked["more"], known),
     }
+    require_fit(settings, known)
+    return settings
 
 
 def _first_model(url: SplitResult, settings: dict[str, Value], tls: ssl.SSLContext | None) -> str:
@@ -307,14 +309,16 @@ def _first_model(url: SplitResult, settings: dict[str, Value], tls: ssl.SSLConte
 def _request(address: str, asked: dict[str, Any]) -> dict[str, Value]:
     headers = {}
     for header in asked["headers"]:
-        match = HEADER.match(header)
+        match = HEADER.fullmatch(header)
         if match is None:
-            raise UserError(f"--header {header!r}: not a header. Give it as NAME:VALUE.")
+            raise UserError(f"--header {header!r}: not a header. Give it as NAME:VALUE, in Latin letters.")
         headers[match[1]] = match[2]
     body = asked["body"]
     if body is not None and not Path(body).is_file():
         raise UserError(f"--body {body}: no such file.")
     method = (asked["method"] or ("GET" if body is None else "POST")).upper()
+    if not METHOD.fullmatch(method):
+        raise UserError(f"--method {method!r}: not a method. Give one word, such as PUT.")
     return {
         "url": address,
         "method": method,

@@ -60,6 +60,8 @@ def get(
 
     if output is not None and not output.parent.is_dir():
         raise UserError(f"--output {output}: there is no folder {output.parent}.")
+    if output is not None and (output.is_dir() or not output.name):
+        raise UserError(f"--output {output}: is a folder. Name a file in it, such as {output / f'{name}.tar.gz'}.")
     found = _sources(results_of(Path.cwd(), site), name)
     check_components(components, found)
     chosen = Chosen(components=components, since=_time("since", since), until=_time("until", until))

@@ -57,6 +57,8 @@ def misfit(value: Value, setting: Setting) -> str | None:
         words = ", ".join(show(each) for each in setting.allowed)
         return f"{show(value)} is none of {words}.{did_you_mean(value, setting.allowed)}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            return f"{value} is not a number that a setting can have."
         if setting.minimum is not None and value < setting.minimum:
             return f"{show(value)} is too small: at least {show(setting.minimum)}{unit}."
         if setting.maximum is not None and value > setting.maximum:

@@ -32,7 +32,7 @@ def mix_level(item: Item, service: Service, mistakes: Mistakes) -> Any:
     if not isinstance(item.value, dict):
         mistakes.add(item, f"expected classes such as {EXAMPLE}, but it is {item.shown}.")
         return WRONG
-    before = len(mistakes.lines)
+    before = mistakes.count
     found: dict[str, Any] = {}
     for name, each in item.items():
         if name == "name":
@@ -41,9 +41,9 @@ def mix_level(item: Item, service: Service, mistakes: Mistakes) -> Any:
             mistakes.add(each, f"'{name}' cannot name a class: use letters, digits, '.', '_' and '-', at most 32.")
         elif is_mapping(each, mistakes):
             found[name] = _class(each, service, mistakes)
-    if len(mistakes.lines) == before:
+    if mistakes.count == before:
         _check_shares(item, found, mistakes)
-    return _canonical(found) if len(mistakes.lines) == before else WRONG
+    return _canonical(found) if mistakes.count == before else WRONG
 
 
 def mix_levels(item: Item, service: Service, mistakes: Mistakes) -> tuple[Value, ...] | None:

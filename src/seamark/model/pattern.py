@@ -3,7 +3,6 @@
 Arrivals themselves are made in load/; what a trace holds is read in recorded.py.
 """
 
-import math
 from dataclasses import dataclass
 
 from seamark.model.service import Setting
@@ -34,6 +33,11 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
 }
 """What a pattern reads besides, of the settings that not all patterns read."""
 
+HIGHEST_RPS = 1e6
+"""More than the clients of one machine can send. A load writes one row for each request that is due, sent or not."""
+LONGEST_S = 604800.0
+"""A week."""
+
 LOAD_SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="pattern",
@@ -58,6 +62,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         type="float",
         role="workload",
         minimum=1e-6,
+        maximum=HIGHEST_RPS,
         unit="requests/s",
         help="Mean rate of an open loop; where a ramp starts; the rate outside of bursts.",
     ),
@@ -66,6 +71,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         type="float",
         role="workload",
         minimum=1e-6,
+        maximum=HIGHEST_RPS,
         unit="requests/s",
         help="Rate at the end of a ramp, reached linearly over warm-up and duration.",
     ),
@@ -89,6 +95,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         type="float",
         role="workload",
         minimum=1e-6,
+        maximum=HIGHEST_RPS,
         unit="requests/s",
         help="bursts: the whole rate inside a burst.",
     ),
@@ -97,6 +104,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         type="float",
         role="workload",
         minimum=1e-6,
+        maximum=LONGEST_S,
         unit="s",
         help="bursts: length of one.",
     ),
@@ -105,6 +113,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         type="float",
         role="workload",
         minimum=1e-6,
+        maximum=LONGEST_S,
         unit="s",
         help="bursts: from the start of one to the start of the next. Each lies in the middle of such a period.",
     ),
@@ -121,6 +130,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         type="float",
         role="workload",
         minimum=1e-3,
+        maximum=LONGEST_S,
         unit="s",
         help="diurnal: length of one swing. It begins at the mean, on the way up.",
     ),
@@ -141,6 +151,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         type="float",
         role="workload",
         minimum=1e-9,
+        maximum=1e6,
         help="trace: factor on its times. 0.5 is twice as fast. None is 1.",
     ),
     Setting(
@@ -158,6 +169,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         role="workload",
         default=0.0,
         minimum=0.0,
+        maximum=LONGEST_S,
         unit="s",
         help="Pause of a user between a reply and the next request: in a closed loop, and between turns.",
     ),
@@ -167,7 +179,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         role="workload",
         default=10.0,
         minimum=0.1,
-        maximum=604800.0,
+        maximum=LONGEST_S,
         unit="s",
         help="Length of the measured part of the load, after the warm-up.",
     ),
@@ -177,6 +189,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         role="workload",
         default=1.0,
         minimum=0.0,
+        maximum=LONGEST_S,
         unit="s",
         help="Load before the measured part; it runs into it without a drain.",
     ),
@@ -185,6 +198,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         type="int",
         role="workload",
         minimum=1,
+        maximum=10**12,
         help="Stop after so many requests, if that comes before the end of the duration.",
     ),
     Setting(
@@ -193,6 +207,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         role="workload",
         default=30.0,
         minimum=0.001,
+        maximum=LONGEST_S,
         unit="s",
         help="A request with no complete reply after this long is recorded as timed out.",
     ),
@@ -246,6 +261,9 @@ def _step(part: str) -> Step:
         step = Step(rate_rps=float(rate), length_s=float(length) if colon else None)
     except ValueError:
         raise ValueError(f"'{part}' is no rate: write rates such as '50,100,200' or '50:10,200:5'") from None
-    if not (0 <= step.rate_rps < math.inf and (step.length_s is None or 0 < step.length_s < math.inf)):
-        raise ValueError(f"'{part}': a rate is 0 or more requests/s, and its seconds are more than 0")
+    if not (0 <= step.rate_rps <= HIGHEST_RPS and (step.length_s is None or 0 < step.length_s <= LONGEST_S)):
+        raise ValueError(
+            f"'{part}': a rate is 0 to {HIGHEST_RPS:.0f} requests/s, and its seconds are more than 0 and at most"
+            f" {LONGEST_S:.0f}"
+        )
     return step

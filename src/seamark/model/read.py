@@ -66,7 +66,7 @@ def read_scenario(path: Path, services: Mapping[str, Service], site: Site | Site
     scenario = scenario_of(tree, path, services, mistakes) if tree is not None else None
     if site is not None and tree is not None:
         try:
-            found = site if isinstance(site, Site) else site(_site_named(tree))
+            found = site if isinstance(site, Site) else site(_word(tree, "site"))
         except UserError as error:
             for line in error.mistakes:
                 mistakes.note(line)
@@ -80,19 +80,24 @@ def read_scenario(path: Path, services: Mapping[str, Service], site: Site | Site
 
 def _asked(tree: Item) -> Asked:
     """What a scenario asks of a site, as far as it can be read."""
-    named = {key: tree.value[key].value if key in tree.value else None for key in ("partition", "account", "qos")}
     resources = tree.value.get("resources")
     counts: dict[str, tuple[int, ...]] = {}
     bounds = {setting.name: setting for setting in RESOURCE_SETTINGS}
     for key, item in resources.items() if resources is not None else ():
         entries = item.value if isinstance(item.value, list) else [item]
-        written = [each.value for each in entries if type(each.value) is int]
-        counts[key] = tuple(count for count in written if key in bounds and misfit(count, bounds[key]) is None)
-    return Asked(**named, resources={key: each for key, each in counts.items() if each})
+        numbers = [each.value for each in entries if type(each.value) is int]
+        counts[key] = tuple(count for count in numbers if key in bounds and misfit(count, bounds[key]) is None)
+    return Asked(
+        partition=_word(tree, "partition"),
+        account=_word(tree, "account"),
+        qos=_word(tree, "qos"),
+        resources={key: each for key, each in counts.items() if each},
+    )
 
 
-def _site_named(tree: Item) -> str | None:
-    item = tree.value.get("site")
+def _word(tree: Item, key: str) -> str | None:
+    """Return the text under a key, None where there is none or something else."""
+    item = tree.value.get(key)
     return item.value if item is not None and isinstance(item.value, str) else None
 
 
@@ -101,13 +106,13 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
     if tree is None:
         return None
     tree.value.pop("extends", None)
-    before = len(mistakes.lines)
+    before = mistakes.count
     given: dict[str, Any] = {}
     if "settings" in tree.value:
         given["settings"] = _settings(tree.value.pop("settings"), mistakes)
     service = structure(tree, Service, mistakes, given=given)
     _named_as_file(tree, path, mistakes)
-    if service is WRONG or len(mistakes.lines) > before:
+    if service is WRONG or mistakes.count > before:
         return None
     check_service(tree, service, mistakes)
     return service  # type: ignore[no-any-return]

@@ -23,7 +23,7 @@ COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries":
 
 def scenario_of(tree: Item, path: Path, services: Mapping[str, Service], mistakes: Mistakes) -> Scenario | None:
     """Return the scenario that a merged tree holds, or None after noting at least one mistake."""
-    before = len(mistakes.lines)
+    before = mistakes.count
     known_keys(tree, TOP_KEYS, mistakes)
     fields: dict[str, Any] = {"name": _name(tree, mistakes), "path": path}
     for key in TEXT_KEYS:
@@ -44,7 +44,7 @@ def scenario_of(tree: Item, path: Path, services: Mapping[str, Service], mistake
         fields["metadata"] = _metadata(tree.value["metadata"], mistakes)
     fields["workloads"] = workloads_of(tree, fields.get("resources", Resources()), services, mistakes)
     fields["lines"] = lines_of(tree)
-    return Scenario(**fields) if len(mistakes.lines) == before else None
+    return Scenario(**fields) if mistakes.count == before else None
 
 
 def _name(tree: Item, mistakes: Mistakes) -> str:

@@ -33,7 +33,7 @@ def search_of(
     written = item.value.get("search")
     if written is None or not is_mapping(written, mistakes):
         return None
-    before = len(mistakes.lines)
+    before = mistakes.count
     known_keys(written, KEYS, mistakes)
     found = {
         KEYS[key]: structure(each, FORMS.get(key, float), mistakes) for key, each in written.items() if key in KEYS
@@ -59,7 +59,7 @@ def search_of(
                 item.value["slos"],
                 f"'{slo.metric} >=' is met by large loads and missed by small ones. Remove it here.",
             )
-    return Search(**found) if len(mistakes.lines) == before else None
+    return Search(**found) if mistakes.count == before else None
 
 
 def levels_with(search: Search | None, item: Item, levels: Mapping[str, Levels]) -> dict[str, Levels]:

@@ -61,15 +61,24 @@ class Mistakes:
     """Collects every mistake of a document, so that all are reported at once."""
 
     lines: list[str] = field(default_factory=list)
+    _count: list[int] = field(default_factory=lambda: [0])
+
+    @property
+    def count(self) -> int:
+        """How many mistakes were found so far, those included that are in a line already."""
+        return self._count[0]
 
     def add(self, at: Item, text: str) -> None:
         """Note what is wrong with one part. `text` says what, what is allowed, and the remedy."""
-        if at.value is not UNREAD:
+        if at.value is UNREAD:
+            self._count[0] += 1
+        else:
             self.note(f"{at.where}: {text}")
 
     def note(self, line: str) -> None:
         """Note a whole line; what cannot be printed in one is shown as an escape."""
         line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
+        self._count[0] += 1
         if line not in self.lines:
             self.lines.append(line)
 

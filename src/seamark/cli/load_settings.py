@@ -1,0 +1,93 @@
+"""Settings of `bench load`, held against the limits that scenarios have. Its other options: load.py."""
+
+from collections.abc import Iterable, Mapping
+
+from seamark.errors import UserError, did_you_mean
+from seamark.model.levels import TYPES, misfit
+from seamark.model.pattern import LOAD_SETTINGS
+from seamark.model.service import Setting, Value
+
+OPTIONS = {
+    "pattern": "--pattern",
+    "rate_rps": "--rate",
+    "ramp_to_rps": "--ramp-to",
+    "concurrency": "--concurrency",
+    "duration_s": "--duration",
+    "warmup_s": "--warmup",
+    "requests": "--requests",
+    "timeout_s": "--timeout",
+    "turns": "--turns",
+    "think_time_s": "--think-time",
+    "mix": "--mix",
+    "shards": "--shards",
+    "prompt_len": "--prompt-tokens",
+    "gen_tokens": "--output-tokens",
+    "model": "--model",
+    "stream": "--stream",
+}
+"""Settings that have an option of their own."""
+OF_A_SERVER = ("model", "served_model", "max_model_len", "base_path")
+"""Settings of a server that the OpenAI driver reads too."""
+TRUTHS = {"true": True, "false": False}
+NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
+def load_settings() -> dict[str, Setting]:
+    """Return the settings of every load, by name."""
+    return {setting.name: setting for setting in LOAD_SETTINGS}
+
+
+def openai_settings() -> dict[str, Setting]:
+    """Return the settings of a load through the OpenAI API, by name: those of the shipped recipes that use it."""
+    from seamark.model.read import read_services
+    from seamark.study import SHIPPED
+
+    recipes = read_services(SHIPPED / "config" / "services").values()
+    of_driver = [setting for each in recipes if each.driver.endswith("openai:OpenAi") for setting in each.settings]
+    read = {each.name: each for each in of_driver if each.role == "workload" or each.name in OF_A_SERVER}
+    return {**read, **load_settings()}
+
+
+def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[str, Value]:
+    """Return `NAME=VALUE` pairs as settings. Raises UserError for an unknown name, or a value that it cannot have."""
+    found: dict[str, Value] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise UserError(f"--set {pair}: give it as NAME=VALUE.")
+        if name not in known:
+            guess = did_you_mean(name, known) or f" Known: {', '.join(sorted(known))}."
+            raise UserError(f"--set {name}: no setting of this load.{guess}")
+        if name == "mix":
+            raise UserError("--set mix: classes are given with --mix.")
+        value = _read(text, known[name].type)
+        if value is None:
+            raise UserError(f"--set {name}={text}: expected {NOUNS[known[name].type]}.")
+        if wrong := misfit(value, known[name]):
+            raise UserError(f"--set {name}={text}: {wrong}")
+        found[name] = value
+    return found
+
+
+def require_fit(settings: Mapping[str, Value], known: Mapping[str, Setting]) -> None:
+    """Raise UserError for each value that its setting cannot have, named by its option."""
+    wrong = [
+        f"{OPTIONS.get(name, f'--set {name}')} {value}: {complaint}"
+        for name, value in settings.items()
+        if value is not None and name in known and (complaint := misfit(value, known[name]))
+    ]
+    if wrong:
+        raise UserError(*wrong)
+
+
+def _read(text: str, kind: str) -> Value:
+    """Return a value of a setting's type, None for a text that is none."""
+    if kind == "str":
+        return text
+    if kind == "bool":
+        return TRUTHS.get(text.lower())
+    try:
+        value: Value = TYPES[kind](text)
+    except ValueError:
+        return None
+    return value
