@@ -72,6 +72,7 @@ def require_words(words: list[str]) -> None:
     assert code != 2 or said.strip(), "refused without a word"
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-CLI02", "E-VAL")
 @many
 def test_whatever_a_command_line_says_bench_ends_with_a_code_of_its_own(
