@@ -1,5 +1,6 @@
 """Streamed replies: time to first token, time per output token, gaps between chunks, tokens inside the window."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from seamark.metrics.samples import DamagedError, open_samples
 from seamark.metrics.stream import read_stream
 from seamark.metrics.window import Window
 from seamark.model.scenario import Slo
+from seamark.report.oneoff import oneoff_text
 
 pytestmark = pytest.mark.covers("E-FR09")
 
@@ -97,6 +99,24 @@ def test_a_trial_of_streams_has_the_times_that_were_put_in(folder):
     assert document["normalised_latency_ms"]["p50"] == pytest.approx(150 / tokens, rel=1e-6)
     assert document["throughput"]["value"] == pytest.approx(200 * tokens, rel=0.03)
     assert document["goodput"]["per_s"] == 0, "each token took longer than its objective"
+
+
+def test_an_objective_on_ttft_counts_from_the_actual_send_and_one_on_its_response_from_the_intended_one(folder):
+    due = np.arange(2000) / 200.0
+    write_samples(folder.samples, samples_of(due, due + 0.03, due + 0.1, first_s=due + 0.05, units=9))
+    write_chunks(folder.chunks, [(k, at_s, 1) for k in range(2000) for at_s in (due[k] + 0.05, due[k] + 0.1)])
+    names = ("ttft_s", "ttft_p99_s", "ttft_response_s", "ttft_response_p99_s")
+    slos = tuple(Slo(metric=name, op="<=", limit=0.04) for name in names)
+    trial = a_trial({"pattern": "constant", "rate_rps": 200.0}, slos=slos[:2])
+    document = measure(trial, a_load(), folder, scenario="s").document
+    assert document["goodput"]["ratio"] == 1
+    document = measure(replace(trial, slos=slos), a_load(), folder, scenario="s").document
+    assert [slo["value"] for slo in document["slos"]] == pytest.approx([0.02, 0.02, 0.05, 0.05])
+    assert [slo["met"] for slo in document["slos"]] == [True, True, False, False]
+    assert document["goodput"]["ratio"] == 0
+    said = oneoff_text(document, None)
+    assert "\nTTFT  " in said
+    assert "\nTTFT response " in said
 
 
 def test_a_reply_of_one_token_has_no_time_per_output_token_and_does_not_meet_an_objective_on_it(folder):

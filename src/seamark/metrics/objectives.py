@@ -10,7 +10,8 @@ from seamark.stats.censored import Estimate
 GROUPS = {
     "latency": "latency_ms",
     "service_time": "service_time_ms",
-    "ttft": "ttft_response_ms",
+    "ttft": "ttft_ms",
+    "ttft_response": "ttft_response_ms",
     "tpot": "tpot_ms",
     "schedule_lag": "schedule_lag_ms",
 }

@@ -15,8 +15,9 @@ from seamark.stats.censored import Estimate
 VERSION = 2
 """Rises when the meaning of a metric changes: metrics of an older version are derived again from their samples.
 
-1: the window began where MSER-5 put it; time-outs were in no percentile. 2: it begins at the end of the warm-up;
-time-outs are lower bounds.
+1: the window began where MSER-5 put it; time-outs were in no percentile; objectives on TTFT counted from the
+intended send. 2: the window begins at the end of the warm-up; time-outs are lower bounds; `ttft_s` counts from the
+actual send.
 """
 
 STATISTICS = (*QUANTILES, "mean", "min", "max")

@@ -5,14 +5,17 @@ from collections.abc import Iterable
 
 from seamark.model.scenario import Slo
 
-REQUEST_OBJECTIVES = ("latency_s", "service_time_s", "ttft_s", "tpot_s")
+REQUEST_TIMES = ("latency", "service_time", "ttft", "ttft_response", "tpot")
+"""Times of one request. TTFT and service time count from the actual send, the others from the intended one."""
+
+REQUEST_OBJECTIVES = tuple(f"{name}_s" for name in REQUEST_TIMES)
 """Met or missed by each request on its own, so they also define goodput."""
 
 OBJECTIVES = (
     *REQUEST_OBJECTIVES,
     *(
         f"{name}_{statistic}_s"
-        for name in ("latency", "service_time", "ttft", "tpot", "schedule_lag")
+        for name in (*REQUEST_TIMES, "schedule_lag")
         for statistic in ("p50", "p90", "p95", "p99", "p999", "mean", "max")
     ),
     "throughput",

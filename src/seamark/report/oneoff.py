@@ -15,6 +15,7 @@ TIMES = {
     "latency_ms": "response time",
     "service_time_ms": "service time",
     "ttft_ms": "TTFT",
+    "ttft_response_ms": "TTFT response",
     "tpot_ms": "TPOT",
     "inter_chunk_ms": "inter-chunk",
 }
@@ -53,7 +54,7 @@ def oneoff_text(
     if counts["ok"] or document["latency_ms"]["censored"]:
         lines += ["", f"{'ms':<15}" + "".join(f"{name:>10}" for name in QUANTILES)]
         for group, name in TIMES.items():
-            if document[group]:
+            if document[group] and (group != "ttft_response_ms" or lag):
                 figures = (statistic(document[group], q) for q in QUANTILES)
                 lines.append(f"{name + mark:<15}" + "".join(f"{figure:>10}" for figure in figures))
     lines += _kinds(document["by_kind"] or {}, mark)
