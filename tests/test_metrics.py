@@ -322,6 +322,20 @@ def test_concurrency_is_weighted_by_time_and_cut_at_the_window(folder):
     assert document["concurrency_mean"] == approx(30, rel=0.02)
 
 
+def test_littles_law_is_held_over_all_requests_that_occupied_the_server(folder):
+    """Four users; every 50th request fails after 50 ms."""
+    rows = []
+    for user in range(4):
+        failed = np.arange(700) % 50 == 10 * user
+        sent, ended = one_user(np.where(failed, 0.05, 0.0144))
+        rows.append(samples_of(sent, None, ended, failure=np.where(failed, Failure.SERVER_ERROR, 0)))
+    settings = {"concurrency": 4}
+    assert "littles_law" not in codes(measured(folder, np.concatenate(rows), settings))
+    late = np.concatenate(rows)
+    late["last_ns"] += np.where(late["due_ns"] > 8.5e9, 10**9, 0)
+    assert "littles_law" in codes(measured(folder, late, settings)), "requests pile up at the end"
+
+
 def test_each_kind_of_request_has_its_own_percentiles(folder):
     sent, ended = one_user(np.where(np.arange(2000) % 2, 0.008, 0.002))
     rows = samples_of(sent, None, ended, kind=np.arange(2000) % 2)

@@ -299,3 +299,18 @@ def test_a_load_that_is_ended_for_saturation_is_measured_up_to_there_and_marked(
     assert document["offered_rps"] == pytest.approx(200, rel=0.15)
     assert "p90" in document["latency_ms"]["lower_bounds"]
     assert {"over_saturated", "percentile_lower_bound"} <= {reason["code"] for reason in document["reasons"]}
+
+
+@pytest.mark.slow
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02")
+def test_a_stream_that_the_server_holds_open_is_not_called_idleness_of_the_client(tmp_path):
+    words = ["--requests", 400, "--concurrency", 8, "--duration", 20, "--output-tokens", 4, "--json"]
+    with server_alone("seamark.servers.known", "--ttft-ms", 20, "--tail-ms", 60) as port:
+        done = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words)
+    document = json.loads(done.stdout)
+    reasons = {reason["code"]: reason["text"] for reason in document["reasons"]}
+    assert document["concurrency_mean"] < 4
+    assert "users_idle" not in reasons
+    held_ms = float(re.search(r"after their last token, each for (\S+) ms", reasons["streams_held_open"])[1])
+    assert held_ms == pytest.approx(60, abs=10)

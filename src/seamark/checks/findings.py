@@ -62,6 +62,8 @@ class Findings:
     Times in seconds, ratios 0 to 1. `changing`: the rate is meant to change over the load, as in a ramp.
     `gap_variation` is the coefficient of variation of the gaps between arrivals, 1 of a Poisson load.
     `stalled_s` and `longest_stall_s`: how long the worst worker stood still inside the window, in all and at once.
+    Of all requests, good or not, `ended_per_s` inside the window; those sent inside it took `stay_mean_s`.
+    `held_open` streams were still open after their last content, on average, each for `held_open_mean_s`.
     `client_is_server`: the service runs inside the client, as file I/O does. `samples`: requests that percentiles of
     response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
     """
@@ -86,7 +88,7 @@ class Findings:
     stalled_s: float = 0.0
     longest_stall_s: float = 0.0
     service_tail_s: float | None = None
-    service_mean_s: float | None = None
+    stay_mean_s: float | None = None
     window_s: float | None = None
     worker_cpu_ratio: float | None = None
     machine_cpu_ratio: float | None = None
@@ -94,7 +96,9 @@ class Findings:
     offered_rps: float | None = None
     sent_rps: float | None = None
     achieved_rps: float | None = None
-    replies_per_s: float | None = None
+    ended_per_s: float | None = None
+    held_open: float = 0.0
+    held_open_mean_s: float | None = None
     saturated: bool = False
     over_saturated_at_s: float | None = None
     requested_concurrency: float | None = None

@@ -30,6 +30,7 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     host.busy_elsewhere,
     load.littles_law,
     load.users_idle,
+    load.streams_held_open,
     network.few_local_ports,
     network.connection_churn,
     network.connected_anew,

@@ -6,6 +6,9 @@ from seamark.plurals import counted
 LATE_S, LATE_RATIO = 0.001, 0.2
 """Lateness of our own matters above 1 ms and a fifth of the service time, p99 against p99."""
 
+ENOUGH_USERS = 0.8
+"""Of the users that a closed loop asks for, so many have a request in flight."""
+
 STALL_S, STALL_RATIO = 0.1, 0.01
 """A standstill of a hundredth of the window touches the slowest hundredth of its requests."""
 
@@ -174,36 +177,65 @@ def client_bound(found: Findings) -> Reason | None:
 
 
 def littles_law(found: Findings) -> Reason | None:
-    """Concurrency = throughput x latency, in any stable system; here from three separate counts."""
-    if None in (found.concurrency_mean, found.replies_per_s, found.service_mean_s, found.window_s):
+    """Concurrency = throughput x latency, in any stable system; here from three separate counts of all requests that
+    were sent, failed ones too."""
+    if found.concurrency_mean is None or found.ended_per_s is None or not found.stay_mean_s or not found.window_s:
         return None
-    assert found.concurrency_mean is not None
-    assert found.replies_per_s is not None
-    assert found.service_mean_s is not None
-    assert found.window_s is not None
-    if found.ok < 100 or found.service_mean_s > found.window_s / 20 or found.saturated or found.error_rate:
+    if found.ended_per_s * found.window_s < 100 or found.stay_mean_s > found.window_s / 20:
         return None
-    expected = found.replies_per_s * found.service_mean_s
+    expected = found.ended_per_s * found.stay_mean_s
     if abs(expected - found.concurrency_mean) <= max(0.1 * found.concurrency_mean, 0.05):
         return None
     return Reason(
         code="littles_law",
         severity="suspect",
-        text=f"{found.concurrency_mean:.3g} requests were in flight, but throughput x service time is {expected:.3g}",
+        text=f"{found.concurrency_mean:.3g} requests were in flight, but those that ended a second x their time in "
+        f"flight is {expected:.3g}",
         remedy="The load was not stable over the window: raise duration_s or warmup_s.",
     )
 
 
 def users_idle(found: Findings) -> Reason | None:
-    """A closed loop keeps every user's request in flight; if not, the client's own work lies between them."""
-    if found.open_loop or found.client_is_server or found.think_time_s or found.concurrency_mean is None:
-        return None
-    if not found.requested_concurrency or found.concurrency_mean >= 0.8 * found.requested_concurrency:
+    """A closed loop keeps every user's request in flight; if not, time lies between a reply and the next request."""
+    if not _is_short_of_users(found) or _is_held_open(found):
         return None
     return Reason(
         code="users_idle",
         severity="suspect",
         text=f"{found.concurrency_mean:.3g} requests were in flight on average, of {found.requested_concurrency:g} "
-        "asked for: the client spent the rest between a reply and the next request",
-        remedy="Raise shards; the service could do more than this.",
+        f"asked for: the rest of the time lies between a reply and the next request{_held(found)}",
+        remedy="Raise shards, or give the load cores of its own; the service could do more than this.",
+    )
+
+
+def streams_held_open(found: Findings) -> Reason | None:
+    """A user waits until its stream is closed, but a reply ends with its last token: that wait is in no figure."""
+    if not _is_short_of_users(found) or not _is_held_open(found):
+        return None
+    return Reason(
+        code="streams_held_open",
+        severity="note",
+        text=f"{found.concurrency_mean:.3g} replies were under way on average, of {found.requested_concurrency:g} "
+        f"users{_held(found)}",
+        remedy="See what the server does after its last token; a client that stops reading there could ask sooner.",
+    )
+
+
+def _is_short_of_users(found: Findings) -> bool:
+    if found.open_loop or found.client_is_server or found.think_time_s or found.concurrency_mean is None:
+        return False
+    return bool(found.requested_concurrency and found.concurrency_mean < ENOUGH_USERS * found.requested_concurrency)
+
+
+def _is_held_open(found: Findings) -> bool:
+    """Whether streams that the server held open make up for the users who are missing."""
+    return (found.concurrency_mean or 0) + found.held_open >= ENOUGH_USERS * (found.requested_concurrency or 0)
+
+
+def _held(found: Findings) -> str:
+    if found.held_open < 0.01 * (found.requested_concurrency or 0) or found.held_open_mean_s is None:
+        return ""
+    return (
+        f"; the server held {found.held_open:.3g} streams open after their last token, each for "
+        f"{found.held_open_mean_s * 1e3:.3g} ms (mean)"
     )

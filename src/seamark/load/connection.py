@@ -26,6 +26,8 @@ class Owner(Protocol):
     in_pieces: bool
     due_ns: int
     """When it has something to send: a connection that reads after that says so."""
+    held_open_ns: int
+    """For how long streams were open after their last content, together."""
 
     def chunk(self, index: int, at_ns: int, events: int) -> None: ...
 
@@ -165,8 +167,11 @@ class Connection(asyncio.Protocol):
             self.busy = False
             if not decoder.keep_alive:
                 self.close()
-            # what follows the last content (a count of tokens, an end mark) does not make the reply longer
-            end_ns = self._content_ns if self._events else now_ns
+            end_ns = now_ns
+            if self._events:
+                # what follows the last content (a count of tokens, an end mark) does not make the reply longer
+                end_ns = self._content_ns
+                self._owner.held_open_ns += now_ns - end_ns
             self._owner.ended(self, end_ns, decoder.units, decoder.status, decoder.failure)
         if now_ns >= self._owner.due_ns:
             self._owner.late()
@@ -187,6 +192,8 @@ class Connection(asyncio.Protocol):
             return
         end_of_stream = getattr(self._decoder, "end_of_stream", None)
         if error is None and end_of_stream is not None and end_of_stream():
+            if self._events:
+                self._owner.held_open_ns += now_ns - self._content_ns
             self.end(self._content_ns if self._events else now_ns, self._decoder.failure)
         else:
             self.end(now_ns, Failure.RESET)

@@ -156,6 +156,7 @@ async def _run(
         loop_lag_ns=generator.loop_lag.summary(),
         stalls_ns=generator.stalls.longest(),
         spin_s=flow.spin_ns / 1e9,
+        held_open_s=generator.held_open_ns / 1e9,
         network=room.after(generator.connected_anew, (end_ns - epoch_ns) / 1e9),
         ran_out=flow.ran_out,
         fault=fault,

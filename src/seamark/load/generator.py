@@ -99,6 +99,7 @@ class Generator:
         self.deadline_ns = 0
         self.due_ns = NEVER_NS
         self.completed = 0
+        self.held_open_ns = 0
         self.connected_anew = 0
         self.survivors: int | None = None
         self.loop_lag = LagHistogram()

@@ -9,7 +9,8 @@ from typing import Any
 class Observed:
     """The counts of one worker. `scheduled` - `sent` requests were due but never sent; `written_off` threads hung
     in a call; `ran_out`: a limit of requests ended the sessions, not the end of the load; `spin_s` is CPU time that
-    went into waiting exactly, not into work; `stalls_ns` see stalls.py, `network` see limits.py."""
+    went into waiting exactly, not into work; `held_open_s`: streams were open for so long after their last content,
+    together; `stalls_ns` see stalls.py, `network` see limits.py."""
 
     scheduled: int
     sent: int
@@ -19,6 +20,7 @@ class Observed:
     loop_lag_ns: Mapping[str, int] | None = None
     stalls_ns: Sequence[tuple[int, int]] = ()
     spin_s: float = 0.0
+    held_open_s: float = 0.0
     network: Mapping[str, Any] | None = None
     written_off: int = 0
     ran_out: bool = False

@@ -199,6 +199,7 @@ def worker_report(share: Share, observed: Observed, *, wall_s: float, cpu_s: flo
         "wall_s": wall_s,
         "cpu_s": cpu_s,
         "spin_s": observed.spin_s,
+        "held_open_s": observed.held_open_s,
         "max_rss_bytes": largest_rss_bytes(),
         "lag_ns": None if closed else schedule_lag(share.segment),
         "loop_lag_ns": observed.loop_lag_ns,

@@ -1,6 +1,6 @@
 """Gathers for the checks what a trial's figures, its workers' reports and its telemetry say."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from seamark.checks import Connections, Findings
@@ -55,7 +55,7 @@ def findings(
         longest_stall_s=longest_stall_s,
         clock_error_s=_clock_error_s(workers),
         service_tail_s=_seconds(look_up(document, "service_time_ms.p99")),
-        service_mean_s=_seconds(look_up(document, "service_time_ms.mean")),
+        stay_mean_s=tally.stay_ns / 1e9 / tally.stays if tally.stays else None,
         window_s=window.length_s,
         worker_cpu_ratio=_worker_cpu(workers),
         machine_cpu_ratio=look_up(document, "resource.cpu_util"),
@@ -63,7 +63,9 @@ def findings(
         offered_rps=document["offered_rps"],
         sent_rps=tally.sent / window.length_s if window.length_s > 0 else None,
         achieved_rps=document["achieved_rps"],
-        replies_per_s=document["requests_per_s"],
+        ended_per_s=tally.ended / window.length_s if window.length_s > 0 else None,
+        held_open=_held_open(workers),
+        held_open_mean_s=_held_open_mean_s(workers),
         saturated=document["saturated"],
         over_saturated_at_s=document["over_saturated_at_s"],
         requested_concurrency=_float(settings.get("concurrency")),
@@ -136,6 +138,19 @@ def _worker_cpu(workers: Iterable[Mapping[str, Any]]) -> float | None:
         if worker.get("cpu_s") and worker.get("wall_s")
     ]
     return max(ratios, default=None)
+
+
+def _held_open(workers: Iterable[Mapping[str, Any]]) -> float:
+    """Return how many streams, on average over the load, were open after their last content."""
+    return float(
+        sum((worker.get("held_open_s") or 0.0) / worker["wall_s"] for worker in workers if worker.get("wall_s"))
+    )
+
+
+def _held_open_mean_s(workers: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return for how long a stream was open after its last content, on average."""
+    completed = sum(worker.get("completed") or 0 for worker in workers)
+    return sum(worker.get("held_open_s") or 0.0 for worker in workers) / completed if completed else None
 
 
 def _connections(workers: Iterable[Mapping[str, Any]]) -> Connections:

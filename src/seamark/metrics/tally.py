@@ -36,7 +36,11 @@ class KindTally:
 @dataclass(kw_only=True)
 class Tally:
     """What was counted. Requests belong to the window in which they were due; replies, units and bytes to that in
-    which they arrived."""
+    which they arrived.
+
+    For Little's law, of all requests that were sent, good or not: `ended` inside the window, and `stays` that were
+    sent inside it, which took `stay_ns` together.
+    """
 
     window: Window
     rows: int = 0
@@ -56,6 +60,9 @@ class Tally:
     whole_units: int = 0
     whole_end_ns: int = 0
     in_flight_ns: int = 0
+    ended: int = 0
+    stays: int = 0
+    stay_ns: int = 0
     good: int = 0
     disordered: int = 0
     response: Distribution = field(default_factory=Distribution)
@@ -173,6 +180,10 @@ def _arrivals(counted: Tally, batch: Batch) -> None:
     finished_before = complete & ~unserved & (batch.last <= start)
     counted.waiting_at_start += int((batch.due < start).sum()) - int(finished_before.sum())
     until = np.minimum(np.where(complete, batch.last, end), end)
+    counted.ended += int((inside & sent).sum())
+    begun = complete & sent & (batch.sent >= start) & (batch.sent < end)
+    counted.stays += int(begun.sum())
+    counted.stay_ns += int((batch.last - batch.sent)[begun].sum())
     spent = np.where(sent, until - np.maximum(batch.sent, start), 0)
     counted.in_flight_ns += int(np.maximum(spent, 0).sum())
 
@@ -268,8 +279,8 @@ def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
 def _took_s(batch: Batch, objective: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return what an objective speaks of for each request, in seconds, and where there is such a time."""
     complete, streamed = batch.last != MISSING_NS, batch.first != MISSING_NS
-    if objective == "ttft_s":
-        return (batch.first - batch.due) / 1e9, streamed
+    if objective in ("ttft_s", "ttft_response_s"):
+        return (batch.first - (batch.sent if objective == "ttft_s" else batch.due)) / 1e9, streamed
     if objective == "tpot_s":
         return (batch.last - batch.first) / 1e9 / np.maximum(batch.units - 1, 1), streamed & (batch.units > 1)
     return (batch.last - (batch.sent if objective == "service_time_s" else batch.due)) / 1e9, complete
