@@ -71,9 +71,19 @@ def test_a_percentile_that_is_not_known_is_met_when_the_slowest_reply_meets_it_a
     verdict, why = judged(metrics(slos=unknown, latency_ms={"max": 120.0}), LOAD)
     assert verdict == "void"
     assert "500 replies are too few" in why
-    of_ttft = missed(metric="ttft_p99_s", value=None, met=None)
+    of_ttft = missed(metric="ttft_response_p99_s", value=None, met=None)
     assert judged(metrics(slos=of_ttft, ttft_response_ms={"max": 90.0}), LOAD)[0] == "pass"
     assert judged(metrics(slos=of_ttft, ttft_response_ms=None), LOAD)[0] == "void"
+
+
+def test_a_percentile_that_is_a_lower_bound_is_missed_above_its_limit_and_says_nothing_below_it():
+    verdict, why = judged(metrics(slos=missed(lower_bound=True)), LOAD)
+    assert (verdict, why) == ("fail", "latency_p99_s <= 0.1 is missed: at least 0.2")
+    verdict, why = judged(metrics(slos=missed(lower_bound=True, value=0.05, met=None)), LOAD)
+    assert verdict == "void"
+    assert "is at least 0.05, for requests timed out. Raise timeout_s" in why
+    timed_out = metrics(slos=missed(value=None, met=None), latency_ms={"max": 90.0, "lower_bounds": ["max"]})
+    assert judged(timed_out, LOAD)[0] == "void", "how long the slowest would have taken is not known"
 
 
 @pytest.mark.parametrize(
