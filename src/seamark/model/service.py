@@ -91,6 +91,8 @@ class Server:
     `load_nodes` says whose the nodes are when a deployment has several. `own`: the first nodes are the load's alone;
     the server has the last one, or, with parts on several nodes, all but the first. `shared`: the server has all
     of them from the first one on, and so has the load. `network_environment` is set for every process then.
+    `secrets` are files of `{data}` that set-up writes for the load alone: of a server that another user runs, these
+    are the run's own user's, and that other user cannot read them.
     `inner_ports` are those of its ports that no client needs: of somebody else's server they are not asked.
     """
 
@@ -101,6 +103,7 @@ class Server:
     environment: Mapping[str, str] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
     refuses_root: bool = False
+    secrets: tuple[str, ...] = ()
     stop_signal: Literal["SIGTERM", "SIGINT", "SIGQUIT"] = "SIGTERM"
     stop_timeout_s: float = 10.0
     typical_start_s: float = 3.0

@@ -5,6 +5,7 @@ says that it is whole. What a killed build left is removed and built anew.
 """
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -99,7 +100,9 @@ def _build(folder: Path, lock: Path) -> None:
 def _run(command: list[str], lock: Path, log: Path, remedy: str) -> None:
     try:
         with log.open("ab") as output:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False, umask=_umask()
+            )
     except OSError as cause:
         raise SiteError(f"{lock}: the environment cannot be built: {cause}.") from cause
     if done.returncode != 0:
@@ -108,6 +111,11 @@ def _run(command: list[str], lock: Path, log: Path, remedy: str) -> None:
             f"{lock}: `{' '.join(command[1:4])} ...` ended with {done.returncode}. {remedy} Its log is {log}:",
             *(f"    {line}" for line in tail),
         )
+
+
+def _umask() -> int:
+    """Return the umask of what is built: of root's, other users read it, since servers of root's run as another."""
+    return 0o022 if os.geteuid() == 0 else -1
 
 
 def _has_pip() -> bool:

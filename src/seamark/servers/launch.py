@@ -12,7 +12,8 @@ from seamark.model.service import Value
 class Launch:
     """One server, ready to be started: argument vectors, the whole environment, and who it runs as.
 
-    `setup` commands run before it, one after another, as the same user. `user` is None for our own.
+    `setup` commands run before it, one after another, as the same user. `user` is None for our own; `prefix` are the
+    words before each command that make it run as that user.
     """
 
     command: tuple[str, ...]
@@ -20,6 +21,7 @@ class Launch:
     health_command: tuple[str, ...]
     environment: Mapping[str, str]
     user: str | None = None
+    prefix: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

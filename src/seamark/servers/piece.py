@@ -140,7 +140,7 @@ class Piece:
         """Start it; return its process id."""
         assert self.launch is not None
         if self.launch.user:
-            give_to(self.launch.user, self.data)
+            give_to(self.launch.user, self.data, but=self.server.secrets)
         self.process = self._execute(self.launch.command)
         if self.server.busy_waits:
             give_way(self.process.pid)
@@ -186,7 +186,7 @@ class Piece:
         assert self.launch is not None
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                words,
+                (*self.launch.prefix, *words),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

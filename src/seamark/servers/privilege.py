@@ -1,15 +1,20 @@
-"""How a server that refuses to be root is started by root: as `nobody`, through setpriv or unshare of util-linux."""
+"""How a server that refuses to be root is started by root: as `nobody`, without capabilities."""
 
+import json
 import os
 import pwd
 import shutil
+import stat
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.errors import SiteError
+from seamark.forkserver.client import OUTSIDE
+from seamark.servers.unprivileged import closed_folders
 
 UNPRIVILEGED = "nobody"
-DAC_OVERRIDE, DAC_READ_SEARCH, SETPCAP = 1, 2, 8
+SYS_ADMIN = 21
 
 
 def user_for(refuses_root: bool) -> str | None:
@@ -17,30 +22,29 @@ def user_for(refuses_root: bool) -> str | None:
     return UNPRIVILEGED if refuses_root and os.geteuid() == 0 else None
 
 
-def as_user(user: str, command: Sequence[str]) -> tuple[str, ...]:
-    """Return the command line that runs `command` as `user`.
+def as_user(user: str, paths: Sequence[Path]) -> tuple[str, ...]:
+    """Return the words before a command that run it as `user`, without any capability (unprivileged.py).
 
-    The server keeps the one capability to pass through folders, since its programs and data may lie in a home that
-    only root may enter. It dies with the keeper: setpriv sets the parent-death signal after the change of user,
-    which would clear an earlier one. Raises SiteError when there is no setpriv.
+    `paths` are what it needs to read; they may lie below folders that only root may enter, where root may mount.
+    Raises SiteError where they do and it may not.
     """
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        raise SiteError(
-            "This server refuses to run as root, and there is no setpriv to run it as another user."
-            " Run as an ordinary user, or install util-linux."
-        )
     entry = pwd.getpwnam(user)
-    return (
-        setpriv,
-        f"--reuid={entry.pw_uid}",
-        f"--regid={entry.pw_gid}",
-        "--clear-groups",
-        *_passage(),
-        "--pdeathsig=KILL",
-        "--",
-        *command,
-    )
+    needed = list(dict.fromkeys(name for path in paths for name in (path.absolute(), path.resolve())))
+    closed = closed_folders(needed, entry.pw_uid, entry.pw_gid)
+    if closed and not _effective_capabilities() >> SYS_ADMIN & 1:
+        raise SiteError(
+            f"This server refuses to run as root and is run as '{user}', who may not enter {closed[0]}; and root may"
+            " not mount here, so that what it needs cannot be shown to it. Have the study and `paths` of the site"
+            f" where '{user}' may enter, or start it as an ordinary user."
+        )
+    told = {
+        "user": user,
+        "uid": entry.pw_uid,
+        "gid": entry.pw_gid,
+        "paths": list(map(str, needed)),
+        "closed": ", ".join(map(str, closed)),
+    }
+    return (sys.executable, "-I", "-S", OUTSIDE, "seamark.servers.unprivileged", json.dumps(told))
 
 
 def as_nobody_here() -> tuple[str, ...]:
@@ -70,19 +74,6 @@ def _unshare() -> str:
     return found
 
 
-def _passage() -> tuple[str, ...]:
-    """Return the options that let an ordinary user pass through closed folders, if we may give that away.
-
-    access(2), by which PostgreSQL's tools look for each other, heeds the capability only without the set-uid fix-up.
-    """
-    effective = _effective_capabilities()
-    heeded = ("--securebits=+no_setuid_fixup",) if effective >> SETPCAP & 1 else ()
-    for bit, name in ((DAC_READ_SEARCH, "dac_read_search"), (DAC_OVERRIDE, "dac_override")):
-        if effective >> bit & 1:
-            return (f"--inh-caps=+{name}", f"--ambient-caps=+{name}", *heeded)
-    return ()
-
-
 def _effective_capabilities() -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
@@ -90,10 +81,29 @@ def _effective_capabilities() -> int:
     return 0
 
 
-def give_to(user: str, folder: Path) -> None:
-    """Make `user` the owner of a folder and of everything in it."""
+def give_to(user: str, folder: Path, *, but: Sequence[str] = ()) -> None:
+    """Make `user` the owner of a folder and of everything in it.
+
+    Files of the folder named in `but` are made ours, and nobody else may read them. Others may pass through the
+    folder without seeing what is in it. A file that has another name elsewhere is left as it is: it could be ours.
+    """
     entry = pwd.getpwnam(user)
+    folder.chmod(0o711)
     os.chown(folder, entry.pw_uid, entry.pw_gid)
-    for root, folders, files in os.walk(folder):
+    for root, folders, files, place in os.fwalk(folder):
         for name in folders + files:
-            os.chown(Path(root) / name, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
+            if Path(root) == folder and name in but:
+                _keep(name, place)
+                continue
+            status = os.stat(name, dir_fd=place, follow_symlinks=False)
+            if status.st_uid != entry.pw_uid and (stat.S_ISDIR(status.st_mode) or status.st_nlink == 1):
+                os.chown(name, entry.pw_uid, entry.pw_gid, dir_fd=place, follow_symlinks=False)
+
+
+def _keep(name: str, place: int) -> None:
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
+    try:
+        os.fchown(file, os.geteuid(), os.getegid())
+        os.fchmod(file, 0o600)
+    finally:
+        os.close(file)

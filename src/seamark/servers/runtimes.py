@@ -61,13 +61,10 @@ def _venv(
     declared = _declared(order, server.environment, server, part)
     own = {name: template.fill(value) for name, value in declared.items()}
 
-    def run(command: tuple[str, ...]) -> tuple[str, ...]:
-        words = template.fill_all(command)
-        return as_user(user, words) if user else words
-
     return Launch(
-        command=run(part.command if part else server.command),
-        setup=() if part else tuple(run(command) for command in server.setup),
+        command=template.fill_all(part.command if part else server.command),
+        setup=() if part else tuple(map(template.fill_all, server.setup)),
+        prefix=as_user(user, (data, root, PACKAGE, Path(sys.base_prefix))) if user else (),
         health_command=template.fill_all(_probe(server, part)),
         environment={**inherited, "PATH": path, "VIRTUAL_ENV": str(root), **home, **_gpus(order), **own},
         user=user,
