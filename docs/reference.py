@@ -223,7 +223,15 @@ def _reason(function: ast.FunctionDef) -> ast.Call | None:
 
 
 def _words(made: ast.Call, key: str) -> list[str]:
-    """Return the texts that an argument can have: one, or both of an `x if y else z`."""
-    value = next(each.value for each in made.keywords if each.arg == key)
-    choices = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-    return [each.value for each in choices if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    """Return the texts that an argument can have: all of an `x if y else z`; a value in a text is N."""
+    return list(_texts(next(each.value for each in made.keywords if each.arg == key)))
+
+
+def _texts(value: ast.expr) -> Iterator[str]:
+    if isinstance(value, ast.IfExp):
+        yield from _texts(value.body)
+        yield from _texts(value.orelse)
+    elif isinstance(value, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "N" for part in value.values)
+    elif isinstance(value, ast.Constant) and isinstance(value.value, str):
+        yield value.value

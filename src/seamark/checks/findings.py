@@ -107,6 +107,7 @@ class Findings:
     steady: bool | None = True
     steady_reason: str | None = None
     advised_warmup_s: float | None = None
+    outages: Sequence[str] = ()
     ceiling_rps: float | None = None
     gpu_clock_ratio: float | None = None
     gpu_util_ratio: float | None = None

@@ -20,6 +20,9 @@ REMEDIES: Mapping[str, str] = {
     "no_probe_could_tell": "See search.json: its probes say why.",
 }
 
+MANY_OUTAGES = 5
+"""As many as this are how a service works, as pauses of a collector are, and no accident of one trial."""
+
 
 def trial_failed(found: Findings) -> Reason | None:
     """No figures at all."""
@@ -83,20 +86,33 @@ def error_rate(found: Findings) -> Reason | None:
     )
 
 
+def outage(found: Findings) -> Reason | None:
+    """A service that was down for a part of the time: how often that happens, one trial cannot say."""
+    if found.status != "ok" or not found.outages or not found.ok:
+        return None
+    more = len(found.outages) - 1
+    return Reason(
+        code="outage",
+        severity="suspect" if more < MANY_OUTAGES else "note",
+        text=found.outages[0] + (f"; {more} more outage{'s' if more > 1 else ''}" if more else ""),
+        remedy="All of it is in the figures. See the server's log and the telemetry of that time.",
+    )
+
+
 def no_steady_state(found: Findings) -> Reason | None:
     """A mean over something that moves depends on when one looks."""
-    if found.status != "ok" or found.steady or not found.ok:
+    if found.status != "ok" or found.steady or not found.ok or (found.outages and not found.changing):
         return None
-    remedy = "Raise duration_s."
-    if found.changing:
-        remedy = "A load that changes is read from series.csv."
-    elif found.advised_warmup_s is not None:
-        remedy = f"Raise warmup_s to {found.advised_warmup_s:.3g}."
+    warmup_s = found.advised_warmup_s
     return Reason(
         code="no_steady_state",
-        severity="note" if found.changing else "suspect",
+        severity="note" if found.steady is None else "suspect",
         text=found.steady_reason or "no steady part was found",
-        remedy=remedy,
+        remedy="A load that changes is read from series.csv."
+        if found.changing
+        else f"Raise warmup_s to {warmup_s:.3g}."
+        if warmup_s is not None
+        else "Raise duration_s, and see series.csv for when it changed.",
     )
 
 

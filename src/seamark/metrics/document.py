@@ -1,7 +1,7 @@
 """Makes metrics.json of one trial from what its load left. Writes nothing, raises nothing for the faults of files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -272,6 +272,10 @@ def _closed(
     }
 
 
+def _users(settings: Mapping[str, Any]) -> int | None:
+    return int(_number(settings, "concurrency", 1)) if settings.get("pattern", "closed") == "closed" else None
+
+
 def _steady(state: SteadyState, part: Mapping[str, Any] | None) -> Document:
     return {
         "steady": state.steady,
@@ -279,6 +283,7 @@ def _steady(state: SteadyState, part: Mapping[str, Any] | None) -> Document:
         "rule": state.rule,
         "advised_warmup_s": state.advised_warmup_s,
         "part": part,
+        "outages": [asdict(outage) for outage in state.outages],
     }
 
 
@@ -317,7 +322,7 @@ def _evidence(
         stream=stream,
         turns=int(_number(settings, "turns", 1)),
     )
-    steady = steady_state(samples, window, changing=pattern in CHANGING)
+    steady = steady_state(samples, window, changing=pattern in CHANGING, users=_users(settings))
     telemetry = watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
     return Evidence(

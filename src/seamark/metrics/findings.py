@@ -73,6 +73,7 @@ def findings(
         think_time_s=_float(settings.get("think_time_s")) or 0.0,
         steady=found.steady.steady,
         steady_reason=found.steady.reason,
+        outages=[outage.text for outage in found.steady.outages],
         advised_warmup_s=found.steady.advised_warmup_s,
         ceiling_rps=_ceiling_rps(ceiling, tally),
         gpu_clock_ratio=_clock_ratio(found),

@@ -97,6 +97,16 @@ TRAILER: Mapping[str, Schema] = {
                 "reason": WORD,
                 "rule": WORD,
                 "advised_warmup_s": {"type": ["number", "null"], "description": "a warm-up that covers the start-up"},
+                "outages": {
+                    "type": "array",
+                    "items": _object(
+                        {
+                            **dict.fromkeys(("start_s", "end_s"), MEASURED),
+                            **{name: {"type": "integer"} for name in ("missed", "failed")},
+                        }
+                    ),
+                    "description": "times in which nothing was answered well, or more failed than was answered",
+                },
                 "part": {**PART, "description": "figures of the steady part, beside those of the window"},
             }
         ),

@@ -1,23 +1,28 @@
-"""Whether a load was steady over its measured window, from where on, and the figures of that part.
+"""Whether a load was steady over its measured window, and from where on.
 
 A verdict and an advice beside the headline figures: nothing here decides what is measured.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.metrics.course import LEAST_PARTS, REPLIES_A_PART, SHORTEST_PART_NS, Course, course_of
+from seamark.metrics.outages import Outage, outages
 from seamark.metrics.samples import Samples
-from seamark.metrics.timeline import SECOND_NS, Timeline
+from seamark.metrics.timeline import SECOND_NS
 from seamark.metrics.window import Window
-from seamark.stats.steady import BATCH, mser, trend
+from seamark.stats.change import Change, change
+from seamark.stats.steady import mser
 
-WIDTHS_NS = tuple(SECOND_NS * part // 100 for part in (100, 50, 20, 10, 5, 2, 1))
-ENOUGH_WINDOWS = 100
-LEAST_WINDOWS = 40
+Series = NDArray[np.float64]
+
 SURE = 0.01
-DRIFT_RATIO = 0.1
+"""How often a load that is steady may be called not steady."""
+LEAST_CHANGE = 0.1
+"""A change of a smaller share is none that matters, however sure it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +36,7 @@ class SteadyState:
     reason: str | None = None
     rule: str | None = None
     part: Window | None = None
+    outages: tuple[Outage, ...] = ()
 
     @property
     def advised_warmup_s(self) -> float | None:
@@ -40,62 +46,64 @@ class SteadyState:
         return self.part.start_ns / SECOND_NS
 
 
-def steady_state(samples: Samples, window: Window, *, changing: bool) -> SteadyState:
-    """Judge the measured window of a load. `changing`: its rate is meant to change, so it is not judged.
+def steady_state(samples: Samples, window: Window, *, changing: bool, users: int | None) -> SteadyState:
+    """Judge the measured window of a load. `changing`: its rate is meant to change. `users`: those of a closed loop.
 
-    MSER-5 on means over equal windows looks for a start-up, a rank test for a trend.
+    It is not steady when there was an outage, and when throughput or mean response time changed, by a step at any
+    place or by a trend (stats/change.py). A start-up after which nothing changes ends where MSER-5 truncates.
     """
+    course = course_of(samples, window)
+    if course is None and window.end_ns - window.start_ns < LEAST_PARTS * SHORTEST_PART_NS:
+        return SteadyState(steady=False, reason=f"{window.length_s:.3g} s is too short to tell")
+    down = () if course is None else outages(course, users=users)
     if changing:
-        return SteadyState(steady=None, reason="the rate is meant to change")
-    width_ns = _width_ns(window.end_ns - window.start_ns)
-    size = (window.end_ns - window.start_ns) // width_ns
-    if size < LEAST_WINDOWS:
-        return SteadyState(steady=None, reason=f"{window.length_s:g} s is too short to tell")
-    timeline = Timeline(origin_ns=window.start_ns, width_ns=width_ns, size=size)
-    for batch in samples.batches():
-        timeline.add(batch)
-    return _judged(timeline, window)
-
-
-def _width_ns(length_ns: int) -> int:
-    """1 s where that gives 100 windows; else the widest that does, down to 10 ms."""
-    return next((width for width in WIDTHS_NS if length_ns // width >= ENOUGH_WINDOWS), WIDTHS_NS[-1])
-
-
-def _judged(timeline: Timeline, window: Window) -> SteadyState:
-    rule = f"mser5+trend over {timeline.width_ns / 1e9:g} s windows"
-    response = _mean_response(timeline)
-    cut = 0
-    for series in (timeline.replies, response):
-        found = mser(series)
-        if found.differs and found.at_limit:
-            return SteadyState(steady=False, reason="the load did not settle in its first half", rule=rule)
-        cut = max(cut, found.cut if found.differs else 0)
-    for name, series in (("throughput", timeline.replies), ("response time", response)):
-        drift = trend(_batched(series[cut:]))
-        if drift.p < SURE and abs(drift.change_ratio) > DRIFT_RATIO:
-            way = "rose" if drift.change_ratio > 0 else "fell"
-            reason = f"{name} {way} by {abs(drift.change_ratio):.0%} over the window"
-            return SteadyState(steady=False, reason=reason, rule=rule)
-    if not cut:
+        return SteadyState(steady=None, reason="the rate is meant to change", outages=down)
+    if course is None:
+        reason = f"{samples.rows} requests are too few to tell: it takes {LEAST_PARTS * REPLIES_A_PART}"
+        return SteadyState(steady=None, reason=reason)
+    rule = f"change test at {SURE:g} and MSER-5, {course.parts} parts of {course.part_s:.3g} s"
+    if down:
+        return SteadyState(steady=False, reason=down[0].text, rule=rule, outages=down)
+    series = {"throughput": course.replies, "response time": course.response_s}
+    if (text := _changed(series, course)) is None:
         return SteadyState(steady=True, rule=rule, part=window)
-    start_ns = window.start_ns + cut * timeline.width_ns
+    return _after_start_up(series, course, window, SteadyState(steady=False, reason=text, rule=rule))
+
+
+def _changed(series: Mapping[str, Series], course: Course, start: int = 0) -> str | None:
+    """Return what changed from part `start` on; None when nothing did."""
+    for name, values in series.items():
+        part = values[start:]
+        found = change(np.log(np.maximum(part, _least(part))))
+        ratio = float(np.exp(found.after - found.before))
+        if found.p <= SURE / len(series) and abs(ratio - 1) > LEAST_CHANGE:
+            return f"{name} {_way(ratio)} {_when(found, start, course)}"
+    return None
+
+
+def _least(values: Series) -> float:
+    """Half of the least value above 0, for a logarithm."""
+    return float(values[values > 0].min(initial=np.inf)) / 2 if (values > 0).any() else 1.0
+
+
+def _way(ratio: float) -> str:
+    if ratio >= 2:
+        return f"rose {ratio:.3g}-fold"
+    return f"rose by {ratio - 1:.0%}" if ratio > 1 else f"fell by {1 - ratio:.0%}"
+
+
+def _when(found: Change, start: int, course: Course) -> str:
+    return "over the window" if found.kind == "trend" else f"at about {course.at_s(start + found.at):.3g} s"
+
+
+def _after_start_up(series: Mapping[str, Series], course: Course, window: Window, state: SteadyState) -> SteadyState:
+    """Add the steady part where the load settled: at the later of both truncations, with nothing changing after."""
+    found = [mser(values) for values in series.values()]
+    cut = max((each.cut for each in found if each.differs), default=0)
+    settled = cut > 0 and not any(each.differs and each.at_limit for each in found)
+    if not settled or _changed(series, course, cut) is not None:
+        return state
+    start_ns = round(window.start_ns + cut * course.part_ns)
     part = Window(start_ns=start_ns, end_ns=window.end_ns, rule="after the start-up")
-    reason = f"the load settled {(start_ns - window.start_ns) / SECOND_NS:.3g} s after the warm-up"
-    return SteadyState(steady=False, reason=reason, rule=rule, part=part)
-
-
-def _batched(series: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means of five windows: fewer ties where a window holds few replies."""
-    return np.asarray(series[: len(series) // BATCH * BATCH].reshape(-1, BATCH).mean(axis=1))
-
-
-def _mean_response(timeline: Timeline) -> NDArray[np.float64]:
-    """Mean response time of each window; a window without replies repeats the one before it."""
-    known = timeline.replies > 0
-    if not known.any():
-        return np.zeros(timeline.size)
-    mean = np.divide(timeline.response_ns, timeline.replies, out=np.zeros(timeline.size), where=known)
-    last_known = np.maximum.accumulate(np.where(known, np.arange(timeline.size), -1))
-    first = int(np.argmax(known))
-    return np.asarray(mean[np.where(last_known < 0, first, last_known)])
+    reason = f"{state.reason}: a start-up that ended by {start_ns / SECOND_NS:.3g} s"
+    return SteadyState(steady=False, reason=reason, rule=state.rule, part=part)
