@@ -1,5 +1,6 @@
 """What tests of several rooms start."""
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,6 +11,9 @@ import pytest
 from tls_front import TlsFront
 
 COUNTED: dict[str, Counter[str]] = {}
+
+if "TMPDIR" in os.environ:  # tests that run beside each other do not wait for each other's loads
+    os.environ.setdefault("SEAMARK_RUNTIME_DIR", os.environ["TMPDIR"])
 
 
 @pytest.fixture

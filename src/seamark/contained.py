@@ -22,6 +22,7 @@ from seamark.infront import folder_of, stand_before
 from seamark.provenance.software import CHECKOUT, git
 from seamark.servers.containers import INSIDE, PACKAGE
 from seamark.servers.engine import engine
+from seamark.servers.nodelock import node_folder
 from seamark.store import expanded
 from seamark.study import Study
 
@@ -89,6 +90,7 @@ def stand_before_apptainer(study: Study) -> None:
     for each in (scratch, study.results):
         each.mkdir(parents=True, exist_ok=True)
     open_to = [study.root, study.results, scratch, PACKAGE, Path(tempfile.gettempdir())]
+    open_to += [node_folder()]  # a load in a container takes the node's lock like any other
     open_to += [(study.root / study.scenario_path).parent, *map(study.file, ("config", "containers", "envs"))]
     binds = dict.fromkeys(str(path.resolve()) for path in open_to)
     images = f"{StudyImages(study=study).folder}:{StudyImages(study=study).folder}:ro"

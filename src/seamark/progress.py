@@ -1,5 +1,6 @@
 """How far a scenario is: what every trial's folder says. Reads files only, so it works while a run goes on."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ import psutil
 
 from seamark.model.trial import Plan
 from seamark.store import ScenarioFolder, read_json
+
+WAITING_STALE_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,11 @@ class Progress:
     def failed(self) -> tuple[State, ...]:
         """The trials that were tried and have no valid measurement."""
         return tuple(state for state in self.states if state.state in ("failed", "timeout", "damaged"))
+
+    @property
+    def waiting(self) -> str | None:
+        """What the next load waits for, None while none waits."""
+        return next((state.detail for state in self.states if state.state == "planned" and state.detail), None)
 
     @property
     def done(self) -> int:
@@ -81,9 +89,29 @@ def progress(plan: Plan, folder: ScenarioFolder) -> Progress:
             )
         else:
             state = "running" if _at_work(files.parts) else "planned"
-            detail = _probe(files.search) if state == "running" and trial.search else None
+            if state == "planned":
+                detail = _waiting(folder.deployment(trial.deployment).waiting)
+            else:
+                detail = _probe(files.search) if trial.search else None
             states.append(State(trial=trial.id, deployment=trial.deployment, state=state, detail=detail))
     return Progress(scenario=plan.scenario, states=tuple(states))
+
+
+def held_by(holder: Mapping[str, Any]) -> str:
+    """Return who holds a node's lock: process, user and study."""
+    if not holder:
+        return "a process that has not said who it is"
+    return f"process {holder.get('pid')} of {holder.get('user')}, in the study {holder.get('study')}"
+
+
+def _waiting(path: Path) -> str | None:
+    """Return what a deployment's load waits for, by the file that it writes anew every second while it waits."""
+    try:
+        if time.time() - path.stat().st_mtime > WAITING_STALE_S:
+            return None
+        return f"waits for another load on its node: {held_by(read_json(path)['holder'])}"
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
 
 
 def _probe(search: Path) -> str | None:

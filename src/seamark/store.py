@@ -139,6 +139,11 @@ class DeploymentFolder:
     def server_log(self) -> Path:
         return self.root / "server.log"
 
+    @property
+    def waiting(self) -> Path:
+        """There, and young, while a load of the deployment waits for another one on its node."""
+        return self.root / "waiting.json"
+
     def part_log(self, part: str, node: str) -> Path:
         """The log of a part of a server on one node; the server's own process writes `server_log`."""
         return self.root / f"server-{part}-{node}.log"

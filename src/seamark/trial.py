@@ -1,32 +1,34 @@
 """Where the rooms meet: one deployment is served and warmed up, one trial is measured. Ten readable steps."""
 
 import errno
-import fcntl
 import os
 import shutil
 import signal
-import tempfile
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from seamark import provenance, store
 from seamark.bench import Bench, abandoned, carrier_for, death, job_of, python_of, server_tail, taken_away, watch
-from seamark.errors import UserError
+from seamark.errors import SiteError, UserError
 from seamark.images import StudyImages
 from seamark.load.shards import LoadError, LoadOutcome, run_load
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.monitors.energy import after_load, before_load, idle_power_w
+from seamark.ownership import user_named
+from seamark.progress import held_by
 from seamark.provenance.software import container_around_us
 from seamark.record import keep_samples, put_aside, record_of, samples_complete, write_config, write_meta
 from seamark.servers import deployment as servers
-from seamark.servers.signs import to_lock
+from seamark.servers.nodelock import locked, node_folder
 from seamark.store import TrialFolder, read_json
 
 WARM_UP_S = 0.3
+WAITING_ANEW_S = 1.0
+"""How old waiting.json gets before it is written again; readers take one that is much older for left behind."""
 
 
 def serve(bench: Bench) -> None:
@@ -212,20 +214,37 @@ def _disk(error: OSError) -> tuple[str, str]:
 def alone_on_this_node(bench: Bench, parent_pid: int) -> Iterator[None]:
     """Wait until no other load of this user runs on this node; end when the run that waits has gone.
 
-    Where deployments share nodes, only loads of the same one wait for each other.
+    Where deployments share nodes, only loads of the same one wait for each other. A load of another user is not
+    waited for: nothing of theirs can be trusted to end, and checks see it as work of others. While it waits for
+    longer than a moment, waiting.json says for whom.
     """
+
+    def on_wait() -> None:
+        if reason := abandoned(bench, parent_pid):
+            raise SystemExit(reason)
+
     whose = f"-{bench.deployment.id}" if bench.site.placement == "share" else ""
-    path = Path(tempfile.gettempdir()) / f"seamark-{os.getuid()}{whose}.lock"
-    with to_lock(path) as held:
-        while True:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if reason := abandoned(bench, parent_pid):
-                    raise SystemExit(reason) from None
-                time.sleep(0.1)
-        yield
+    facts = {"pid": os.getpid(), "user": user_named(os.getuid()), "study": str(bench.study.root)}
+    try:
+        node_folder()
+    except SiteError as lacking:
+        raise SystemExit(str(lacking)) from None
+    try:
+        with locked(f"load{whose}.lock", facts, on_wait, lambda holder: _say_waiting(bench, holder)):
+            bench.folder.waiting.unlink(missing_ok=True)
+            yield
+    finally:
+        bench.folder.waiting.unlink(missing_ok=True)
+
+
+def _say_waiting(bench: Bench, holder: Mapping[str, Any]) -> None:
+    """Write for whose load this one waits: once into the log of its job, and anew for as long as it waits."""
+    path = bench.folder.waiting
+    if not path.exists():
+        print(f"Waiting for another load on this node: {held_by(holder)}.", file=sys.stderr, flush=True)
+    elif time.time() - path.stat().st_mtime < WAITING_ANEW_S:
+        return
+    store.write_json(path, {"schema_version": SCHEMA_VERSION, "holder": dict(holder)})
 
 
 @contextmanager

@@ -68,10 +68,13 @@ def require_what_it_needs(study: Study) -> None:
     results are lacking. Note what may be."""
     from seamark.ownership import require_ours
     from seamark.prepare import require_images
+    from seamark.servers.nodelock import node_folder
     from seamark.space import require_room
 
     study.require_variables()
     require_ours(study)
+    if not study.site.partitions:
+        node_folder()
     if study.site.runtime == "apptainer" or study.site.images.jobs:
         require_images(study)
     for note in require_room(study):
@@ -129,10 +132,14 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targ
     try:
         with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
             said = _progress(study).done * 10 // len(study.plan.trials)
+            waiting: str | None = None
             task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
             while process.poll() is None:
                 beat(study.root, process.pid)
                 now = _progress(study)
+                if now.waiting and now.waiting != waiting and not console.is_terminal:
+                    console.print(now.waiting, markup=False, soft_wrap=True)
+                waiting = now.waiting
                 bar.update(task, completed=now.done, now=_now(now, len(study.plan.trials)))
                 if not console.is_terminal and now.done * 10 // len(now.states) > said:
                     said = now.done * 10 // len(now.states)
@@ -161,6 +168,8 @@ def _now(now: Progress, planned: int) -> str:
     running = next((state.trial for state in now.states if state.state == "running"), None)
     if running is not None:
         return running
+    if now.waiting:
+        return now.waiting
     return "metrics and report" if now.done == planned else "preparing"
 
 

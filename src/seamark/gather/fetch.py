@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seamark.errors import SiteError, UserError
 
-OF_A_RUN = (".parts", ".keeper", ".job.lock", ".*.tmp", "endpoint.json", "warmup.json")
+OF_A_RUN = (".parts", ".keeper", ".job.lock", ".*.tmp", "endpoint.json", "warmup.json", "waiting.json")
 """What only matters to a run, there."""
 MADE_HERE = (
     *("plan.json", "scenario.yaml", "summary.*", "logs"),

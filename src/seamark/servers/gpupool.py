@@ -1,13 +1,10 @@
 """Which GPUs of a job are a deployment's own, where several share a node. Held by locks of files on that node."""
 
-import fcntl
 import os
-import tempfile
 from contextlib import ExitStack
-from pathlib import Path
 
 from seamark.servers.failure import FailedError
-from seamark.servers.signs import to_lock
+from seamark.servers.nodelock import lock_at_once
 
 
 def claim_gpus(count: int, held: ExitStack) -> None:
@@ -27,12 +24,7 @@ def claim_gpus(count: int, held: ExitStack) -> None:
 
 
 def _claimed(gpu: str, held: ExitStack) -> bool:
-    name = f"seamark-{os.getuid()}-{os.environ.get('SLURM_JOB_ID', 'here')}-gpu-{gpu}.lock"
-    lock = to_lock(Path(tempfile.gettempdir()) / name.replace("/", "_"))
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return False
-    held.callback(lock.close)
-    return True
+    lock = lock_at_once(f"gpu-{os.environ.get('SLURM_JOB_ID', 'here')}-{gpu}.lock")
+    if lock is not None:
+        held.callback(lock.close)
+    return lock is not None

@@ -218,12 +218,14 @@ def write_sign(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def to_lock(path: Path) -> TextIO:
-    """Return a file to be locked, made if need be. One that another user made is locked by whoever may read it."""
+    """Return a file to be locked, made if need be; never through a link. One that another user made is locked by
+    whoever may read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return path.open("a+")
+        return open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | flags, 0o666), "a+")
     except PermissionError:
-        return path.open()
+        return open(os.open(path, os.O_RDONLY | flags))
 
 
 def hold(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
