@@ -76,3 +76,30 @@ def test_the_cumulative_curve_rises_to_one():
 @pytest.mark.parametrize(("q", "needed"), [(0.5, 20), (0.9, 100), (0.95, 200), (0.99, 1_000), (0.999, 10_000)])
 def test_a_percentile_needs_ten_samples_beyond_it(q, needed):
     assert samples_needed(q) == needed
+
+
+def test_a_row_of_a_bar_chart_holds_whole_buckets_and_no_row_between_them_is_empty_by_itself():
+    rng = np.random.default_rng(5)
+    values = np.sort((1e7 * rng.normal(1, 0.01, 50_000)).astype(np.int64))
+    rows = of(values, 0.01).rows(14)
+    assert 2 <= len(rows) <= 14
+    assert sum(count for _, count in rows) == 50_000
+    assert min(count for _, count in rows) > 0
+    assert [upper for upper, _ in rows] == sorted({upper for upper, _ in rows})
+    for upper, count in zip([upper for upper, _ in rows], np.cumsum([count for _, count in rows]), strict=True):
+        assert np.searchsorted(values, upper, side="right") == pytest.approx(count, abs=1)
+
+
+def test_few_large_values_have_the_last_row_and_do_not_stretch_the_others():
+    values = np.concatenate([np.arange(100_000, 200_000), [10**9, 5 * 10**9]]).astype(np.int64)
+    rows = of(values).rows(14)
+    assert rows[-1][0] == 5e9
+    assert 2 <= rows[-1][1] <= 0.001 * len(values)
+    assert rows[-2][0] < 210_000
+    assert sum(count for _, count in rows) == len(values)
+
+
+@pytest.mark.parametrize("values", [[0, 0, 0], [7], [0, 5], [1, 10**12], []])
+def test_rows_of_odd_histograms_hold_every_value(values):
+    rows = of(np.array(values, dtype=np.int64)).rows(14)
+    assert sum(count for _, count in rows) == len(values)

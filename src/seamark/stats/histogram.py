@@ -72,6 +72,30 @@ class Histogram:
             points.append((upper, seen / count))
         return points
 
+    def rows(self, most: int, tail: float = 0.001) -> list[tuple[float, int]]:
+        """Return at most `most` pairs of (upper bound, count) for a bar chart, rising.
+
+        A row is made of whole buckets: what lies in one bucket is never shared out. Rows are equally wide in the
+        logarithm, but for the last, which holds the largest values where these are no more than a share `tail` and
+        would else stretch all others. Zeros have a row of their own.
+        """
+        rows = [(0.0, self.zeros)] if self.zeros else []
+        indexes = sorted(self.buckets)
+        if not indexes:
+            return rows
+        above, last = 0, indexes[-1]
+        for place in range(len(indexes) - 1, 0, -1):
+            if above + self.buckets[indexes[place]] > tail * self.count:
+                break
+            above, last = above + self.buckets[indexes[place]], indexes[place - 1]
+        first, step = indexes[0], math.log(_growth(self.relative_error))
+        each = -(-(last - first + 1) // max(1, most - len(rows) - bool(above)))
+        for start in range(first, last + 1, each):
+            end = min(start + each - 1, last)
+            count = sum(self.buckets.get(index, 0) for index in range(start, end + 1))
+            rows.append((min(math.exp(end * step), float(self.maximum or 0)), count))
+        return [*rows, (float(self.maximum or 0), above)] if above else rows
+
     def to_json(self) -> dict[str, Any]:
         """Return what from_json reads; buckets as two parallel lists in rising order."""
         indexes = sorted(self.buckets)
