@@ -20,6 +20,7 @@ class Room:
 
 ROOMS: Mapping[str, Room] = {
     "errors": Room(rank=0, what="mistakes that are printed without a traceback, and 'did you mean'"),
+    "redaction": Room(rank=0, what="secrets out of what is written and printed"),
     "plurals": Room(rank=0, what="the plural of a noun, and a count with its noun"),
     "sockets": Room(rank=0, what="what the kernel has counted of TCP connections, by port"),
     "forkserver": Room(rank=0, what="a process that has imported already and forks for each job"),

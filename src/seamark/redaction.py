@@ -1,0 +1,102 @@
+"""Secrets out of what is written and printed: headers, passwords of URLs, values of settings named like a secret.
+
+A secret comes on a command line or in a setting, and is used; what is kept or shown has REDACTED in its place.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+REDACTED = "***"
+HARMLESS_HEADERS = frozenset(
+    (
+        *("accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-encoding"),
+        *("content-length", "content-type", "host", "user-agent"),
+    )
+)
+"""Headers whose values are shown. Any other may carry a key under a name of its service's choice."""
+
+_SECRET_NAME = (
+    r"(?:[\w-]*(?:password|passwd|passphrase|secret|credentials?|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"|auth[_-]?key|access[_-]?token|auth[_-]?token|session[_-]?token|signature)|(?:proxy-)?authorization|(?:set-)?cookie)"
+)
+_NAMED = re.compile(rf"{_SECRET_NAME}|(?:[\w-]+[_-])?(?:token|pwd)|sig|auth", re.IGNORECASE)
+_IN_URL = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/?#:@'\"]*:)[^\s/?#@'\"]+@", re.IGNORECASE)
+_IN_QUERY = re.compile(r"(?P<before>[?&](?P<name>[\w.~-]+)=)[^\s&#'\"]+")
+_OF_HEADER = re.compile(
+    r"(?P<before>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?|\b(?:set-)?cookie[\"']?\s*:\s*[\"']?)[^\"'\r\n]+",
+    re.IGNORECASE,
+)
+_ASSIGNED = re.compile(
+    rf"(?P<before>(?<![\w-]){_SECRET_NAME}[\"']?\s*[:=]\s*)(?P<value>\"[^\"\r\n]*\"|'[^'\r\n]*'|[^\s,;&\"'}}\]]+)",
+    re.IGNORECASE,
+)
+_SHAPES = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{6,}|\b(?:hf_\w{16,}|sk-[\w-]{16,})")
+
+
+def redacted(value: Any, name: str = "") -> Any:
+    """Return a document with its secrets replaced: `name` is the key under which `value` stands, "" at the top.
+
+    Texts that hold a JSON object, as a load's `headers` do, are looked into. None and empty values stay as they are.
+    """
+    if isinstance(value, Mapping):
+        return {key: redacted(each, str(key)) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(each, name) for each in value]
+    if value is None or isinstance(value, bool) or value == "":
+        return value
+    if name == "headers":
+        return _headers(str(value))
+    if _NAMED.fullmatch(name):
+        return REDACTED
+    return _of_text(value) if isinstance(value, str) else value
+
+
+def redacted_text(text: str) -> str:
+    """Return a text (a message, a line of a log, a file of settings) with the secrets replaced that it names or shows
+    by their form."""
+    text = _IN_URL.sub(rf"\g<before>{REDACTED}@", text)
+    text = _IN_QUERY.sub(_query, text)
+    text = _OF_HEADER.sub(rf"\g<before>{REDACTED}", text)
+    text = _ASSIGNED.sub(_assigned, text)
+    return _SHAPES.sub(lambda found: f"{found['before'] or ''}{REDACTED}", text)
+
+
+def _of_text(text: str) -> str:
+    document = _object(text)
+    return redacted_text(text) if document is None else json.dumps(redacted(document))
+
+
+def _headers(text: str) -> str:
+    """Return the JSON object of a load's headers with the values of those that are not known as harmless replaced."""
+    document = _object(text)
+    if document is None:
+        return REDACTED
+    return json.dumps(
+        {key: value if key.lower() in HARMLESS_HEADERS else REDACTED for key, value in document.items()}
+    )
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _query(found: re.Match[str]) -> str:
+    name = found["name"].rpartition(".")[2]
+    secret = _NAMED.fullmatch(name) or name.lower() in ("key", "x-amz-credential")
+    return f"{found['before']}{REDACTED}" if secret else found[0]
+
+
+def _assigned(found: re.Match[str]) -> str:
+    value = found["value"]
+    if value.startswith(("$", "{", REDACTED)) or value.strip("\"'").lower() in ("", "null", "none", "true", "false"):
+        return found[0]
+    quote = value[0] if value[0] in "\"'" else ""
+    return f"{found['before']}{quote}{REDACTED}{quote}"
