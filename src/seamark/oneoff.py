@@ -25,6 +25,7 @@ from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.redaction import redacted
 from seamark.store import TrialFolder
 
 
@@ -68,20 +69,22 @@ def run_oneoff(
     slos: tuple[Slo, ...] = (),
     seed: int = 1,
     ceiling: Ceiling | None = None,
-    on_progress: Callable[[int], None] = lambda sent: None,
+    on_progress: Callable[[Mapping[str, int]], None] = lambda recorded: None,
     carrier: Carrier | None = None,
 ) -> Measured:
     """Run the load and return what was measured; its samples lie in `folder`.
 
-    `load_settings` has what differs from the defaults of a scenario's load. `on_progress` is told about every 0.1 s
-    how many requests are recorded. `carrier` is as `run_load` has it. Raises LoadError when the load cannot begin.
+    `load_settings` has what differs from the defaults of a scenario's load. `on_progress` gets about every 0.1 s how
+    many requests each worker has recorded; a worker records what it has once a second or so. Secrets of settings are
+    sent, and stand in nothing that is written or returned. `carrier` is as `run_load` has it. Raises LoadError when
+    the load cannot begin.
     """
     settings = {setting.name: setting.default for setting in LOAD_SETTINGS} | dict(load_settings)
     trial = _trial(address, settings, slos, seed)
     job = LoadJob(
         driver=address.driver,
         workers="wire",
-        settings=trial.settings,
+        settings={**settings, **address.settings},
         seed=seed,
         data=folder.root,
         host=address.host,
@@ -90,7 +93,7 @@ def run_oneoff(
     started_at = provenance.now()
 
     def tick() -> None:
-        on_progress(sum(_count(path) for path in folder.own_parts.glob("*.samples")))
+        on_progress({path.name: _count(path) for path in folder.own_parts.glob("*.samples")})
 
     outcome = run_load(job, None, folder.own_parts, tick, carrier=carrier)
     if outcome.died == len(outcome.reports):
@@ -123,7 +126,7 @@ def run_oneoff(
 
 
 def _trial(address: Address, load_settings: Mapping[str, Value], slos: tuple[Slo, ...], seed: int) -> Trial:
-    settings = {**load_settings, **address.settings}
+    settings = redacted({**load_settings, **address.settings})
     text = json.dumps([address.driver, address.host, address.port, settings, seed], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Trial(

@@ -4,14 +4,17 @@ import http.client
 import json
 import re
 import shutil
+import signal
 import ssl
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 from urllib.parse import SplitResult, quote, urlsplit
 
 import click
@@ -20,12 +23,16 @@ from rich.console import Console
 
 from seamark.cli.load_settings import load_settings, openai_settings, require_fit, settings_from
 from seamark.cli.options import json_option
-from seamark.errors import UserError, did_you_mean
+from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.load.arrivals import pattern_of
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.pattern import NEEDED, PATTERNS
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
+from seamark.plurals import counted
+from seamark.redaction import redacted_text
+from seamark.report.numbers import number
+from seamark.stats.live_rate import LiveRate
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
 HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\t\x20-\x7e\xa0-\xff]*)")
@@ -108,6 +115,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     settings = _load_settings(asked, known)
     secure = _secure(url, asked)
     tls = tls_context(secure)
+    output = _output(asked["output"])
     carrier = carrier_of(asked["carrier"], asked["carrier_address"], asked["carrier_python"])
     if asked["mix"] and not api:
         raise UserError(
@@ -132,7 +140,8 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     console = Console(stderr=True)
     client: dict[str, Any] = {"node": hostname(), "client": {"workers": "wire", "processes": asked["shards"]}}
     client["workers"] = [{"carrier": asked["carrier"]}]
-    with tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
+    unwritten: OSError | None = None
+    with _ended_by_signals(), tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
         folder = TrialFolder(root=Path(name))
         try:
             with console.status("connecting") as line:
@@ -149,30 +158,91 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
         except LoadError as error:
             raise UserError(f"bench load {address}: {error.reason}") from None
         statuses = statuses_of(folder.samples)
-        if asked["output"]:
-            shutil.copyfile(folder.samples, asked["output"])
+        if output is not None:
+            try:
+                _write(folder.samples, output)
+            except OSError as error:
+                unwritten = error
     document, times = measured.document, measured.histograms.get("response_ns")
     click.echo(json.dumps(document, indent=1) if as_json else oneoff_text(document, times, statuses))
     if not document["counts"]["ok"]:
         answer = answer_of(url, tls, request)
-        click.echo(f"One request by hand: {answer.text}. {answer.remedy}".rstrip(), err=True)
+        click.echo(redacted_text(f"One request by hand: {answer.text}. {answer.remedy}".rstrip()), err=True)
+    if unwritten is not None:
+        raise SiteError(f"--output {output}: the samples were not written ({unwritten.strerror}). The figures stand.")
     failed = document["verdict"] == "INVALID" or any(slo["met"] is False for slo in document["slos"])
     return 1 if failed else 0
 
 
 class _Progress:
-    """Says on the live line how many requests are recorded, and how many came in the last moments."""
+    """Says on the live line how many requests are recorded, and how many come in a second."""
 
     def __init__(self, line: Any) -> None:
         self._line = line
-        self._at_s, self._count = time.monotonic(), 0
+        self._rate = LiveRate()
+        self._shown_at_s = time.monotonic()
 
-    def __call__(self, count: int) -> None:
+    def __call__(self, recorded: Mapping[str, int]) -> None:
         now_s = time.monotonic()
-        if now_s - self._at_s >= SHOW_EVERY_S:
-            rate = (count - self._count) / (now_s - self._at_s)
-            self._at_s, self._count = now_s, count
-            self._line.update(f"{count:,} requests, {rate:,.0f}/s")
+        rate = self._rate.look(now_s, recorded)
+        if now_s - self._shown_at_s >= SHOW_EVERY_S:
+            self._shown_at_s = now_s
+            live = "" if rate is None else f", {number(rate)}/s"
+            self._line.update(counted(sum(recorded.values()), "request") + live)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Turn SIGTERM, SIGHUP and SIGINT into the exit code that a shell expects, once what is inside has cleaned up.
+
+    Workers are ended and the temporary folder with its samples is removed on the way; a second signal does not
+    interrupt that.
+    """
+    every = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    caught = [each for each in every if signal.getsignal(each) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        for each in caught:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    before = {each: signal.signal(each, end) for each in caught}
+    try:
+        yield
+    except SystemExit:  # signals stay ignored: this process has nothing left to do
+        click.echo("Stopped before the end of the load: there are no figures, and no samples were kept.", err=True)
+        raise
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+def _output(given: str | None) -> Path | None:
+    """Return where the samples are to go. Raises UserError when a file cannot be written there."""
+    if given is None:
+        return None
+    path = Path(given)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return path
+    if path.is_dir():
+        raise UserError(f"--output {given}: a folder. Name a file in it, as {path / 'samples.parquet'}.")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            return path
+    except OSError as error:
+        raise UserError(
+            f"--output {given}: no file can be written in {path.parent} ({error.strerror}). Name another folder."
+        ) from None
+
+
+def _write(samples: Path, output: Path) -> None:
+    """Write the samples whole or not at all; into what is no file, as a pipe, as they come."""
+    from seamark.store import replacing
+
+    if output.exists() and not output.is_file():
+        shutil.copyfile(samples, output)
+        return
+    with replacing(output) as temporary:
+        shutil.copyfile(samples, temporary)
 
 
 def _of_standing(address: str) -> str:
@@ -291,7 +361,8 @@ def _prompts(url: SplitResult, asked: dict[str, Any], known: Mapping[str, Settin
 def _first_model(url: SplitResult, settings: dict[str, Value], tls: ssl.SSLContext | None) -> str:
     from seamark.drivers.openai import authorization
 
-    models = f"{url.scheme}://{url.netloc}{str(settings['base_path']).rstrip('/')}/models"
+    host = url.netloc.rpartition("@")[2]
+    models = f"{url.scheme}://{host}{str(settings['base_path']).rstrip('/')}/models"
     asking = urllib.request.Request(models, headers=dict(authorization(settings)))
     try:
         with urllib.request.urlopen(asking, timeout=MODELS_S, context=tls) as reply:
@@ -311,7 +382,8 @@ def _request(address: str, asked: dict[str, Any]) -> dict[str, Value]:
     for header in asked["headers"]:
         match = HEADER.fullmatch(header)
         if match is None:
-            raise UserError(f"--header {header!r}: not a header. Give it as NAME:VALUE, in Latin letters.")
+            name = header.partition(" ")[0]
+            raise UserError(f"--header {name!r} is not a header. Give it as NAME:VALUE, in Latin letters.")
         headers[match[1]] = match[2]
     body = asked["body"]
     if body is not None and not Path(body).is_file():

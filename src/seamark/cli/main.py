@@ -9,7 +9,9 @@ from typing import TextIO
 import click
 
 from seamark import __version__
+from seamark.cli.encoding import print_in_any_locale
 from seamark.errors import UserError
+from seamark.redaction import redacted_text
 
 VERBS = {
     "plan": "Show what a scenario will measure, and how much it takes.",
@@ -112,11 +114,12 @@ def cli() -> None:
 
 def main() -> None:
     """Run `bench`; a mistake of the user's is one line a mistake and exit code 2, never a traceback."""
+    print_in_any_locale()
     warnings.showwarning = _note
     try:
         code = cli.main(prog_name="bench", standalone_mode=False)
     except UserError as mistake:
-        click.echo(str(mistake), err=True)
+        click.echo(redacted_text(str(mistake)), err=True)
         sys.exit(mistake.exit_code)
     except PermissionError as refused:
         from seamark.ownership import refusal

@@ -212,6 +212,6 @@ def _causes(study: Study, log: Path) -> list[str]:
     deployments = [deployment.id for deployment in study.plan.deployments]
     if causes := [*refused(refusals(study.root)), *lost(noted(study.root), deployments)]:
         return [*causes, f"The run ended before all was made; its log is {log}. {kept}"]
-    lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line.rstrip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     tail = "\n".join(lines[-25:])
     return [f"The run ended before all was made. The end of {log}:\n{tail}\n{kept}"]

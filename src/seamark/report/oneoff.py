@@ -1,5 +1,6 @@
 """What `bench load` says on a terminal: figures, a histogram of response times, the verdict with its reasons."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -47,8 +48,8 @@ def oneoff_text(
     if lag:
         offered, achieved = number(document["offered_rps"]), number(document["achieved_rps"])
         lines.append(
-            f"offered {offered}, achieved {achieved} requests/s; sent {number(lag['p50'] * 1e3)} us late (p50), "
-            f"{ABSENT if lag['p99'] is None else number(lag['p99'] * 1e3)} us (p99)"
+            f"offered {offered}, achieved {achieved} requests/s; sent {_us(lag['p50'])} late (p50), "
+            f"{_us(lag['p99'])} (p99)"
         )
     mark = " †" if document["saturated"] else ""
     if counts["ok"] or document["latency_ms"]["censored"]:
@@ -112,18 +113,25 @@ def _of_statuses(statuses: Counter[int] | None) -> str:
 
 
 def _bars(histogram: Histogram) -> list[str]:
-    """Return a bar for each of some equal steps in the logarithm of the time."""
-    points = histogram.cumulative()
-    low, high = max(float(histogram.minimum or 0), 1.0), max(float(histogram.maximum or 0), 2.0)
-    edges = [low * (high / low) ** (step / BARS) for step in range(1, BARS + 1)]
-    shares, before = [], 0.0
-    for edge in edges:
-        upto = max((share for upper, share in points if upper <= edge * 1.0001), default=0.0)
-        shares.append(upto - before)
-        before = upto
-    shares[-1] += 1.0 - before
-    largest = max(shares)
+    """Return a bar for each row of a histogram: how many took no longer than its bound, and longer than the last."""
+    rows = histogram.rows(min(BARS, 1 + math.ceil(math.log2(histogram.count + 1))))
+    largest = max(count for _, count in rows)
+    bounds = _distinct([upper / 1e6 for upper, _ in rows])
     return [
-        f"{number(edge / 1e6):>10} ms {'#' * round(WIDTH * share / largest):<{WIDTH}} {share:7.2%}"
-        for edge, share in zip(edges, shares, strict=True)
+        f"<={bound:>10} ms {'#' * round(WIDTH * count / largest):<{WIDTH}} {count / histogram.count:7.2%}"
+        for bound, (_, count) in zip(bounds, rows, strict=True)
     ]
+
+
+def _distinct(values: list[float]) -> list[str]:
+    """Return rising numbers with as many digits as tell each from the next."""
+    texts = [number(value) for value in values]
+    for digits in range(4, 10):
+        if len(set(texts)) == len(texts):
+            break
+        texts = [f"{value:.{digits}g}" for value in values]
+    return texts
+
+
+def _us(value_ms: float | None) -> str:
+    return ABSENT if value_ms is None else f"{number(value_ms * 1e3)} us"
