@@ -3,24 +3,20 @@
 import http.client
 import json
 import re
-import shutil
-import signal
 import ssl
 import tempfile
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
 import click
 import yaml
 from rich.console import Console
 
+from seamark.cli.load_ends import LiveLine, ended_by_signals, output_file, write_output
 from seamark.cli.load_settings import load_settings, openai_settings, require_fit, settings_from
 from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError, did_you_mean
@@ -29,17 +25,13 @@ from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.pattern import NEEDED, PATTERNS
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
-from seamark.plurals import counted
 from seamark.redaction import redacted_text
-from seamark.report.numbers import number
-from seamark.stats.live_rate import LiveRate
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
 HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\t\x20-\x7e\xa0-\xff]*)")
 METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 """What stands in the path or query of an address as it is, besides letters, digits and '_.-'."""
-SHOW_EVERY_S = 0.5
 MODELS_S = 10.0
 
 
@@ -115,7 +107,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     settings = _load_settings(asked, known)
     secure = _secure(url, asked)
     tls = tls_context(secure)
-    output = _output(asked["output"])
+    output = output_file(asked["output"])
     carrier = carrier_of(asked["carrier"], asked["carrier_address"], asked["carrier_python"])
     if asked["mix"] and not api:
         raise UserError(
@@ -141,7 +133,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     client: dict[str, Any] = {"node": hostname(), "client": {"workers": "wire", "processes": asked["shards"]}}
     client["workers"] = [{"carrier": asked["carrier"]}]
     unwritten: OSError | None = None
-    with _ended_by_signals(), tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
+    with ended_by_signals(), tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
         folder = TrialFolder(root=Path(name))
         try:
             with console.status("connecting") as line:
@@ -152,7 +144,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
                     slos=slos,
                     seed=asked["seed"],
                     ceiling=ceiling_of(Path("results"), client),
-                    on_progress=_Progress(line),
+                    on_progress=LiveLine(line),
                     carrier=carrier,
                 )
         except LoadError as error:
@@ -160,7 +152,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
         statuses = statuses_of(folder.samples)
         if output is not None:
             try:
-                _write(folder.samples, output)
+                write_output(folder.samples, output)
             except OSError as error:
                 unwritten = error
     document, times = measured.document, measured.histograms.get("response_ns")
@@ -172,77 +164,6 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
         raise SiteError(f"--output {output}: the samples were not written ({unwritten.strerror}). The figures stand.")
     failed = document["verdict"] == "INVALID" or any(slo["met"] is False for slo in document["slos"])
     return 1 if failed else 0
-
-
-class _Progress:
-    """Says on the live line how many requests are recorded, and how many come in a second."""
-
-    def __init__(self, line: Any) -> None:
-        self._line = line
-        self._rate = LiveRate()
-        self._shown_at_s = time.monotonic()
-
-    def __call__(self, recorded: Mapping[str, int]) -> None:
-        now_s = time.monotonic()
-        rate = self._rate.look(now_s, recorded)
-        if now_s - self._shown_at_s >= SHOW_EVERY_S:
-            self._shown_at_s = now_s
-            live = "" if rate is None else f", {number(rate)}/s"
-            self._line.update(counted(sum(recorded.values()), "request") + live)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM, SIGHUP and SIGINT into the exit code that a shell expects, once what is inside has cleaned up.
-
-    Workers are ended and the temporary folder with its samples is removed on the way; a second signal does not
-    interrupt that.
-    """
-    every = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-    caught = [each for each in every if signal.getsignal(each) is not signal.SIG_IGN]  # nohup ignores SIGHUP
-
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        for each in caught:
-            signal.signal(each, signal.SIG_IGN)
-        raise SystemExit(128 + number)
-
-    before = {each: signal.signal(each, end) for each in caught}
-    try:
-        yield
-    except SystemExit:  # signals stay ignored: this process has nothing left to do
-        click.echo("Stopped before the end of the load: there are no figures, and no samples were kept.", err=True)
-        raise
-    for each, handler in before.items():
-        signal.signal(each, handler)
-
-
-def _output(given: str | None) -> Path | None:
-    """Return where the samples are to go. Raises UserError when a file cannot be written there."""
-    if given is None:
-        return None
-    path = Path(given)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        return path
-    if path.is_dir():
-        raise UserError(f"--output {given}: a folder. Name a file in it, as {path / 'samples.parquet'}.")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            return path
-    except OSError as error:
-        raise UserError(
-            f"--output {given}: no file can be written in {path.parent} ({error.strerror}). Name another folder."
-        ) from None
-
-
-def _write(samples: Path, output: Path) -> None:
-    """Write the samples whole or not at all; into what is no file, as a pipe, as they come."""
-    from seamark.store import replacing
-
-    if output.exists() and not output.is_file():
-        shutil.copyfile(samples, output)
-        return
-    with replacing(output) as temporary:
-        shutil.copyfile(samples, temporary)
 
 
 def _of_standing(address: str) -> str:
