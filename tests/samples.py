@@ -24,6 +24,9 @@ def samples_of(
     first_s: Any = None,
     failure: Any = 0,
     units: Any = 1,
+    answer_s: Any = None,
+    first_units: Any = 0,
+    uncounted: Any = 0,
     bytes_sent: Any = 0,
     bytes_received: Any = 0,
     kind: Any = 0,
@@ -33,11 +36,13 @@ def samples_of(
     rows = np.zeros(len(due_s), dtype=SAMPLE)
     rows["index"] = np.arange(len(due_s))
     times = {"due_ns": due_s, "sent_ns": due_s if sent_s is None else sent_s, "last_ns": last_s, "first_ns": first_s}
+    times["answer_ns"] = answer_s
     for name, values in times.items():
         values = np.broadcast_to(np.asarray(np.nan if values is None else values, dtype=float), len(due_s))
         known = np.isfinite(values)
         rows[name] = np.where(known, np.round(np.where(known, values, 0) * 1e9).astype("<i8"), MISSING_NS)
     rows["failure"], rows["units"], rows["kind"] = failure, units, kind
+    rows["first_units"], rows["uncounted"] = first_units, uncounted
     rows["bytes_sent"], rows["bytes_received"] = bytes_sent, bytes_received
     return rows
 

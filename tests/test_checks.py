@@ -87,6 +87,10 @@ FAULTS = [
     ("wrong_answers", "invalid", CLOSED, {"wrong_answers": ["right_ratio is 0.98"]}),
     ("quality_floor", "suspect", CLOSED, {"quality_missed": ["recall_at_10 >= 0.95, is 0.7"]}),
     ("slo_missed", "note", CLOSED, {"slos_missed": ["latency_p99_s <= 0.1, is 0.2"]}),
+    ("tokens_not_counted", "suspect", CLOSED, {"uncounted": 5000, "replies": 5000, "counts_units": False}),
+    ("tokens_not_counted", "note", CLOSED, {"uncounted": 5, "replies": 5000}),
+    ("first_chunk_not_counted", "suspect", CLOSED, {"first_chunk_tokens": 5.0, "tpot_low_ratio": 0.17}),
+    ("first_chunk_not_counted", "note", CLOSED, {"first_chunk_tokens": 1.4, "tpot_low_ratio": 0.02}),
     ("percentile_lower_bound", "note", CLOSED, {"lower_bounds": {"latency_ms": ["p999", "max"]}, "timeouts": 9}),
     ("percentile_withheld", "note", CLOSED, {"withheld": {"p999": 10_000}}),
 ]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from samples import a_load, a_trial, samples_of, write_chunks, write_samples
 
@@ -13,6 +14,7 @@ from seamark.metrics import measure
 from seamark.metrics.samples import DamagedError, open_samples
 from seamark.metrics.stream import read_stream
 from seamark.metrics.window import Window
+from seamark.model.failure import Failure
 from seamark.model.scenario import Slo
 from seamark.report.oneoff import oneoff_text
 
@@ -127,6 +129,79 @@ def test_a_reply_of_one_token_has_no_time_per_output_token_and_does_not_meet_an_
     document = measure(trial, a_load(), folder, scenario="s").document
     assert document["tpot_ms"] is None
     assert document["goodput"]["ratio"] == 0
+
+
+def five_chunks_of_five(folder: SimpleNamespace, **columns: Any) -> dict[str, Any]:
+    """Measure 2,000 replies of 25 tokens in 5 chunks, one every 50 ms."""
+    due = np.arange(2000) / 200.0
+    rows = samples_of(due, None, due + 0.25, first_s=due + 0.05, units=25, **columns)
+    write_samples(folder.samples, rows)
+    write_chunks(folder.chunks, [(k, due[k] + 0.05 * chunk, 1) for k in range(2000) for chunk in range(1, 6)])
+    slos = (Slo(metric="tpot_s", op="<=", limit=0.009), Slo(metric="throughput", op=">=", limit=1))
+    trial = a_trial({"pattern": "constant", "rate_rps": 200.0}, slos=slos)
+    return measure(trial, a_load(unit="token"), folder, scenario="s").document
+
+
+def severities(document: dict[str, Any]) -> dict[str, str]:
+    return {reason["code"]: reason["severity"] for reason in document["reasons"]}
+
+
+def test_time_per_token_is_over_the_tokens_after_the_first_chunk(folder):
+    document = five_chunks_of_five(folder, first_units=5)
+    assert document["tpot_ms"]["p50"] == pytest.approx(200 / 20)
+    assert document["goodput"]["ratio"] == 0, "an objective of 9 ms a token"
+    assert "first_chunk_not_counted" not in severities(document)
+
+
+def test_a_first_chunk_of_an_unknown_number_of_tokens_is_taken_for_one_and_said_so(folder):
+    document = five_chunks_of_five(folder)
+    assert document["tpot_ms"]["p50"] == pytest.approx(200 / 24)
+    assert severities(document)["first_chunk_not_counted"] == "suspect"
+    [text] = [each["text"] for each in document["reasons"] if each["code"] == "first_chunk_not_counted"]
+    assert "chunks have 5 tokens" in text
+    assert "17% too low" in text
+
+
+def test_chunks_that_nobody_counted_are_no_tokens(folder):
+    document = five_chunks_of_five(folder, uncounted=1)
+    assert document["throughput"]["unit"] == "chunks_per_s"
+    assert document["tpot_ms"] is document["normalised_latency_ms"] is None
+    assert document["ttft_ms"]["p50"] == pytest.approx(50)
+    assert severities(document)["tokens_not_counted"] == "suspect"
+    assert [slo["met"] for slo in document["slos"]] == [None, None]
+    assert document["goodput"]["ratio"] == 0
+
+
+def test_a_few_replies_that_nobody_counted_are_named_and_in_no_time_per_token(folder):
+    document = five_chunks_of_five(folder, uncounted=np.arange(2000) % 400 == 0, first_units=5)
+    assert document["throughput"]["unit"] == "tokens_per_s"
+    assert document["tpot_ms"]["max"] == pytest.approx(10)
+    assert severities(document)["tokens_not_counted"] == "note"
+
+
+def test_time_to_first_output_is_that_of_the_first_token_that_is_no_reasoning(folder):
+    due = np.arange(2000) / 200.0
+    answer = np.where(np.arange(2000) % 10 == 0, np.nan, due + 0.15)
+    rows = samples_of(due, due + 0.01, due + 0.25, first_s=due + 0.05, answer_s=answer, units=9)
+    rows["failure"][::20] = Failure.TIMEOUT
+    write_samples(folder.samples, rows)
+    settings = {"pattern": "constant", "rate_rps": 200.0}
+    trial = a_trial(settings, slos=(Slo(metric="ttfo_s", op="<=", limit=0.2),))
+    document = measure(trial, a_load(unit="token"), folder, scenario="s").document
+    assert document["ttfo_ms"]["mean"] == pytest.approx(140)
+    assert document["ttfo_ms"]["censored"] == 100, "timed out while they reasoned; 100 others ended so"
+    assert document["ttft_ms"]["censored"] == 0
+    assert document["goodput"]["ratio"] == pytest.approx(0.9)
+
+
+def test_samples_of_an_older_version_have_no_time_to_first_output_and_one_token_in_the_first_chunk(folder):
+    due = np.arange(2000) / 200.0
+    write_samples(folder.samples, samples_of(due, None, due + 0.25, first_s=due + 0.05, units=25))
+    old = pq.read_table(folder.samples).drop_columns(["answer_ns", "first_units", "uncounted"])
+    pq.write_table(old, folder.samples)
+    document = measure(a_trial(), a_load(unit="token"), folder, scenario="s").document
+    assert document["ttfo_ms"] is None
+    assert document["tpot_ms"]["p50"] == pytest.approx(200 / 24)
 
 
 def test_replies_that_come_whole_have_no_times_of_streams(folder):

@@ -175,12 +175,17 @@ SERVERS: dict[str, Callable[[Draw], Iterator[Json]]] = {
 
 @dataclass
 class Stream:
-    """A reply on the wire. `content` and `said`: offsets of the last bytes of events with tokens, and all JSON."""
+    """A reply on the wire. `content` and `said`: offsets of the last bytes of events with tokens, and all JSON.
+    `answers`: which of those events have a text that is no reasoning."""
 
     wire: bytes
     closes: bool = False
     content: list[int] = field(default_factory=list)
+    answers: list[bool] = field(default_factory=list)
     said: list[Json] = field(default_factory=list)
+
+    def answered_after(self, received: int) -> bool:
+        return any(answers for at, answers in zip(self.content, self.answers, strict=True) if at <= received)
 
     def events_after(self, received: int) -> int:
         return sum(at <= received for at in self.content)
@@ -217,6 +222,16 @@ def has_token(document: Json) -> bool:
     return False
 
 
+def has_answer(document: Json) -> bool:
+    """Say whether an event has a text that is no reasoning, the plain way."""
+    bare = json.loads(json.dumps(document))
+    for choice in bare["choices"]:
+        choice.pop("token_ids", None)
+        for name in ("reasoning_content", "reasoning"):
+            choice.get("delta", {}).pop(name, None)
+    return has_token(bare)
+
+
 def stream(server: str, random: Random) -> Stream:
     """Draw a reply of that server: its length, framing, spacing and what lies between its events."""
     draw = Draw(
@@ -241,6 +256,8 @@ def stream(server: str, random: Random) -> Stream:
             text = text.replace(b", ", b"," + end[: len(end) // 2] + colon, 1)
         begin = b"event: message" + end[: len(end) // 2] if random.random() < 0.03 else b""
         events.append((begin + colon + text + end, has_token(document)))
+        if has_token(document):
+            found.answers.append(has_answer(document))
     events.append((colon + b"[DONE]" + end, False))
     _frame(found, events, random)
     return found

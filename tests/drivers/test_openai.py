@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from seamark.load.shards import LoadJob, LoadOutcome, run_load
 from seamark.model.failure import Failure
 from seamark.model.read import read_services
 from seamark.model.sample import CHUNK, MISSING_NS
+from seamark.servers.known.truth import read_truth
 
 OUTSIDE = Path(seamark.__file__).parent / "outside.py"
 
@@ -201,6 +203,12 @@ def test_a_whole_reply_is_worth_what_the_server_counted():
     assert (decoder.units, decoder.prompt_units, decoder.counted) == (2, None, False)
 
 
+@pytest.mark.parametrize("absurd", [-5, 10**26, 1e26, True, "7"])
+def test_an_absurd_count_of_tokens_makes_a_whole_reply_wrong(absurd):
+    decoder = whole(choices({"text": " a"}, usage={"completion_tokens": absurd}))
+    assert (decoder.failure, decoder.units, decoder.counted) == (Failure.WRONG_REPLY, 1, False)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "failure"),
     [
@@ -311,6 +319,39 @@ def test_faults_of_a_server_are_told_apart(known, tmp_path):
 def test_without_a_usage_chunks_are_counted(known, tmp_path):
     _, samples, _ = loaded(known("--usage=never", "--chunk-tokens=3"), tmp_path)
     assert set(samples["units"]) == {4}
+    assert set(samples["uncounted"]) == {1}
+    _, samples, _ = loaded(known("--usage=never"), tmp_path / "whole", stream=False)
+    assert (set(samples["units"]), set(samples["uncounted"])) == ({1}, {1})
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR09")
+@pytest.mark.parametrize("asks", [{}, {"stream": False}])
+@pytest.mark.parametrize("usage", ["negative", "huge"])
+def test_an_absurd_usage_fails_its_request_and_not_the_load(usage, asks, known, tmp_path):
+    _, samples, _ = loaded(known(f"--usage={usage}"), tmp_path, **asks)
+    assert len(samples) == 200
+    assert set(samples["failure"]) == {Failure.WRONG_REPLY}
+    assert set(samples["uncounted"]) == {1}
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-FR09")
+def test_the_first_token_of_an_answer_is_stamped_apart_from_its_reasoning(known, tmp_path):
+    truth_file = tmp_path / "truth"
+    port = known("--reasoning-chunks=3", "--ttft-ms=5", "--gap-ms=10", f"--truth={truth_file}", "--chunk-tokens=2")
+    asks = {"endpoint": "chat", "extra_body": '{"stream_options": {"continuous_usage_stats": true}}'}
+    _, samples, _ = loaded(port, tmp_path, requests=40, **asks)
+    between_ms = (samples["answer_ns"] - samples["first_ns"]) / 1e6
+    assert np.median(between_ms) == pytest.approx(30, abs=5)
+    assert set(samples["first_units"]) == {2}, "as the usage of the first chunk says"
+    assert set(samples["uncounted"]) == {0}
+    for _ in range(50):
+        truth = read_truth(truth_file)
+        if len(truth.number) >= 40:
+            break
+        time.sleep(0.1)
+    assert np.median((truth.answer_ns - truth.first_ns) / 1e6) == pytest.approx(np.median(between_ms), abs=3)
 
 
 @pytest.mark.services

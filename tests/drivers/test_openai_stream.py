@@ -51,6 +51,7 @@ def check(decoder: StreamDecoder, wanted: Stream, random: Random) -> None:
         complete = decoder.feed(part)
         received += len(part)
         assert decoder.events == wanted.events_after(received), wanted.wire[:received][-600:]
+        assert decoder.answered == wanted.answered_after(received), wanted.wire[:received][-600:]
     assert complete != wanted.closes
     if wanted.closes:
         assert decoder.end_of_stream()
@@ -138,7 +139,7 @@ def test_events_of_one_read_are_counted_apart():
         ({"text": " a b", "token_ids": [5, 6]}, 2),
         ({"text": " a b c", "logprobs": {"tokens": [" a", " b", " c"]}}, 3),
         ({"delta": {"content": " a b"}, "logprobs": {"content": [{"token": " a"}, {"token": " b"}]}}, 2),
-        ({"text": " a b"}, 1),
+        ({"text": " a b"}, 0),
     ],
 )
 def test_the_tokens_of_the_first_event_are_what_it_lists(first, tokens):
@@ -147,6 +148,52 @@ def test_the_tokens_of_the_first_event_are_what_it_lists(first, tokens):
     for _ in range(3):
         read(one, one, DONE, decoder=decoder)
         assert (decoder.first_units, decoder.events) == (tokens, 2)
+
+
+@pytest.mark.covers("E-FR09")
+def test_the_answer_begins_with_the_first_token_that_is_no_reasoning():
+    thought, both, answer = (
+        event(choices=[{"index": 0, "delta": delta, "finish_reason": None}])
+        for delta in (
+            {"content": "", "reasoning_content": "so"},
+            {"content": "a", "reasoning_content": "so"},
+            {"content": "a"},
+        )
+    )
+    decoder = StreamDecoder(Forms())
+    for last in (both, answer):
+        for _ in range(4):
+            read(thought, thought, thought, decoder=decoder, last=b"")
+            assert (decoder.events, decoder.answered) == (3, False)
+            decoder.feed(chunk(last))
+            assert (decoder.events, decoder.answered) == (4, True)
+            decoder.feed(chunk(DONE) + LAST)
+
+
+@pytest.mark.covers("E-FR09")
+@pytest.mark.parametrize("absurd", [-5, 10**26, 1e26, 10**17, 2.5, "7", True, [3]])
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_absurd_count_of_tokens_is_a_wrong_reply_of_that_request_alone(absurd, times):
+    counts = {"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": absurd}
+    decoder = StreamDecoder(Forms(), most_units=100)
+    for _ in range(times):
+        read(
+            said(" a"),
+            said(" b"),
+            event(id="cmpl-1", created=CREATED_S, choices=[], usage=counts),
+            DONE,
+            decoder=decoder,
+        )
+        assert (decoder.failure, decoder.units, decoder.keep_alive) == (Failure.WRONG_REPLY, 2, True)
+        read(said(" a"), said(" b"), usage(3, 2), DONE, decoder=decoder)
+        assert (decoder.failure, decoder.units, decoder.counted) == (Failure.NONE, 2, True)
+
+
+def test_more_tokens_than_were_asked_for_are_believed_only_where_their_bytes_came():
+    decoder = StreamDecoder(Forms(), most_units=100)
+    assert read(*[said(" a")] * 9, usage(3, 900), DONE, decoder=decoder).failure == Failure.NONE
+    assert read(*[said(" a")] * 9, usage(3, 90_000), DONE, decoder=decoder).failure == Failure.WRONG_REPLY
+    assert read(said(" a"), usage(3, 0), DONE, decoder=decoder).counted is False, "a server that does not count"
 
 
 def test_a_usage_in_the_first_event_says_how_many_tokens_came_with_it():

@@ -16,7 +16,21 @@ def write(path: Path, count: int) -> None:
         recorder = Recorder(segment)
         for n in range(count):
             recorder.add(
-                n, n * 10, n * 10 + 1, MISSING_NS, n * 10 + 5, 2, 3, 1 << 40, 503, Failure.SERVER_ERROR, 1, 9
+                n,
+                n * 10,
+                n * 10 + 1,
+                MISSING_NS,
+                n * 10 + 3,
+                n * 10 + 5,
+                2,
+                1,
+                True,
+                3,
+                1 << 40,
+                503,
+                Failure.SERVER_ERROR,
+                1,
+                9,
             )
         recorder.flush()
 
@@ -25,7 +39,8 @@ def test_a_record_is_packed_exactly_as_the_sample_type_says(tmp_path: Path) -> N
     assert RECORD.size == SAMPLE.itemsize
     write(tmp_path / "a", 3)
     records = np.concatenate(list(read_segment(tmp_path / "a")))
-    assert records[2].tolist() == (2, 20, 21, MISSING_NS, 25, 2, 3, 1 << 40, 503, Failure.SERVER_ERROR, 1, 9)
+    counts = (2, 1, 1, 3, 1 << 40, 503, Failure.SERVER_ERROR, 1, 9)
+    assert records[2].tolist() == (2, 20, 21, MISSING_NS, 23, 25, *counts)
 
 
 @pytest.mark.parametrize("count", [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK + 1])

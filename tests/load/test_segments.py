@@ -21,7 +21,7 @@ def write(path: Path, worker: int, count: int) -> Path:
         for n in range(count):
             failure = Failure.TIMEOUT if n % 4 == 3 else Failure.NONE
             first_ns = MISSING_NS if failure else n + 2
-            recorder.add(n, n, n + 1, first_ns, n + 3, 1, 2, 3, 200, failure, 0, worker)
+            recorder.add(n, n, n + 1, first_ns, first_ns, n + 3, 1, 0, False, 2, 3, 200, failure, 0, worker)
         recorder.flush()
     return path
 
@@ -32,8 +32,10 @@ def test_samples_hold_every_column_with_its_type_and_missing_times_are_null(tmp_
     table = pq.read_table(tmp_path / "samples.parquet")
     assert table.schema.names == list(SAMPLE.names)
     assert [str(kind) for kind in table.schema.types] == [
-        "int64", "int64", "int64", "int64", "int64", "int32", "int64", "int64", "int16", "int8", "int8", "int16",
+        "int64", "int64", "int64", "int64", "int64", "int64", "int32", "int32", "int8",
+        "int64", "int64", "int16", "int8", "int8", "int16",
     ]  # fmt: skip
+    assert table["answer_ns"].to_pylist()[:4] == [2, 3, 4, None]
     assert table["first_ns"].to_pylist()[:4] == [2, 3, 4, None]
     assert table["worker"].to_pylist() == [0] * 8 + [1] * 4
     assert gathered.rows == 12

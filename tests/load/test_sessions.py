@@ -186,7 +186,9 @@ def test_turns_that_a_lost_worker_recorded_say_how_its_sessions_went_on(tmp_path
         recorder = Recorder(segment)
         for index, due_ms, failure in ((0, 0, 0), (1, 150, 0), (6, 200, 0), (2, 300, 0), (12, 400, 1), (7, 350, 0)):
             last_ns = (due_ms + 50) * MS
-            recorder.add(index, due_ms * MS, due_ms * MS, MISSING_NS, last_ns, 1, 0, 0, 0, failure, 0, 0)
+            recorder.add(
+                index, due_ms * MS, due_ms * MS, MISSING_NS, MISSING_NS, last_ns, 1, 0, False, 0, 0, 0, failure, 0, 0
+            )
         recorder.flush()
     whole, under_way, broken = 3, 3, 1
     assert due_of_lost(share, 590 * MS) == whole + under_way + broken

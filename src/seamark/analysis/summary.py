@@ -22,8 +22,14 @@ from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.quantiles import samples_needed
 from seamark.store import ScenarioFolder
 
-STREAMED = ("ttft_ns", "tpot_ns")
-TIMES = {"latency_ms": "response_ns", "service_time_ms": "service_ns", "ttft_ms": "ttft_ns", "tpot_ms": "tpot_ns"}
+STREAMED = {
+    "ttft_ms": "ttft_ns",
+    "ttft_response_ms": "ttft_response_ns",
+    "ttfo_ms": "ttfo_ns",
+    "tpot_ms": "tpot_ns",
+    "inter_chunk_ms": "inter_chunk_ns",
+}
+TIMES = {"latency_ms": "response_ns", "service_time_ms": "service_ns", **STREAMED}
 
 
 def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
@@ -87,7 +93,9 @@ def _with(treatment: Document, nodes: ComparedNodes) -> Document:
 def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Document:
     trial = outcomes[0].trial
     good = [outcome.metrics for outcome in outcomes if outcome.ok and outcome.metrics is not None]
-    unit = next((metrics["throughput"]["unit"] for metrics in good), None)
+    units = Counter(str(metrics["throughput"]["unit"]) for metrics in good)
+    unit = max(units, key=lambda name: units[name], default=None)
+    alike = [metrics for metrics in good if metrics["throughput"]["unit"] == unit]
     reasons = _reasons(outcomes)
     return {
         "treatment": trial.treatment,
@@ -100,7 +108,7 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
         "factors": dict(factors),
         "repetitions": len(good),
         "planned": len(outcomes),
-        "throughput": {**spread(each(good, "throughput", "value")), "unit": unit},
+        "throughput": {**spread(each(alike, "throughput", "value")), "unit": unit},
         "requests_per_s": spread(each(good, "requests_per_s")),
         "bandwidth_mb_per_s": known(spread(each(good, "bandwidth", "mb_per_s"))),
         **{group: _pooled(outcomes, name) for group, name in TIMES.items()},
@@ -131,7 +139,7 @@ def _pooled(outcomes: Sequence[Outcome], name: str) -> Document | None:
     known = merge(outcome.histograms[name] for outcome in outcomes if name in outcome.histograms)
     bounds = merge(outcome.censored[name] for outcome in outcomes if name in outcome.censored)
     count = known.count + bounds.count
-    if not count and name in STREAMED:
+    if not count and name in STREAMED.values():
         return None
     found = {
         quantile: censored.quantile(known, bounds, q) if count >= samples_needed(q) else None

@@ -63,6 +63,9 @@ class Findings:
     `gap_variation` is the coefficient of variation of the gaps between arrivals, 1 of a Poisson load.
     `stalled_s` and `longest_stall_s`: how long the worst worker stood still inside the window, in all and at once.
     Of all requests, good or not, `ended_per_s` inside the window; those sent inside it took `stay_mean_s`.
+    Of `uncounted` of all good `replies` the service did not say how many units they have; `counts_units`: few enough.
+    `first_chunk_tokens`: mean tokens of a chunk where those of the first are not known, which makes TPOT too low by
+    `tpot_low_ratio`.
     `held_open` streams were still open after their last content, on average, each for `held_open_mean_s`.
     `client_is_server`: the service runs inside the client, as file I/O does. `samples`: requests that percentiles of
     response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
@@ -117,6 +120,12 @@ class Findings:
     withheld: Mapping[str, int] = field(default_factory=dict)
     lower_bounds: Mapping[str, Sequence[str]] = field(default_factory=dict)
     timeouts: int = 0
+    unit: str = "reply"
+    uncounted: int = 0
+    counts_units: bool = True
+    replies: int = 0
+    first_chunk_tokens: float | None = None
+    tpot_low_ratio: float = 0.0
     slos_missed: Sequence[str] = ()
     quality_missed: Sequence[str] = ()
     wrong_answers: Sequence[str] = ()

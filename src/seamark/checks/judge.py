@@ -43,6 +43,8 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     result.server_restarted,
     result.quality_floor,
     result.slo_missed,
+    result.tokens_not_counted,
+    result.first_chunk_not_counted,
     result.percentile_lower_bound,
     result.percentile_withheld,
 )

@@ -24,6 +24,10 @@ MANY_OUTAGES = 5
 """As many as this are how a service works, as pauses of a collector are, and no accident of one trial."""
 
 
+LOW_TPOT_NOTE, LOW_TPOT = 0.01, 0.05
+"""Shares by which a time per token may be too low, without a word and without doubt about it."""
+
+
 def trial_failed(found: Findings) -> Reason | None:
     """No figures at all."""
     if found.status == "ok":
@@ -187,6 +191,35 @@ def slo_missed(found: Findings) -> Reason | None:
         severity="note",
         text=f"objective missed: {'; '.join(found.slos_missed)}",
         remedy="Lower the load, or change the deployment.",
+    )
+
+
+def tokens_not_counted(found: Findings) -> Reason | None:
+    """A chunk is not a token: servers join several in one, and send chunks of none."""
+    if not found.uncounted:
+        return None
+    seen = f"of {found.uncounted:,} of {found.replies:,} good replies the server does not say how many {found.unit}s"
+    kept = f"they count with one {found.unit} a chunk in throughput, and not at all in times per {found.unit}"
+    withheld = f"throughput is in chunks, and times per {found.unit} are withheld"
+    return Reason(
+        code="tokens_not_counted",
+        severity="note" if found.counts_units else "suspect",
+        text=f"{seen} they have: {kept if found.counts_units else withheld}",
+        remedy="Have the server send its usage (stream_options.include_usage), or set tokenizer to the model's.",
+    )
+
+
+def first_chunk_not_counted(found: Findings) -> Reason | None:
+    """Time per token leaves out the first chunk, which is taken for one token where its tokens are not known."""
+    if found.tpot_low_ratio < LOW_TPOT_NOTE or found.first_chunk_tokens is None or not found.counts_units:
+        return None
+    return Reason(
+        code="first_chunk_not_counted",
+        severity="suspect" if found.tpot_low_ratio >= LOW_TPOT else "note",
+        text=f"chunks have {found.first_chunk_tokens:.3g} tokens (mean), and the server does not say how many the "
+        f"first has: it counts as one, so TPOT is about {found.tpot_low_ratio:.0%} too low",
+        remedy="Have the server list its tokens or count them in each chunk (extra_body: stream_options."
+        "continuous_usage_stats), or set tokenizer to the model's.",
     )
 
 

@@ -52,8 +52,11 @@ class OpenAi:
         self._headers = {"Content-Type": "application/json", **authorization(settings)}
         self.tls = tls_context(settings)
         self._fields = _fields(settings, streams=self._streams)
+        choices = self._fields.get("n")
+        self._choices = choices if isinstance(choices, int) and choices > 0 else 1
         self._forms = Forms()
         self._blocks: dict[int, bytes] = {}
+        self.most_units = 0
 
     def address(self) -> tuple[str, int]:
         """Return where the server is."""
@@ -70,11 +73,12 @@ class OpenAi:
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
         """Return the request on the wire; in pieces where its blocks of ids are those of other requests."""
         ask: Ask = body.content
+        self.most_units = max(self.most_units, len(ask.prompts) * ask.gen_tokens * self._choices)
         return self._in_pieces(ask) if ask.blocks else self._request(_compact(self._document(ask)))
 
     def decoder(self) -> StreamDecoder | WholeDecoder:
         """Return a decoder that counts tokens."""
-        return StreamDecoder(self._forms) if self._streams else WholeDecoder()
+        return StreamDecoder(self._forms, self.most_units) if self._streams else WholeDecoder(self.most_units)
 
     def prompt_units(self, ask: Ask) -> int | None:
         """Send one request outside of a load, for one token; return how long the server says its prompts are."""

@@ -5,7 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
+REASONING = ("reasoning_content", "reasoning")
+"""Where a message, or the delta of one, has tokens that come before its answer."""
+ANSWERS = ("content", "refusal")
+TEXTS = (*ANSWERS, *REASONING)
 """Where a message, or the delta of one, has tokens."""
 CALLS = ("name", "arguments")
 """Where a call of a function has them."""
@@ -14,22 +17,24 @@ _decode = json.JSONDecoder().decode
 
 
 class Usage(NamedTuple):
-    """Tokens that a server counted; None for what it does not say."""
+    """Tokens that a server counted; None for what it does not say. `absurd`: its count is no whole number from 0."""
 
     prompt: int | None
     completion: int | None
+    absurd: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunk:
     """One event of a stream, or a whole reply.
 
-    `carriers`: choices that carry a token; a role, an empty text and a usage alone do not. `tokens`: how many tokens
-    it says it carries, None where it does not. `choice`: index of the first choice, None for a chunk without any,
-    whose usage is that of the whole reply.
+    `carriers`: choices that carry a token; a role, an empty text and a usage alone do not. `answers`: one of them has
+    text that is no reasoning. `tokens`: how many tokens it says it carries, None where it does not. `choice`: index
+    of the first choice, None for a chunk without any, whose usage is that of the whole reply.
     """
 
     carriers: int
+    answers: bool
     tokens: int | None
     choice: int | None
     finished: bool
@@ -47,6 +52,7 @@ def read_chunk(data: bytes) -> Chunk:
     index = choices[0].get("index", 0) if choices else None
     return Chunk(
         carriers=sum(map(_carries, choices)),
+        answers=any(text for choice in choices for place, text in texts_in(choice) if place not in REASONING),
         tokens=sum(map(_tokens_in, choices)) or None,
         choice=index if index is None or isinstance(index, int) else 0,
         finished=any(choice.get("finish_reason") for choice in choices),
@@ -55,16 +61,18 @@ def read_chunk(data: bytes) -> Chunk:
     )
 
 
-def _carries(choice: Mapping[str, Any]) -> bool:
-    if choice.get("text") or choice.get("token_ids"):
-        return True
+def texts_in(choice: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield all texts of tokens in a choice, each with the name of its place; an empty one is none."""
+    yield "text", choice.get("text")
     for said in _objects([choice.get("delta"), choice.get("message")]):
-        if any(said.get(name) for name in TEXTS):
-            return True
+        yield from ((name, said.get(name)) for name in TEXTS)
         calls = [call.get("function") for call in _objects(said.get("tool_calls"))]
-        if any(call.get(name) for call in _objects([*calls, said.get("function_call")]) for name in CALLS):
-            return True
-    return False
+        for call in _objects([*calls, said.get("function_call")]):
+            yield from ((name, call.get(name)) for name in CALLS)
+
+
+def _carries(choice: Mapping[str, Any]) -> bool:
+    return bool(choice.get("token_ids")) or any(text for _, text in texts_in(choice))
 
 
 def _tokens_in(choice: Mapping[str, Any]) -> int:
@@ -78,9 +86,14 @@ def _tokens_in(choice: Mapping[str, Any]) -> int:
 def _usage(usage: Mapping[str, Any]) -> Usage:
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     return Usage(
-        prompt=prompt if isinstance(prompt, int) else None,
-        completion=completion if isinstance(completion, int) else None,
+        prompt=prompt if _is_count(prompt) else None,
+        completion=completion if _is_count(completion) else None,
+        absurd=completion is not None and not _is_count(completion),
     )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _objects(values: Any) -> Iterator[dict[str, Any]]:

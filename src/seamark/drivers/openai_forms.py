@@ -2,7 +2,10 @@
 
 An event that carries tokens is known by its beginning alone: everything from its first byte to the quote that opens a
 text, where keys, brackets and spaces must be as they were and other values may differ. Whatever begins so and goes on
-with anything but the closing quote has a text that is not empty, in a place where texts are tokens.
+with anything but the closing quote has a text that is not empty, in a place where texts are tokens of an answer.
+
+An event of reasoning alone is known as a whole, since what follows its text may be the beginning of the answer: texts
+and numbers may differ, but a text of the answer that was empty must be.
 
 An event that carries none (a role, an end, a usage) is known as a whole: every byte of it must be as it was, except
 for numbers and texts that mean nothing to us, and the counts of a usage. No server's wording is built in.
@@ -10,10 +13,12 @@ for numbers and texts that mean nothing to us, and the counts of a usage. No ser
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
-from seamark.drivers.openai_chunk import CALLS, TEXTS, Chunk, Usage
+from seamark.drivers.openai_chunk import CALLS, REASONING, TEXTS, Chunk, Usage
 
 Path = tuple[bytes, ...]
+Way = Literal["silent", "reasoning", "answer"]
 
 TAIL_BYTES = 16
 LONGEST_BYTES = 4096
@@ -36,9 +41,11 @@ TOKEN_PATHS: frozenset[Path] = frozenset(
     ]
 )
 """Keys that lead to a text of tokens."""
+REASONING_PATHS: frozenset[Path] = frozenset((*_DELTA, name.encode()) for name in REASONING)
 
 _LEXEME = re.compile(rb'\s*+(?:("[^"\\]*+(?:\\.[^"\\]*+)*+")|([{}\[\],:])|(-?[0-9][0-9.eE+-]*+)|(true|false|null))')
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_SOME_TEXT = rb'"(?!")[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NUMBER = rb"-?[0-9][0-9.eE+-]*+"
 _WHOLE_NUMBER = rb"(?:0|[1-9][0-9]{0,17}+)(?![0-9.eE])"
 _COUNTED: dict[Path, bytes] = {
@@ -67,6 +74,14 @@ class Form:
         self.tail = tail
 
 
+@dataclass(kw_only=True, slots=True)
+class Thought:
+    """An event of reasoning alone. `counts`: such events say how many tokens they carry."""
+
+    whole: re.Pattern[bytes]
+    counts: bool
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Silence:
     """An event without a token, and what it says, but for its usage (`usage_in`). `closing`: the brackets that end
@@ -90,6 +105,7 @@ class Forms:
 
     def __init__(self) -> None:
         self.known: list[Form] = []
+        self.thoughts: list[Thought] = []
         self.silent: list[Silence] = []
         self.sizes: dict[bytes, int] = {}
         self.whole_chunks: dict[bytes, tuple[int, int]] = {}
@@ -105,6 +121,9 @@ class Forms:
         """Learn from a line `data: {...}` and what it was found to say. Return its form if it now has one."""
         if chunk.failed or (chunk.carriers and chunk.usage is not None):
             return None
+        if chunk.carriers and not chunk.answers:
+            self._learn_thought(line, chunk)
+            return None
         counts = chunk.tokens is not None
         for form in self.known:
             if chunk.carriers and form.beginning.match(line):
@@ -115,7 +134,8 @@ class Forms:
         if len(line) > LONGEST_BYTES or not line.startswith(_STARTS) or self._lessons[silent] == MOST_LESSONS:
             return None
         self._lessons[silent] += 1
-        pattern, text_end = _pattern(line, silent=silent, any_choice=chunk.usage is None)
+        way: Way = "silent" if silent else "answer"
+        pattern, text_end = _pattern(line, way, any_choice=chunk.usage is None)
         if silent:
             if chunk.usage is None or pattern.groups == 2:
                 closing = line[len(line.rstrip(b"}]")) :]
@@ -126,13 +146,24 @@ class Forms:
             return self.known[-1]
         return None
 
+    def _learn_thought(self, line: bytes, chunk: Chunk) -> None:
+        counts = chunk.tokens is not None
+        for thought in self.thoughts:
+            if thought.whole.fullmatch(line):
+                thought.counts |= counts
+                return
+        if len(line) <= LONGEST_BYTES and line.startswith(_STARTS) and len(self.thoughts) < MOST_LESSONS:
+            pattern, _ = _pattern(line, "reasoning", any_choice=True)
+            self.thoughts.append(Thought(whole=pattern, counts=counts))
 
-def _pattern(line: bytes, *, silent: bool, any_choice: bool) -> tuple[re.Pattern[bytes], int]:
-    """Return the pattern of a line whose JSON is known to be good, and where its text of tokens ends.
 
-    The pattern of a silent event is that of the whole line; so is that of one whose tokens are in no text. With
-    `any_choice` it does not matter which choice a silent event is of.
+def _pattern(line: bytes, way: Way, *, any_choice: bool) -> tuple[re.Pattern[bytes], int]:
+    """Return the pattern of a line whose JSON is known to be good, and where its text of an answer ends.
+
+    The pattern of a silent event and of reasoning is that of the whole line; so is that of an answer whose tokens are
+    in no text. With `any_choice` it does not matter which choice a silent event is of.
     """
+    silent = way == "silent"
     at = line.index(b"{")
     pieces = [re.escape(line[:at])]
     path: list[bytes] = []
@@ -154,7 +185,12 @@ def _pattern(line: bytes, *, silent: bool, any_choice: bool) -> tuple[re.Pattern
                 pass
             elif silent:
                 piece = _NUMBER if string is None else _STRING
-            elif string is not None and len(string) > 2 and place in TOKEN_PATHS:
+            elif path[0] == b"error":
+                pass
+            elif string is not None and place in TOKEN_PATHS and way == "reasoning":
+                if place in REASONING_PATHS and len(string) > 2:
+                    piece = _SOME_TEXT
+            elif string is not None and len(string) > 2 and place in TOKEN_PATHS - REASONING_PATHS:
                 pieces.append(b'"[^"]')
                 return re.compile(b"".join(pieces)), found.end()
             else:

@@ -19,6 +19,8 @@ DONE_LINE = b"data: [DONE]"
 LAST_CHUNK = b"0\r\n\r\n"
 QUOTE = ord('"')
 MAX_EVENT_BYTES = 1 << 22
+MOST_UNITS = 2**31 - 1
+"""More than this no sample can hold."""
 NO_CHUNK = (0, 0)
 MOST_HEADS = 64
 
@@ -30,13 +32,15 @@ _SIZE = re.compile(rb"[0-9a-fA-F]{1,8}")
 class StreamDecoder(HttpDecoder):
     """Reads one streamed reply after another.
 
-    `events` counts the events that carried a token: content, reasoning, refusal or tool call. `units` is the same
-    until the reply is complete and then what the server counted (`counted`), summed over the choices of the reply.
-    `first_units` are the tokens in the first such event, 1 where the server does not say. `prompt_units` is what the
-    server counted of the prompts, None while unknown.
+    `events` counts the events that carried a token: content, reasoning, refusal or tool call; `answered`: one of
+    them was no reasoning. `units` is the same until the reply is complete and then what the server counted
+    (`counted`), summed over the choices of the reply. `first_units` are the tokens in the first such event, 0 where
+    the server does not say. `prompt_units` is what the server counted of the prompts, None while unknown.
 
     A reply without any token is empty, one with an error in it the server's. What cannot be read as JSON is wrong, as
-    is a reply that ends without an end mark, a count of tokens, or a reason why it ends.
+    is a reply that ends without an end mark, a count of tokens, or a reason why it ends. So is one whose count of
+    tokens is no whole number from 0, or more than both the `most_units` that a request asks for and the bytes that
+    came.
     """
 
     streams = True
@@ -53,19 +57,22 @@ class StreamDecoder(HttpDecoder):
         "_held",
         "_last",
         "_lines",
+        "_most_units",
         "_sizes",
         "_skip",
         "_spoken",
         "_total",
         "_whole_chunks",
+        "answered",
         "counted",
         "events",
         "first_units",
         "prompt_units",
     )
 
-    def __init__(self, forms: Forms) -> None:
+    def __init__(self, forms: Forms, most_units: int = 0) -> None:
         self._forms = forms
+        self._most_units = most_units
         self._sizes = forms.sizes
         self._whole_chunks = forms.whole_chunks
         super().__init__()
@@ -74,7 +81,8 @@ class StreamDecoder(HttpDecoder):
         """Make ready for the next reply on the same connection."""
         super().reset()
         self.events = 0
-        self.first_units = 1
+        self.answered = False
+        self.first_units = 0
         self.counted = False
         self.prompt_units: int | None = None
         self._begins = _NO_BEGINNING
@@ -105,6 +113,7 @@ class StreamDecoder(HttpDecoder):
                 and not self._lines
             ):
                 self.units = self.events = self.events + 1
+                self.body_bytes += length
                 self._last = data
                 return False
             return self._chunks(data)
@@ -236,9 +245,14 @@ class StreamDecoder(HttpDecoder):
                 if line.endswith(form.tail) and (self.events or not form.counts):
                     found = form.beginning.match(line)
                     if found:
+                        self.answered = True
                         self._begin_as(found.group(), form)
                         self._count(1, line)
                         return
+            for thought in self._forms.thoughts:
+                if (self.events or not thought.counts) and thought.whole.fullmatch(line):
+                    self._count(1, line)
+                    return
             for silence in self._forms.silent:
                 if line.endswith(silence.closing) and (found := silence.whole.fullmatch(line)):
                     self._spoken = True
@@ -271,8 +285,9 @@ class StreamDecoder(HttpDecoder):
                 return
             self._heed(chunk, chunk.usage)
             if chunk.carriers and not self.events:
-                self.first_units = chunk.tokens or (chunk.usage and chunk.usage.completion) or 1
+                self.first_units = min(chunk.tokens or (chunk.usage and chunk.usage.completion) or 0, MOST_UNITS)
             if chunk.carriers:
+                self.answered |= chunk.answers
                 self._count(1, b"")
             form = self._forms.learn(line, chunk)
             if form is not None and (found := form.beginning.match(line)):
@@ -282,6 +297,8 @@ class StreamDecoder(HttpDecoder):
         """Take what an event says besides its text."""
         if chunk.failed:
             self._wrong(Failure.SERVER_ERROR)
+        elif usage is not None and usage.absurd:
+            self._wrong(Failure.WRONG_REPLY)
         self._closed |= chunk.finished
         if usage is not None and chunk.choice is None:
             self._total = usage
@@ -296,7 +313,10 @@ class StreamDecoder(HttpDecoder):
                 self._line(line)
         if self._last and not (self._total and self._closed):
             self._read_last()
-        self.prompt_units, units = self._total or _sum(self._by_choice.values())
+        self.prompt_units, units, _ = self._total or _sum(self._by_choice.values())
+        if max(units or 0, self.first_units) > max(self._most_units, self.body_bytes):
+            self._wrong(Failure.WRONG_REPLY)
+            units, self.first_units = None, 0
         self.counted = bool(units)
         self.units = units or self.events
         if not self.units:

@@ -14,6 +14,7 @@ class ReplyDecoder:
     """Reads the replies to one request after another; `tag` is what the server says of a statement that went well."""
 
     streams = False
+    counted = True
     keep_alive = True
     status = 0
 

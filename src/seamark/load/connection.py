@@ -47,6 +47,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_answered",
         "_content_ns",
         "_decoder",
         "_events",
@@ -55,6 +56,7 @@ class Connection(asyncio.Protocol):
         "_stream",
         "_transport",
         "_write",
+        "answer_ns",
         "busy",
         "closed",
         "connected",
@@ -82,6 +84,8 @@ class Connection(asyncio.Protocol):
         self.due_ns = 0
         self.sent_ns = 0
         self.first_ns = MISSING_NS
+        self.answer_ns = MISSING_NS
+        self._answered = False
         self.received_bytes = 0
         self.request = Outgoing(b"", 0, 0)
 
@@ -95,7 +99,8 @@ class Connection(asyncio.Protocol):
         self.received_bytes = 0
         if self._events:
             self._events = 0
-            self.first_ns = MISSING_NS
+            self.first_ns = self.answer_ns = MISSING_NS
+            self._answered = False
         self._decoder.reset()
         if self._fd >= 0:
             try:
@@ -127,6 +132,16 @@ class Connection(asyncio.Protocol):
                 rest.append(memoryview(piece)[written:])
             written = max(0, written - len(piece))
         transport.writelines(rest)
+
+    @property
+    def first_units(self) -> int:
+        """Units in the first part of the streamed reply; 0 where that is not known."""
+        return self._stream.first_units if self._stream is not None and self._events else 0
+
+    @property
+    def uncounted(self) -> bool:
+        """Whether the service did not say how many units its reply has."""
+        return not self._decoder.counted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; send the request that was waiting for it, if it has not timed out meanwhile."""
@@ -163,6 +178,9 @@ class Connection(asyncio.Protocol):
             self._owner.chunk(self.index, now_ns, events - self._events)
             self._events = events
             self._content_ns = now_ns
+            if not self._answered and stream.answered:
+                self._answered = True
+                self.answer_ns = now_ns
         if complete:
             self.busy = False
             if not decoder.keep_alive:

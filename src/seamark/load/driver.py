@@ -76,6 +76,9 @@ class Decoder(Protocol):
     units: int
     """Units seen in the current reply; what the server says of them once it has."""
 
+    counted: bool
+    """Whether `units` of a good reply are counted. Else they are its parts: the server does not say how many."""
+
     status: int
     """The protocol's status of the current reply, 0 while unknown."""
 
@@ -92,11 +95,18 @@ class StreamDecoder(Decoder, Protocol):
     events: int
     """Parts of the current reply that brought content; a reply's last moment is that of the last one."""
 
+    answered: bool
+    """Whether any of these was of the answer itself, and not of the reasoning before it."""
+
+    first_units: int
+    """Units in the first of these parts; 0 where the server does not say."""
+
 
 class Wire(Driver, Protocol):
     """Bytes out, bytes in, on connections of the generator's own: for protocols where speed matters.
 
-    A driver may have an attribute `tls`, the ssl.SSLContext of its connections; without it they are plain.
+    A driver may have an attribute `tls`, the ssl.SSLContext of its connections (without it they are plain), and
+    `most_units`, how many units the largest reply to the requests encoded so far was asked to have.
     """
 
     def address(self) -> tuple[str, int]:

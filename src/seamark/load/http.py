@@ -34,6 +34,9 @@ class HttpDecoder:
     streams = False
     """The reply counts when it is whole: there is no separate first unit."""
 
+    counted = True
+    """A good reply is worth what it is: nothing is left to the server to count."""
+
     __slots__ = (
         "_body",
         "_chunked",

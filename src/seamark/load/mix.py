@@ -206,8 +206,8 @@ class MixedWire(_Mixed[Wire]):
         return part.wire
 
     def decoder(self) -> Decoder:
-        """Return a decoder, which reads the replies of all classes."""
-        return self.drivers[0].decoder()
+        """Return a decoder, which reads the replies of all classes: that of the class with the largest."""
+        return max(self.drivers, key=lambda driver: getattr(driver, "most_units", 0)).decoder()
 
 
 class MixedCall(_Mixed[Call]):

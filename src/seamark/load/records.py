@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from seamark.model.sample import CHUNK, MISSING_NS, SAMPLE
 
-RECORD = struct.Struct("<qqqqqiqqhbbh")
+RECORD = struct.Struct("<qqqqqqiibqqhbbh")
 """One record; packs exactly SAMPLE."""
 CHUNK_RECORD = struct.Struct("<qqi")
 """One read of a streamed reply; packs exactly CHUNK."""
@@ -97,8 +97,11 @@ class Recorder:
         due_ns: int,
         sent_ns: int,
         first_ns: int,
+        answer_ns: int,
         last_ns: int,
         units: int,
+        first_units: int,
+        uncounted: bool,
         bytes_sent: int,
         bytes_received: int,
         status: int,
@@ -116,8 +119,11 @@ class Recorder:
             due_ns,
             sent_ns,
             first_ns,
+            answer_ns,
             last_ns,
             units,
+            first_units,
+            uncounted,
             bytes_sent,
             bytes_received,
             status,
@@ -140,8 +146,9 @@ class Recorder:
                 records = self._records[:count]
                 for name in ("due_ns", "sent_ns", "last_ns"):
                     records[name] -= self.epoch_ns
-                first_ns = records["first_ns"]
-                np.subtract(first_ns, self.epoch_ns, out=first_ns, where=first_ns != MISSING_NS)
+                for name in ("first_ns", "answer_ns"):
+                    times_ns = records[name]
+                    np.subtract(times_ns, self.epoch_ns, out=times_ns, where=times_ns != MISSING_NS)
             self._segment.append(self._view[:at], count)
 
 

@@ -60,7 +60,7 @@ class Replies:
         records["index"] = claims[:, 0]
         records["due_ns"] = claims[:, 1] - epoch_ns
         records["sent_ns"] = claims[:, 2] - epoch_ns
-        records["first_ns"] = MISSING_NS
+        records["first_ns"] = records["answer_ns"] = MISSING_NS
         records["last_ns"] = np.fromiter(self.ends_ns, np.int64, count) - epoch_ns
         records["kind"] = self._kinds[claims[:, 0] % len(self._kinds)]
         records["worker"] = self._worker

@@ -17,7 +17,7 @@ from seamark.model.sample import CHUNK, MISSING_NS, SAMPLE
 from seamark.store import replacing
 
 METADATA_KEY = b"seamark"
-TIMES = ("due_ns", "sent_ns", "first_ns", "last_ns")
+TIMES = ("due_ns", "sent_ns", "first_ns", "answer_ns", "last_ns")
 RISING = ("index", *TIMES)
 ROWS_IN_GROUP = 1 << 17
 FORM: Mapping[str, Any] = {

@@ -34,7 +34,8 @@ def record_unsent(
     """Record requests as cancelled before they were sent: due, and no other time. Raises OSError (no space)."""
     records = np.zeros(len(indexes), dtype=SAMPLE)
     records["index"], records["due_ns"] = indexes, due_ns
-    records["sent_ns"] = records["first_ns"] = records["last_ns"] = MISSING_NS
+    for name in ("sent_ns", "first_ns", "answer_ns", "last_ns"):
+        records[name] = MISSING_NS
     records["failure"], records["worker"] = Failure.CANCELLED, worker
     records["kind"] = np.asarray(kinds)[indexes % len(kinds)]
     if len(records):

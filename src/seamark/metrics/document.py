@@ -11,7 +11,7 @@ from seamark.metrics.distribution import QUANTILES, Distribution
 from seamark.metrics.energy import Energy, energy_of
 from seamark.metrics.findings import findings
 from seamark.metrics.metric import Evidence
-from seamark.metrics.objectives import judged_objectives
+from seamark.metrics.objectives import CHUNKS, judged_objectives
 from seamark.metrics.part import figures_of, part_figures
 from seamark.metrics.samples import DamagedError, Samples, open_samples
 from seamark.metrics.steady import SteadyState, steady_state
@@ -29,7 +29,7 @@ from seamark.plurals import plural
 from seamark.stats.histogram import Histogram
 
 Document = dict[str, Any]
-STREAMS = ("ttft_ms", "ttft_response_ms", "tpot_ms", "inter_chunk_ms", "normalised_latency_ms")
+STREAMS = ("ttft_ms", "ttft_response_ms", "ttfo_ms", "tpot_ms", "inter_chunk_ms", "normalised_latency_ms")
 OPTIONAL = ("sessions", "bandwidth", *STREAMS, "schedule_lag_ms", "goodput", "energy")
 
 
@@ -119,6 +119,8 @@ def measure(
         "response_ns": counted.response,
         "service_ns": counted.service,
         "ttft_ns": counted.ttft,
+        "ttft_response_ns": counted.ttft_response,
+        "ttfo_ns": counted.ttfo,
         "tpot_ns": counted.tpot,
         "inter_chunk_ns": counted.inter_chunk,
     }
@@ -188,6 +190,8 @@ def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Do
     for group, pick in BOUNDED.items():
         document[group]["lower_bounds"] = pick(found.tally).lower_bounds()
     document = _closed(document, load, found.window, "VALID", ())
+    if not found.tally.counts_units:
+        document["throughput"]["unit"] = CHUNKS
     document["steady_state"] = _steady(found.steady, found.steady_part)
     document |= _of_energy(document["energy"], found.energy)
     kinds = list(load.get("kinds") or ())

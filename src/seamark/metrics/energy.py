@@ -170,7 +170,7 @@ def _part(scope: Scope, method: str, counters: Sequence[Seen], tally: Tally, win
         value_j=watts * window_s,
         window_s=window_s,
         requests=tally.replies * share,
-        units=tally.units * share,
+        units=tally.units * share if tally.counts_units else 0.0,
     )
 
 
@@ -186,5 +186,5 @@ def _node(tally: Tally, load: Mapping[str, Any], told: Mapping[str, Any], nodes:
         value_j=float(value_j),
         window_s=float(window_s),
         requests=float(load.get("completed") or 0),
-        units=float(tally.whole_units),
+        units=float(tally.whole_units) if tally.counts_units else 0.0,
     )

@@ -12,9 +12,12 @@ GROUPS = {
     "service_time": "service_time_ms",
     "ttft": "ttft_ms",
     "ttft_response": "ttft_response_ms",
+    "ttfo": "ttfo_ms",
     "tpot": "tpot_ms",
     "schedule_lag": "schedule_lag_ms",
 }
+CHUNKS = "chunks_per_s"
+"""Unit of throughput where the service did not count the units of its replies."""
 WHOLE = {
     "throughput": "throughput.value",
     "requests_per_s": "requests_per_s",
@@ -57,7 +60,8 @@ def value_of(metric: str, document: Mapping[str, Any]) -> Estimate | None:
 
     An objective on a single request (`latency_s`) is judged by the p99 of all, by the slowest when there are too
     few samples for a p99. A mean without the requests that have no answer is taken as if these took no time: less
-    than that it is not. Other names are qualities such as `recall_at_10`.
+    than that it is not. A throughput in chunks is not what an objective means. Other names are qualities such as
+    `recall_at_10`.
     """
     if metric in REQUEST_OBJECTIVES:
         name = metric.removesuffix("_s")
@@ -66,6 +70,8 @@ def value_of(metric: str, document: Mapping[str, Any]) -> Estimate | None:
     name, _, statistic = metric.removesuffix("_s").rpartition("_")
     if metric not in WHOLE and name in GROUPS and metric.endswith("_s"):
         return _time_s(document.get(GROUPS[name]) or {}, statistic, look_up(document, "counts.ok") or 0)
+    if metric == "throughput" and (document.get("throughput") or {}).get("unit") == CHUNKS:
+        return None
     path = WHOLE.get(metric)
     value = look_up(document.get("quality") or {}, metric) if path is None else look_up(document, path)
     return None if value is None else Estimate(value=value)

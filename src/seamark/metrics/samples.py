@@ -29,8 +29,11 @@ class Batch:
     due: Times
     sent: Times
     first: Times
+    answer: Times
     last: Times
     units: Times
+    first_units: Times
+    uncounted: Times
     bytes_sent: Times
     bytes_received: Times
     failure: Times
@@ -47,13 +50,18 @@ COLUMNS = {
     "due": "due_ns",
     "sent": "sent_ns",
     "first": "first_ns",
+    "answer": "answer_ns",
     "last": "last_ns",
     "units": "units",
+    "first_units": "first_units",
+    "uncounted": "uncounted",
     "bytes_sent": "bytes_sent",
     "bytes_received": "bytes_received",
     "failure": "failure",
     "kind": "kind",
 }
+ADDED = {"answer_ns": MISSING_NS, "first_units": 0, "uncounted": 0}
+"""Columns that files of older versions lack, and what then stands in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +100,8 @@ def open_samples(path: Path, config_hash: str | None = None) -> Samples:
         raise DamagedError(f"{path.name} is missing") from cause
     except (pa.ArrowException, OSError, ValueError) as cause:
         raise DamagedError(f"{path.name} is damaged: {_one_line(cause)}") from cause
-    missing = [name for name in SAMPLE.names or () if name in COLUMNS.values() and name not in names]
+    needed = [name for name in SAMPLE.names or () if name in COLUMNS.values() and name not in ADDED]
+    missing = [name for name in needed if name not in names]
     if missing:
         raise DamagedError(f"{path.name} is not a samples file: it lacks {', '.join(missing)}")
     if config_hash is not None and about.get("config_hash") not in (None, config_hash):
@@ -103,8 +112,12 @@ def open_samples(path: Path, config_hash: str | None = None) -> Samples:
 
 def _rows_of(file: pq.ParquetFile, group: int) -> Iterator[Batch]:
     """One row group at a time: a reader over several keeps what it has read of each."""
-    for part in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(COLUMNS.values()), use_threads=False):
-        yield Batch(**{name: _numbers(part.column(column)) for name, column in COLUMNS.items()})
+    lacking = {name: column for name, column in COLUMNS.items() if column not in file.schema_arrow.names}
+    there = {name: column for name, column in COLUMNS.items() if name not in lacking}
+    for part in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(there.values()), use_threads=False):
+        columns = {name: _numbers(part.column(column)) for name, column in there.items()}
+        columns |= {name: np.full(part.num_rows, ADDED[column]) for name, column in lacking.items()}
+        yield Batch(**columns)
 
 
 def _one_line(cause: Exception) -> str:

@@ -13,6 +13,27 @@ from seamark.metrics.window import Window
 
 
 @dataclass(frozen=True, kw_only=True)
+class FirstChunk:
+    """Good replies whose service does not say how many tokens came in the first chunk: it is taken for one."""
+
+    replies: int
+    tokens: int
+    chunks: int
+
+    @property
+    def tokens_in_chunk(self) -> float:
+        """Mean tokens of a chunk."""
+        return self.tokens / self.chunks
+
+    @property
+    def too_low_ratio(self) -> float:
+        """By which share time per token is too low, if a first chunk has as many tokens as the others: of n tokens, m
+        in the first, (e - t1) / (n - 1) is less than (e - t1) / (n - m) by (m - 1) / (n - 1)."""
+        tokens = self.tokens / self.replies
+        return max(0.0, (self.tokens_in_chunk - 1) / (tokens - 1)) if tokens > 1 else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stream:
     """The chunks of one trial. `units` are those of good replies that arrived inside the window: each reply's units
     spread evenly over its chunks, since a chunk does not say how many it carries. `gaps_ns` are inter-chunk times of
@@ -23,6 +44,7 @@ class Stream:
     gaps_ns: Times
     reads: int
     chunks: int
+    first_chunk: FirstChunk | None = None
 
 
 def read_stream(path: Path, samples: Samples, window: Window) -> Stream | None:
@@ -36,7 +58,13 @@ def read_stream(path: Path, samples: Samples, window: Window) -> Stream | None:
                 found.add(*(batch.column(name).to_numpy() for name in ("index", "at_ns", "events")))
     except (pa.ArrowException, OSError, KeyError) as cause:
         raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
-    return Stream(units=found.units(samples), gaps_ns=found.gaps_ns(), reads=found.reads, chunks=found.chunks)
+    return Stream(
+        units=found.units(samples),
+        gaps_ns=found.gaps_ns(),
+        reads=found.reads,
+        chunks=found.chunks,
+        first_chunk=found.first_chunk(samples),
+    )
 
 
 def _good_and_due(samples: Samples, window: Window) -> NDArray[np.bool_]:
@@ -94,6 +122,17 @@ class _Chunks:
             some = chunks > 0
             total += float((units[some] * self._inside[index[some]] / chunks[some]).sum())
         return total
+
+    def first_chunk(self, samples: Samples) -> FirstChunk | None:
+        """Return what is known of replies whose first chunk has an unknown number of tokens; None without any."""
+        replies = tokens = chunks = 0
+        for batch in samples.batches():
+            unknown = batch.good & (batch.first_units == 0) & (batch.uncounted == 0) & (batch.index < self._all.size)
+            several = self._all[batch.index[unknown]]
+            replies += int((several > 0).sum())
+            tokens += int(batch.units[unknown][several > 0].sum())
+            chunks += int(several.sum())
+        return FirstChunk(replies=replies, tokens=tokens, chunks=chunks) if replies else None
 
     def gaps_ns(self) -> Times:
         """Return the time between each chunk of those replies and the one before it; 0 for two of one read."""

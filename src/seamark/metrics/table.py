@@ -17,7 +17,7 @@ VERSION = 2
 
 1: the window began where MSER-5 put it; time-outs were in no percentile; objectives on TTFT counted from the
 intended send. 2: the window begins at the end of the warm-up; time-outs are lower bounds; `ttft_s` counts from the
-actual send.
+actual send; TPOT leaves out the tokens of the first chunk.
 """
 
 STATISTICS = (*QUANTILES, "mean", "min", "max")
@@ -27,6 +27,7 @@ BOUNDED: Mapping[str, Callable[[Tally], Distribution]] = {
     "service_time_ms": lambda tally: tally.service,
     "ttft_ms": lambda tally: tally.ttft,
     "ttft_response_ms": lambda tally: tally.ttft_response,
+    "ttfo_ms": lambda tally: tally.ttfo,
 }
 """Groups of times that requests without an answer have lower bounds of: `censored` of them. The statistics that these
 make lower bounds are named in `lower_bounds` of the group."""
@@ -159,8 +160,14 @@ METRICS: tuple[Metric, ...] = (
         BOUNDED["ttft_response_ms"],
     ),
     *_times(
+        "ttfo_ms",
+        "time to first output: from the actual send to the first content that is no reasoning",
+        BOUNDED["ttfo_ms"],
+    ),
+    *_times(
         "tpot_ms",
-        "time per output token after the first: (last - first content) / (tokens - 1); none for one token",
+        "time per output token: (last - first content) / (tokens - those of the first chunk, 1 where not known); "
+        "none where that leaves less than 1",
         lambda t: t.tpot,
     ),
     *_times("inter_chunk_ms", "time between two chunks with content of one reply", lambda t: t.inter_chunk),

@@ -7,12 +7,15 @@ from numpy.typing import NDArray
 
 from seamark.metrics.distribution import Distribution
 from seamark.metrics.samples import Batch, Samples, Times
-from seamark.metrics.stream import Stream
+from seamark.metrics.stream import FirstChunk, Stream
 from seamark.metrics.window import Window
 from seamark.model.failure import Failure
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.sample import MISSING_NS
 from seamark.model.scenario import Slo
+
+FEW_UNCOUNTED = 0.01
+"""More good replies than this share whose units nobody counted, and no figure is made of units."""
 
 UNSERVED = (Failure.TIMEOUT, Failure.CANCELLED)
 """Ended by the client without an answer: how long the server would have taken is not known, only a lower bound."""
@@ -37,6 +40,9 @@ class KindTally:
 class Tally:
     """What was counted. Requests belong to the window in which they were due; replies, units and bytes to that in
     which they arrived.
+
+    Of `whole_good` good replies, warm-up and all, the service did not say of `uncounted` how many units they have:
+    `units` then counts their chunks.
 
     For Little's law, of all requests that were sent, good or not: `ended` inside the window, and `stays` that were
     sent inside it, which took `stay_ns` together.
@@ -69,10 +75,14 @@ class Tally:
     service: Distribution = field(default_factory=Distribution)
     ttft: Distribution = field(default_factory=Distribution)
     ttft_response: Distribution = field(default_factory=Distribution)
+    ttfo: Distribution = field(default_factory=Distribution)
     tpot: Distribution = field(default_factory=Distribution)
     normalised: Distribution = field(default_factory=Distribution)
     inter_chunk: Distribution = field(default_factory=Distribution)
+    whole_good: int = 0
+    uncounted: int = 0
     streamed_units: float | None = None
+    first_chunk: FirstChunk | None = None
     reads: int = 0
     chunks: int = 0
     lag: Distribution = field(default_factory=Distribution)
@@ -85,6 +95,11 @@ class Tally:
     @property
     def failed(self) -> int:
         return sum(self.failures.values())
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether `units` are what the driver counts, but for a few replies at most; else they are chunks."""
+        return self.uncounted <= FEW_UNCOUNTED * self.whole_good
 
     @property
     def timeouts(self) -> int:
@@ -117,8 +132,10 @@ def tally(
         if turns > 1:
             _sessions(counted, batch)
     _without_streams(counted)
+    if not counted.counts_units:
+        _without_units(counted)
     if stream is not None:
-        counted.streamed_units = stream.units
+        counted.streamed_units, counted.first_chunk = stream.units, stream.first_chunk
         counted.reads, counted.chunks = stream.reads, stream.chunks
         counted.inter_chunk.add(stream.gaps_ns)
     return counted
@@ -149,6 +166,16 @@ def _without_streams(counted: Tally) -> None:
             one.ttft = Distribution()
     if not counted.ttft_response.histogram.count:
         counted.ttft_response = Distribution()
+    if not counted.ttfo.histogram.count:
+        counted.ttfo = Distribution()
+
+
+def _without_units(counted: Tally) -> None:
+    """Chunks are no tokens: no time is shared among them."""
+    counted.normalised = Distribution()
+    several: list[Tally | KindTally] = [counted, *counted.by_kind.values()]
+    for one in several:
+        one.tpot = Distribution()
 
 
 def _whole(counted: Tally, batch: Batch, warmup_ns: int) -> None:
@@ -156,6 +183,8 @@ def _whole(counted: Tally, batch: Batch, warmup_ns: int) -> None:
     counted.warmup += int((batch.due < warmup_ns).sum())
     good = batch.good
     counted.whole_units += int(batch.units[good].sum())
+    counted.whole_good += int(good.sum())
+    counted.uncounted += int((good & (batch.uncounted != 0)).sum())
     if len(batch.last):
         counted.whole_end_ns = max(counted.whole_end_ns, int(batch.last.max()))
     sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
@@ -215,7 +244,10 @@ def _streams(counted: Tally, batch: Batch, rows: NDArray[np.bool_], unanswered: 
     begun, waits = _begun(batch, rows, unanswered)
     counted.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))
     counted.ttft_response.add((batch.first - batch.due)[begun], unanswered.since(batch.due, waits))
-    streamed = begun & batch.good
+    unanswered_yet = rows & (batch.answer == MISSING_NS)
+    answered = rows & (batch.answer != MISSING_NS) & (batch.good | unanswered.rows)
+    counted.ttfo.add((batch.answer - batch.sent)[answered], unanswered.since(batch.sent, unanswered_yet))
+    streamed = begun & batch.good & (batch.uncounted == 0) & (batch.units > 0)
     counted.normalised.add(((batch.last - batch.sent)[streamed] / batch.units[streamed]).astype(np.int64))
     counted.tpot.add(_tpot(batch, streamed))
 
@@ -229,9 +261,17 @@ def _begun(
     return rows & first & (batch.good | unanswered.rows), rows & ~first
 
 
+def _later_units(batch: Batch) -> Times:
+    """Return how many units of each reply came after its first chunk, whose units are taken for 1 where they are not
+    known; below 1 where time per unit is not defined."""
+    later = batch.units - np.maximum(batch.first_units, 1)
+    return np.where(batch.uncounted == 0, later, 0)
+
+
 def _tpot(batch: Batch, streamed: NDArray[np.bool_]) -> Times:
-    several = streamed & (batch.units > 1)
-    times: Times = ((batch.last - batch.first)[several] / (batch.units[several] - 1)).astype(np.int64)
+    later = _later_units(batch)
+    several = streamed & (later >= 1)
+    times: Times = ((batch.last - batch.first)[several] / later[several]).astype(np.int64)
     return times
 
 
@@ -279,8 +319,11 @@ def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
 def _took_s(batch: Batch, objective: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return what an objective speaks of for each request, in seconds, and where there is such a time."""
     complete, streamed = batch.last != MISSING_NS, batch.first != MISSING_NS
+    if objective == "ttfo_s":
+        return (batch.answer - batch.sent) / 1e9, batch.answer != MISSING_NS
     if objective in ("ttft_s", "ttft_response_s"):
         return (batch.first - (batch.sent if objective == "ttft_s" else batch.due)) / 1e9, streamed
     if objective == "tpot_s":
-        return (batch.last - batch.first) / 1e9 / np.maximum(batch.units - 1, 1), streamed & (batch.units > 1)
+        later = _later_units(batch)
+        return (batch.last - batch.first) / 1e9 / np.maximum(later, 1), streamed & (later >= 1)
     return (batch.last - (batch.sent if objective == "service_time_s" else batch.due)) / 1e9, complete

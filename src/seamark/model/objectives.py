@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from seamark.model.scenario import Slo
 
-REQUEST_TIMES = ("latency", "service_time", "ttft", "ttft_response", "tpot")
-"""Times of one request. TTFT and service time count from the actual send, the others from the intended one."""
+REQUEST_TIMES = ("latency", "service_time", "ttft", "ttft_response", "ttfo", "tpot")
+"""Times of one request. Latency and the response of TTFT count from the intended send, the others from the actual."""
 
 REQUEST_OBJECTIVES = tuple(f"{name}_s" for name in REQUEST_TIMES)
 """Met or missed by each request on its own, so they also define goodput."""

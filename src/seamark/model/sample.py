@@ -12,8 +12,11 @@ SAMPLE = np.dtype(
         ("due_ns", "<i8"),  # intended send, from the start of load
         ("sent_ns", "<i8"),  # actual send
         ("first_ns", "<i8"),  # first unit of the reply, or MISSING_NS
+        ("answer_ns", "<i8"),  # of a streamed reply, first unit that is not reasoning, or MISSING_NS
         ("last_ns", "<i8"),  # reply complete, or failure seen
         ("units", "<i4"),  # what the driver counts: replies, items, tokens, transactions, operations
+        ("first_units", "<i4"),  # of these in the first part of a streamed reply that has any; 0: not known
+        ("uncounted", "<i1"),  # 1: the service did not count units, `units` are the parts of the reply
         ("bytes_sent", "<i8"),
         ("bytes_received", "<i8"),
         ("status", "<i2"),  # the protocol's own status (HTTP), 0 where it has none

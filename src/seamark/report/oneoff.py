@@ -17,9 +17,12 @@ TIMES = {
     "service_time_ms": "service time",
     "ttft_ms": "TTFT",
     "ttft_response_ms": "TTFT response",
+    "ttfo_ms": "TTFO",
     "tpot_ms": "TPOT",
     "inter_chunk_ms": "inter-chunk",
 }
+AS_TTFT = ("ttft_response_ms", "ttfo_ms")
+"""Not shown where they are the same as TTFT: in a closed loop, and without reasoning."""
 OF_KIND = {"latency_ms": "resp.", "ttft_ms": "TTFT", "tpot_ms": "TPOT"}
 QUANTILES = ("mean", "p50", "p90", "p99", "p999", "max")
 
@@ -55,7 +58,7 @@ def oneoff_text(
     if counts["ok"] or document["latency_ms"]["censored"]:
         lines += ["", f"{'ms':<15}" + "".join(f"{name:>10}" for name in QUANTILES)]
         for group, name in TIMES.items():
-            if document[group] and (group != "ttft_response_ms" or lag):
+            if document[group] and (group not in AS_TTFT or document[group] != document["ttft_ms"]):
                 figures = (statistic(document[group], q) for q in QUANTILES)
                 lines.append(f"{name + mark:<15}" + "".join(f"{figure:>10}" for figure in figures))
     lines += _kinds(document["by_kind"] or {}, mark)

@@ -22,6 +22,7 @@ from seamark.report.numbers import (
 )
 from seamark.report.objectives import objectives_table
 from seamark.report.source import Document, Results, TrialRecord
+from seamark.report.streams import streams_table
 
 WITHHELD = "withheld: too few samples in the measured window (p99 needs 1,000, p99.9 needs 10,000)"
 NOT_MEASURED = "not measured: no trial of this treatment is ok"
@@ -44,7 +45,7 @@ def glance(results: Results) -> Section:
         several = len(workloads) > 1
         tables: list[Table] = []
         for name, own in workloads:
-            besides = (kinds_table, objectives_table, energy_table)
+            besides = (streams_table, kinds_table, objectives_table, energy_table)
             found = (table_of(name, own, several) for table_of in besides)
             tables += [summary_table(name, own, several), *(table for table in found if table)]
         services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tuple(tables)))
@@ -92,7 +93,7 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
                     Cell(text=level(factors.get(n), n), kind="number" if c.numeric else "text")
                     for n, c in zip(levels, columns, strict=False)
                 ),
-                _figure(middle, NOT_MEASURED, share=middle / most if middle is not None and most else None),
+                _throughput(throughput, unit, middle / most if middle is not None and most else None),
                 known(span(throughput.get("min"), throughput.get("max"))) if measured else absent(NOT_MEASURED),
                 *(
                     [_figure((treatment.get("bandwidth_mb_per_s") or {}).get("median"), "not known")]
@@ -180,6 +181,14 @@ def notes_of(rows: Iterable[Sequence[Cell]]) -> list[str]:
     """Return the footnotes of the marks in a table's cells."""
     titles = {cell.title or "" for row in rows for cell in row}
     return [note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note in title for title in titles)]
+
+
+def _throughput(throughput: Document, unit: str, share: float | None) -> Cell:
+    """Return the median; with its own unit where that is not the column's."""
+    middle, own = throughput.get("median"), throughput.get("unit")
+    if middle is None or own == unit:
+        return _figure(middle, NOT_MEASURED, share=share)
+    return known(f"{number(middle)} {unit_words(own)}")
 
 
 def _figure(value: float | None, why: str, *, share: float | None = None) -> Cell:

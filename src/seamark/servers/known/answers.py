@@ -61,7 +61,7 @@ class Answers:
             tokens=sum(counts) * ask.choices,
             answers=bool(counts[reasoning:]),
         )
-        data = wire.whole(ask, counts, reasoning, behaviour.reasoning_field, finish)
+        data = wire.whole(ask, counts, finish, behaviour)
         return self._sized(data, moment, fault, draw)
 
     def _sized(self, data: bytes, moment: Moment, fault: Fault | None, draw: Random) -> Script:
@@ -112,7 +112,7 @@ class Answers:
         for at, tokens in enumerate(counts):
             so_far += tokens * ask.choices
             end = finish if at == len(counts) - 1 else None
-            usage = wire.usage_of(ask, so_far, 0) if self._usage(ask) == "each" else None
+            usage = wire.usage_of(ask, so_far, 0, self._behaviour) if self._usage(ask) == "each" else None
             payloads = [
                 self._chunk(is_chat, choice, tokens, at < reasoning, end, usage) for choice in range(ask.choices)
             ]

@@ -1,11 +1,14 @@
 """What the known-answer server is told to do: times, shape of a reply, faults, stall, queue. No sockets here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 QueueKind = Literal["none", "mm1", "md1"]
 Split = Literal["none", "writes", "chunks", "utf8"]
-Usage = Literal["asked", "always", "never"]
+Usage = Literal["asked", "always", "never", "negative", "huge", "zero"]
+WRONG_TOKENS: Mapping[Usage, int] = {"negative": -5, "huge": 10**26, "zero": 0}
+"""Tokens that a wrong usage says."""
 LineEnd = Literal["lf", "crlf"]
 ReasoningField = Literal["reasoning_content", "reasoning"]
 Fault = Literal["silent", "reset", "error", "empty"]
@@ -27,7 +30,8 @@ class Behaviour:
 
     A reply has as many tokens as `max_tokens` asks for (16 unasked), laid out as `first_tokens` (None: as the others)
     and then `chunk_tokens` a chunk. With `chunks` it has so many chunks and ends by itself, unless `max_tokens` ends
-    it before. The first `reasoning_chunks` of a chat are reasoning.
+    it before. The first `reasoning_chunks` of a chat are reasoning. A `usage` that is asked for may
+    be wrong: say a negative or a huge number of tokens, or none.
 
     `role_chunk` and `early_head` send a chunk without a token, and the head of the reply, as soon as the request is
     read. The usage chunk and the end mark follow the last token after `tail_ns`.

@@ -67,7 +67,12 @@ def parser() -> argparse.ArgumentParser:
     add("--first-tokens", type=_some, help="tokens in the first chunk; 0: as in the others")
     add("--role-chunk", type=_switch, default=True, help="a chunk without a token as soon as a request is read")
     add("--early-head", type=_switch, default=True, help="the reply's head as soon as a request is read")
-    add("--usage", choices=get_args(words.Usage), default="asked", help="whether a stream ends with its usage")
+    add(
+        "--usage",
+        choices=get_args(words.Usage),
+        default="asked",
+        help="whether a stream ends with its usage, or a wrong one",
+    )
     add("--reasoning-chunks", type=_whole(0), default=0, help="so many first chunks of a chat are reasoning")
     add("--reasoning-field", choices=get_args(words.ReasoningField), default="reasoning_content")
     add("--tail-ms", type=_number, default=0.0, help="from the last token to usage and end mark")

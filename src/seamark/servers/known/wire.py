@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from seamark.servers.known.behaviour import Behaviour
+from seamark.servers.known.behaviour import WRONG_TOKENS, Behaviour
 from seamark.servers.known.request import Ask
 
 MODEL = "known"
@@ -56,12 +56,12 @@ def compact(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def usage_of(ask: Ask, tokens: int, reasoning_tokens: int) -> dict[str, Any]:
-    """Return the usage object for `tokens` written so far."""
+def usage_of(ask: Ask, tokens: int, reasoning_tokens: int, behaviour: Behaviour) -> dict[str, Any]:
+    """Return the usage object for `tokens` written so far, or a wrong one."""
     usage: dict[str, Any] = {
         "prompt_tokens": ask.prompt_tokens,
         "total_tokens": ask.prompt_tokens + tokens,
-        "completion_tokens": tokens,
+        "completion_tokens": WRONG_TOKENS.get(behaviour.usage, tokens),
     }
     if reasoning_tokens:
         usage["completion_tokens_details"] = {"reasoning_tokens": reasoning_tokens}
@@ -73,6 +73,7 @@ class Events:
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._field = behaviour.reasoning_field
+        self._behaviour = behaviour
         self._begin = b"data: " if behaviour.space else b"data:"
         self._end = b"\n\n" if behaviour.line_end == "lf" else b"\r\n\r\n"
         self.done = self._begin + b"[DONE]" + self._end
@@ -90,7 +91,7 @@ class Events:
     def usage(self, ask: Ask, tokens: int, reasoning_tokens: int) -> bytes:
         """Return the chunk that has no choices and counts the tokens."""
         chunk = _chunk(ask.endpoint == "chat", [])
-        return self.event({**chunk, "usage": usage_of(ask, tokens, reasoning_tokens)})
+        return self.event({**chunk, "usage": usage_of(ask, tokens, reasoning_tokens, self._behaviour)})
 
     def counted(
         self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None, usage: Mapping[str, Any]
@@ -112,15 +113,16 @@ def _chunk(is_chat: bool, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any
     return {"id": name, "object": kind, "created": CREATED_S, "model": MODEL, "choices": choices}
 
 
-def whole(ask: Ask, counts: Sequence[int], reasoning_chunks: int, field: str, finish: str) -> bytes:
+def whole(ask: Ask, counts: Sequence[int], finish: str, behaviour: Behaviour) -> bytes:
     """Return the reply to a request that does not stream: chunks of `counts` tokens, the first of them reasoning."""
+    reasoning_chunks = behaviour.reasoning_chunks if ask.endpoint == "chat" else 0
     is_chat = ask.endpoint == "chat"
     reasoning, answer = sum(counts[:reasoning_chunks]), sum(counts[reasoning_chunks:])
     message: dict[str, Any] = {"role": "assistant", "content": TOKEN * answer}
     if reasoning:
-        message[field] = TOKEN * reasoning
+        message[behaviour.reasoning_field] = TOKEN * reasoning
     said = {"message": message} if is_chat else {"text": TOKEN * answer}
-    value = {
+    value: dict[str, Any] = {
         "id": "chatcmpl-known" if is_chat else "cmpl-known",
         "object": "chat.completion" if is_chat else "text_completion",
         "created": CREATED_S,
@@ -128,6 +130,8 @@ def whole(ask: Ask, counts: Sequence[int], reasoning_chunks: int, field: str, fi
         "choices": [
             {"index": choice, **said, "logprobs": None, "finish_reason": finish} for choice in range(ask.choices)
         ],
-        "usage": usage_of(ask, (reasoning + answer) * ask.choices, reasoning * ask.choices),
     }
+    if behaviour.usage != "never":
+        tokens = (reasoning + answer) * ask.choices
+        value["usage"] = usage_of(ask, tokens, reasoning * ask.choices, behaviour)
     return reply(200, compact(value), JSON)
