@@ -15,7 +15,7 @@ from seamark.model.trial import Deployment, Trial
 from seamark.record import samples_complete, stands
 from seamark.servers.deployment import stop_all, sweep
 from seamark.slurm.states import stand_before_slurm
-from seamark.store import DeploymentFolder, read_json
+from seamark.store import DeploymentFolder, TrialFolder, read_json
 from seamark.study import Study
 from seamark.study_paths import require_paths
 
@@ -273,7 +273,7 @@ class Dag:
 
     def sweep(self) -> None:
         """Put away what a killed run left: stale endpoints, and records of trials whose samples are gone, or which
-        were measured as something else than is planned now."""
+        were measured as something else than is planned now, and metrics that an older version made."""
         if self.study.site.partitions:
             stand_before_slurm(self.study.root, self.study.site.queue_deadline_s)
         sweep(self.study.results)
@@ -286,6 +286,8 @@ class Dag:
             if folder.load.exists() and not stands(folder):
                 folder.load.unlink()
                 folder.metrics.unlink(missing_ok=True)
+            elif folder.metrics.exists() and _can_be_newer(folder):
+                folder.metrics.unlink()
 
     def _sweep_plan(self) -> None:
         """Write a plan.json anew that is not this scenario's plan: `bench plan`, or an older run, left it.
@@ -320,3 +322,9 @@ def _shell_line(words: Sequence[str], fields: Sequence[str]) -> str:
 def _literal(word: str) -> str:
     """Return one word of a shell line of a rule, where braces are Snakemake's."""
     return quote(word).replace("{", "{{").replace("}", "}}")
+
+
+def _can_be_newer(folder: TrialFolder) -> bool:
+    from seamark.derive import can_be_newer  # numpy and matplotlib, which a first run has no need of
+
+    return can_be_newer(folder)

@@ -10,6 +10,7 @@ from seamark.analysis import write_metrics, write_summary
 from seamark.analysis.treatments import levels_of
 from seamark.calibration import ceiling_of
 from seamark.export.prometheus import TrialFigures, figures_of, write_trial
+from seamark.metrics import is_older
 from seamark.model.service import Value
 from seamark.model.trial import Trial
 from seamark.monitors.cut import cut_telemetry
@@ -38,8 +39,29 @@ def derive(study: Study) -> list[str]:
     return [trial.id for trial in tried]
 
 
+def has_older_figures(study: Study) -> bool:
+    """Return whether an older version of the metrics made the scenario's summary, or figures of a trial that can be
+    made again."""
+    folder = study.folder(study.scenario.name)
+    made = [folder.trial(trial.id) for trial in study.plan.trials]
+    return (folder.summary.exists() and _is_older(folder.summary)) or any(map(can_be_newer, made))
+
+
+def can_be_newer(folder: TrialFolder) -> bool:
+    """Return whether an older version made a trial's metrics, and its samples are there to make them again."""
+    return folder.metrics.exists() and folder.samples.exists() and _is_older(folder.metrics)
+
+
+def _is_older(path: Path) -> bool:
+    try:
+        return is_older(read_json(path))
+    except ValueError:
+        return False
+
+
 def derive_trial(study: Study, folder: ScenarioFolder, trial: Trial) -> None:
-    """Make a trial's telemetry and metrics where they are missing, or older than what they are made from."""
+    """Make a trial's telemetry and metrics where they are missing, older than what they are made from, or made by an
+    older version of the metrics."""
     own = folder.trial(trial.id)
     try:
         load = read_json(own.load)
@@ -47,7 +69,7 @@ def derive_trial(study: Study, folder: ScenarioFolder, trial: Trial) -> None:
         load = {}
     if not _newer(own.telemetry, own.load):
         cut_telemetry(folder.deployment(trial.deployment).telemetry, own.client_telemetry, load, own)
-    if not _newer(own.metrics, own.telemetry) or not _same_objectives(own, trial):
+    if not _newer(own.metrics, own.telemetry) or not _same_objectives(own, trial) or can_be_newer(own):
         write_metrics(
             found_trial(trial, load),
             own,

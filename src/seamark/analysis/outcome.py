@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.checks import verdict_of, worst
+from seamark.metrics import marked
 from seamark.model.trial import Trial
 from seamark.stats.histogram import Histogram, from_json
 from seamark.store import TrialFolder, read_json
@@ -94,12 +95,13 @@ def read_histograms(folder: TrialFolder) -> tuple[dict[str, Histogram], dict[str
 
 
 def read_metrics(folder: TrialFolder) -> Document:
-    """Return a trial's metrics.json; ValueError that names the file when it lacks what a summary is made from."""
+    """Return a trial's metrics.json, marked when an older version made it; ValueError that names the file when it
+    lacks what a summary is made from."""
     document = read_json(folder.metrics)
     wrong = next(_lacks(document), None)
     if wrong is not None:
         raise ValueError(f"{folder.metrics}: {wrong}. Remove the file; the next run makes it again.")
-    return document
+    return marked(document)
 
 
 def _lacks(document: Document) -> Iterator[str]:

@@ -9,13 +9,15 @@ from seamark.errors import UserError
 @click.command("report")
 @scenario_option
 def command(scenario: str, site: str | None) -> None:
-    """Write a scenario's report again, from what is measured.
+    """Write a scenario's report again, from what is measured. Figures that an older version made are derived again.
 
     \b
     Example:
       bench report -c config/scenarios/quickstart.yaml
     """
+    from seamark.derive import derive, has_older_figures
     from seamark.report.pages import write_report
+    from seamark.snake import release
 
     study = open_study(scenario, site)
     folder = study.folder(study.scenario.name)
@@ -23,4 +25,8 @@ def command(scenario: str, site: str | None) -> None:
         raise UserError(
             f"{study.scenario.name}: no summary yet. Run `bench submit -c {scenario}`, or `bench collect`."
         )
+    if has_older_figures(study):
+        release(study.root)
+        click.echo("Figures of an older version of the metrics are derived again from the samples that are there.")
+        derive(study)
     click.echo(f"Report: {write_report(folder.root, study.reports)}")

@@ -11,6 +11,8 @@ LEAST_MISSED = 20
 """Where fewer replies were to be expected, none may be chance."""
 TYPICAL = 3
 """A time without replies that is no longer than this many typical replies may lie between two rounds of requests."""
+LEAST_S = 0.1
+"""A shorter pause is one of the slow replies that a percentile is about."""
 MOST_SHARE = 0.5
 """What goes on for more than half of the window is how the service was, and no outage."""
 
@@ -48,7 +50,8 @@ def outages(course: Course, *, users: int | None) -> tuple[Outage, ...]:
         end = begin + len(list(group))
         failed = int(course.failures[begin:end].sum())
         missed = (end - begin) * usual if users is not None else float(course.due[begin:end].sum())
-        long_enough = failed or (end - begin) * course.part_s >= TYPICAL * typical_s
+        length_s = (end - begin) * course.part_s
+        long_enough = length_s >= LEAST_S and (failed or length_s >= TYPICAL * typical_s)
         if is_down and max(missed, failed) >= LEAST_MISSED and long_enough:
             start_s, end_s = course.at_s(begin), course.at_s(end)
             found.append(Outage(start_s=start_s, end_s=end_s, missed=round(missed), failed=failed))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.checks import verdict_of, worst
+from seamark.metrics import marked
 from seamark.report.ordering import in_order
 from seamark.store import ScenarioFolder, TrialFolder, read_json
 
@@ -146,8 +147,13 @@ def _optional(path: Path) -> Document | None:
         return None
 
 
+def _marked(path: Path) -> Document | None:
+    document = _optional(path)
+    return document and marked(dict(document))
+
+
 def _trial(planned: Document, folder: TrialFolder, by_twins: Sequence[Document]) -> TrialRecord:
-    metrics = _optional(folder.metrics)
+    metrics = _marked(folder.metrics)
     load = _optional(folder.load) or {}
     if metrics is None:
         damaged = folder.metrics.is_file()

@@ -15,6 +15,7 @@ from seamark import provenance, store
 from seamark.analysis import write_metrics
 from seamark.bench import Bench, abandoned
 from seamark.calibration import ceiling_of
+from seamark.metrics import is_older
 from seamark.model.trial import Trial
 from seamark.monitors.cut import cut_telemetry
 from seamark.plurals import counted
@@ -98,7 +99,7 @@ def _metrics(bench: Bench, trial: Trial, folder: TrialFolder) -> Mapping[str, An
     """Return a probe's metrics.json, made as the rules `monitor` and `metrics` make a trial's."""
     try:
         known = read_json(folder.metrics)
-        if known.get("trial_id") == trial.trial_id:
+        if known.get("trial_id") == trial.trial_id and not (is_older(known) and folder.samples.exists()):
             return known
     except (OSError, ValueError):
         pass
