@@ -3,14 +3,18 @@
 import contextlib
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 from urllib.parse import SplitResult
 
 from seamark.errors import UserError
+from seamark.load.fetch import connect
 from seamark.load.tls import said
 
 LOOK_S = 10.0
-ANSWER_S = 3.0
+"""How long connecting takes at most, with TLS."""
+ANSWER_S = 1.0
+"""How long the request by hand takes at most, all of it."""
 MOST_BYTES = 4096
 SHOWN = 120
 
@@ -23,9 +27,10 @@ class Answer:
     remedy: str = ""
 
 
-def look(url: SplitResult, tls: ssl.SSLContext | None) -> None:
-    """Connect once, shake hands where there is TLS, and leave. Raises UserError: what, where, and the remedy."""
-    with contextlib.closing(_connected(url, tls)):
+def look(url: SplitResult, tls: ssl.SSLContext | None, limit_s: float = LOOK_S) -> None:
+    """Connect once, shake hands where there is TLS, and leave, within `limit_s`. Raises UserError: what, where, and
+    the remedy."""
+    with contextlib.closing(_connected(url, tls, min(LOOK_S, limit_s))):
         pass
 
 
@@ -37,9 +42,10 @@ def port_of(url: SplitResult) -> int:
 def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Answer:
     """Send one request and return how the answer begins. Raises nothing."""
     try:
-        with contextlib.closing(_connected(url, tls)) as connection:
-            connection.settimeout(ANSWER_S)
+        until_s = time.monotonic() + ANSWER_S
+        with contextlib.closing(_connected(url, tls, ANSWER_S)) as connection:
             connection.sendall(request)
+            connection.settimeout(max(0.001, until_s - time.monotonic()))
             came = connection.recv(MOST_BYTES)
     except TimeoutError:
         return Answer(text=f"no answer in {ANSWER_S:g} s", remedy="Raise --timeout, or look at the server.")
@@ -60,14 +66,16 @@ def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> A
     return Answer(text=f"'{_line(came)}', which is no HTTP/1.1", remedy="Is it the right port?")
 
 
-def _connected(url: SplitResult, tls: ssl.SSLContext | None) -> socket.socket:
+def _connected(url: SplitResult, tls: ssl.SSLContext | None, limit_s: float) -> socket.socket:
     where, host, port = f"{url.scheme}://{url.netloc}", url.hostname or "", port_of(url)
+    until_s = time.monotonic() + limit_s
     try:
-        connection = socket.create_connection((host, port), timeout=LOOK_S)
+        connection = connect(host, port, None, until_s)
     except (socket.gaierror, UnicodeError):
         raise UserError(f"{where}: no host has the name '{host}'. Is it spelled right?") from None
     except TimeoutError:
-        raise UserError(f"{where}: no connection in {LOOK_S:g} s. Is the host up, and the port open to us?") from None
+        text = f"{where}: no connection in {limit_s:g} s. Does the server accept connections, and is the port open?"
+        raise UserError(text) from None
     except ConnectionRefusedError:
         raise UserError(f"{where}: nothing listens there (connection refused). Start the server first.") from None
     except OSError as error:
@@ -80,7 +88,7 @@ def _connected(url: SplitResult, tls: ssl.SSLContext | None) -> socket.socket:
         remedy = "Name its authority with --cacert FILE, or do not ask for one: --insecure."
         text = f"{where}: its certificate is not believed ({said(error)}). {remedy}"
     except TimeoutError:
-        text = f"{where}: no TLS handshake in {LOOK_S:g} s. Does this port speak TLS? Else use http."
+        text = f"{where}: no TLS handshake in {limit_s:g} s. Does this port speak TLS? Else use http."
     except OSError as error:
         text = f"{where}: no TLS handshake ({said(error)}). Does this port speak TLS? Else use http."
     connection.close()
@@ -91,7 +99,7 @@ def _speaks_tls(url: SplitResult) -> bool:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with contextlib.closing(_connected(url, context)):
+        with contextlib.closing(_connected(url, context, ANSWER_S)):
             return True
     except UserError:
         return False

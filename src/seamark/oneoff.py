@@ -89,6 +89,7 @@ def run_oneoff(
         data=folder.root,
         host=address.host,
         ports={"http": address.port},
+        judged_in_time=True,
     )
     started_at = provenance.now()
 

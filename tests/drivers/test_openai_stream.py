@@ -378,12 +378,12 @@ def test_carriage_returns_alone_end_lines_too():
     assert (decoder.events, decoder.failure) == (2, Failure.NONE)
 
 
-def test_an_endless_line_is_given_up_and_the_connection_kept():
+@pytest.mark.parametrize("piece", [b"x" * (1 << 20), b"data: x\n" * (1 << 17)], ids=["line", "lines"])
+def test_an_endless_event_is_a_reply_too_large_that_ends_with_its_connection(piece):
     decoder = read(said(" a"), last=b"")
-    for _ in range(5):
-        decoder.feed(chunk(b"x" * (1 << 20)))
-    assert decoder.feed(chunk(b"\n\n" + DONE) + LAST)
-    assert (decoder.failure, decoder.keep_alive) == (Failure.WRONG_REPLY, True)
+    fed = [decoder.feed(chunk(piece)) for _ in range(5)]
+    assert fed == [False, False, False, False, True]
+    assert (decoder.failure, decoder.keep_alive) == (Failure.REPLY_TOO_LARGE, False)
 
 
 def test_chunked_transfer_that_is_broken_ends_the_connection():

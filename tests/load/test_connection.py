@@ -24,7 +24,7 @@ LOOPS = pytest.mark.parametrize(
 class Owner:
     """Asks for one request after another on one connection, and notes how each ended."""
 
-    due_ns = 1 << 62
+    due_ns = look_ns = 1 << 62
 
     def __init__(self, requests: list[Outgoing], *, in_pieces: bool) -> None:
         self.in_pieces = in_pieces

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.load.http import HttpDecoder, http_request
+from seamark.load.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, HttpDecoder, http_request
 from seamark.model.failure import Failure
 
 SIZED = b"HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 11\r\n\r\nhello world"
@@ -197,3 +197,67 @@ def test_a_decoder_with_its_own_eye_on_heads_sees_every_one_of_them() -> None:
         decoder.reset()
         assert decoder.feed(SIZED)
         assert Watching.heads == count
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
+        (b"HTTP/1.1 200 OK\r\nX-A: ", b"b"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"e"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-A: b\r\n"),
+    ],
+    ids=["interim replies", "headers", "header line", "chunk line", "trailers"],
+)
+@pytest.mark.parametrize("read_bytes", [1000, 1 << 18])
+def test_heads_lines_and_trailers_without_end_are_a_reply_too_large(first, again, read_bytes):
+    decoder = HttpDecoder()
+    decoder.feed(first)
+    piece = again * (read_bytes // len(again))
+    fed = 0
+    while not decoder.feed(piece):
+        fed += len(piece)
+        assert fed <= MAX_HEAD_BYTES + 2 * len(piece)
+    assert (decoder.failure, decoder.keep_alive) == (Failure.REPLY_TOO_LARGE, False)
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: 99999999\r\n", b"Transfer-Encoding: chunked\r\n", b""])
+def test_a_body_that_is_kept_has_a_limit_and_one_that_is_counted_has_none(head):
+    piece = b"10000\r\n" + bytes(1 << 16) + b"\r\n" if b"chunked" in head else bytes(1 << 16)
+    kept, counting = HttpDecoder(words), HttpDecoder()
+    for decoder in (kept, counting):
+        decoder.feed(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n")
+    fed = [kept.feed(piece) for _ in range(MAX_BODY_BYTES >> 16)]
+    assert any(fed) is (head[:7] == b"Content"), "a length is known at once"
+    assert kept.feed(piece) or fed[0]
+    assert (kept.failure, kept.keep_alive) == (Failure.REPLY_TOO_LARGE, False)
+    assert not any(counting.feed(piece) for _ in range(2 * MAX_BODY_BYTES >> 16))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: " + b"9" * 5000,
+        b"Content-Length: 3\r\nContent-Length: 5",
+        b"Content-Length: -3",
+        b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 17,
+    ],
+)
+def test_a_length_that_cannot_be_or_two_that_differ_are_no_http(head):
+    decoder = HttpDecoder()
+    assert decoder.feed(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\nabcde")
+    assert decoder.failure == Failure.PROTOCOL
+
+
+def test_one_length_said_twice_is_one():
+    decoder = HttpDecoder()
+    assert decoder.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\ncontent-length:3\r\n\r\nabc")
+    assert (decoder.failure, decoder.units) == (Failure.NONE, 1)
+
+
+@pytest.mark.parametrize("begins", [b"SSH-2.0-x\r\n", b"<html>", b"\x15\x03\x01", b"H2", b"HTTP/2"])
+def test_what_does_not_begin_like_http_is_known_before_its_head_ends(begins):
+    decoder = HttpDecoder()
+    assert decoder.feed(begins)
+    assert decoder.failure == Failure.PROTOCOL

@@ -3,14 +3,16 @@
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hostile_server import PLAIN, HostileServer
 
 from seamark.model.service import Health
-from seamark.servers.health import answers, look
+from seamark.servers.health import PROBE_TIMEOUT_S, answers, look
 
 
 class Statuses(BaseHTTPRequestHandler):
@@ -51,6 +53,14 @@ def test_tcp_wants_someone_who_listens(port: int, tmp_path: Path):
         bound.bind(("127.0.0.1", 0))
         assert not probe(Health(probe="tcp"), bound.getsockname()[1], tmp_path)
         assert not probe(Health(probe="http"), bound.getsockname()[1], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["drips headers", "drips its status line", "endless interim replies"])
+def test_a_head_that_never_ends_is_no_answer_and_is_given_up_in_time(tmp_path: Path, name: str):
+    with HostileServer(PLAIN[name]) as server:
+        began_s = time.monotonic()
+        assert not probe(Health(probe="http"), server.port, tmp_path)
+    assert time.monotonic() - began_s < 5 * PROBE_TIMEOUT_S, "a deadline for each read would never end it"
 
 
 @pytest.mark.parametrize(("command", "healthy"), [(("true",), True), (("false",), False), (("no-such",), False)])

@@ -1,12 +1,8 @@
 """bench load: a one-off load on an address, for the quick look."""
 
-import http.client
 import json
 import re
-import ssl
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,7 +28,6 @@ HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\t\x20-\x7e\xa0-\xff]*)
 METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 """What stands in the path or query of an address as it is, besides letters, digits and '_.-'."""
-MODELS_S = 10.0
 
 
 @click.command("load")
@@ -46,7 +41,13 @@ MODELS_S = 10.0
 @click.option("--duration", type=float, default=10.0, show_default=True, help="Seconds that are measured.")
 @click.option("--warmup", type=float, default=0.0, show_default=True, help="Seconds of load before that.")
 @click.option("--requests", type=int, help="Stop after so many requests.")
-@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds until a request is given up.")
+@click.option(
+    "--timeout",
+    type=float,
+    default=30.0,
+    show_default=True,
+    help="Seconds until a request is given up, whatever of its reply has come.",
+)
 @click.option("--turns", type=int, default=1, show_default=True, help="Requests of a session, one after another.")
 @click.option("--think-time", type=float, default=0.0, show_default=True, help="Seconds of a user after a reply.")
 @click.option("--shards", type=int, default=1, show_default=True, help="Worker processes.")
@@ -116,9 +117,11 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     asks = _prompts(url, asked, known) if api else _request(url.geturl(), asked)
     here = asked["carrier"] == "local"
     if api and asks["model"] is None:
+        from seamark.drivers.openai_served import first_model
+
         if here:
-            look(url, tls)
-        asks["model"] = _first_model(url, asks, tls)
+            look(url, tls, asked["timeout"])
+        asks["model"] = first_model(url, asks, tls, asked["timeout"])
     target = Address(
         driver="seamark.drivers.openai:OpenAi" if api else "seamark.drivers.http:Http",
         settings={**asks, **secure},
@@ -128,7 +131,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     )
     request = first_request(target, asked["seed"])
     if here:
-        look(url, tls)
+        look(url, tls, asked["timeout"])
     console = Console(stderr=True)
     client: dict[str, Any] = {"node": hostname(), "client": {"workers": "wire", "processes": asked["shards"]}}
     client["workers"] = [{"carrier": asked["carrier"]}]
@@ -277,25 +280,6 @@ def _prompts(url: SplitResult, asked: dict[str, Any], known: Mapping[str, Settin
     }
     require_fit(settings, known)
     return settings
-
-
-def _first_model(url: SplitResult, settings: dict[str, Value], tls: ssl.SSLContext | None) -> str:
-    from seamark.drivers.openai import authorization
-
-    host = url.netloc.rpartition("@")[2]
-    models = f"{url.scheme}://{host}{str(settings['base_path']).rstrip('/')}/models"
-    asking = urllib.request.Request(models, headers=dict(authorization(settings)))
-    try:
-        with urllib.request.urlopen(asking, timeout=MODELS_S, context=tls) as reply:
-            return str(json.load(reply)["data"][0]["id"])
-    except urllib.error.HTTPError as error:
-        why = f"HTTP {error.code} {error.reason}"
-        key = " It wants a key: --set api_key_env=NAME." if error.code in (401, 403) else ""
-    except (OSError, http.client.HTTPException) as error:
-        why, key = " ".join(repr(str(error) or type(error).__name__)[1:-1].split()), ""
-    except (ValueError, LookupError, TypeError):
-        why, key = "its answer is no list of models", ""
-    raise UserError(f"{models}: the server names no model ({why}).{key} Say which with --model, if this is its API.")
 
 
 def _request(address: str, asked: dict[str, Any]) -> dict[str, Value]:

@@ -5,6 +5,7 @@ Prompts, lengths and bodies are made before the clock; openai_stream.py and open
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from seamark.drivers.openai_stream import StreamDecoder
 from seamark.drivers.openai_whole import WholeDecoder
 from seamark.errors import UserError
 from seamark.load.driver import Body, Target
+from seamark.load.fetch import fetch
 from seamark.load.http import http_request
 from seamark.load.tls import tls_context
 from seamark.model.recorded import BLOCK_TOKENS, Row
@@ -80,26 +82,26 @@ class OpenAi:
         """Return a decoder that counts tokens."""
         return StreamDecoder(self._forms, self.most_units) if self._streams else WholeDecoder(self.most_units)
 
-    def prompt_units(self, ask: Ask) -> int | None:
-        """Send one request outside of a load, for one token; return how long the server says its prompts are."""
-        import http.client  # takes longer to import than all the rest, and no load needs it
+    def prompt_units(self, ask: Ask, limit_s: float) -> int | None:
+        """Send one request outside of a load, for one token; return how long the server says its prompts are.
 
+        Raises OSError when it does not answer within `limit_s`, ValueError for an answer that says something else.
+        """
         document = self._document(ask) | {"stream": False, "max_tokens": 1}
         document.pop("stream_options", None)
-        limit_s = min(CHECK_S, float(self._settings.get("timeout_s") or CHECK_S))
-        if self.tls is None:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=limit_s)
-        else:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=limit_s, context=self.tls)
-        try:
-            connection.request("POST", self._path, _compact(document), self._headers)
-            reply = connection.getresponse()
-            data = reply.read()
-        finally:
-            connection.close()
+        reply = fetch(
+            self._host,
+            self._port,
+            self._path,
+            limit_s=limit_s,
+            method="POST",
+            headers=self._headers,
+            body=_compact(document),
+            tls=self.tls,
+        )
         if reply.status != 200:
-            raise ValueError(f"POST {self._path}: HTTP {reply.status}: {data[:300].decode(errors='replace')}")
-        usage = read_chunk(data).usage
+            raise ValueError(f"POST {self._path}: HTTP {reply.status}: {reply.body[:300].decode(errors='replace')}")
+        usage = read_chunk(reply.body).usage
         return usage and usage.prompt
 
     def _document(self, ask: Ask) -> dict[str, Any]:
@@ -141,11 +143,13 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     they were made (`prompt_tokens_ratio`), and the share that agrees (`prompt_tokens_right_ratio`).
 
     Tokens that a chat template or the server's tokenizer adds make the ratio more than 1. Nothing is returned of a
-    server that does not count prompts. Raises OSError, ValueError when it does not answer.
+    server that does not count prompts. All of it takes `timeout_s` of the settings at most, and never more than
+    CHECK_S. Raises OSError, ValueError when it does not answer.
     """
+    until_s = time.monotonic() + min(CHECK_S, float(target.settings.get("timeout_s") or CHECK_S))
     driver = OpenAi(target)
     asks: list[Ask] = [body.content for body in driver.bodies(CHECKED_REQUESTS, seed)]
-    counted = [(driver.prompt_units(ask), ask.prompt_units) for ask in asks]
+    counted = [(driver.prompt_units(ask, until_s - time.monotonic()), ask.prompt_units) for ask in asks]
     known = [(found, made) for found, made in counted if found is not None]
     if not known:
         return {}

@@ -43,8 +43,11 @@ class Chunk:
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """Read a JSON document. Raises ValueError when it is none, or no object."""
-    document = _decode(data.decode())
+    """Read a JSON document. Raises ValueError when it is none, nested too deeply, or no object."""
+    try:
+        document = _decode(data.decode())
+    except RecursionError:
+        raise ValueError(f"nested too deeply: {data[:200]!r}") from None
     if not isinstance(document, dict):
         raise ValueError(f"not an object: {data[:200]!r}")
     choices = list(_objects(document.get("choices")))

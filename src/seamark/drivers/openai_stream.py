@@ -18,10 +18,14 @@ DATA = b"data:"
 DONE_LINE = b"data: [DONE]"
 LAST_CHUNK = b"0\r\n\r\n"
 QUOTE = ord('"')
-MAX_EVENT_BYTES = 1 << 22
+CARRIAGE_RETURN = ord("\r")
+MAX_EVENT_BYTES = 1 << 20
+"""Most bytes of one event, its lines together."""
+LONG_BYTES = 1 << 14
 MOST_UNITS = 2**31 - 1
 """More than this no sample can hold."""
 NO_CHUNK = (0, 0)
+NOTHING_HELD = b""
 MOST_HEADS = 64
 
 _NO_BEGINNING, _NO_END = b"\n\n", b"\0"
@@ -40,7 +44,7 @@ class StreamDecoder(HttpDecoder):
     A reply without any token is empty, one with an error in it the server's. What cannot be read as JSON is wrong, as
     is a reply that ends without an end mark, a count of tokens, or a reason why it ends. So is one whose count of
     tokens is no whole number from 0, or more than both the `most_units` that a request asks for and the bytes that
-    came.
+    came. An event of more than MAX_EVENT_BYTES makes a reply too large: it ends there.
     """
 
     streams = True
@@ -56,6 +60,7 @@ class StreamDecoder(HttpDecoder):
         "_forms",
         "_held",
         "_last",
+        "_lined_bytes",
         "_lines",
         "_most_units",
         "_sizes",
@@ -90,8 +95,9 @@ class StreamDecoder(HttpDecoder):
         self._ends = self._ends_chunk = _NO_END
         self._after_text = 0
         self._crlf = False
-        self._held = b""
+        self._held: bytes | bytearray = NOTHING_HELD
         self._lines: list[bytes] = []
+        self._lined_bytes = 0
         self._last = b""
         self._spoken = False
         self._closed = False
@@ -176,8 +182,8 @@ class StreamDecoder(HttpDecoder):
                 ):
                     self.body_bytes += size
                     self._event(data[first : after - 2])
-                else:
-                    self._take(data[first:after])
+                elif self._take(data[first:after]):
+                    return self._too_large()
                 begins, ends = self._begins, self._ends
                 skip, tail = len(begins), 3 if self._crlf else 2
                 clean = not self._held and not self._lines
@@ -203,34 +209,46 @@ class StreamDecoder(HttpDecoder):
         self.units = self.events
         self._last = last
 
-    def _take(self, data: bytes) -> None:
-        """Take a piece of the body: lines of events, each of which may go on in the next piece."""
+    def _take(self, data: bytes) -> bool:
+        """Take a piece of the body: lines of events, each of which may go on in the next piece. Return whether the
+        event that goes on is too large."""
         self.body_bytes += len(data)
         if self._held:
-            data = self._held + data
-            self._held = b""
+            if len(self._held) > LONG_BYTES and self._goes_on(data):
+                return len(self._held) + self._lined_bytes > MAX_EVENT_BYTES
+            data = bytes(self._held) + data
+            self._held = NOTHING_HELD
         elif not self._lines and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n"):
             if data.startswith(DATA):
                 self._event(data[:-2])
             else:
                 self._line(data[:-2])
-            return
+            return False
         self._crlf = data.endswith(b"\r\n\r\n")
         lines = data.splitlines(keepends=True)  # at \n, \r and \r\n, as SSE has it
         if lines and not lines[-1].endswith(b"\n"):
             self._held = lines.pop()
-            if len(self._held) > MAX_EVENT_BYTES:
-                self._held = b""
-                self._wrong(Failure.WRONG_REPLY)
         for line in lines:
             self._line(line.rstrip(b"\r\n"))
+        return len(self._held) + self._lined_bytes > MAX_EVENT_BYTES
+
+    def _goes_on(self, data: bytes) -> bool:
+        """Add to a long line what does not end it, and return whether it was that: it may come byte by byte."""
+        if b"\n" in data or b"\r" in data or self._held[-1] == CARRIAGE_RETURN:
+            return False
+        if isinstance(self._held, bytes):
+            self._held = bytearray(self._held)
+        self._held += data
+        return True
 
     def _line(self, line: bytes) -> None:
         """Take a line of an event; an empty one ends it."""
         if line.startswith(DATA):
             self._lines.append(line)
+            self._lined_bytes += len(line)
         elif not line and self._lines:
             lines, self._lines = self._lines, []
+            self._lined_bytes = 0
             if len(lines) == 1:
                 self._event(lines[0])
             else:
@@ -280,7 +298,7 @@ class StreamDecoder(HttpDecoder):
         elif value:
             try:
                 chunk = read_chunk(value)
-            except (ValueError, RecursionError):
+            except ValueError:
                 self._wrong(Failure.WRONG_REPLY)
                 return
             self._heed(chunk, chunk.usage)
@@ -309,7 +327,7 @@ class StreamDecoder(HttpDecoder):
         if not 200 <= self.status < 300:
             return super()._whole()
         if self._held or self._lines:
-            for line in (*self._held.splitlines(), b""):
+            for line in (*bytes(self._held).splitlines(), b""):
                 self._line(line)
         if self._last and not (self._total and self._closed):
             self._read_last()

@@ -26,6 +26,8 @@ class Owner(Protocol):
     in_pieces: bool
     due_ns: int
     """When it has something to send: a connection that reads after that says so."""
+    look_ns: int
+    """When its look at the time-outs is overdue: a connection that reads after that says so."""
     held_open_ns: int
     """For how long streams were open after their last content, together."""
 
@@ -34,6 +36,8 @@ class Owner(Protocol):
     def connect(self, connection: "Connection") -> None: ...
 
     def late(self) -> None: ...
+
+    def look(self, now_ns: int) -> None: ...
 
     def ended(self, connection: "Connection", now_ns: int, units: int, status: int, failure: Failure) -> None: ...
 
@@ -193,6 +197,8 @@ class Connection(asyncio.Protocol):
             self._owner.ended(self, end_ns, decoder.units, decoder.status, decoder.failure)
         if now_ns >= self._owner.due_ns:
             self._owner.late()
+        if now_ns >= self._owner.look_ns:
+            self._owner.look(now_ns)
 
     def eof_received(self) -> None:
         """The server says no more: an idle connection is not used again."""

@@ -22,6 +22,8 @@ from seamark.load.timer import Timer
 from seamark.model.failure import Failure
 
 TICK_NS = 10_000_000
+OVERDUE_NS = 50_000_000
+"""A server that never stops sending keeps the loop from its ticks: so long after one, a read looks at time-outs."""
 ASIDE = 0.37
 """Part of a tick by which ticks lie beside the start of load: regular arrivals are not to fall on them."""
 FLUSH_EVERY = 100
@@ -34,6 +36,8 @@ MOST_PIECES = 1024
 NEVER_NS = 1 << 62
 TIMEOUT, CONNECT = Failure.TIMEOUT, Failure.CONNECT
 """Looking a name up in an enumeration takes as long as sending."""
+SHORTEST_CONNECT_S = 1.0
+"""Before the clock starts, connecting may take so long even where requests may not."""
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
 
@@ -98,6 +102,7 @@ class Generator:
         self.epoch_ns = 0
         self.deadline_ns = 0
         self.due_ns = NEVER_NS
+        self.look_ns = NEVER_NS
         self.completed = 0
         self.held_open_ns = 0
         self.connected_anew = 0
@@ -122,14 +127,22 @@ class Generator:
         self._stopped = False
 
     async def open(self, count: int, at_once: int = 64) -> list[Connection]:
-        """Open `count` connections before the clock starts, `at_once` side by side. Raises OSError when one cannot be
-        had."""
+        """Open `count` connections before the clock starts, `at_once` side by side, each within the time-out of a
+        request. Raises OSError when one cannot be had."""
         loop = asyncio.get_running_loop()
         connections = [Connection(self, self._driver.decoder()) for _ in range(count)]
+        limit_s = max(SHORTEST_CONNECT_S, self._timeout_ns / 1e9)
         for first in range(0, count, at_once):
             group = connections[first : first + at_once]
             made: list[Callable[[], Connection]] = [lambda one=one: one for one in group]  # type: ignore[misc]
-            await asyncio.gather(*(loop.create_connection(each, *self._address, ssl=self._tls) for each in made))
+            try:
+                async with asyncio.timeout(limit_s):
+                    await asyncio.gather(
+                        *(loop.create_connection(each, *self._address, ssl=self._tls) for each in made)
+                    )
+            except TimeoutError:
+                host, port = self._address
+                raise TimeoutError(f"no connection to {host}:{port} in {limit_s:g} s") from None
         return connections
 
     def chunk(self, index: int, at_ns: int, events: int) -> None:
@@ -243,7 +256,7 @@ class Generator:
             ticks += fired
             if len(lags) >= FLUSH_EVERY and (now_ns + CHORES_NS < self.due_ns or len(lags) > LATEST * FLUSH_EVERY):
                 self._keep(lags)
-            self._look(now_ns)
+            self.look(now_ns)
 
         loop.add_reader(timer.fileno(), tick)
         timer.arm(epoch_ns)
@@ -268,8 +281,9 @@ class Generator:
         if not self._done.done():
             self._done.set_result(None)
 
-    def _look(self, now_ns: int) -> None:
+    def look(self, now_ns: int) -> None:
         """Time out what is too old, look at the backlog, see whether all is done."""
+        self.look_ns = now_ns + OVERDUE_NS
         oldest_ns = now_ns - self._timeout_ns
         late = []
         for connection in self._in_flight:

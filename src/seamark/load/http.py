@@ -4,7 +4,14 @@ from collections.abc import Callable, Mapping
 
 from seamark.model.failure import Failure
 
-MAX_HEAD_BYTES = 1 << 20
+MAX_HEAD_BYTES = 1 << 16
+"""Most bytes of a reply's heads, interim ones (1xx) included; of the line of a chunk's size; of all trailers."""
+MAX_BODY_BYTES = 1 << 22
+"""Most bytes of a body that is kept: one JSON document of that size takes up to thirty times as much to read."""
+MOST_LENGTH_DIGITS = 18
+MOST_SIZE_DIGITS = 16
+STARTS = b"HTTP/1."
+LENGTH = b"\r\ncontent-length:"
 NO_FAILURE = Failure.NONE
 """Looking a name up in an enumeration takes longer than the rest of a reset."""
 
@@ -27,6 +34,9 @@ class HttpDecoder:
     empty one. Without it a good reply is one unit and its body is counted but not kept, whatever its size. 3xx is a
     wrong reply, 4xx a client's error, 5xx a server's. `headless` is for methods whose replies have no body (HEAD).
 
+    A reply of more than MAX_HEAD_BYTES of heads, chunk line or trailers, or of more than `most_bytes` of a body that
+    is kept, is too large: it ends there, and its connection with it.
+
     Servers word their heads alike, but for the second: a reply that comes in one read with the same head as the last
     one needs no reading. A subclass that reads heads in its own way (`_head`) is asked about each.
     """
@@ -40,6 +50,7 @@ class HttpDecoder:
     __slots__ = (
         "_body",
         "_chunked",
+        "_head_bytes",
         "_headless",
         "_keep",
         "_known_bytes",
@@ -47,6 +58,7 @@ class HttpDecoder:
         "_known_status",
         "_knows_heads",
         "_left",
+        "_most_bytes",
         "_pending",
         "_state",
         "_units_of",
@@ -58,8 +70,15 @@ class HttpDecoder:
         "units",
     )
 
-    def __init__(self, units_of: Callable[[int, bytes], int] | None = None, *, headless: bool = False) -> None:
+    def __init__(
+        self,
+        units_of: Callable[[int, bytes], int] | None = None,
+        *,
+        headless: bool = False,
+        most_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
         self._units_of = units_of
+        self._most_bytes = most_bytes
         self._keep = units_of is not None
         self._headless = headless
         self._knows_heads = type(self)._head is HttpDecoder._head
@@ -80,6 +99,7 @@ class HttpDecoder:
         self.failure = NO_FAILURE
         self.keep_alive = True
         self._state = _HEAD
+        self._head_bytes = 0
         self._left = 0
         self._chunked = False
         self._pending = b""
@@ -123,10 +143,15 @@ class HttpDecoder:
         while self._state == _HEAD:
             end = data.find(b"\r\n\r\n")
             if end < 0:
-                if len(data) > MAX_HEAD_BYTES:
+                if not data.startswith(STARTS[: len(data)]):
                     return self._broken()
+                if self._head_bytes + len(data) > MAX_HEAD_BYTES:
+                    return self._too_large()
                 self._pending = data
                 return False
+            self._head_bytes += end + 4
+            if self._head_bytes > MAX_HEAD_BYTES:
+                return self._too_large()
             if not self._head(data[:end]):
                 return self._broken()
             data = data[end + 4 :]
@@ -143,11 +168,11 @@ class HttpDecoder:
 
     def _head(self, head: bytes) -> bool:
         """Read the status line and the headers; return False when they are not HTTP."""
-        if head[:7] != b"HTTP/1." or not head[9:12].isdigit():
+        if head[:7] != STARTS or not head[9:12].isdigit():
             return False
         self.status = int(head[9:12])
         if self.status < 200:
-            if self.status == 101:
+            if self.status < 100 or self.status == 101:
                 return False
             self.status = 0
             return True
@@ -164,10 +189,14 @@ class HttpDecoder:
             self._chunked = True
             self._state = _CHUNK_SIZE
             return True
-        length = _field(fields, b"\r\ncontent-length:")
+        length = _field(fields, LENGTH)
         if length is None:
             self._state = _UNTIL_CLOSE
-        elif length.isdigit():
+        elif (
+            length.isdigit()
+            and len(length) <= MOST_LENGTH_DIGITS
+            and (fields.count(LENGTH) == 1 or _agree(fields, length))
+        ):
             self._left = int(length)
         else:
             return False
@@ -176,13 +205,13 @@ class HttpDecoder:
     def _sized(self, data: bytes) -> bool:
         """Take bytes of a body with a known length, or of one that ends with the connection."""
         if self._state == _UNTIL_CLOSE:
-            self._take(data)
-            return False
+            return self._take(data) and self._too_large()
         if len(data) > self._left:
             data = data[: self._left]
             self.keep_alive = False  # bytes nobody asked for: the connection cannot be trusted any more
         self._left -= len(data)
-        self._take(data)
+        if self._take(data):
+            return self._too_large()
         return self._left == 0 and self._whole()
 
     def _chunks(self, data: bytes) -> bool:
@@ -190,16 +219,17 @@ class HttpDecoder:
         while True:
             if self._state == _BODY:
                 piece = data[at : at + self._left]
-                self._take(piece)
                 at += len(piece)
                 self._left -= len(piece)
+                if self._take(piece):
+                    return self._too_large()
                 if self._left:
                     return False
                 self._state = _CHUNK_END
             end = data.find(b"\r\n", at)
             if end < 0:
                 self._pending = data[at:]
-                return len(self._pending) > MAX_HEAD_BYTES and self._broken()
+                return len(self._pending) > MAX_HEAD_BYTES and self._too_large()
             line, at = data[at:end], end + 2
             if self._state == _CHUNK_END:
                 if line:
@@ -207,19 +237,27 @@ class HttpDecoder:
                 self._state = _CHUNK_SIZE
             elif self._state == _CHUNK_SIZE:
                 digits = line.split(b";", 1)[0].strip()
-                if not digits or digits.strip(b"0123456789abcdefABCDEF"):
+                if not 0 < len(digits) <= MOST_SIZE_DIGITS or digits.strip(b"0123456789abcdefABCDEF"):
                     return self._broken()
                 self._left = int(digits, 16)
                 self._state = _BODY if self._left else _TRAILER
-            elif not line:  # the empty line after the last chunk and its trailers
+                self._head_bytes = 0
+            elif line:
+                self._head_bytes += len(line) + 2
+                if self._head_bytes > MAX_HEAD_BYTES:
+                    return self._too_large()
+            else:  # the empty line after the last chunk and its trailers
                 if at < len(data):
                     self.keep_alive = False
                 return self._whole()
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> bool:
+        """Take a piece of the body; return whether it is more than is kept."""
         self.body_bytes += len(data)
         if self._keep and data:
             self._body.append(data)
+            return self.body_bytes + self._left > self._most_bytes
+        return False
 
     def _whole(self) -> bool:
         status = self.status
@@ -242,6 +280,14 @@ class HttpDecoder:
             self.failure = Failure.SERVER_ERROR
         return True
 
+    def _too_large(self) -> bool:
+        """End the reply here: what is left of it comes to nobody."""
+        self.failure = self.failure or Failure.REPLY_TOO_LARGE
+        self.keep_alive = False
+        self._pending = b""
+        self._body.clear()
+        return True
+
     def _broken(self) -> bool:
         self.failure = Failure.PROTOCOL
         self.keep_alive = False
@@ -249,6 +295,11 @@ class HttpDecoder:
 
 
 _HEAD, _BODY, _UNTIL_CLOSE, _CHUNK_SIZE, _CHUNK_END, _TRAILER = range(6)
+
+
+def _agree(fields: bytes, length: bytes) -> bool:
+    """Return whether a lower-case head that names several lengths of its body names this one alone."""
+    return all(part.partition(b"\r\n")[0].strip() == length for part in fields.split(LENGTH)[1:])
 
 
 def _field(fields: bytes, name: bytes) -> bytes | None:

@@ -27,7 +27,8 @@ class LoadJob:
     `settings` holds every setting of the trial, the service's and those of model/pattern.py. `bodies` is how many
     different requests are made before the clock starts; a driver with an attribute `body_count` says better.
     `latency_limit_s` is the longest that a reply may take by the trial's objectives, None where they do not say.
-    `cores` are the CPUs that workers on this machine are kept to, () for all there are.
+    `cores` are the CPUs that workers on this machine are kept to, () for all there are. With `judged_in_time` the
+    answers are judged only until the last time-out of a request can be over, so that the load ends when it says.
     """
 
     driver: str
@@ -42,6 +43,7 @@ class LoadJob:
     ready_timeout_s: float = 120.0
     latency_limit_s: float | None = None
     cores: tuple[int, ...] = ()
+    judged_in_time: bool = False
 
     @property
     def concurrency(self) -> int:

@@ -24,6 +24,7 @@ TICK_S = 0.1
 GRACE_S = 10.0
 """How long after its last time-out a worker may take to end before it is killed."""
 QUALITY_LIMIT_S = 1800.0
+SHORTEST_JUDGING_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +190,7 @@ class Crew:
                 elif not judged:
                     judged = True
                     self._end_of_load()
-                    limit_ns = time.monotonic_ns() + int(QUALITY_LIMIT_S * 1e9)
+                    limit_ns = time.monotonic_ns() + int(self._judging_s(epoch_ns) * 1e9)
                 if saturation is not None and aborted is None and over_s is None:
                     over_s = saturation.look(worker.told for worker in self.workers)
                     if over_s is not None:
@@ -213,6 +214,13 @@ class Crew:
         for key, _ in self.selector.select(timeout_s):
             if not key.data.hear():
                 self.selector.unregister(key.fileobj)
+
+    def _judging_s(self, epoch_ns: int) -> float:
+        """Return for how long the answers may be judged."""
+        if not self.job.judged_in_time:
+            return QUALITY_LIMIT_S
+        left_s = self.job.until_s + self.job.timeout_s - (time.monotonic_ns() - epoch_ns) / 1e9
+        return max(SHORTEST_JUDGING_S, left_s)
 
     def _end_of_load(self) -> None:
         """Nobody has a request in flight: clocks are compared once more, and the first may judge the answers."""

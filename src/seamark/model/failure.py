@@ -17,3 +17,4 @@ class Failure(IntEnum):
     EMPTY_REPLY = 8
     DRIVER = 9
     CANCELLED = 10
+    REPLY_TOO_LARGE = 11

@@ -209,7 +209,8 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         minimum=0.001,
         maximum=LONGEST_S,
         unit="s",
-        help="A request with no complete reply after this long is recorded as timed out.",
+        help="A request with no complete reply this long after it was sent is recorded as timed out, however much of "
+        "its reply has come: connecting, TLS and every byte are in it.",
     ),
     Setting(
         name="mix",

@@ -4,18 +4,22 @@ The unit of a series that `# TYPE` calls a counter, or that belongs to a histogr
 the word `total` ("us total", or "total" alone): that is how who sums it up knows, whatever its name ends in.
 """
 
-import http.client
 import math
+import re
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from urllib.parse import urlsplit
 
+from seamark.load.fetch import fetch
 from seamark.monitors.sampler import Reading, Say
 
 MOST_SERIES = 500
-MOST_BYTES = 16 * 1024 * 1024
+MOST_BYTES = 1 << 23
+"""A longer page is cut there."""
 TIMEOUT_S = 1.0
+"""How long a scrape takes at most, all of it."""
 UNITS = (
     ("_seconds", "s"),
     ("_bytes", "bytes"),
@@ -25,6 +29,9 @@ UNITS = (
     ("_us", "us"),
 )
 TOTAL = "total"
+LINE = re.compile(r"[^\r\n]+")
+TYPE = re.compile(r"^# TYPE [^\r\n]*", re.MULTILINE)
+MOST_TYPES = 10_000
 GROWING = {
     "counter": ("_total",),
     "histogram": ("_count", "_sum", "_bucket"),
@@ -52,29 +59,35 @@ class Prometheus:
         text = self._fetch()
         if text is None:
             return
-        series = sorted(parse(text), key=lambda one: "_bucket" in one[0].partition("{")[0])
-        if len(series) > MOST_SERIES and not self._dropped_said:
+        seen = sum(1 for _ in parse(text))
+        if seen > MOST_SERIES and not self._dropped_said:
             self._dropped_said = True
-            self._say("series-dropped", kept=MOST_SERIES, seen=len(series))
+            self._say("series-dropped", kept=MOST_SERIES, seen=seen)
         types = types_of(text)
-        for name, value in series[:MOST_SERIES]:
+        others = (one for one in parse(text) if not _is_bucket(one[0]))
+        buckets = (one for one in parse(text) if _is_bucket(one[0]))
+        for name, value in islice(chain(others, buckets), MOST_SERIES):
             yield Reading(source="service", name=name, value=value, unit=unit_of(name, types))
 
     def _fetch(self) -> str | None:
         assert self._url.hostname is not None
-        host, port = self._url.hostname, self._url.port
-        if self._tls is None:
-            connection = http.client.HTTPConnection(host, port or 80, timeout=TIMEOUT_S)
-        else:
-            connection = http.client.HTTPSConnection(host, port or 443, timeout=TIMEOUT_S, context=self._tls)
         try:
-            connection.request("GET", self._url.path or "/")
-            reply = connection.getresponse()
-            return reply.read(MOST_BYTES).decode("utf-8", errors="replace") if reply.status == 200 else None
-        except (OSError, http.client.HTTPException):
+            reply = fetch(
+                self._url.hostname,
+                self._url.port or (80 if self._tls is None else 443),
+                self._url.path or "/",
+                limit_s=TIMEOUT_S,
+                tls=self._tls,
+                most_bytes=MOST_BYTES,
+                cut=True,
+            )
+        except OSError:
             return None
-        finally:
-            connection.close()
+        return reply.body.decode("utf-8", errors="replace") if reply.status == 200 else None
+
+
+def _is_bucket(name: str) -> bool:
+    return "_bucket" in name.partition("{")[0]
 
 
 def parse(text: str) -> Iterator[tuple[str, float]]:
@@ -82,8 +95,8 @@ def parse(text: str) -> Iterator[tuple[str, float]]:
 
     A line that is no sample is passed over: half of a page that was cut off must not cost the other half.
     """
-    for line in text.splitlines():
-        line = line.strip()
+    for found in LINE.finditer(text):
+        line = found.group().strip()
         if not line or line.startswith("#"):
             continue
         end = _end_of_name(line)
@@ -116,8 +129,8 @@ def _end_of_name(line: str) -> int:
 
 def types_of(text: str) -> dict[str, str]:
     """Return the type of each metric that has a `# TYPE` line, by its name."""
-    lines = (line.split() for line in text.splitlines() if line.startswith("#"))
-    return {words[2]: words[3] for words in lines if len(words) == 4 and words[:2] == ["#", "TYPE"]}
+    lines = (found.group().split() for found in islice(TYPE.finditer(text), MOST_TYPES))
+    return {words[2]: words[3] for words in lines if len(words) == 4}
 
 
 def unit_of(name: str, types: Mapping[str, str]) -> str:

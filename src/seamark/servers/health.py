@@ -1,19 +1,20 @@
 """Whether the server answers, and the proof that what answers is the process we started. Waits for nothing."""
 
-import http.client
-import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from seamark.load.fetch import connect, fetch
 from seamark.load.tls import said
 from seamark.model.service import Health
 from seamark.servers.failure import FailedError
 from seamark.servers.ports import owners
 
 PROBE_TIMEOUT_S = 2.0
+"""How long an HTTP or TCP probe takes at most, all of it; a command may take twice as long."""
 State = Literal["waiting", "healthy", "taken"]
 
 
@@ -68,26 +69,19 @@ def answers(
 
 
 def _http(host: str, port: int, path: str, tls: ssl.SSLContext | None) -> bool:
-    if tls is None:
-        connection = http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT_S)
-    else:
-        connection = http.client.HTTPSConnection(host, port, timeout=PROBE_TIMEOUT_S, context=tls)
     try:
-        connection.request("GET", path)
-        return 200 <= connection.getresponse().status < 300
+        return 200 <= fetch(host, port, path, limit_s=PROBE_TIMEOUT_S, tls=tls, head_alone=True).status < 300
     except ssl.SSLCertVerificationError as error:
         text = f"The certificate of {host}:{port} is not believed ({said(error)})."
         remedy = "Name its authority in tls_ca_file, or set tls: unverified."
         raise FailedError("server_never_healthy", f"{text} {remedy}") from error
-    except (OSError, http.client.HTTPException):
+    except OSError:
         return False
-    finally:
-        connection.close()
 
 
 def _tcp(host: str, port: int) -> bool:
     try:
-        socket.create_connection((host, port), timeout=PROBE_TIMEOUT_S).close()
+        connect(host, port, None, time.monotonic() + PROBE_TIMEOUT_S).close()
     except OSError:
         return False
     return True
@@ -98,7 +92,8 @@ def _command(command: Sequence[str], environment: Mapping[str, str], folder: Pat
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             env=dict(environment),
             cwd=folder,
             timeout=PROBE_TIMEOUT_S * 2,
