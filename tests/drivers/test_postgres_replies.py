@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.drivers.postgres_replies import ReplyDecoder
+from seamark.drivers.postgres_replies import MAX_REPLY_BYTES, ReplyDecoder
 from seamark.model.failure import Failure
 
 
@@ -68,3 +68,11 @@ def test_content_that_looks_like_an_end_is_none() -> None:
     ] == [False] * len(head)
     assert decoder.feed(complete(b"SELECT 1"))
     assert decoder.failure is Failure.NONE
+
+
+def test_a_reply_without_end_is_too_large_and_is_not_kept():
+    decoder = ReplyDecoder("SELECT 1")
+    piece = row(b"x" * 1_000_000)
+    fed = [decoder.feed(piece) for _ in range(MAX_REPLY_BYTES // len(piece) + 1)]
+    assert fed == [False] * (len(fed) - 1) + [True]
+    assert (decoder.units, decoder.failure) == (0, Failure.REPLY_TOO_LARGE)

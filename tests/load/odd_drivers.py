@@ -66,6 +66,21 @@ class RaisingSession(SleepingSession):
         return Reply()
 
 
+class Clinging(Sleeping):
+    """Sessions whose calls raise, as a reset, and whose end never comes."""
+
+    def session(self) -> Session:
+        return ClingingSession(self)
+
+
+class ClingingSession(SleepingSession):
+    def call(self, body: Body) -> Reply:
+        raise RuntimeError("reset")
+
+    def close(self) -> None:
+        time.sleep(3600)
+
+
 class Refusing(Sleeping):
     """The first session works once; no other session can be had."""
 

@@ -79,6 +79,15 @@ def test_a_broken_session_is_replaced_and_its_failure_named_by_the_driver(load: 
 
 
 @pytest.mark.slow
+def test_a_load_does_not_wait_for_a_session_whose_end_hangs(load: Callable) -> None:
+    began_s = time.monotonic()
+    measured = load("odd_drivers:Clinging", workers="threads", duration_s=0.3, timeout_s=0.3, concurrency=2)
+    assert time.monotonic() - began_s < 9, "the parent would kill it after 10 s"
+    assert measured.outcome.reports[0]["ok"]
+    assert measured.failures() == {Failure.RESET: 2}
+
+
+@pytest.mark.slow
 def test_a_session_that_cannot_be_had_fails_requests_and_pauses(load: Callable) -> None:
     measured = load("odd_drivers:Refusing", workers="threads", duration_s=0.5)
     failures = measured.failures()

@@ -8,6 +8,8 @@ from seamark.model.failure import Failure
 READY = b"Z\0\0\0\5"
 IDLE = b"I"
 HEADER_BYTES = 5
+MAX_REPLY_BYTES = 1 << 24
+"""Most bytes of a reply: more than the rows of any statement here take."""
 
 
 class ReplyDecoder:
@@ -43,6 +45,10 @@ class ReplyDecoder:
         if data[-6:-1] == READY and self._read(data):
             return True
         self._held = data
+        if len(data) > MAX_REPLY_BYTES:
+            self.failure = Failure.REPLY_TOO_LARGE
+            self._held = b""
+            return True
         return False
 
     def _read(self, data: bytes) -> bool:

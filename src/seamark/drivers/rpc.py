@@ -1,15 +1,19 @@
 """gRPC as drivers use it: a connection for each user, and the category of what goes wrong. Knows no service."""
 
 import queue
+import time
 
 import grpc
 
 from seamark.model.failure import Failure
 
 CONNECT_S = 10.0
+MAX_REPLY_BYTES = 1 << 26
+"""Most bytes of a reply where a driver does not say better."""
+TOO_LARGE = "Received message larger than max"
+"""So gRPC begins what it says of a reply that it refused for its size."""
 OPTIONS = (
     ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),  # else all channels of a process share one connection
 )
 FAILURES = {
@@ -22,17 +26,22 @@ FAILURES = {
 }
 
 
-def connected(address: str) -> grpc.Channel:
-    """Return a channel that is connected; ConnectionError at its first failure, where gRPC would try again."""
-    channel = grpc.insecure_channel(address, options=OPTIONS)
+def connected(address: str, most_bytes: int = MAX_REPLY_BYTES) -> grpc.Channel:
+    """Return a channel that is connected; ConnectionError at its first failure, where gRPC would try again.
+
+    Replies of more than `most_bytes` are refused.
+    """
+    options = (*OPTIONS, ("grpc.max_receive_message_length", most_bytes))
+    channel = grpc.insecure_channel(address, options=options)
     states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
     channel.subscribe(states.put, try_to_connect=True)
     state = grpc.ChannelConnectivity.CONNECTING
+    until_s = time.monotonic() + CONNECT_S
     try:
         while state is not grpc.ChannelConnectivity.READY:
             if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
                 raise ConnectionError(f"{address}: gRPC cannot connect ({state.name})")
-            state = states.get(timeout=CONNECT_S)
+            state = states.get(timeout=max(0.0, until_s - time.monotonic()))
     except queue.Empty:
         raise ConnectionError(f"{address}: gRPC is not connected after {CONNECT_S:g} s") from None
     finally:
@@ -48,4 +57,6 @@ def category(error: Exception) -> Failure:
         return Failure.DRIVER
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return Failure.CONNECT if "failed to connect" in (error.details() or "") else Failure.RESET
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in (error.details() or ""):
+        return Failure.REPLY_TOO_LARGE
     return FAILURES.get(error.code(), Failure.SERVER_ERROR)

@@ -52,7 +52,7 @@ class GrpcSession:
     def __init__(self, requests: Requests, address: str, timeout_s: float | None) -> None:
         self._requests = requests
         self._timeout_s = timeout_s
-        self._channel = rpc.connected(address)
+        self._channel = rpc.connected(address, requests.most_reply_bytes)
         self._infer = self._channel.unary_unary(INFER)  # bytes in, bytes out
 
     def call(self, body: Body) -> Reply:

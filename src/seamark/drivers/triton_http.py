@@ -48,7 +48,7 @@ class TritonHttp:
 
     def decoder(self) -> HttpDecoder:
         """Return a decoder that knows which replies are right."""
-        return HttpDecoder(HttpReplyCheck(self._requests))
+        return HttpDecoder(HttpReplyCheck(self._requests), most_bytes=self._requests.most_reply_bytes)
 
 
 def _inputs(arrays: Mapping[str, Array]) -> list[InferInput]:

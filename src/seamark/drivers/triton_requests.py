@@ -12,7 +12,9 @@ from seamark.model.service import Value
 
 KEPT_BYTES = 64 << 20
 """Most memory that the different requests of a trial may take."""
-
+MOST_SAID_BYTES = 1 << 16
+"""Most bytes that a reply takes beside its tensors."""
+MOST_KNOWN = 4096
 
 HEADER_END = b"}}]}"
 """Ends the JSON part of a reply whose outputs are all binary; the tensors follow at once."""
@@ -42,6 +44,12 @@ class Requests:
     @property
     def model(self) -> Model:
         return MODELS[self.name]
+
+    @property
+    def most_reply_bytes(self) -> int:
+        """Return how long a good reply is at most: its tensors, and what is said of them."""
+        floats = sum(prod(output.of(self.batch, self.largest)) for output in self.model.outputs)
+        return 4 * floats + MOST_SAID_BYTES
 
     @property
     def body_count(self) -> int:
@@ -85,7 +93,9 @@ class HttpReplyCheck:
         header = body[:end]
         tensors_bytes = self._known.get(header)
         if tensors_bytes is None:
-            tensors_bytes = self._known[header] = self._read(header)
+            tensors_bytes = self._read(header)
+            if len(self._known) < MOST_KNOWN:
+                self._known[header] = tensors_bytes
         if len(body) - end != tensors_bytes:
             raise ValueError(f"{len(body) - end} bytes of tensors, {tensors_bytes} announced")
         return self._requests.batch
@@ -101,7 +111,7 @@ class HttpReplyCheck:
                 and sizes[output["name"]] == 4 * prod(output["shape"])
                 for output in outputs
             )
-        except (KeyError, TypeError) as cause:
+        except (KeyError, TypeError, RecursionError) as cause:
             raise ValueError(f"not a reply of an inference: {header[:200]!r}") from cause
         if (
             not right

@@ -21,6 +21,9 @@ WATCH_S = 0.02
 """How often an open loop's backlog is looked at, and calls in flight of short time-outs."""
 CLOSED_WATCH_S = 0.1
 """The same of a closed loop, whose threads need the interpreter that the look takes."""
+LEAVING_S = 1.0
+"""How long after the last time-out a thread without a request may take to end: one that hangs in the end of its
+session, which no time-out covers, is left behind."""
 SWITCH_S = 0.0005
 """How long a thread that computes may keep the interpreter from one whose reply is in."""
 
@@ -59,8 +62,9 @@ class Supervisor:
         self._stalls = Stalls()
 
     def watch(self) -> Observed:
-        """Return when every request has ended."""
+        """Return when every request has ended and every thread has, or should have."""
         load = self._load
+        overdue_ns = load.deadline_ns + load.timeout_ns + int(LEAVING_S * 1e9)
         wait_s = max(0.001, min(WATCH_S if load.turns.open else CLOSED_WATCH_S, load.timeout_ns / 1e10))
         while load.fault is None and (alive := next((user for user in self._users if user.is_alive()), None)):
             began_ns = monotonic_ns()
@@ -72,6 +76,9 @@ class Supervisor:
             self._look(now_ns)
             if load.stop.is_set():
                 self._cancel()
+                overdue_ns = min(overdue_ns, now_ns + int(LEAVING_S * 1e9))
+            if now_ns > overdue_ns and not any(user.claims for user in self._users):
+                self._leave_behind()
         end_ns = monotonic_ns()
         if load.turns.open and load.fault is None:
             try:
@@ -114,6 +121,12 @@ class Supervisor:
             another = User(load, None)
             self._users.append(another)
             another.start()
+
+    def _leave_behind(self) -> None:
+        """Wait no longer for threads that do not end: what they have seen is written (`User._renew`)."""
+        for user in [user for user in self._users if user.is_alive()]:
+            self._users.remove(user)
+            self._gone.append(user)
 
     def _cancel(self) -> None:
         """After a stop: give calls in flight a moment, then record them as cancelled."""

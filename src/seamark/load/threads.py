@@ -33,7 +33,7 @@ FLUSH_NS = 1_000_000_000
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
 SHOWN_ERRORS = 3
-LOST_SESSION = frozenset({Failure.CONNECT, Failure.RESET, Failure.TIMEOUT, Failure.PROTOCOL})
+LOST_SESSION = frozenset({Failure.CONNECT, Failure.RESET, Failure.TIMEOUT, Failure.PROTOCOL, Failure.REPLY_TOO_LARGE})
 
 
 class Turns:
@@ -250,6 +250,7 @@ class User(threading.Thread):
             self._refused += 1
             self._load.stop.wait(pause_s)
             return
+        self.replies.flush(self._load.epoch_ns)  # the end of a session may hang
         try:
             session.close()
         except Exception as error:
