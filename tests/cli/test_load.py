@@ -13,12 +13,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from seamark.forkserver.client import OUTSIDE
 from seamark.metrics.schema import metrics_schema
 from seamark.servers.alone import server_alone
+from seamark.servers.known.truth import read_truth
 
 BENCH = [sys.executable, "-m", "seamark.cli.main", "load"]
 
@@ -314,3 +316,42 @@ def test_a_stream_that_the_server_holds_open_is_not_called_idleness_of_the_clien
     assert "users_idle" not in reasons
     held_ms = float(re.search(r"after their last token, each for (\S+) ms", reasons["streams_held_open"])[1])
     assert held_ms == pytest.approx(60, abs=10)
+
+
+@pytest.mark.slow
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02", "E-FR09")
+def test_times_of_streams_of_several_tokens_a_chunk_are_those_of_the_server(tmp_path):
+    """25 tokens in 5 chunks, one every 50 ms, the first two of them reasoning: 10 ms a token."""
+    truth = tmp_path / "truth"
+    served = ["--chunk-tokens", 5, "--gap-ms", 50, "--ttft-ms", 20, "--reasoning-chunks", 2, "--truth", truth]
+    words = ["--requests", 100, "--concurrency", 5, "--duration", 20, "--output-tokens", 25]
+    counts = ("--set", 'extra_body={"stream_options": {"continuous_usage_stats": true}}')
+    with server_alone("seamark.servers.known", *served) as port:
+        address = f"http://127.0.0.1:{port}/v1/chat/completions"
+        told = json.loads(bench_load(tmp_path, address, *words, *counts, "--json").stdout)
+        untold = bench_load(tmp_path, address, *words)
+    wrote = read_truth(truth)
+    tpot_ms = np.median((wrote.last_ns - wrote.first_ns) / 20 / 1e6)
+    assert tpot_ms == pytest.approx(10, rel=0.05)
+    assert told["tpot_ms"]["p50"] == pytest.approx(tpot_ms, rel=0.05)
+    waited_ms = np.median((wrote.answer_ns - wrote.first_ns) / 1e6)
+    assert told["ttfo_ms"]["p50"] - told["ttft_ms"]["p50"] == pytest.approx(waited_ms, rel=0.05)
+    assert told["throughput"]["unit"] == "tokens_per_s"
+    lines = {line.split()[0]: line.split() for line in untold.stdout.splitlines() if line.strip()}
+    assert float(lines["TPOT"][2]) == pytest.approx(200 / 24, rel=0.05)
+    assert "first_chunk_not_counted:" in lines
+    assert float(lines["TTFO"][2]) > float(lines["TTFT"][2]) + 80
+
+
+@pytest.mark.slow
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02")
+def test_chunks_of_a_server_that_does_not_count_are_not_called_tokens(tmp_path):
+    words = ["--requests", 60, "--concurrency", 4, "--duration", 20, "--output-tokens", 25]
+    with server_alone("seamark.servers.known", "--chunk-tokens", 5, "--usage", "never") as port:
+        done = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words)
+    assert "chunks/s" in done.stdout
+    assert "tokens/s" not in done.stdout
+    assert "tokens_not_counted: of 60 of 60 good replies" in done.stdout
+    assert "TPOT" not in done.stdout.split("SUSPECT")[0]

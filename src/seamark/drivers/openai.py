@@ -12,6 +12,7 @@ from typing import Any
 
 from seamark.drivers.openai_asks import Ask, Asks, one_of
 from seamark.drivers.openai_chunk import read_chunk
+from seamark.drivers.openai_counted import CountedStream, CountedWhole
 from seamark.drivers.openai_forms import Forms
 from seamark.drivers.openai_model import stage
 from seamark.drivers.openai_stream import StreamDecoder
@@ -79,8 +80,13 @@ class OpenAi:
         return self._in_pieces(ask) if ask.blocks else self._request(_compact(self._document(ask)))
 
     def decoder(self) -> StreamDecoder | WholeDecoder:
-        """Return a decoder that counts tokens."""
-        return StreamDecoder(self._forms, self.most_units) if self._streams else WholeDecoder(self.most_units)
+        """Return a decoder that counts tokens: as the server says, else by the tokenizer of the settings."""
+        count = self._asks.count_tokens
+        if count is None:
+            return StreamDecoder(self._forms, self.most_units) if self._streams else WholeDecoder(self.most_units)
+        if self._streams:
+            return CountedStream(self._forms, self.most_units, count)
+        return CountedWhole(self.most_units, count)
 
     def prompt_units(self, ask: Ask, limit_s: float) -> int | None:
         """Send one request outside of a load, for one token; return how long the server says its prompts are.

@@ -2,10 +2,11 @@
 or as a trace recorded them. Knows neither HTTP nor JSON.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -81,11 +82,21 @@ class Asks:
         return max(1, most // turns) * turns
 
     @cached_property
+    def _tokenizer(self) -> Any:
+        path = self._settings.get("tokenizer")
+        return None if path is None else read_tokenizer(str(path))
+
+    @cached_property
+    def count_tokens(self) -> Callable[[str], int] | None:
+        """Return what counts the tokens of a text, without special ones; None without a tokenizer."""
+        tokenizer = self._tokenizer
+        return None if tokenizer is None else lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    @cached_property
     def _prompts(self) -> Prompts:
         settings = self._settings
         form = one_of(settings, "prompt_form", ("text",) if self._endpoint == "chat" else ("ids", "text"))
-        path = settings.get("tokenizer")
-        tokenizer = None if path is None else read_tokenizer(str(path))
+        tokenizer = self._tokenizer
         if form == "text":
             return Texts() if tokenizer is None else texts_of(tokenizer, whole=self._endpoint != "chat")
         if tokenizer is not None:

@@ -64,6 +64,17 @@ def read_chunk(data: bytes) -> Chunk:
     )
 
 
+def read_texts(data: bytes) -> list[tuple[tuple[int, str], str]]:
+    """Return the texts of tokens in a JSON document that is known to be good, each with its choice and place."""
+    choices = _objects(_decode(data.decode()).get("choices"))
+    return [
+        ((int(choice.get("index") or 0), place), text)
+        for choice in choices
+        for place, text in texts_in(choice)
+        if text and isinstance(text, str)
+    ]
+
+
 def texts_in(choice: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield all texts of tokens in a choice, each with the name of its place; an empty one is none."""
     yield "text", choice.get("text")

@@ -1,0 +1,106 @@
+"""Tokens of a reply counted by a tokenizer, where the server does not count them: its text is read again. No clock.
+
+The text is tokenised once and whole, without special tokens: tokens of single chunks need not add up to it. That is
+work of the load's own, after the last moment of the reply was stamped: `loop_lag` shows where it makes others late.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from seamark.drivers.openai_chunk import read_texts
+from seamark.drivers.openai_forms import Forms
+from seamark.drivers.openai_stream import StreamDecoder
+from seamark.drivers.openai_whole import WholeDecoder
+from seamark.load.http import HttpDecoder
+
+Count = Callable[[str], int]
+"""Returns how many tokens a text is."""
+Place = tuple[int, str]
+"""The choice of a text, and the name of where it stands in it."""
+
+_BETWEEN_EVENTS = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+
+
+class CountedStream(StreamDecoder):
+    """As StreamDecoder, but what the server does not say of the tokens of a reply and of its first event is counted.
+    Keeps the bytes of a reply until it is complete."""
+
+    __slots__ = ("_count_tokens", "_reads")
+
+    def __init__(self, forms: Forms, most_units: int, count: Count) -> None:
+        self._count_tokens = count
+        super().__init__(forms, most_units)
+
+    def reset(self) -> None:
+        """Make ready for the next reply on the same connection."""
+        super().reset()
+        self._reads: list[bytes] = []
+
+    def feed(self, data: bytes) -> bool:
+        """Take bytes as they arrived; return True when the reply is complete."""
+        self._reads.append(data)
+        return super().feed(data)
+
+    def _whole(self) -> bool:
+        complete = super()._whole()
+        if self.failure or (self.counted and self.first_units):
+            return complete
+        events = [texts for texts in map(read_texts, _events(_body(self._reads))) if texts]
+        if events and not self.first_units:
+            self.first_units = _tokens(events[:1], self._count_tokens)
+        if units := 0 if self.counted else _tokens(events, self._count_tokens):
+            self.units, self.counted = units, True
+        return complete
+
+
+class CountedWhole(WholeDecoder):
+    """As WholeDecoder, but the tokens of a reply are counted where the server does not say how many they are."""
+
+    __slots__ = ("_count_tokens",)
+
+    def __init__(self, most_units: int, count: Count) -> None:
+        self._count_tokens = count
+        super().__init__(most_units)
+
+    def _whole(self) -> bool:
+        complete = super()._whole()
+        if self.failure or self.counted:
+            return complete
+        if units := _tokens([read_texts(b"".join(self._body))], self._count_tokens):
+            self.units, self.counted = units, True
+        return complete
+
+
+def _tokens(events: Iterable[list[tuple[Place, str]]], count: Count) -> int:
+    """Return the tokens of the texts of some events, each place's put together."""
+    texts: dict[Place, list[str]] = {}
+    for event in events:
+        for place, text in event:
+            texts.setdefault(place, []).append(text)
+    return sum(count("".join(parts)) for parts in texts.values())
+
+
+def _body(reads: Iterable[bytes]) -> bytes:
+    """Return the body of a reply that is known to be good."""
+    kept: list[bytes] = []
+
+    def keep(status: int, body: bytes) -> int:
+        kept.append(body)
+        return 1
+
+    decoder = HttpDecoder(keep)
+    complete = False
+    for data in reads:
+        complete = decoder.feed(data)
+    if not complete:
+        decoder.end_of_stream()
+    return b"".join(kept)
+
+
+def _events(body: bytes) -> Iterator[bytes]:
+    """Yield the data of the server-sent events that hold JSON."""
+    for block in _BETWEEN_EVENTS.split(body):
+        lines = [line[len(b"data:") :].strip() for line in block.splitlines() if line.startswith(b"data:")]
+        data = b"\n".join(lines)
+        if data.startswith(b"{"):
+            yield data

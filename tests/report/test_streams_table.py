@@ -1,0 +1,53 @@
+"""The table of streamed replies in the report."""
+
+from typing import Any
+
+import pytest
+
+from seamark.report.streams import streams_table
+
+
+def times(p50: float, p99: float | None, **more: Any) -> dict[str, Any]:
+    return {"p50": p50, "p99": p99, "mean": p50, "max": 2 * p50, "censored": 0, "lower_bounds": [], **more}
+
+
+def treatment(level: int, **groups: Any) -> dict[str, Any]:
+    return {"treatment": f"t{level}", "factors": {"rate_rps": level}, "reasons": [], "repetitions": 1, **groups}
+
+
+@pytest.mark.covers("E-FR09")
+def test_times_from_the_send_and_from_the_due_time_stand_side_by_side_with_their_names_and_marks():
+    slow = treatment(
+        2,
+        ttft_ms=times(50, 90),
+        ttft_response_ms=times(60, 2000, lower_bounds=["p99"], censored=3),
+        ttfo_ms=times(50, 90),
+        tpot_ms=times(10, None),
+    )
+    slow["reasons"] = [{"code": "saturated", "severity": "suspect", "count": 1}]
+    table = streams_table("w", [treatment(1, ttft_ms=None), slow], False)
+    assert table is not None
+    names = [column.name for column in table.columns]
+    assert names == [
+        "rate_rps",
+        "TTFT p50",
+        "TTFT p99",
+        "TTFT response p50",
+        "TTFT response p99",
+        "TPOT p50",
+        "TPOT p99",
+    ]
+    assert [cell.text for cell in table.rows[1]] == ["2", "50.0 †", "90.0 †", "60.0 †", "≥ 2,000 †", "10.0 †", "–"]
+    assert {cell.text for cell in table.rows[0][1:]} == {"–"}
+    assert any(note.startswith("≥") for note in table.footnotes)
+    assert any(note.startswith("†") for note in table.footnotes)
+
+
+def test_without_streams_there_is_no_table():
+    assert streams_table("w", [treatment(1, ttft_ms=None, tpot_ms=None)], False) is None
+
+
+def test_time_to_first_output_has_columns_where_there_was_reasoning():
+    table = streams_table("w", [treatment(1, ttft_ms=times(50, 90), ttfo_ms=times(150, 190))], False)
+    assert table is not None
+    assert [column.name for column in table.columns][2:] == ["TTFO p50", "TTFO p99"]
