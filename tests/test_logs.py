@@ -116,3 +116,14 @@ def test_a_mistake_in_what_logs_are_wanted_is_said(study: Path, words: list[str]
 )
 def test_the_time_of_a_line_is_read_where_lines_begin(text: str, at: datetime | None) -> None:
     assert time_in(text) == at
+
+
+@pytest.mark.covers("E-SEC")
+def test_secrets_that_a_server_logs_are_not_in_the_archive(study):
+    secret = "s3cr3t-Value0123456789"
+    folder = study / "results" / "try"
+    (folder / "deployments" / "null-abc" / "server.log").write_text(f"GET / Authorization: Bearer {secret}\n")
+    (folder / TRIAL / "log.jsonl").write_text(json.dumps({"event": "asked", "url": f"http://a:{secret}@h/"}) + "\n")
+    lines = get()
+    assert secret not in json.dumps(lines)
+    assert "http://a:***@h/" in json.dumps(lines)

@@ -3,8 +3,11 @@
 import json
 
 import pytest
+from report.make_results import Made, make_results
 
+from seamark.identity import words_of
 from seamark.redaction import REDACTED, redacted, redacted_text
+from seamark.report.pages import write_report
 
 SECRET = "s3cr3t-Value0123456789"
 
@@ -76,3 +79,34 @@ def test_settings_are_redacted_by_their_names_and_what_they_hold():
     assert shown["url"].endswith("&b=1")
     assert (shown["api_key_env"], shown["password"], shown["prompt_len"]) == ("KEY", None, 128)
     assert json.loads(shown["extra_body"])["user"] == "me"
+
+
+def test_a_document_without_secrets_stays_as_it_is_written():
+    mix = '{"chat":{"weight":3},"search":{"prompt_len":4096}}'
+    assert redacted({"mix": mix, "extra_body": '{ "top_k" : 1 }'}) == {"mix": mix, "extra_body": '{ "top_k" : 1 }'}
+
+
+@pytest.mark.covers("E-SEC")
+def test_a_secret_is_no_word_of_a_trial_and_the_name_of_its_setting_is():
+    words = words_of({"headers": json.dumps({"X": SECRET}), "url": f"http://a:{SECRET}@h/", "token": SECRET, "n": 2})
+    assert words == ["headers", "url", "token", "n-2"]
+
+
+@pytest.mark.slow
+@pytest.mark.covers("E-SEC")
+def test_secrets_of_settings_are_in_no_figure_summary_or_report(tmp_path):
+    made = Made(
+        service="http",
+        component="inference",
+        unit="reply",
+        service_ms=5,
+        cap_rps=300,
+        factors={"headers": (json.dumps({"Authorization": f"Bearer {SECRET}"}),), "concurrency": (1, 2)},
+    )
+    results = make_results(tmp_path / "results", services=(made,), fail=(1,), suspect=())
+    (results / "scenario.yaml").write_text(f'workload:\n  headers: \'{{"Authorization": "Bearer {SECRET}"}}\'\n')
+    index = write_report(results, tmp_path / "reports")
+    assert "duration_s" in index.read_text()
+    written = [*results.rglob("metrics.json"), *results.glob("summary.*"), *index.parent.rglob("*")]
+    assert len(written) > 10
+    assert [path for path in written if path.is_file() and SECRET.encode() in path.read_bytes()] == []

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from seamark.errors import UserError, did_you_mean
 from seamark.identity import trial_uuid
+from seamark.redaction import redacted
 from seamark.store import replacing
 
 ENDINGS = (".log", ".jsonl", ".out", ".err")
@@ -156,7 +157,8 @@ def _lines(source: Source, chosen: Chosen) -> Iterator[Mapping[str, Any]]:
                 last = at or last
                 if chosen.times(last):
                     stamp = at.isoformat(timespec="milliseconds") if at else None
-                    yield {"at": stamp, **facts, **{key: value for key, value in content.items() if key != "at"}}
+                    kept = {key: value for key, value in content.items() if key != "at"}
+                    yield {"at": stamp, **facts, **redacted(kept)}
 
 
 def _content(text: str) -> dict[str, Any]:

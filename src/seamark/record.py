@@ -16,6 +16,7 @@ from seamark.load.shards import LoadOutcome
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.plurals import counted
 from seamark.provenance.software import container_around_us
+from seamark.redaction import redacted, redacted_text
 from seamark.servers.images import facts_of_file
 from seamark.store import TrialFolder, expanded, read_json
 
@@ -91,8 +92,8 @@ def record_of(
         "config_hash": trial.config_hash,
         "status": "ok" if failure is None else "failed",
         "category": failure[0] if failure else None,
-        "reason": failure[1] if failure else None,
-        "log_tail": tail,
+        "reason": redacted_text(failure[1]) if failure else None,
+        "log_tail": redacted(tail),
         "finished_at": provenance.now(),
         "node": provenance.hostname(),
         "warmup_s": trial.settings["warmup_s"],
@@ -151,17 +152,17 @@ def keep_samples(folder: TrialFolder, trial: Trial, outcome: LoadOutcome, docume
         worst = max(document["failures"], key=document["failures"].__getitem__, default="none")
         document |= {"status": "failed", "category": "all_requests_failed"}
         document["reason"] = f"none of {counted(written.rows, 'request')} succeeded; most failed with '{worst}'"
-        document["log_tail"] = list(outcome.log_tail)
+        document["log_tail"] = redacted(outcome.log_tail)
 
 
 def write_config(folder: TrialFolder, trial: Trial, bench: Bench) -> None:
-    """Write effective_config.yaml: everything that this trial is, defaults included."""
+    """Write effective_config.yaml: everything that this trial is, defaults included, secrets not."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "scenario": bench.scenario,
         "site": bench.site.name,
-        "trial": json.loads(json.dumps(asdict(trial))),
-        "deployment": json.loads(json.dumps(asdict(bench.deployment))),
+        "trial": redacted(json.loads(json.dumps(asdict(trial)))),
+        "deployment": redacted(json.loads(json.dumps(asdict(bench.deployment)))),
     }
     store.write_text(folder.config, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 

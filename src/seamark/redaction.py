@@ -65,7 +65,10 @@ def redacted_text(text: str) -> str:
 
 def _of_text(text: str) -> str:
     document = _object(text)
-    return redacted_text(text) if document is None else json.dumps(redacted(document))
+    if document is None:
+        return redacted_text(text)
+    shown = redacted(document)
+    return text if shown == document else json.dumps(shown)
 
 
 def _headers(text: str) -> str:

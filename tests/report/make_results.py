@@ -17,6 +17,7 @@ from seamark.model.failure import Failure
 from seamark.model.sample import SAMPLE
 from seamark.model.trial import Deployment, Plan, Trial
 from seamark.plan_document import as_document
+from seamark.redaction import redacted
 from seamark.store import ScenarioFolder, TrialFolder, write_json
 
 WARMUP_S, DURATION_S = 1.0, 6.0
@@ -163,7 +164,8 @@ def slug(made: Made) -> str:
 
 def planned_trial(made: Made, levels: Mapping[str, Any], block: int, position: int) -> Trial:
     """Return one trial."""
-    words = "".join(c if c.isalnum() else "-" for c in "-".join(f"{n}-{v}" for n, v in levels.items()) or "all")
+    spoken = "-".join(f"{name}-{redacted(value, name)}" for name, value in levels.items()) or "all"
+    words = "".join(c if c.isalnum() else "-" for c in spoken)
     settings = {"pattern": "closed", "concurrency": 1, "duration_s": DURATION_S, "warmup_s": WARMUP_S, **levels}
     return Trial(
         id=f"{slug(made)}--{words}-9c0d--r{block}",

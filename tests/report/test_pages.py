@@ -200,6 +200,19 @@ def test_a_scenario_without_one_good_trial_still_gets_a_report(tmp_path):
     assert "server_died" in text
 
 
+@pytest.mark.covers("E-NFR04")
+def test_a_first_treatment_that_failed_in_every_repetition_spoils_no_report(tmp_path):
+    results = make_results(tmp_path / "results", services=TWO[1:], fail=(), suspect=(), telemetry=False)
+    plan = read_json(results / "plan.json")
+    treatments = list(dict.fromkeys(trial["id"].rsplit("--r", 1)[0] for trial in plan["trials"]))
+    for treatment in treatments:
+        failed = [n for n, trial in enumerate(plan["trials"]) if trial["id"].startswith(f"{treatment}--r")]
+        made = make_results(tmp_path / treatment, services=TWO[1:], fail=failed, suspect=(), telemetry=False)
+        page = Page(write_report(made, tmp_path / treatment / "reports").read_text())
+        assert "6 of 8 trials ok" in page.text
+        assert "Left at defaults" in page.text
+
+
 @pytest.mark.slow
 def test_damaged_and_missing_files_of_one_trial_are_told_and_spoil_nothing(tmp_path):
     results = make_results(tmp_path / "results", services=TWO[:1], fail=(), suspect=(), telemetry=False)

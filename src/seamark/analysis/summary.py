@@ -17,6 +17,7 @@ from seamark.metrics.distribution import QUANTILES
 from seamark.model.design import factors_of_starts, why_no_p
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Plan, Trial
+from seamark.redaction import redacted
 from seamark.stats import censored
 from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.quantiles import samples_needed
@@ -103,9 +104,9 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
         "service": trial.service,
         "component": trial.component,
         "deployment": trial.deployment,
-        "config": good[0]["config"] if good else dict(trial.settings),
-        "changed": dict(trial.changed),
-        "factors": dict(factors),
+        "config": redacted(good[0]["config"] if good else trial.settings),
+        "changed": redacted(trial.changed),
+        "factors": redacted(factors),
         "repetitions": len(good),
         "planned": len(outcomes),
         "throughput": {**spread(each(alike, "throughput", "value")), "unit": unit},

@@ -26,6 +26,7 @@ from seamark.model.pattern import CHANGING
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
 from seamark.plurals import plural
+from seamark.redaction import redacted
 from seamark.stats.histogram import Histogram
 
 Document = dict[str, Any]
@@ -151,13 +152,13 @@ def _envelope(trial: Trial, load: Mapping[str, Any], scenario: str, deployment: 
         "block": trial.block,
         "position": trial.position,
         "config": {
-            **trial.settings,
+            **redacted(trial.settings),
             "gpus": deployment.gpus if deployment else None,
             "batch": batch,
             "concurrency": trial.settings.get("concurrency"),
             "nodes": deployment.nodes if deployment else None,
         },
-        "changed": dict(trial.changed),
+        "changed": redacted(trial.changed),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from seamark.model.mix import MIX, mix_text
 from seamark.model.service import Value
 from seamark.plurals import counted
+from seamark.redaction import redacted, redacted_text
 from seamark.report.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
 from seamark.report.header import flattened
 from seamark.report.numbers import ABSENT, duration, level
@@ -13,13 +14,14 @@ from seamark.report.overview import slug
 from seamark.report.source import Document, Results
 
 MOST_ROWS = 200
+UNSET = "not a setting here, or not known of a treatment without a result"
 
 
 def configuration_section(results: Results) -> Section:
     """Return the scenario as written, and every treatment's effective settings as differences."""
     blocks: list[Block] = []
     if results.folder.scenario.is_file():
-        text = results.folder.scenario.read_text(encoding="utf-8", errors="replace")
+        text = redacted_text(results.folder.scenario.read_text(encoding="utf-8", errors="replace"))
         blocks.append(Code(text=text, language="yaml", caption=f"{results.source} as it was planned"))
     else:
         blocks.append(Text(text="No copy of the scenario's file was kept; the settings below are what was run."))
@@ -37,20 +39,21 @@ def configuration_section(results: Results) -> Section:
 
 def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
     """Return what all treatments share, and a table of what differs between them."""
-    configs = [{**(t.get("config") or {})} for t in treatments]
+    configs = [redacted({**(t.get("config") or {})}) for t in treatments]
     changed = {name for t in treatments for name in (t.get("changed") or {})}
     names = list(dict.fromkeys(name for config in configs for name in config))
-    varying = [n for n in names if len({repr(config.get(n)) for config in configs}) > 1]
-    shared = [n for n in names if n not in varying]
+    values = {name: [config[name] for config in configs if name in config] for name in names}  # one failed lacks some
+    varying = [name for name in names if len(set(map(repr, values[name]))) > 1]
+    shared = {name: values[name][0] for name in names if name not in varying}
     blocks: list[Block] = []
     if shared:
         blocks.append(
             Facts(
                 pairs=(
-                    ("Set by the scenario", _listed([n for n in shared if n in changed], configs[0])),
+                    ("Set by the scenario", _listed([n for n in shared if n in changed], shared)),
                     (
                         "Left at defaults",
-                        _listed([n for n in shared if n not in changed and configs[0][n] is not None], configs[0]),
+                        _listed([n for n in shared if n not in changed and shared[n] is not None], shared),
                     ),
                 ),
                 long=True,
@@ -60,7 +63,7 @@ def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
     rows = tuple(
         (
             Cell(text=str(treatment["treatment"]), kind="code"),
-            *(Cell(text=level(config[n], n)) if n in config else absent("not a setting here") for n in varying),
+            *(Cell(text=level(config[n], n)) if n in config else absent(UNSET) for n in varying),
         )
         for treatment, config in list(zip(treatments, configs, strict=True))[:MOST_ROWS]
     )

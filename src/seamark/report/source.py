@@ -7,6 +7,7 @@ from typing import Any
 
 from seamark.checks import verdict_of, worst
 from seamark.metrics import marked
+from seamark.redaction import redacted, redacted_text
 from seamark.report.ordering import in_order
 from seamark.store import ScenarioFolder, TrialFolder, read_json
 
@@ -178,8 +179,8 @@ def _trial(planned: Document, folder: TrialFolder, by_twins: Sequence[Document])
         position=int(planned["position"]),
         status=str(metrics.get("status")),
         category=metrics.get("category"),
-        reason=metrics.get("reason"),
-        log_tail=tuple(str(line) for line in load.get("log_tail") or ()),
+        reason=redacted(metrics.get("reason")),
+        log_tail=tuple(redacted_text(str(line)) for line in load.get("log_tail") or ()),
         started_at=load.get("started_at"),
         finished_at=load.get("finished_at"),
         warmup_s=load.get("warmup_s"),
