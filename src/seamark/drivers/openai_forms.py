@@ -45,7 +45,7 @@ REASONING_PATHS: frozenset[Path] = frozenset((*_DELTA, name.encode()) for name i
 
 _LEXEME = re.compile(rb'\s*+(?:("[^"\\]*+(?:\\.[^"\\]*+)*+")|([{}\[\],:])|(-?[0-9][0-9.eE+-]*+)|(true|false|null))')
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_SOME_TEXT = rb'"(?!")[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_THOUGHT = rb'"(?P<thought>(?!")[^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _NUMBER = rb"-?[0-9][0-9.eE+-]*+"
 _WHOLE_NUMBER = rb"(?:0|[1-9][0-9]{0,17}+)(?![0-9.eE])"
 _COUNTED: dict[Path, bytes] = {
@@ -76,7 +76,8 @@ class Form:
 
 @dataclass(kw_only=True, slots=True)
 class Thought:
-    """An event of reasoning alone. `counts`: such events say how many tokens they carry."""
+    """An event of reasoning alone; its text is the group `thought`. Another text of reasoning must be as it was.
+    `counts`: such events say how many tokens they carry."""
 
     whole: re.Pattern[bytes]
     counts: bool
@@ -188,8 +189,8 @@ def _pattern(line: bytes, way: Way, *, any_choice: bool) -> tuple[re.Pattern[byt
             elif path[0] == b"error":
                 pass
             elif string is not None and place in TOKEN_PATHS and way == "reasoning":
-                if place in REASONING_PATHS and len(string) > 2:
-                    piece = _SOME_TEXT
+                if place in REASONING_PATHS and len(string) > 2 and _THOUGHT not in pieces:
+                    piece = _THOUGHT
             elif string is not None and len(string) > 2 and place in TOKEN_PATHS - REASONING_PATHS:
                 pieces.append(b'"[^"]')
                 return re.compile(b"".join(pieces)), found.end()

@@ -66,6 +66,7 @@ class StreamDecoder(HttpDecoder):
         "_sizes",
         "_skip",
         "_spoken",
+        "_thinks",
         "_total",
         "_whole_chunks",
         "answered",
@@ -93,6 +94,7 @@ class StreamDecoder(HttpDecoder):
         self._begins = _NO_BEGINNING
         self._skip = len(_NO_BEGINNING)
         self._ends = self._ends_chunk = _NO_END
+        self._thinks = False
         self._after_text = 0
         self._crlf = False
         self._held: bytes | bytearray = NOTHING_HELD
@@ -115,6 +117,7 @@ class StreamDecoder(HttpDecoder):
                 and data.endswith(self._ends_chunk)
                 and data.find(b"\n", first) == length - self._after_text
                 and data[first + self._skip] != QUOTE
+                and not (self._thinks and self._has_quote(data, first, length - 2))
                 and not self._held
                 and not self._lines
             ):
@@ -146,7 +149,7 @@ class StreamDecoder(HttpDecoder):
             return super()._chunks(data)
         begins, ends, size_of = self._begins, self._ends, self._sizes.get
         skip, tail = len(begins), 3 if self._crlf else 2
-        clean = not self._held and not self._lines
+        clean, thinks = not self._held and not self._lines, self._thinks
         at, end = 0, len(data)
         events = start = stop = 0
         while at < end:
@@ -164,6 +167,7 @@ class StreamDecoder(HttpDecoder):
                 and data[first + skip] != QUOTE
                 and data.endswith(ends, first, after)
                 and data.find(b"\n", first) == after - tail
+                and not (thinks and self._has_quote(data, first, after))
             ):
                 events += 1
                 start, stop = first, after
@@ -186,7 +190,7 @@ class StreamDecoder(HttpDecoder):
                     return self._too_large()
                 begins, ends = self._begins, self._ends
                 skip, tail = len(begins), 3 if self._crlf else 2
-                clean = not self._held and not self._lines
+                clean, thinks = not self._held and not self._lines, self._thinks
             at = after + 2
         if events:
             self._count(events, data[start:stop])
@@ -268,7 +272,9 @@ class StreamDecoder(HttpDecoder):
                         self._count(1, line)
                         return
             for thought in self._forms.thoughts:
-                if (self.events or not thought.counts) and thought.whole.fullmatch(line):
+                if (self.events or not thought.counts) and (found := thought.whole.fullmatch(line)):
+                    if "thought" in thought.whole.groupindex:
+                        self._think_as(line, *found.span("thought"))
                     self._count(1, line)
                     return
             for silence in self._forms.silent:
@@ -288,6 +294,20 @@ class StreamDecoder(HttpDecoder):
         self._after_text = 5 if self._crlf else 4
         self._ends = form.tail + (b"\r\n\r\n" if self._crlf else b"\n\n")
         self._ends_chunk = self._ends + b"\r\n"
+        self._thinks = False
+
+    def _think_as(self, line: bytes, start: int, end: int) -> None:
+        """Expect the next events of this reply to be reasoning like this line, but for the text at that place."""
+        self._begins = line[:start]
+        self._skip = start
+        self._after_text = 5 if self._crlf else 4
+        self._ends = line[end:] + (b"\r\n\r\n" if self._crlf else b"\n\n")
+        self._ends_chunk = self._ends + b"\r\n"
+        self._thinks = True
+
+    def _has_quote(self, data: bytes, first: int, after: int) -> bool:
+        """Whether there is a quote in what should be a text of reasoning: another text may follow it."""
+        return data.find(b'"', first + self._skip, after - len(self._ends)) >= 0
 
     def _read(self, line: bytes) -> None:
         """Read an event's JSON."""
