@@ -19,6 +19,7 @@ try:
 except UserError as mistake:
     raise WorkflowError(str(mistake))
 
+dag.lead()
 SCENARIO, DEPLOYMENT, TRIAL = dag.patterns
 TRIAL_ID = (
     "{wildcards.deployment:q}--{wildcards.workload:q}--r{wildcards.repetition:q}"

@@ -78,6 +78,7 @@ ROOMS: Mapping[str, Room] = {
     "ownership": Room(rank=5, what="whose files a run would write, and what to do where they are another's"),
     "jobs": Room(rank=6, what="one function a rule"),
     "preloaded": Room(rank=6, what="what the jobs of a trial import, once for a run"),
+    "run_end": Room(rank=6, what="the end of a run before its time, and what is left of it"),
     "snake": Room(rank=6, what="how Snakemake is called, and who else calls it"),
     "cli": Room(rank=7, what="the command bench, a thin module a verb"),
     "outside": Room(rank=0, what="runs a module of ours in a service's environment", alone=True),

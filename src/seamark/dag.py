@@ -1,6 +1,7 @@
 """What Snakemake asks of a study: patterns, inputs, priorities, resources, targets. No rule and no measurement."""
 
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 
 from seamark.allocation import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of, serve_min
 from seamark.contained import image_of, require_jobs_images, stand_before_apptainer, words
+from seamark.forkserver.client import LEADER
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.record import samples_complete, stands
@@ -49,6 +51,10 @@ class Dag:
         if self.contained:
             require_jobs_images(self.study)
             stand_before_apptainer(self.study)
+
+    def lead(self) -> None:
+        """Tell the scripts of this process, Snakemake's, whose they are: they end at once where it has gone."""
+        os.environ[LEADER] = str(os.getpid())
 
     @property
     def patterns(self) -> tuple[str, str, str]:

@@ -133,7 +133,7 @@ def main() -> None:
         mistake.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Stopped. `bench submit` goes on from here; `bench stop` ends what still runs.", err=True)
+        click.echo("Stopped. `bench submit` goes on from here.", err=True)
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
 

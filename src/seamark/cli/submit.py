@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import signal
 import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import click
+import psutil
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -19,6 +19,7 @@ from seamark.errors import SiteError, UserError
 from seamark.leftovers import end_jobs_left
 from seamark.plurals import counted
 from seamark.progress import Progress, progress
+from seamark.run_end import EndSignals, end_run
 from seamark.slurm.lost import lost, refused
 from seamark.slurm.states import noted, notes_in
 from seamark.slurm.submission import refusals, refusals_in
@@ -27,6 +28,8 @@ from seamark.study import Study
 from seamark.study_paths import require_paths
 
 NEARLY_FULL_BYTES = 1 << 16
+SIGNAL_S = 0.1
+"""How late a signal may be seen."""
 
 
 @click.command("submit", context_settings={"ignore_unknown_options": True})
@@ -120,8 +123,25 @@ def take_over(study: Study) -> None:
 
 
 def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targets: tuple[str, ...]) -> int:
-    process = start(study, log, targets, extra)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Run Snakemake to its end; return its exit code. Raises KeyboardInterrupt when a signal ended it before, with
+    nothing of it left, or after saying what is."""
+    with EndSignals() as signals:
+        process = start(study, log, targets, extra)
+        try:
+            _follow(study, console, process, signals)
+            if signals.count:
+                left = end_run(study, [psutil.Process(process.pid)], lambda: signals.count)
+                process.wait()
+                with suppress(OSError):  # the terminal may be gone
+                    click.echo("\n".join(left), err=True, nl=bool(left))
+                raise KeyboardInterrupt
+        finally:
+            rest(study.root)
+    return process.returncode
+
+
+def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", signals: EndSignals) -> None:
+    """Show how far the run is until it ends or a signal comes."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -129,39 +149,31 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targ
         TimeElapsedColumn(),
         TextColumn("{task.fields[now]}"),
     )
-    try:
-        with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-            said = _progress(study).done * 10 // len(study.plan.trials)
-            waiting: str | None = None
-            task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
-            while process.poll() is None:
-                beat(study.root, process.pid)
-                now = _progress(study)
-                if now.waiting and now.waiting != waiting and not console.is_terminal:
-                    console.print(now.waiting, markup=False, soft_wrap=True)
-                waiting = now.waiting
-                bar.update(task, completed=now.done, now=_now(now, len(study.plan.trials)))
-                if not console.is_terminal and now.done * 10 // len(now.states) > said:
-                    said = now.done * 10 // len(now.states)
-                    console.print(f"{now.done} of {counted(len(now.states), 'trial')} done")
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(0.5 if console.is_terminal else 2.0)
-    except KeyboardInterrupt:
-        _end(process)
-        raise
-    finally:
-        rest(study.root)
-    return process.returncode
+    look_s = 0.5 if console.is_terminal else 2.0
+    with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        said = _progress(study).done * 10 // len(study.plan.trials)
+        waiting: str | None = None
+        task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
+        while process.poll() is None and not signals.count:
+            beat(study.root, process.pid)
+            now = _progress(study)
+            if now.waiting and now.waiting != waiting and not console.is_terminal:
+                console.print(now.waiting, markup=False, soft_wrap=True)
+            waiting = now.waiting
+            bar.update(task, completed=now.done, now=_now(now, len(study.plan.trials)))
+            if not console.is_terminal and now.done * 10 // len(now.states) > said:
+                said = now.done * 10 // len(now.states)
+                console.print(f"{now.done} of {counted(len(now.states), 'trial')} done")
+            _wait(process, look_s, signals)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for Snakemake to end: a terminal has told it too, whoever else stopped us has not."""
-    for wait_s, then in ((5, process.terminate), (5, lambda: process.send_signal(signal.SIGINT)), (60, process.kill)):
+def _wait(process: "subprocess.Popen[bytes]", seconds: float, signals: EndSignals) -> None:
+    """Wait for so long, or until the process ends or a signal comes."""
+    limit_s = time.monotonic() + seconds
+    while not signals.count and (left_s := limit_s - time.monotonic()) > 0:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(wait_s)
+            process.wait(min(left_s, SIGNAL_S))
             return
-        then()
-    process.wait()
 
 
 def _now(now: Progress, planned: int) -> str:

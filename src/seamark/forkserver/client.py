@@ -24,6 +24,8 @@ START_S = 20.0
 """How long a fork server may take until it listens. It imports after that."""
 RETRY_S = 0.002
 WAIT_S = 0.1
+LEADER = "SEAMARK_LEADER"
+"""The variable that holds the process to which the scripts of a run belong: their parent, while it lives."""
 INSIDE_A_CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 """There a server could end with the container of the job that started it."""
 
@@ -148,6 +150,8 @@ def run(target: str, arguments: "Sequence[str]") -> "NoReturn":
     """Run `target`, a job, in a process of the fork server of our parent's run, or here where there is none; end as
     it does. When our parent goes we go, and what we asked for goes with us."""
     parent = os.getppid()
+    if os.environ.get(LEADER, str(parent)) != str(parent):  # it was killed before we looked
+        os._exit(1)
 
     def go_with_parent() -> None:
         if os.getppid() != parent:

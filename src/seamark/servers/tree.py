@@ -74,12 +74,19 @@ def kill_below(pid: int, timeout_s: float = 10.0) -> bool:
 
 def marked(mark: str) -> list[int]:
     """Return the processes of this user whose environment holds `mark` (NAME=value), but for ourselves."""
-    wanted = os.fsencode(mark)
-    found = []
+    name, _, wanted = mark.partition("=")
+    return [pid for pid, value in with_variable(name).items() if value == wanted]
+
+
+def with_variable(name: str) -> dict[int, str]:
+    """Return the processes of this user whose environment has a variable, with its value; but for ourselves."""
+    start = os.fsencode(f"{name}=")
+    found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
+            for each in (entry / "environ").read_bytes().split(b"\0"):
+                if each.startswith(start):
+                    found[int(entry.name)] = os.fsdecode(each.removeprefix(start))
     return found
