@@ -15,12 +15,18 @@ def plan(scenario_file: str, site: str, scenario: str) -> None:
 
 def environment(scenario_file: str, site: str, name_and_digest: str, record: str) -> None:
     """Make a service's environment and write where it is."""
+    from seamark.errors import UserError
     from seamark.servers.environments import prepare_environment
-    from seamark.store import write_json
+    from seamark.store import failure_of, write_json, write_text
 
     study = _study(scenario_file, site)
     name, digest = name_and_digest.rsplit("-", 1)
-    root = prepare_environment(name, study.locks, study.environments)
+    try:
+        root = prepare_environment(name, study.locks, study.environments)
+    except UserError as mistake:
+        write_text(failure_of(Path(record)), str(mistake))
+        raise SystemExit(str(mistake)) from None
+    failure_of(Path(record)).unlink(missing_ok=True)
     write_json(Path(record), {"schema_version": 1, "name": name, "lock_digest": digest, "root": str(root)})
 
 

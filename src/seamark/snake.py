@@ -5,8 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -16,7 +16,7 @@ from seamark.allocation import most_jobs
 from seamark.errors import UserError
 from seamark.forkserver.client import start_server
 from seamark.ownership import user_named
-from seamark.servers.signs import Signs, beating, boot_id, read_beat, write_beat
+from seamark.servers.signs import Signs, beating, boot_id, hold, node, read_beat, write_beat
 from seamark.study import Study
 
 IN_A_JOB = ["--mode", "remote"]
@@ -86,13 +86,40 @@ def release(root: Path) -> None:
     if where is None and told and beating(_mark(root)):  # another user's process does not show its folder
         where = _process_of(told.pid) if told.boot == boot_id() else f"process {told.pid} on {told.node}"
     if where:
-        raise UserError(
-            f"{root}: another run is at work here ({where}). Wait for it, look at it with `bench status --watch`, or"
-            " end it with `bench stop` where it runs."
-        )
+        raise UserError(another_run(root, where))
     locks = root / ".snakemake" / "locks"
     if locks.is_dir():
         shutil.rmtree(locks, ignore_errors=True)
+
+
+def another_run(root: Path, where: str) -> str:
+    """Return what is said to a run that is not the only one of its study."""
+    return (
+        f"{root}: another run is at work here ({where}). Wait for it, look at it with `bench status --watch`, or"
+        " end it with `bench stop` where it runs."
+    )
+
+
+@contextmanager
+def the_only_run(root: Path) -> Iterator[None]:
+    """Hold the study while a run of it is prepared and under way. Raises UserError while another one holds it."""
+    path = _mark(root).root / "run.lock"
+    held = hold(path)
+    if held is None:
+        raise UserError(another_run(root, _holder(path)))
+    with held:
+        if held.writable():  # where another user made the file, it can be locked but not written
+            held.truncate(0)
+            held.write(f"process {os.getpid()} of {user_named(os.geteuid())} on {node()}")
+            held.flush()
+        yield
+
+
+def _holder(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8") or "a process that begins"
+    except OSError:
+        return "another user's"
 
 
 def require_our_run(root: Path) -> None:

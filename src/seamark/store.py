@@ -185,6 +185,11 @@ class ScenarioFolder:
         return self.root / "summary.json"
 
 
+def failure_of(environment: Path) -> Path:
+    """Return where it is noted why the environment of a record could not be made."""
+    return environment.with_suffix(".failed")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; rename it to `path` when the block ends well, remove it otherwise."""

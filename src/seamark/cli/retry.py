@@ -20,7 +20,7 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
       bench retry
       bench retry s3-8c1f02--operation-get-1a2b3c--r1
     """
-    from seamark.cli.submit import submit, take_over
+    from seamark.cli.submit import submit
     from seamark.ownership import require_ours
 
     study = open_study(scenario, site)
@@ -35,7 +35,9 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
         click.echo(f"{study.scenario.name}: no failed trial.", err=True)
         return 0
     require_ours(study)
-    take_over(study)
-    for name in chosen:
-        put_aside(folder.trial(name))
-    return submit(study, as_json=as_json)
+
+    def put_all_aside() -> None:
+        for name in chosen:
+            put_aside(folder.trial(name))
+
+    return submit(study, as_json=as_json, before=put_all_aside)

@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
+import psutil
 
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.cli.submit import require_what_it_needs
@@ -92,6 +94,13 @@ def _detached(study: Study, log: Path) -> "subprocess.Popen[bytes]":
 def _begun(run: "subprocess.Popen[bytes]", root: Path) -> int | None:
     """Wait until Snakemake works or the run has ended; return its exit code then, None while it goes on."""
     limit_s = time.monotonic() + SOON_S
-    while time.monotonic() < limit_s and run.poll() is None and not runs_in(root):
+    while time.monotonic() < limit_s and run.poll() is None and not _ours(run, root):
         time.sleep(0.1)
     return run.poll()
+
+
+def _ours(run: "subprocess.Popen[bytes]", root: Path) -> bool:
+    """Whether Snakemake works in the study as a child of our run, and not of one that was quicker."""
+    with suppress(psutil.Error):
+        return any(process.ppid() == run.pid for process in runs_in(root))
+    return False

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,11 +24,13 @@ from seamark.run_end import EndSignals, end_run
 from seamark.slurm.lost import lost, refused
 from seamark.slurm.states import noted, notes_in
 from seamark.slurm.submission import refusals, refusals_in
-from seamark.snake import beat, release, rest, start
+from seamark.snake import another_run, beat, release, rest, start, the_only_run
 from seamark.study import Study
 from seamark.study_paths import require_paths
 
 NEARLY_FULL_BYTES = 1 << 16
+LOCKED = "LockException"
+"""What Snakemake's log has of a folder in which another Snakemake is at work."""
 SIGNAL_S = 0.1
 """How late a signal may be seen."""
 
@@ -90,14 +93,25 @@ def require_room(study: Study) -> None:
         raise UserError(why)
 
 
-def submit(study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), targets: tuple[str, ...] = ()) -> int:
-    """Run what is missing of a study's scenario; print the summary; return the exit code."""
+def submit(
+    study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), before: Callable[[], object] = lambda: None
+) -> int:
+    """Run what is missing of a study's scenario; print the summary; return the exit code.
+
+    `before` is called when no other run can begin. Raises UserError while another one is at work.
+    """
+    with the_only_run(study.root):
+        take_over(study)
+        before()
+        return _submit(study, as_json, extra)
+
+
+def _submit(study: Study, as_json: bool, extra: tuple[str, ...]) -> int:
     console = Console(stderr=as_json)
-    take_over(study)
     before = _progress(study)
     console.print(_opening(study, before))
     log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"
-    code = _run(study, console, log, extra, targets)
+    code = _run(study, console, log, extra)
     after = _progress(study)
     if as_json:
         click.echo(json.dumps(after.document(), indent=1))
@@ -118,15 +132,15 @@ def take_over(study: Study) -> None:
     release(study.root)
     for job in end_jobs_left(study):
         click.echo(f"Slurm job {job.number} of an earlier run was ended; what it had measured is kept.", err=True)
-    for notes in (notes_in(study.root), refusals_in(study.root)):
+    for notes in (notes_in(study.root), refusals_in(study.root), *_unmade(study)):
         notes.unlink(missing_ok=True)
 
 
-def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...], targets: tuple[str, ...]) -> int:
+def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...]) -> int:
     """Run Snakemake to its end; return its exit code. Raises KeyboardInterrupt when a signal ended it before, with
     nothing of it left, or after saying what is."""
     with EndSignals() as signals:
-        process = start(study, log, targets, extra)
+        process = start(study, log, extra=extra)
         try:
             _follow(study, console, process, signals)
             if signals.count:
@@ -216,14 +230,23 @@ def _shown(path: Path, root: Path) -> Path:
     return path.relative_to(root) if path.is_relative_to(root) else path
 
 
+def _unmade(study: Study) -> list[Path]:
+    """Return the notes on environments that could not be made."""
+    return sorted(study.results.glob(".environments/*.failed"))
+
+
 def _causes(study: Study, log: Path) -> list[str]:
     """Return why a run ended before all was made: what the batch system did, else the end of Snakemake's log."""
     if shutil.disk_usage(log.parent).free < NEARLY_FULL_BYTES:
         return [f"{log.parent}: no space left on this file system. Free some, then submit again; nothing is lost."]
     kept = "What was measured is kept; submit again."
     deployments = [deployment.id for deployment in study.plan.deployments]
-    if causes := [*refused(refusals(study.root)), *lost(noted(study.root), deployments)]:
+    causes = [note.read_text(encoding="utf-8") for note in _unmade(study)]
+    if causes := [*causes, *refused(refusals(study.root)), *lost(noted(study.root), deployments)]:
         return [*causes, f"The run ended before all was made; its log is {log}. {kept}"]
-    lines = [line.rstrip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if LOCKED in text:
+        raise UserError(another_run(study.root, "a Snakemake that bench did not start"))
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     tail = "\n".join(lines[-25:])
     return [f"The run ended before all was made. The end of {log}:\n{tail}\n{kept}"]

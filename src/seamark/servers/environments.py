@@ -14,6 +14,7 @@ import sysconfig
 from pathlib import Path
 
 from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.servers.pip_failures import pip_failure
 from seamark.servers.signs import hold
 from seamark.store import write_text
 
@@ -106,10 +107,13 @@ def _run(command: list[str], lock: Path, log: Path, remedy: str) -> None:
     except OSError as cause:
         raise SiteError(f"{lock}: the environment cannot be built: {cause}.") from cause
     if done.returncode != 0:
-        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if failure := pip_failure(text, str(lock)):
+            raise SiteError(f"environment '{lock.stem}' ({lock}): {failure} Log: {log}")
         raise SiteError(
-            f"{lock}: `{' '.join(command[1:4])} ...` ended with {done.returncode}. {remedy} Its log is {log}:",
-            *(f"    {line}" for line in tail),
+            f"environment '{lock.stem}' ({lock}): `{' '.join(command[1:4])} ...` ended with {done.returncode}."
+            f" {remedy} Its log is {log}:",
+            *(f"    {line}" for line in text.splitlines()[-TAIL_LINES:]),
         )
 
 
