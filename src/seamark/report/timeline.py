@@ -60,7 +60,8 @@ def timeline_picture(
             f"{stem}-over-time",
             alt=f"{workload} over time",
             caption=f"{workload}{': ' + factors if factors else ''}, the treatment of the highest throughput, second "
-            "by second. Shaded: the measured window. Dotted line: end of the warm-up. CPU is a share of the whole "
+            "by second. Shaded: the measured window. Dotted line: end of the warm-up. Crosses: replies after the end "
+            "of the load. Of fewer than 100 replies in a second, p99 is the slowest. CPU is a share of the whole "
             "machine.",
         )
 
@@ -75,16 +76,18 @@ def _load(rate: Axes, response: Axes, series: Mapping[str, Series] | None, end_s
         at_s, values = np.append(at_s, at_s[-1] + 1), np.append(values, values[-1])
         rate.plot(at_s, values, color=COLOURS[0], lw=1.3, drawstyle="steps-post")
     for index, name in enumerate(("p50_ms", "p99_ms")):
-        mark = "." if len(series[name].at_s) < 30 else ""
+        at_s, values = series[name].at_s, series[name].values
+        inside = at_s - 0.5 < (end_s or np.inf)  # a point stands in the middle of its second
         response.plot(
-            series[name].at_s,
-            series[name].values,
+            at_s[inside],
+            values[inside],
             color=COLOURS[index],
             ls=DASHES[index],
-            marker=mark,
+            marker="." if len(at_s) < 30 else "",
             lw=1.2,
             label=name.removesuffix("_ms"),
         )
+        response.plot(at_s[~inside], values[~inside], color=COLOURS[index], ls="", marker="x", ms=4)
 
 
 def _by_source(axis: Axes, telemetry: Mapping[tuple[str, str], Series], name: str, scale: float) -> None:
