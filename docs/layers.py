@@ -37,6 +37,7 @@ ROOMS: Mapping[str, Room] = {
     "allocation": Room(rank=3, what="what a deployment asks a batch system for"),
     "driver_check": Room(rank=3, what="whether a plan's drivers can be loaded and find their settings"),
     "plan_document": Room(rank=3, what="a plan as plan.json, and read back"),
+    "plan_time": Room(rank=3, what="how long a plan will take, at the least and at the most"),
     "plan_text": Room(rank=3, what="a plan as text, with time and what its statistics can tell"),
     "metrics": Room(rank=3, what="from samples and telemetry to figures"),
     "checks": Room(rank=3, what="from figures to a verdict with reasons and remedies"),

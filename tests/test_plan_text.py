@@ -1,6 +1,7 @@
 """What `bench plan` says: sizes, time, cost, statistics, and notes on what the design cannot tell."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,17 +43,33 @@ def test_the_sample_scenario_is_described_with_its_numbers() -> None:
     assert "... and 46 more" in text
 
 
-def test_time_is_that_of_loads_pauses_and_starts() -> None:
+def test_time_is_a_span_that_counts_loads_and_what_is_around_them() -> None:
     facts = plan_facts(plan(study(3, concurrency=(1, 2)), SERVICES, HERE), SERVICES)
-    assert facts["estimated_s"] == pytest.approx(6 * (9 + 1 + 0.5) + 1)
-    assert facts["node_hours"] == pytest.approx(facts["estimated_s"] / 3600)
+    assert facts["loads_s"] == pytest.approx(6 * (9 + 1))
+    assert facts["loads_s"] + 6 * 0.2 < facts["estimated_least_s"] < facts["estimated_most_s"]
+    assert 0 < facts["node_hours"] * 3600 < facts["estimated_most_s"]
     assert facts["gpu_hours"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "took_s"),
+    [("quickstart", 178.0)],
+    ids=str,
+)
+def test_runs_that_were_measured_lie_in_the_span_of_their_plan(name: str, took_s: float) -> None:
+    """Wall-clock times of `bench submit` in a new study on two cores, from the command to its end."""
+    site = read_site(ROOT / "config" / "sites" / "local.yaml")
+    scenario = read_scenario(ROOT / "config" / "scenarios" / f"{name}.yaml", SERVICES)
+    facts = plan_facts(plan(scenario, SERVICES, site), SERVICES)
+    assert facts["estimated_least_s"] <= took_s <= facts["estimated_most_s"]
+    assert facts["estimated_most_s"] < 3 * facts["estimated_least_s"]
 
 
 def test_cost_counts_the_nodes_and_gpus_of_each_deployment() -> None:
     resources = Resources(nodes=(2,), gpus=(0, 8))
     facts = plan_facts(plan(study(2, resources), SERVICES, HERE), SERVICES)
-    one_s = 2 * 10.5 + 1
+    one_s = facts["longest_deployment_s"]
+    assert one_s > 2 * 10
     assert facts["node_hours"] == pytest.approx(2 * 2 * one_s / 3600)
     assert facts["gpu_hours"] == pytest.approx(8 * one_s / 3600)
     assert facts["workloads"]["fileio"]["factors"] == {"gpus": [0, 8]}
@@ -117,9 +134,8 @@ def test_a_deployment_that_outlasts_its_qos_is_noted() -> None:
         qos={"default": 60, "long": 9999},
     )
     notes = plan_facts(plan(study(5, concurrency=(1, 2)), SERVICES, site), SERVICES, site)["notes"]
-    assert any(
-        "a deployment takes 1 min 46 s, but the QoS 'default' ends a job after 1 min 0 s" in note for note in notes
-    )
+    said = r"a deployment takes up to 2 min \d+ s, but the QoS 'default' ends a job after 1 min 0 s"
+    assert any(re.search(said, note) for note in notes)
 
 
 def test_the_facts_are_json() -> None:

@@ -11,12 +11,11 @@ from seamark.model.mix import MIX, mix_label
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import Plan, Trial
+from seamark.plan_time import time_of
 from seamark.plurals import counted
 from seamark.stats.power import detectable_shift, repetitions_for, smallest_p
 from seamark.treatments import RESOURCES
 
-BETWEEN_TRIALS_S = 0.5
-WITHOUT_SERVER_S = 1.0
 ALPHA = 0.05
 POWER = 0.8
 FIRST_TRIALS = 8
@@ -35,7 +34,8 @@ def plan_facts(
     """
     sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
     comparisons = _most_treatments_of_a_start(plan) - 1
-    times = _times_s(plan, services or {})
+    time = time_of(plan, services or {})
+    times = {name: span.most for name, span in time.deployments.items()}
     best = smallest_p(plan.repetitions) if comparisons else None
     facts = {
         "scenario": plan.scenario,
@@ -50,7 +50,9 @@ def plan_facts(
             name: {"treatments": sizes[name], "factors": {k: list(v) for k, v in _factors(plan, trials).items()}}
             for name, trials in _by_service(plan).items()
         },
-        "estimated_s": sum(times.values()),
+        "loads_s": time.loads.most,
+        "estimated_least_s": time.whole.least,
+        "estimated_most_s": time.whole.most,
         "node_hours": sum(times[each.id] * each.nodes for each in plan.deployments) / 3600,
         "gpu_hours": sum(times[each.id] * each.gpus for each in plan.deployments) / 3600,
         "longest_deployment_s": max(times.values(), default=0.0),
@@ -74,7 +76,8 @@ def describe(plan: Plan, services: Mapping[str, Service] | None = None, site: Si
         "",
         f"  {counted(facts['treatments'], 'treatment')} x {counted(plan.repetitions, 'repetition')}"
         f" = {counted(facts['trials'], 'trial')} on {counted(facts['deployments'], 'deployment')}; seed {plan.seed}",
-        f"  about {duration(facts['estimated_s'])}, {facts['node_hours']:.2f} node-hours"
+        f"  {duration(facts['estimated_least_s'])} to {duration(facts['estimated_most_s'])}, of it"
+        f" {duration(facts['loads_s'])} of load; at most {facts['node_hours']:.2f} node-hours"
         + (f", {facts['gpu_hours']:.2f} GPU-hours" if facts["gpu_hours"] else ""),
         "",
         *_factor_lines(plan, facts),
@@ -175,7 +178,7 @@ def _notes(
     limit = site.qos.get(plan.qos or "") if site is not None else None
     if limit is not None and facts["longest_deployment_s"] > limit:
         notes.append(
-            f"a deployment takes {duration(facts['longest_deployment_s'])}, but the QoS '{plan.qos}' ends a job"
+            f"a deployment takes up to {duration(facts['longest_deployment_s'])}, but the QoS '{plan.qos}' ends a job"
             f" after {duration(limit)}. Use a longer one, or fewer trials for each deployment."
         )
     return notes
@@ -185,18 +188,6 @@ def _variables(plan: Plan) -> set[str]:
     """The environment variables that the plan's paths speak of."""
     paths = " ".join(path for path in (plan.container, plan.dataset, *plan.binds) if path)
     return set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", paths))
-
-
-def _times_s(plan: Plan, services: Mapping[str, Service]) -> dict[str, float]:
-    times: dict[str, float] = {}
-    for each in plan.deployments:
-        server = services[each.service].server if each.service in services else None
-        times[each.id] = server.typical_start_s if server is not None else WITHOUT_SERVER_S
-    for trial in plan.trials:
-        load_s = sum(float(trial.settings.get(name) or 0) for name in ("warmup_s", "duration_s"))
-        load_s += trial.search.budget_s if trial.search else 0.0
-        times[trial.deployment] += load_s + BETWEEN_TRIALS_S
-    return times
 
 
 def _most_treatments_of_a_start(plan: Plan) -> int:
