@@ -114,6 +114,17 @@ def usage(tokens: object) -> bytes:
     return sized(json.dumps(GOOD | {"usage": {"prompt_tokens": 128, "completion_tokens": tokens}}).encode())
 
 
+def choices(connection: socket.socket, over: threading.Event) -> None:
+    """Send the usage of ever another choice."""
+    connection.sendall(CHUNKED)
+    number = 0
+    while not over.is_set():
+        some = range(number, number + 1000)
+        texts = (b'data: {"choices":[{"index":%d}],"usage":{"completion_tokens":1}}\n\n' % each for each in some)
+        connection.sendall(b"".join(map(chunk, texts)))
+        number += 1000
+
+
 DEEP = b"[" * 3_000_000
 SMALL_OBJECTS = b'{"choices":[' + b",".join([b"{}"] * 1_300_000) + b"]}"
 KEYS = b"{" + b",".join(b'"%07x":1' % number for number in range(340_000)) + b"}"
@@ -197,6 +208,7 @@ STREAMED: Mapping[str, Behaviour] = {
     "event of small objects": stream(b"data: " + SMALL_OBJECTS + b"\n\n"),
     "event of many keys": stream(b"data: " + KEYS + b"\n\n"),
     "event of invalid UTF-8": stream(EVENT, b'data: {"choices": ["\xff"]}\n\n', b"data: [DONE]\n\n"),
+    "endless choices": choices,
     "endless errors": endless(CHUNKED, chunk(b'data: {"error":{"message":"no"}}\n\n')),
     "end mark without content": stream(b"data: [DONE]\n\n"),
     "streams and resets": reset_after(CHUNKED + chunk(EVENT) * 3),

@@ -141,3 +141,31 @@ def test_a_connection_that_was_reset_fails_the_request_that_finds_out(new_loop: 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert runner.run(run()) == [Failure.RESET]
     listening.close()
+
+
+@LOOPS
+def test_a_read_looks_at_time_outs_where_a_flood_of_bytes_keeps_the_loop_from_it(new_loop: Callable) -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    class Flooded(Owner):
+        look_ns = 0
+
+        def look(self, now_ns: int) -> None:
+            connection.end(now_ns, Failure.TIMEOUT)
+
+    async def run() -> list[Failure]:
+        nonlocal connection
+        owner = Flooded([Outgoing(b"x", 1, 0)], in_pieces=False)
+        connection = Connection(owner, HttpDecoder())
+        await asyncio.get_running_loop().create_connection(lambda: connection, *listening.getsockname())
+        server, _ = listening.accept()
+        with server:
+            owner.begin(connection)
+            server.sendall(b"HTTP/1.1 200 OK\r\nX-A: b")
+            await asyncio.wait_for(owner.done, 10)
+        return owner.ends
+
+    connection: Connection
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(run()) == [Failure.TIMEOUT]
+    listening.close()

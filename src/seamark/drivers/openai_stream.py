@@ -27,6 +27,8 @@ MOST_UNITS = 2**31 - 1
 NO_CHUNK = (0, 0)
 NOTHING_HELD = b""
 MOST_HEADS = 64
+MOST_CHOICES = 4096
+"""So many choices of one reply may have a usage each: more than any server gives."""
 
 _NO_BEGINNING, _NO_END = b"\n\n", b"\0"
 """No event that is one line begins and ends so."""
@@ -342,6 +344,9 @@ class StreamDecoder(HttpDecoder):
             self._total = usage
         elif usage is not None and chunk.choice is not None:
             self._by_choice[chunk.choice] = usage
+            if len(self._by_choice) > MOST_CHOICES:
+                self._by_choice.clear()
+                self._wrong(Failure.WRONG_REPLY)
 
     def _whole(self) -> bool:
         if not 200 <= self.status < 300:

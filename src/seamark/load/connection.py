@@ -195,10 +195,10 @@ class Connection(asyncio.Protocol):
                 end_ns = self._content_ns
                 self._owner.held_open_ns += now_ns - end_ns
             self._owner.ended(self, end_ns, decoder.units, decoder.status, decoder.failure)
+        elif now_ns >= self._owner.look_ns:
+            self._owner.look(now_ns)
         if now_ns >= self._owner.due_ns:
             self._owner.late()
-        if now_ns >= self._owner.look_ns:
-            self._owner.look(now_ns)
 
     def eof_received(self) -> None:
         """The server says no more: an idle connection is not used again."""
