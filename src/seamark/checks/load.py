@@ -181,7 +181,7 @@ def littles_law(found: Findings) -> Reason | None:
     were sent, failed ones too."""
     if found.concurrency_mean is None or found.ended_per_s is None or not found.stay_mean_s or not found.window_s:
         return None
-    if found.ended_per_s * found.window_s < 100 or found.stay_mean_s > found.window_s / 20:
+    if found.ended_per_s * found.window_s < 100 or found.stay_mean_s > found.window_s / 20 or found.saturated:
         return None
     expected = found.ended_per_s * found.stay_mean_s
     if abs(expected - found.concurrency_mean) <= max(0.1 * found.concurrency_mean, 0.05):

@@ -336,11 +336,18 @@ def _evidence(
         steady=steady,
         steady_part=_of_part(steady, counted, samples, folder),
         open_loop=pattern != "closed",
-        has_objectives=any(slo.metric in REQUEST_OBJECTIVES for slo in trial.slos),
+        has_objectives=_has_objectives(trial, counted),
         lost=_lost(load, counted),
         telemetry=telemetry,
         energy=energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes),
     )
+
+
+def _has_objectives(trial: Trial, counted: Tally) -> bool:
+    """Whether there are objectives that say of each request whether it is good enough: not where one of them is on a
+    time per token, and nobody counted the tokens."""
+    names = [slo.metric for slo in trial.slos if slo.metric in REQUEST_OBJECTIVES]
+    return bool(names) and (counted.counts_units or "tpot_s" not in names)
 
 
 def _of_part(state: SteadyState, counted: Tally, samples: Samples, folder: Recorded) -> Document | None:

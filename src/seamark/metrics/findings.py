@@ -102,7 +102,8 @@ def findings(
 
 
 def _said(slo: Mapping[str, Any]) -> str:
-    return f"{slo['metric']} {slo['op']} {slo['limit']:g}, is {slo['value']:.4g}"
+    least = "at least " if slo["lower_bound"] else ""
+    return f"{slo['metric']} {slo['op']} {slo['limit']:g}, is {least}{slo['value']:.4g}"
 
 
 def _seconds(value_ms: float | None) -> float | None:

@@ -26,15 +26,26 @@ TERMS = (
     ("bandwidth", "Payload a second: MB/s are 10^6 bytes, MiB/s are 2^20 bytes."),
     (
         "p50, p95, p99",
-        "Half, 95 % and 99 % of the good requests were faster. For a treatment the raw samples of all trials are "
-        "pooled; percentiles are never averaged. p99 is withheld below 1,000 samples and p99.9 below 10,000.",
+        "Half, 95 % and 99 % of the requests were faster. For a treatment the raw samples of all trials are "
+        "pooled; percentiles are never averaged. p99 is withheld below 1,000 samples and p99.9 below 10,000. A "
+        "request that timed out, or had no answer when the load ended, took at least so long: ≥ stands before a "
+        "percentile that reaches into those.",
+    ),
+    (
+        "TTFT, TTFO, TPOT",
+        "Of streamed replies: from the actual sending to the first token (TTFT response: from the intended one, what "
+        "a user waits), to the first token that is no reasoning, and the time per token after the first chunk.",
     ),
     (
         "measured window",
         "The part of a trial that counts: everything due after the warm-up, whatever happened in it. The load is not "
         "drained between warm-up and window.",
     ),
-    ("errors", "Failed and timed-out requests as a share of those sent. They are in no percentile."),
+    (
+        "errors",
+        "Failed and timed-out requests as a share of those sent. Those that failed otherwise than by time-out are in "
+        "no percentile.",
+    ),
     (
         "closed loop, open loop",
         "Closed: each of `concurrency` users sends when its last reply is in. Open: requests are due at times "

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from seamark.plurals import counted
 from seamark.report.canvas import COLOURS, INK, MUTED, drawing, log_ticks, plain_numbers, written
 from seamark.report.content import Block, Cell, Column, Picture, Table, absent, known
-from seamark.report.numbers import level, number, span
+from seamark.report.numbers import BOUND_NOTE, level, number, span
 from seamark.report.source import Document, Results, TrialRecord
 from seamark.store import read_json
 
@@ -150,10 +150,14 @@ def _named(slo: Document) -> str:
 
 
 def _value(probe: Mapping[str, Any], slo: Document) -> float | None:
-    for one in probe["slos"]:
-        if one["metric"] == slo["metric"] and one["op"] == slo["op"]:
-            return None if one["value"] is None else float(one["value"])
-    return None
+    one = _judged(probe, slo)
+    return None if one is None or one["value"] is None else float(one["value"])
+
+
+def _judged(probe: Mapping[str, Any], slo: Document) -> Document | None:
+    """Return what a probe says of an objective."""
+    alike = (one for one in probe["slos"] if one["metric"] == slo["metric"] and one["op"] == slo["op"])
+    return next(alike, None)
 
 
 def _found(searched: Sequence[Searched], first: Document) -> Table:
@@ -226,5 +230,8 @@ def _probes(searched: Sequence[Searched], first: Document) -> Table:
 
 
 def _figure(probe: Mapping[str, Any], slo: Document) -> Cell:
-    value = _value(probe, slo)
-    return absent("too few replies, or none") if value is None else known(number(value * _factor(slo)))
+    one = _judged(probe, slo)
+    if one is None or one["value"] is None:
+        return absent("too few replies, or none")
+    text = number(float(one["value"]) * _factor(slo))
+    return known(f"≥ {text}", title=BOUND_NOTE) if one.get("lower_bound") else known(text)
