@@ -2,28 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from seamark.checks import Findings, Reason, judge
 from seamark.metrics.ceiling import Ceiling
 from seamark.metrics.distribution import QUANTILES, Distribution
-from seamark.metrics.energy import Energy, energy_of
+from seamark.metrics.energy import Energy
+from seamark.metrics.evidence import Recorded, evidence_of, series_of
 from seamark.metrics.findings import findings
 from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import CHUNKS, judged_objectives
-from seamark.metrics.part import figures_of, part_figures
-from seamark.metrics.samples import DamagedError, Samples, open_samples
-from seamark.metrics.steady import SteadyState, steady_state
-from seamark.metrics.stream import read_stream
+from seamark.metrics.samples import DamagedError, open_samples
+from seamark.metrics.steady import SteadyState
 from seamark.metrics.table import BOUNDED, METRICS, VERSION
-from seamark.metrics.tally import KindTally, Tally, tally
-from seamark.metrics.telemetry import Seen, watch
-from seamark.metrics.timeline import SECOND_NS, Second, Timeline, seconds
-from seamark.metrics.window import Window, find_window
-from seamark.model.objectives import REQUEST_OBJECTIVES
-from seamark.model.pattern import CHANGING
-from seamark.model.sample import MISSING_NS
+from seamark.metrics.tally import KindTally
+from seamark.metrics.telemetry import Seen
+from seamark.metrics.timeline import Second
+from seamark.metrics.window import Window
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
 from seamark.plurals import plural
 from seamark.redaction import redacted
@@ -32,19 +27,6 @@ from seamark.stats.histogram import Histogram
 Document = dict[str, Any]
 STREAMS = ("ttft_ms", "ttft_response_ms", "ttfo_ms", "tpot_ms", "inter_chunk_ms", "normalised_latency_ms")
 OPTIONAL = ("sessions", "bandwidth", *STREAMS, "schedule_lag_ms", "goodput", "energy")
-
-
-class Recorded(Protocol):
-    """The folder of a trial, as far as metrics are concerned."""
-
-    @property
-    def samples(self) -> Path: ...
-
-    @property
-    def chunks(self) -> Path: ...
-
-    @property
-    def telemetry(self) -> Path: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +81,10 @@ def measure(
     envelope = _envelope(trial, load, scenario, deployment)
     try:
         samples = open_samples(folder.samples, trial.config_hash)
-        series = _series(samples, trial)
+        series = series_of(samples, trial)
         if load.get("status") != "ok":
             return Measured(document=_failed(envelope, load, None), series=series, histograms={})
-        found = _evidence(trial, load, samples, folder, deployment)
+        found = evidence_of(trial, load, samples, folder, deployment)
     except DamagedError as damage:
         return Measured(document=_failed(envelope, load, damage), series=(), histograms={})
     if not found.tally.rows:
@@ -277,10 +259,6 @@ def _closed(
     }
 
 
-def _users(settings: Mapping[str, Any]) -> int | None:
-    return int(_number(settings, "concurrency", 1)) if settings.get("pattern", "closed") == "closed" else None
-
-
 def _steady(state: SteadyState, part: Mapping[str, Any] | None) -> Document:
     return {
         "steady": state.steady,
@@ -292,103 +270,9 @@ def _steady(state: SteadyState, part: Mapping[str, Any] | None) -> Document:
     }
 
 
-def _series(samples: Samples, trial: Trial) -> tuple[Second, ...]:
-    settings = trial.settings
-    planned_s = _number(settings, "warmup_s", 0.0) + _number(settings, "duration_s", 10.0)
-    latest_s = planned_s + _number(settings, "timeout_s", 30.0) + 1
-    known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
-    size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))
-    timeline = Timeline(origin_ns=0, width_ns=SECOND_NS, size=size)
-    for batch in samples.batches():
-        timeline.add(batch)
-    return tuple(seconds(timeline, samples))
-
-
-def _evidence(
-    trial: Trial, load: Mapping[str, Any], samples: Samples, folder: Recorded, deployment: Deployment | None
-) -> Evidence:
-    settings = trial.settings
-    warmup_s = _number(load, "warmup_s", _number(settings, "warmup_s", 0.0))
-    duration_s = _number(load, "duration_s", _number(settings, "duration_s", 10.0))
-    if load.get("over_saturated_at_s") is not None:  # the load was ended there
-        duration_s = float(load["over_saturated_at_s"]) - warmup_s
-    pattern = settings.get("pattern", "closed")
-    window = find_window(
-        warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(settings, load, samples)
-    )
-    kinds = len(load.get("kinds") or ())
-    stream = read_stream(folder.chunks, samples, window)
-    counted = tally(
-        samples,
-        window,
-        warmup_ns=round(warmup_s * 1e9),
-        slos=trial.slos,
-        kinds=kinds,
-        stream=stream,
-        turns=int(_number(settings, "turns", 1)),
-    )
-    steady = steady_state(samples, window, changing=pattern in CHANGING, users=_users(settings))
-    telemetry = watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
-    gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
-    return Evidence(
-        tally=counted,
-        window=window,
-        steady=steady,
-        steady_part=_of_part(steady, counted, samples, folder),
-        open_loop=pattern != "closed",
-        has_objectives=_has_objectives(trial, counted),
-        lost=_lost(load, counted),
-        telemetry=telemetry,
-        energy=energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes),
-    )
-
-
-def _has_objectives(trial: Trial, counted: Tally) -> bool:
-    """Whether there are objectives that say of each request whether it is good enough: not where one of them is on a
-    time per token, and nobody counted the tokens."""
-    names = [slo.metric for slo in trial.slos if slo.metric in REQUEST_OBJECTIVES]
-    return bool(names) and (counted.counts_units or "tpot_s" not in names)
-
-
-def _of_part(state: SteadyState, counted: Tally, samples: Samples, folder: Recorded) -> Document | None:
-    """Return the figures of the steady part, None where there is none; `counted` are those of the whole window."""
-    if state.part is None:
-        return None
-    return figures_of(counted) if state.steady else part_figures(samples, state.part, folder.chunks)
-
-
-def _ran_out_ns(settings: Mapping[str, Any], load: Mapping[str, Any], samples: Samples) -> int | None:
-    """When the last request was sent, if all that there were to be have been sent; else None.
-
-    There is an end to them with a limit of `requests`, and where every worker says that its schedule ran out.
-    """
-    limit = settings.get("requests")
-    workers = [worker for worker in load.get("workers") or () if isinstance(worker, Mapping)]
-    if workers and all(worker.get("ran_out") for worker in workers):
-        limit = int(load.get("scheduled") or 0) or None
-    if limit is None or samples.rows < limit:
-        return None
-    sent, latest = 0, MISSING_NS
-    for batch in samples.batches():
-        sent += int((batch.sent != MISSING_NS).sum())
-        latest = max(latest, int(batch.sent.max(initial=MISSING_NS)))
-    return latest + 1 if sent and sent >= limit else None  # the last one belongs to the window
-
-
-def _lost(load: Mapping[str, Any], counted: Tally) -> int:
-    """Requests that were scheduled and left no sample, when a worker died."""
-    died = any(not worker.get("ok", True) for worker in load.get("workers") or () if isinstance(worker, Mapping))
-    return max(0, int(load.get("scheduled") or 0) - counted.rows) if died else 0
-
-
 def _seen(seen: Seen) -> dict[str, Any]:
     figures = {"min": seen.minimum, "mean": seen.mean, "p50": seen.p50, "p95": seen.p95, "max": seen.maximum}
     return {"unit": seen.unit, "n": seen.n, **figures}
-
-
-def _number(mapping: Mapping[str, Any], name: str, default: float) -> float:
-    value = mapping.get(name)
-    return default if value is None else float(value)
 
 
 def _put(document: Document, path: str, value: Any) -> None:
