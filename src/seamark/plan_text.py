@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamark.model.design import factors_of_starts, why_no_p
@@ -26,15 +26,17 @@ def plan_facts(
     services: Mapping[str, Service] | None = None,
     site: Site | None = None,
     environment: Mapping[str, str] = os.environ,
+    unmade: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return what `bench plan` shows as numbers. `services` and `site` make the notes and times more exact.
 
     Statistics (`smallest_p` and what follows) are of treatments that share a start of a server; None where no two do.
-    `environment` is where the plan's paths look for their variables.
+    `environment` is where the plan's paths look for their variables, `unmade` the names of services' environments
+    that the run has to make first.
     """
     sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
     comparisons = _most_treatments_of_a_start(plan) - 1
-    time = time_of(plan, services or {})
+    time = time_of(plan, services or {}, len(unmade))
     times = {name: span.most for name, span in time.deployments.items()}
     best = smallest_p(plan.repetitions) if comparisons else None
     facts = {
@@ -53,6 +55,7 @@ def plan_facts(
         "loads_s": time.loads.most,
         "estimated_least_s": time.whole.least,
         "estimated_most_s": time.whole.most,
+        "environments_to_make": list(unmade),
         "node_hours": sum(times[each.id] * each.nodes for each in plan.deployments) / 3600,
         "gpu_hours": sum(times[each.id] * each.gpus for each in plan.deployments) / 3600,
         "longest_deployment_s": max(times.values(), default=0.0),
@@ -68,9 +71,14 @@ def plan_facts(
     return facts | {"notes": _notes(plan, facts, services or {}, site, environment)}
 
 
-def describe(plan: Plan, services: Mapping[str, Service] | None = None, site: Site | None = None) -> str:
-    """Return the plan as text for a terminal."""
-    facts = plan_facts(plan, services, site)
+def describe(
+    plan: Plan,
+    services: Mapping[str, Service] | None = None,
+    site: Site | None = None,
+    unmade: Sequence[str] = (),
+) -> str:
+    """Return the plan as text for a terminal; see `plan_facts`."""
+    facts = plan_facts(plan, services, site, unmade=unmade)
     lines = [
         f"Scenario {plan.scenario} ({plan.source})",
         "",
@@ -154,6 +162,9 @@ def _notes(
     environment: Mapping[str, str],
 ) -> list[str]:
     notes: list[str] = []
+    if facts["environments_to_make"]:
+        names = ", ".join(facts["environments_to_make"])
+        notes.append(f"environments that are made first: {names}. Their download and their making are in the time.")
     if facts["comparisons"] and facts["smallest_p"] > ALPHA:
         notes.append(
             f"{counted(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"

@@ -23,21 +23,23 @@ class Span:
 
 
 NOTHING = Span(least=0.0, most=0.0)
-AROUND_TRIAL = Span(least=0.2, most=1.5)
+AROUND_TRIAL = Span(least=0.2, most=3.0)
 """Of a trial besides its load: workers, samples, records. 56 trials of quickstart took 0.18 to 0.48 s on two idle
-cores; up to 1.5 s on the same cores under eight times their load."""
+cores; 6 of vectors_milvus_local 1.4 to 4.9 s, but for one, on the same cores with seven times as much to do."""
 AROUND_DEPLOYMENT = Span(least=1.0, most=6.0)
 """Of a deployment besides start and data: keeper, idle check, jobs of Snakemake. 1.5 to 3 s in quickstart."""
-SLOWER = 4.0
-"""A server's start and its data take up to so many times what is typical: on a busy host, with a cold page cache."""
+QUICKER, SLOWER = 0.3, 4.0
+"""Start and data of a server take this share of what is typical, up to so many times that: on a busy host."""
 WITHOUT_SERVER = Span(least=0.5, most=6.0)
 """The data of a service that lives in the client: 0.7 to 3.8 s in quickstart, mostly an index of 20,000 vectors."""
-RUN = Span(least=8.0, most=30.0)
-"""Of a run: Snakemake's start, the calibration of this machine's client where it is not known yet, the summary."""
-ENVIRONMENT = Span(least=0.0, most=20.0)
-"""Of each service's environment: nothing when it is there, 4 s in quickstart from a warm cache of packages."""
+RUN = Span(least=8.0, most=45.0)
+"""Of a run: Snakemake's start, the calibration of the client where it is not known yet, summary and report. 14 s in
+quickstart, 30 s in vectors_milvus_local on busy cores."""
 REPORT_OF_TREATMENT = Span(least=0.1, most=0.7)
-"""Metrics and figures: 8 s for the 28 treatments of quickstart on two idle cores, 25 s under load."""
+"""Metrics and figures: 8 s for the 28 treatments of quickstart on two idle cores."""
+ENVIRONMENT = Span(least=3.0, most=100.0)
+"""Of an environment that is not made yet: 4 s each in quickstart from a warm cache of packages, 89 s that of Milvus
+on busy cores, with its download."""
 SEARCH_LEAST = 0.1
 """A search ends before its budget once its bracket is narrow: rarely before this share of it."""
 
@@ -51,8 +53,11 @@ class PlanTime:
     whole: Span
 
 
-def time_of(plan: Plan, services: Mapping[str, Service]) -> PlanTime:
-    """Return how long a plan will take, deployments one after another, without waiting in a queue and downloads."""
+def time_of(plan: Plan, services: Mapping[str, Service], environments: int = 0) -> PlanTime:
+    """Return how long a plan will take, deployments one after another, without waiting in a queue.
+
+    `environments` are those that are not made yet.
+    """
     loads = {each.id: NOTHING for each in plan.deployments}
     around = {each.id: _start_of(each, services) + AROUND_DEPLOYMENT for each in plan.deployments}
     for trial in plan.trials:
@@ -60,12 +65,11 @@ def time_of(plan: Plan, services: Mapping[str, Service]) -> PlanTime:
         around[trial.deployment] += AROUND_TRIAL
     deployments = {name: loads[name] + around[name] for name in loads}
     treatments = len(dict.fromkeys(trial.treatment for trial in plan.trials))
-    environments = {services[each.service].environment for each in plan.deployments if each.service in services}
     whole = _sum(deployments.values()) + RUN + REPORT_OF_TREATMENT.times(treatments)
     return PlanTime(
         loads=_sum(loads.values()),
         deployments=deployments,
-        whole=whole + ENVIRONMENT.times(len(environments - {None})),
+        whole=whole + ENVIRONMENT.times(environments),
     )
 
 
@@ -81,7 +85,7 @@ def _start_of(deployment: Deployment, services: Mapping[str, Service]) -> Span:
     server = services[deployment.service].server if deployment.service in services else None
     if server is None:
         return WITHOUT_SERVER
-    return Span(least=0.3 * server.typical_start_s, most=SLOWER * server.typical_start_s)
+    return Span(least=QUICKER * server.typical_start_s, most=SLOWER * server.typical_start_s)
 
 
 def _sum(spans: Iterable[Span]) -> Span:

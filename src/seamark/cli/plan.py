@@ -30,10 +30,10 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     if write:
         _write(study)
     if as_json:
-        facts = plan_facts(study.plan, study.services, study.site)
+        facts = plan_facts(study.plan, study.services, study.site, unmade=study.unmade_environments())
         click.echo(json.dumps(facts | {"plan": as_document(study.plan)}, indent=1))
     else:
-        click.echo(describe(study.plan, study.services, study.site))
+        click.echo(describe(study.plan, study.services, study.site, study.unmade_environments()))
 
 
 def _write(study: Study) -> None:

@@ -38,6 +38,11 @@ def environment_folder(name: str, locks: Path, root: Path) -> Path:
     return root.expanduser().absolute() / f"{name}-{digest[:12]}"
 
 
+def is_made(name: str, locks: Path, root: Path) -> bool:
+    """Return whether the environment of lock `name` is there and whole."""
+    return (environment_folder(name, locks, root) / COMPLETE).exists()
+
+
 def prepare_environment(name: str, locks: Path, root: Path) -> Path:
     """Return the environment of lock `name`, built first if it is not whole.
 
