@@ -113,7 +113,7 @@ def _picture(
                 handles,
                 [f"{grid.curves} {label}" for label in labels],
                 loc="outside upper left",
-                ncols=4 if len(grid.curves) < 14 else 3,
+                ncols=_legend_columns(labels, grid.curves),
             )
         left_out = (
             f" Not drawn: {len(keys) - count} of {counted(len(keys), 'combination')}." if len(keys) > count else ""
@@ -129,6 +129,12 @@ def _picture(
             f"thick is p50; hollow and thin is p99, left out where it is withheld.{arrows}{_said_of(knees)}{note}"
             f"{left_out}",
         )
+
+
+def _legend_columns(labels: Sequence[str], name: str) -> int:
+    """As many as fit in a line, and no line of one where another division is even."""
+    most = 5 if len(name) < 14 and max(map(len, labels), default=0) < 8 else 3 if len(name) >= 14 else 4
+    return math.ceil(len(labels) / max(1, math.ceil(len(labels) / most)))
 
 
 def _size(count: int) -> tuple[float, float]:
@@ -163,10 +169,11 @@ def _draw(
     places = level_axis(axis, grid.levels[grid.x], grid.x)
     ordered = numeric(grid.levels[grid.x])
     curves = grid.curves_of(treatments)
+    apart = min(0.3, 0.8 / max(1, len(curves)))
     seen: list[float] = []
     for index, label, own in curves:
         style = look(index)
-        aside = 0.0 if ordered else 0.22 * (index - (len(curves) - 1) / 2) / max(1, (len(curves) - 1) / 2)
+        aside = 0.0 if ordered else apart * (index - (len(curves) - 1) / 2)
         for measure in measures:
             medians = []
             for treatment in own:
@@ -191,7 +198,12 @@ def _draw(
                 axis.plot(at_x, middle, ls=style.dashes, color=style.colour, lw=measure.line_width)
             else:
                 for at, value in medians:
-                    axis.plot([at - 0.09, at + 0.09], [value, value], color=style.colour, lw=measure.line_width)
+                    axis.plot(
+                        [at - 0.4 * apart, at + 0.4 * apart],
+                        [value, value],
+                        color=style.colour,
+                        lw=measure.line_width,
+                    )
         drawn = style.dashes if ordered else "none"
         axis.plot([], [], ls=drawn, marker=style.marker, color=style.colour, label=label)
     return seen
