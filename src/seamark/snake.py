@@ -110,16 +110,18 @@ def the_only_run(root: Path) -> Iterator[None]:
     with held:
         if held.writable():  # where another user made the file, it can be locked but not written
             held.truncate(0)
-            held.write(f"process {os.getpid()} of {user_named(os.geteuid())} on {node()}")
+            held.write(f"process {os.getpid()} of {user_named(os.geteuid())}\n{node()}")
             held.flush()
         yield
 
 
 def _holder(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8") or "a process that begins"
+        process, _, where = path.read_text(encoding="utf-8").partition("\n")
     except OSError:
         return "another user's"
+    there = "" if where == node() else f" on {where}"
+    return f"{process}{there}" if process else "a process that begins"
 
 
 def require_our_run(root: Path) -> None:
