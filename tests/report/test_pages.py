@@ -72,10 +72,14 @@ def test_the_page_stands_alone_and_fetches_nothing(made):
     assert "@import" not in style
 
 
-def test_no_text_of_the_page_has_a_raw_backtick(made):
-    html = (made[1] / "index.html").read_text()
+def test_no_text_of_the_page_has_a_raw_backtick(tmp_path):
+    results = make_results(tmp_path / "results", services=TWO[1:], fail=(1,), suspect=(), telemetry=False)
+    first = ScenarioFolder(root=results).trial(read_json(results / "plan.json")["trials"][0]["id"])
+    reason = {"code": "odd", "severity": "suspect", "text": "`bench` saw it", "remedy": "Call `bench doctor`."}
+    write_json(first.metrics, read_json(first.metrics) | {"verdict": "SUSPECT", "reasons": [reason]})
+    html = write_report(results, tmp_path / "reports").read_text()
     body = re.sub(r"<(style|pre|code)\b.*?</\1>", "", html.split("<body>")[1], flags=re.DOTALL)
-    assert "bench retry -c" in html
+    assert "Call <code>bench doctor</code>." in html
     assert re.findall(r".{30}`.{30}", body) == []
 
 
