@@ -16,7 +16,10 @@ WAITING_STALE_S = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Where one trial is: planned, running, ok, failed or timeout, and why it failed; `detail` says what it is at."""
+    """Where one trial is: planned, running, ok, failed or timeout, and why it failed; `detail` says what it is at.
+
+    `part` is the share of a running search's budget that its finished probes took.
+    """
 
     trial: str
     deployment: str
@@ -24,6 +27,7 @@ class State:
     category: str | None = None
     reason: str | None = None
     detail: str | None = None
+    part: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,11 @@ class Progress:
     def done(self) -> int:
         """How many trials were tried to their end, well or not."""
         return self.count("ok") + len(self.failed)
+
+    @property
+    def part(self) -> float:
+        """How far the trials that run are, in trials: so that a search moves the whole."""
+        return sum(state.part for state in self.states)
 
     def document(self) -> Mapping[str, Any]:
         """Return what `bench status --json` prints."""
@@ -89,11 +98,12 @@ def progress(plan: Plan, folder: ScenarioFolder) -> Progress:
             )
         else:
             state = "running" if _at_work(files.parts) else "planned"
+            part = 0.0
             if state == "planned":
                 detail = _waiting(folder.deployment(trial.deployment).waiting)
             else:
-                detail = _probe(files.search) if trial.search else None
-            states.append(State(trial=trial.id, deployment=trial.deployment, state=state, detail=detail))
+                detail, part = _probe(files.search) if trial.search else (None, 0.0)
+            states.append(State(trial=trial.id, deployment=trial.deployment, state=state, detail=detail, part=part))
     return Progress(scenario=plan.scenario, states=tuple(states))
 
 
@@ -114,14 +124,19 @@ def _waiting(path: Path) -> str | None:
         return None
 
 
-def _probe(search: Path) -> str | None:
-    """Return which probe of a search is measured: `probe 4, 120 requests/s`."""
+def _probe(search: Path) -> tuple[str | None, float]:
+    """Return which probe of a search is measured, `probe 4, 120 requests/s, 18 of 45 s`, and that share of time."""
     try:
         document = read_json(search)
         running, unit = document["running"], "users" if document["setting"] == "concurrency" else "requests/s"
-        return f"probe {running['probe']}, {running['level']:g} {unit}" if running else None
-    except (OSError, ValueError, KeyError):
-        return None
+        spent_s, budget_s = float(document["spent_s"]), float(document["budget_s"])
+        part = min(1.0, spent_s / budget_s)
+        if not running:
+            return None, part
+        time = f"{spent_s:.0f} of {budget_s:.0f} s"
+        return f"probe {running['probe']}, {running['level']:g} {unit}, {time}", part
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, 0.0
 
 
 def _at_work(parts: Path) -> bool:

@@ -1,15 +1,18 @@
 """The searches of a workload in its report: every probe, told apart without colour, the limit and what was found."""
 
+import csv
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from make_results import SERVICES, make_results
+from rich.console import Console
 
 from seamark.analysis import write_summary
 from seamark.plan_document import read_plan
 from seamark.report.pages import write_report
+from seamark.report.terminal import summary_table
 from seamark.store import ScenarioFolder, read_json, write_json
 
 POSTGRES = tuple(made for made in SERVICES if made.service == "postgres")
@@ -19,7 +22,7 @@ LIMIT = {"metric": "latency_p99_s", "op": "<=", "limit": 0.05}
 
 def probe(level: float, value_s: float | None, verdict: str, **other: Any) -> dict[str, Any]:
     slo = LIMIT | {"value": value_s, "met": None if value_s is None else value_s <= 0.05}
-    about = {"confirmation": 0, "attempt": 1, "slos": [slo], "requests": 1200, "over_saturated_at_s": None}
+    about = {"look": 1, "attempt": 1, "times": 1, "slos": [slo], "requests": 1200, "over_saturated_at_s": None}
     return {"level": level, "verdict": verdict, "why": f"why {verdict}", **about, **other}
 
 
@@ -48,7 +51,7 @@ def searched(tmp_path: Path) -> Path:
             continue
         found = 28 if trial.repetition == 1 else 20
         own, about = folder.trial(trial.id), {"setting": "rate_rps", "outcome": "converged", "found": found}
-        about |= {"confirmed": True, "bracket": [found, 40]}
+        about |= {"confirmed": True, "bracket": [found - 4, 40], "confidence": 0.93}
         write_json(own.search, {**about, "slos": [LIMIT], "probes": PROBES})
         metrics = read_json(own.metrics)
         write_json(own.metrics, metrics | {"search": about | {"probes": len(PROBES), "spent_s": 10.0}})
@@ -62,12 +65,28 @@ def test_the_report_draws_and_lists_every_probe_and_what_was_found(searched, tmp
     text = (report / "report.md").read_text()
     assert (report / "figures" / "postgres-search.svg").exists()
     assert "The largest rate_rps at which latency_p99_s" in text
-    assert re.search(r"\| 24\.0 \| 20\.0 – 28\.0 \| converged \(2\) \| 2 / 2 \| 10 \|", text), "median and spread"
+    assert re.search(r"\| 24\.0 \| 20\.0 – 28\.0 \| 16\.0 – 40\.0 \(93%\) \| converged \(2\) \| 2 / 2 \|", text)
     rows = rows_of(text)
     assert len(rows) == 5 * 2 * len(PROBES), "five treatments, two repetitions"
     assert any("| 90.0 | 3.25 | failed | why fail |" in row for row in rows)
     assert any("| – | – | not judged | why void |" in row for row in rows)
     assert sum("passed, found" in row for row in rows) == 10
+
+
+def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bracket(searched, tmp_path):
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(summary_table(read_json(searched / "summary.json"), width=160))
+    lines = console.export_text().splitlines()
+    assert lines[0].index("largest load") < lines[0].index("throughput")
+    assert sum(bool(re.search(r"24\.0 requests/s\s+16\.0 – 40\.0 \(93%\)", line)) for line in lines) == 5
+    text = (write_report(searched, tmp_path / "reports").parent / "report.md").read_text()
+    glance = text.split("## Results at a glance")[1].split("\n## ")[0]
+    assert "largest load (requests/s) | between | throughput" in glance
+    assert len(re.findall(r"\| 24\.0 \| 16\.0 – 40\.0 \(93%\) \|", glance)) == 5
+    with (searched / "summary.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["search_found"]]
+    assert {row["search_bracket_low"] for row in rows} == {"16", "24"}
+    assert {(row["search_bracket_high"], row["search_confidence"]) for row in rows} == {("40", "0.93")}
 
 
 def test_passes_and_fails_have_marks_of_different_forms_and_the_limit_and_what_was_found_are_drawn(

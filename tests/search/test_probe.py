@@ -89,7 +89,7 @@ def test_a_batch_system_is_asked_for_time_for_the_whole_search(tmp_path, monkeyp
 
 def test_probes_have_seeds_names_and_identities_of_their_own_and_the_same_every_time(tmp_path):
     trial = planned(tmp_path).trials[0]
-    asked = [Probe(level=20.0), Probe(level=40.0), Probe(level=20.0, confirmation=1), Probe(level=20.0, attempt=2)]
+    asked = [Probe(level=20.0), Probe(level=40.0), Probe(level=20.0, look=2, times=2), Probe(level=20.0, attempt=2)]
     probes = [probe_trial(trial, each, "s") for each in asked]
     assert probes == [probe_trial(trial, each, "s") for each in asked]
     for field in ("id", "trial_id", "seed", "config_hash"):
@@ -97,12 +97,13 @@ def test_probes_have_seeds_names_and_identities_of_their_own_and_the_same_every_
     assert [each.id.rpartition("/")[2] for each in probes] == [
         "rate_rps-20",
         "rate_rps-40",
-        "rate_rps-20-c1",
+        "rate_rps-20-look2",
         "rate_rps-20-again",
     ]
     for each, probe in zip(probes, asked, strict=True):
         assert each.settings["rate_rps"] == each.changed["rate_rps"] == probe.level
         assert each.settings["stop_when_saturated"] is True
+        assert each.settings["duration_s"] == probe.times * trial.settings["duration_s"]
         assert each.search is None
         assert each.treatment == trial.treatment
         root = ScenarioFolder(root=Path("r")).trial(each.id).root
@@ -127,3 +128,5 @@ def test_a_trial_is_measured_as_its_best_probe_and_one_without_a_search_as_it_is
     assert (found.settings["rate_rps"], found.changed["rate_rps"], found.config_hash) == (320.0, 320.0, "abc")
     assert found.id == trial.id
     assert found_trial(trial, {"status": "failed"}) == trial
+    longer = found_trial(trial, {"probe": {**load["probe"], "times": 4}})
+    assert longer.settings["duration_s"] == 4 * trial.settings["duration_s"]

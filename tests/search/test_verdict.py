@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from seamark.search.verdict import ends_search, judged
+from seamark.search.evidence import judged as judged_together
+from seamark.search.steps import Verdict
+from seamark.search.verdict import ends_search, seen_of
+
+
+def judged(metrics: dict[str, Any], load: dict[str, Any]) -> tuple[Verdict, str]:
+    """What two probes of one level say that saw the same, with nothing known of single requests."""
+    seen = seen_of(metrics, load, {})
+    return judged_together([seen, seen])
 
 
 def metrics(*codes: str, slos: tuple[dict[str, Any], ...] | None = None, **other: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from seamark.analysis.outcome import Document, read_metrics
-from seamark.analysis.search import FOUND
+from seamark.analysis.search import FOUND, row_of_search
 from seamark.analysis.summary import summarise
 from seamark.analysis.tables import csv_lines
 from seamark.analysis.treatments import group_of, levels_of
@@ -100,7 +100,7 @@ def _figures(metrics: Document, qualities: Sequence[str], by_twins: Sequence[Doc
     row |= lower_bounds(metrics)
     row |= {f"quality_{name}": metrics["quality"].get(name) for name in qualities}
     search = metrics.get("search")
-    return row | ({f"search_{name}": search[name] for name in FOUND} if search else {})
+    return row | ({f"search_{name}": value for name, value in row_of_search(search).items()} if search else {})
 
 
 def _has_words(levels: Mapping[str, Mapping[str, Value]], name: str) -> bool:

@@ -167,6 +167,7 @@ def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", 
     with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         said = _progress(study).done * 10 // len(study.plan.trials)
         waiting: str | None = None
+        last_probe: str | None = None
         task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
         while process.poll() is None and not signals.count:
             beat(study.root, process.pid)
@@ -174,7 +175,10 @@ def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", 
             if now.waiting and now.waiting != waiting and not console.is_terminal:
                 console.print(now.waiting, markup=False, soft_wrap=True)
             waiting = now.waiting
-            bar.update(task, completed=now.done, now=_now(now, len(study.plan.trials)))
+            bar.update(task, completed=now.done + now.part, now=_now(now, len(study.plan.trials)))
+            if not console.is_terminal and (probe := _searching(now)) not in (None, last_probe):
+                last_probe = probe
+                console.print(probe, markup=False, soft_wrap=True)
             if not console.is_terminal and now.done * 10 // len(now.states) > said:
                 said = now.done * 10 // len(now.states)
                 console.print(f"{now.done} of {counted(len(now.states), 'trial')} done")
@@ -190,10 +194,16 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float, signals: EndSignal
             return
 
 
+def _searching(now: Progress) -> str | None:
+    """Return what a search that runs is at; None where none runs, or none between two probes."""
+    running = (state for state in now.states if state.state == "running" and state.detail)
+    return next((f"{state.trial}: {state.detail}" for state in running), None)
+
+
 def _now(now: Progress, planned: int) -> str:
-    running = next((state.trial for state in now.states if state.state == "running"), None)
+    running = next((state for state in now.states if state.state == "running"), None)
     if running is not None:
-        return running
+        return f"{running.trial}: {running.detail}" if running.detail else running.trial
     if now.waiting:
         return now.waiting
     return "metrics and report" if now.done == planned else "preparing"

@@ -125,6 +125,7 @@ TRAILER: Mapping[str, Schema] = {
                 "found": NUMBER,
                 "confirmed": {"type": "boolean"},
                 "bracket": {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2},
+                "confidence": NUMBER,
                 "probes": {"type": "integer"},
                 "spent_s": {"type": "number"},
             }

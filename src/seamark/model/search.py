@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Searched = Literal["rate_rps", "concurrency"]
-Outcome = Literal["converged", "all_pass", "none_pass", "budget_spent", "not_judged"]
+Outcome = Literal["converged", "undecided", "all_pass", "none_pass", "budget_spent", "not_judged"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,9 @@ UNSTEADY_NOTE = "† : saturated. More was offered than answered, so response ti
 SATURATED = ("saturated", "over_saturated")
 """Reasons for which response times have no steady value."""
 
+SEARCHED: Mapping[str, str] = {"rate_rps": "requests/s", "concurrency": "users"}
+"""What the level of a searched setting counts."""
+
 
 def number(value: float | None) -> str:
     """Return `value` with three significant digits below 1,000 and four above; an en dash for None."""
@@ -51,6 +54,16 @@ def span(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return ABSENT
     return number(low) if number(low) == number(high) else f"{number(low)} – {number(high)}"
+
+
+def bracket(search: Mapping[str, Any] | None) -> str:
+    """Return the bracket of a search with its confidence, such as "155 – 205 (92 %)"; an open side is left empty."""
+    low, high = (search or {}).get("bracket") or (None, None)
+    if low is None and high is None:
+        return ABSENT
+    sides = " – ".join("" if one is None else number(one) for one in (low, high))
+    confidence = (search or {}).get("confidence")
+    return sides.strip() + (f" ({confidence:.0%})" if confidence else "")
 
 
 def percent(ratio: float | None) -> str:

@@ -11,7 +11,9 @@ from seamark.report.kinds import kinds_table
 from seamark.report.numbers import (
     ABSENT,
     BOUND_NOTE,
+    SEARCHED,
     UNSTEADY_NOTE,
+    bracket,
     level,
     number,
     percent,
@@ -59,11 +61,22 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
     qualities, alike = qualities_of(treatments)
     bandwidth = any((t.get("bandwidth_mb_per_s") or {}).get("median") is not None for t in treatments)
     unit = next((u for t in treatments if (u := (t.get("throughput") or {}).get("unit"))), "")
+    searched = next((str(search["setting"]) for t in treatments if (search := t.get("search"))), None)
     most = max((v for t in treatments if (v := (t.get("throughput") or {}).get("median"))), default=None)
     columns = [
         *(
             Column(name=name, numeric=all(isinstance(v, int | float) for v in values))
             for name, values in levels.items()
+        ),
+        *(
+            (
+                Column(
+                    name="largest load", unit=SEARCHED[searched], title="found; median of repetitions", numeric=True
+                ),
+                Column(name="between", title="the bracket of the search, with its confidence", numeric=True),
+            )
+            if searched
+            else ()
         ),
         Column(name="throughput", unit=unit_words(unit), title="median over the repetitions", numeric=True),
         Column(name="min – max", unit=unit_words(unit), title="over the repetitions", numeric=True),
@@ -93,6 +106,7 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
                     Cell(text=level(factors.get(n), n), kind="number" if c.numeric else "text")
                     for n, c in zip(levels, columns, strict=False)
                 ),
+                *((_found(treatment), known(bracket(treatment.get("search")))) if searched else ()),
                 _throughput(throughput, unit, middle / most if middle is not None and most else None),
                 known(span(throughput.get("min"), throughput.get("max"))) if measured else absent(NOT_MEASURED),
                 *(
@@ -118,6 +132,12 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
             *notes_of(rows),
         ),
     )
+
+
+def _found(treatment: Document) -> Cell:
+    """Return the load that a treatment's searches found: the headline of such a treatment."""
+    found = ((treatment.get("search") or {}).get("found") or {}).get("median")
+    return _figure(found, "no repetition found a load that meets the objectives")
 
 
 def qualities_of(treatments: Sequence[Document], most: int = 3) -> tuple[list[str], str]:

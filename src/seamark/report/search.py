@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from seamark.plurals import counted
 from seamark.report.canvas import COLOURS, INK, MUTED, drawing, log_ticks, plain_numbers, written
 from seamark.report.content import Block, Cell, Column, Picture, Table, absent, known
-from seamark.report.numbers import BOUND_NOTE, level, number, span
+from seamark.report.numbers import BOUND_NOTE, SEARCHED, bracket, level, number, span
 from seamark.report.source import Document, Results, TrialRecord
 from seamark.store import read_json
 
@@ -19,10 +19,17 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {
     "pass": ("o", COLOURS[0], COLOURS[0]),
     "fail": ("X", COLOURS[1], "white"),
     "void": ("^", MUTED, "none"),
+    "likely_pass": ("o", COLOURS[0], "white"),
+    "likely_fail": ("X", COLOURS[1], MUTED),
 }
 """Marker, colour of its edge, colour inside: each verdict has a form of its own."""
-SAID = {"pass": "passed", "fail": "failed", "void": "not judged"}
-UNITS = {"rate_rps": "requests/s", "concurrency": "users"}
+SAID = {
+    "pass": "passed",
+    "fail": "failed",
+    "void": "not judged",
+    "likely_pass": "likely passes",
+    "likely_fail": "likely fails",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +90,7 @@ def _picture(searched: Sequence[Searched], first: Document, workload: str, stem:
             axis.set_xscale("log")
             axis.set_xlim(min(levels) / 1.15, max(levels) * 1.15)
             log_ticks(axis.xaxis, min(levels) / 1.15, max(levels) * 1.15)
-            axis.set_xlabel(f"{first['setting']} ({UNITS[first['setting']]})")
+            axis.set_xlabel(f"{first['setting']} ({SEARCHED[first['setting']]})")
         for verdict in LOOKS:
             _mark(axes[0][0], [], [], verdict, label=SAID[verdict])
         axes[0][0].plot([], [], color=INK, ls=(0, (5, 2)), lw=1.2, label="limit")
@@ -100,8 +107,9 @@ def _picture(searched: Sequence[Searched], first: Document, workload: str, stem:
             f"{stem}-search",
             alt=f"Probes of the search for the largest {first['setting']} of {workload}",
             caption="Search: each mark is a probe of some repetition, at its load and what the objective speaks of. "
-            "Dashed: the limit. Vertical lines: the load that each repetition found. A probe that failed below the "
-            f"limit was ended early, since the server could not keep up, or missed another objective.{left_out}",
+            "Dashed: the limit. Vertical lines: the load that each repetition found. A verdict is that of all "
+            "probes of its level so far. A probe that failed below the limit was ended early, since the server could "
+            f"not keep up, or missed another objective.{left_out}",
         )
 
 
@@ -162,13 +170,18 @@ def _judged(probe: Mapping[str, Any], slo: Document) -> Document | None:
 
 def _found(searched: Sequence[Searched], first: Document) -> Table:
     """What each treatment bears, with its spread over the repetitions."""
-    unit = UNITS[first["setting"]]
+    unit = SEARCHED[first["setting"]]
     columns = (
         *((Column(name="treatment"),) if any(one.factors for one in searched) else ()),
         Column(name="found", unit=unit, title="median over the repetitions", numeric=True),
         Column(name="min – max", unit=unit, title="over the repetitions", numeric=True),
+        Column(
+            name="between",
+            title="decided to pass, decided to fail; of all repetitions, with their confidence",
+            numeric=True,
+        ),
         Column(name="outcome", title="of each repetition"),
-        Column(name="confirmed", unit="of n", title="measured again and passed", numeric=True),
+        Column(name="confirmed", unit="of n", title="decided to pass, by 1 + confirm probes at least", numeric=True),
         Column(name="probes", numeric=True),
     )
     rows = []
@@ -182,6 +195,7 @@ def _found(searched: Sequence[Searched], first: Document) -> Table:
                 *((Cell(text=one.factors),) if any(other.factors for other in searched) else ()),
                 known(number(middle)) if middle is not None else absent(why),
                 known(span(found.get("min"), found.get("max"))) if middle is not None else absent(why),
+                known(bracket(known_of)),
                 Cell(text=", ".join(f"{name} ({count})" for name, count in (known_of.get("outcomes") or {}).items())),
                 known(f"{known_of.get('confirmed', 0)} / {len(one.searches)}"),
                 known(str(sum(len(search["probes"]) for _, search in one.searches))),
@@ -198,7 +212,7 @@ def _probes(searched: Sequence[Searched], first: Document) -> Table:
         *((Column(name="treatment"),) if named else ()),
         Column(name="repetition", numeric=True),
         Column(name="probe", numeric=True),
-        Column(name=first["setting"], unit=UNITS[first["setting"]], numeric=True),
+        Column(name=first["setting"], unit=SEARCHED[first["setting"]], numeric=True),
         Column(name="requests", numeric=True),
         *(Column(name=_named(slo), title=f"limit {slo['limit']:g}", numeric=True) for slo in first["slos"]),
         Column(name="ended early", unit="s", title="the server could not keep up", numeric=True),

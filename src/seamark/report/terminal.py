@@ -11,7 +11,9 @@ from seamark.model.service import Value
 from seamark.report.numbers import (
     ABSENT,
     BOUND_NOTE,
+    SEARCHED,
     UNSTEADY_NOTE,
+    bracket,
     level,
     number,
     percent,
@@ -31,6 +33,7 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
     """Return a row for each treatment of a summary.json document; a number that is withheld is an en dash.
 
     Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out.
+    Of a search the load that was found comes first, with its bracket, and what it reached only where there is room.
     Lower bounds and percentiles of saturated trials are marked; the caption says with what.
     """
     columns = width or shutil.get_terminal_size().columns
@@ -38,10 +41,16 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
     table = Table(header_style="bold", pad_edge=False, box=None, padding=(0, 1))
     table.add_column("workload", no_wrap=True)
     table.add_column("factors", overflow="fold", min_width=20)
-    table.add_column("throughput" if units else "units/s", justify="right", no_wrap=True)
+    searched = any(treatment.get("search") for treatment in summary.get("treatments") or ())
+    if searched:
+        table.add_column("largest load", justify="right", no_wrap=True)
+        table.add_column("between", justify="right", no_wrap=True)
+    reached = wide or not searched
+    if reached:
+        table.add_column("throughput" if units else "units/s", justify="right", no_wrap=True)
     if wide:
         table.add_column("min – max", justify="right", no_wrap=True)
-    if units:
+    if reached and units:
         table.add_column("", no_wrap=True)
     for head in ("p50 ms", "p95 ms", "p99 ms") if wide else ("p50 ms", "p99 ms"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -61,9 +70,10 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
         table.add_row(
             Text("" if workload == last else workload),
             Text(_levels(treatment["factors"]) or ABSENT),
-            number(throughput.get("median")),
+            *((_largest(treatment), bracket(treatment.get("search"))) if searched else ()),
+            *([number(throughput.get("median"))] if reached else []),
             *([span(throughput.get("min"), throughput.get("max"))] if wide else []),
-            *([Text(unit_words(throughput.get("unit")))] if units else []),
+            *([Text(unit_words(throughput.get("unit")))] if reached and units else []),
             *(Text(f"{statistic(latency, name)}{mark}") for name in names),
             percent((treatment.get("errors") or {}).get("rate")),
             *([f"{treatment.get('repetitions', 0)}/{treatment.get('planned', ABSENT)}"] if wide else []),
@@ -72,6 +82,12 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
         last = workload
     table.caption = Text("\n".join(sorted(marks)), justify="left") if marks else None
     return table
+
+
+def _largest(treatment: Mapping[str, Any]) -> str:
+    search = treatment.get("search") or {}
+    found = (search.get("found") or {}).get("median")
+    return ABSENT if found is None else f"{number(found)} {SEARCHED[search['setting']]}"
 
 
 def _levels(factors: Mapping[str, Value]) -> str:

@@ -13,18 +13,20 @@ from seamark.store import PROBES
 
 
 def folder_name(trial: Trial, probe: Probe) -> str:
-    """Return the name of a probe's folder: `rate_rps-120`, `rate_rps-120-c1`, `rate_rps-120-again`."""
+    """Return the name of a probe's folder: `rate_rps-120`, `rate_rps-120-look2`, `rate_rps-120-again`."""
     assert trial.search is not None
-    confirmation = f"-c{probe.confirmation}" if probe.confirmation else ""
-    return f"{trial.search.setting}-{probe.level:.10g}{confirmation}{'-again' if probe.attempt > 1 else ''}"
+    look = f"-look{probe.look}" if probe.look > 1 else ""
+    return f"{trial.search.setting}-{probe.level:.10g}{look}{'-again' if probe.attempt > 1 else ''}"
 
 
 def probe_trial(trial: Trial, probe: Probe, scenario: str) -> Trial:
     """Return the trial that a probe is. Its id is the path of its folder in the scenario's."""
     assert trial.search is not None
     name = f"{trial.id}/{PROBES}/{folder_name(trial, probe)}"
-    seed = seed_of(trial.seed, trial.search.setting, probe.level, probe.confirmation, probe.attempt)
+    seed = seed_of(trial.seed, trial.search.setting, probe.level, probe.look - 1, probe.attempt)
     told: dict[str, Value] = {trial.search.setting: probe.level}
+    if probe.times > 1:
+        told["duration_s"] = probe.times * duration_of(trial)
     if trial.settings.get("pattern") in STEADY:
         told["stop_when_saturated"] = True
     return replace(
@@ -39,12 +41,19 @@ def probe_trial(trial: Trial, probe: Probe, scenario: str) -> Trial:
     )
 
 
+def duration_of(trial: Trial) -> float:
+    """Return how long a probe's first look takes, without its warm-up: the scenario's `duration_s`."""
+    return float(trial.settings["duration_s"])  # type: ignore[arg-type]
+
+
 def found_trial(trial: Trial, load: Mapping[str, Any]) -> Trial:
     """Return a search's trial as its best probe measured it, as load.json says; any other trial as it is."""
     probe = load.get("probe")
     if trial.search is None or not probe:
         return trial
     told: dict[str, Value] = {trial.search.setting: probe["level"]}
+    if probe.get("times", 1) > 1:
+        told["duration_s"] = probe["times"] * duration_of(trial)
     return replace(
         trial,
         settings={**trial.settings, **told},

@@ -38,6 +38,7 @@ class SearchRecord:
             "found": None,
             "confirmed": False,
             "bracket": [None, None],
+            "confidence": None,
             "running": None,
             "probes": [],
         }
@@ -46,6 +47,10 @@ class SearchRecord:
     def spent_s(self) -> float:
         """Seconds that all probes so far took, their figures included."""
         return float(self._document["spent_s"])
+
+    def took_s(self, folder: str, took_s: float) -> float:
+        """Return how long a probe took: what an earlier run of this search has recorded, else `took_s`."""
+        return self._before.get(folder, took_s)
 
     def begin(self, probe: Probe) -> None:
         """Say which probe is measured now. Nothing is written before the first: until then old answers are read."""
@@ -66,14 +71,14 @@ class SearchRecord:
         took_s: float,
     ) -> None:
         """Add what a probe said."""
-        took_s = self._before.get(folder, took_s)
         self._document["spent_s"] = round(self.spent_s + took_s, 3)
         self._document["running"] = None
         self._document["probes"].append(
             {
                 "level": probe.level,
-                "confirmation": probe.confirmation,
+                "look": probe.look,
                 "attempt": probe.attempt,
+                "times": probe.times,
                 "verdict": verdict,
                 "why": why,
                 "slos": metrics["slos"],
@@ -92,9 +97,9 @@ class SearchRecord:
     def end(self, found: Found) -> Document:
         """Say what was found; return what load.json and metrics.json know of the search."""
         ended = {"outcome": found.outcome, "found": found.found, "confirmed": found.confirmed}
-        self._document |= {**ended, "bracket": list(found.bracket), "running": None}
+        self._document |= {**ended, "bracket": list(found.bracket), "confidence": found.confidence, "running": None}
         self._write()
-        about = {name: self._document[name] for name in ("setting", *ended, "bracket", "spent_s")}
+        about = {name: self._document[name] for name in ("setting", *ended, "bracket", "confidence", "spent_s")}
         return {"search": about | {"probes": len(self._document["probes"])}}
 
     def _write(self) -> None:

@@ -7,7 +7,7 @@ takes the answers of the probes that are there.
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ from seamark.model.trial import Trial
 from seamark.monitors.cut import cut_telemetry
 from seamark.plurals import counted
 from seamark.record import put_aside, record_of, samples_complete, write_config, write_meta
-from seamark.search.probe import folder_name, probe_trial
+from seamark.search.largest import Measured, largest_load
+from seamark.search.probe import duration_of, folder_name, probe_trial
 from seamark.search.record import SearchRecord
-from seamark.search.steps import Answer, Found, Probe, next_step, spent
-from seamark.search.verdict import ends_search, judged
+from seamark.search.steps import Answer, Found, Probe, Verdict
+from seamark.search.values import values_of
+from seamark.search.verdict import ends_search, seen_of
 from seamark.store import TrialFolder, read_json
 from seamark.trial import alone_on_this_node, clear, ended_by_signals, measure_here, republished
 
@@ -53,35 +55,65 @@ def measure_search(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: 
 
 
 def _search(bench: Bench, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int) -> Document:
-    """Ask for one probe after another until something is found; return the document of load.json."""
+    """Measure one probe after another until something is found; return the document of load.json."""
     search = trial.search
     assert search is not None
-    record, answers = SearchRecord(trial, folder), list[Answer]()
-    while isinstance(step := next_step(search, answers), Probe):
-        its = probe_trial(trial, step, bench.scenario)
-        own = bench.results.trial(its.id)
-        began_s = time.monotonic()
-        known = finished(own, its)
+    probes = _Probes(bench, trial, folder, parent_pid, max_retries)
+    try:
+        found = largest_load(search, duration_of(trial), probes.measure, probes.note)
+    except _BrokenOffError as ended:
+        return ended.document
+    return probes.record.end(found) | _published(bench, trial, folder, found, probes.made)
+
+
+class _BrokenOffError(Exception):
+    """A search cannot go on: what its trial's load.json says then."""
+
+    def __init__(self, document: Document) -> None:
+        super().__init__(document["reason"])
+        self.document = document
+
+
+class _Probes:
+    """Measures the probes of a search, or takes those that are there, and keeps its record."""
+
+    def __init__(self, bench: Bench, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int) -> None:
+        self.record = SearchRecord(trial, folder)
+        self.made: list[Answer] = []
+        self._bench, self._trial, self._parent_pid, self._max_retries = bench, trial, parent_pid, max_retries
+        self._last: tuple[Document, Mapping[str, Any], float] | None = None
+
+    def measure(self, probe: Probe) -> Measured:
+        """Return what a probe saw. Raises _BrokenOffError when its load failed so that the next would as well."""
+        bench, trial = self._bench, self._trial
+        its = probe_trial(trial, probe, bench.scenario)
+        own, name = bench.results.trial(its.id), folder_name(trial, probe)
+        began_s, known = time.monotonic(), finished(own, its)
         if not known:
-            if record.spent_s >= search.budget_s:
-                step = spent(search, answers)
-                break
-            record.begin(step)
+            self.record.begin(probe)
             if own.load.exists():
                 put_aside(own)
-            measure_here(bench, its, parent_pid, max_retries=max_retries)
+            measure_here(bench, its, self._parent_pid, max_retries=self._max_retries)
             load = read_json(own.load)
             if ends_search(load):
-                return record_of(bench, trial, None, (load["category"], load["reason"]), load["log_tail"])
+                raise _BrokenOffError(
+                    record_of(bench, trial, None, (load["category"], load["reason"]), load["log_tail"])
+                )
         load, metrics = read_json(own.load), _metrics(bench, its, own)
-        verdict, why = judged(metrics, load)
-        answers.append(Answer(probe=step, verdict=verdict))
+        seen = seen_of(metrics, load, values_of(trial.slos, own, metrics))
         took_s = load["warmup_s"] + load["duration_s"] if known else time.monotonic() - began_s
-        record.add(step, folder_name(trial, step), verdict, why, metrics, load, took_s)
-        if reason := abandoned(bench, parent_pid):
-            return record_of(bench, trial, None, ("interrupted", reason), [])
-    assert isinstance(step, Found)
-    return record.end(step) | _published(bench, trial, folder, step, answers)
+        took_s = round(self.record.took_s(name, took_s), 3)
+        self._last = load, metrics, took_s
+        return Measured(seen=seen, took_s=took_s)
+
+    def note(self, probe: Probe, verdict: Verdict, why: str) -> None:
+        """Write down what the last probe said. Raises _BrokenOffError when the run is over."""
+        assert self._last is not None
+        self.made.append(Answer(probe=probe, verdict=verdict))
+        load, metrics, took_s = self._last
+        self.record.add(probe, folder_name(self._trial, probe), verdict, why, metrics, load, took_s)
+        if reason := abandoned(self._bench, self._parent_pid):
+            raise _BrokenOffError(record_of(self._bench, self._trial, None, ("interrupted", reason), []))
 
 
 def finished(folder: TrialFolder, trial: Trial) -> bool:
@@ -110,12 +142,13 @@ def _metrics(bench: Bench, trial: Trial, folder: TrialFolder) -> Mapping[str, An
     return write_metrics(trial, folder, bench.deployment, client_is_server=in_client, ceiling=ceiling)
 
 
-def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, answers: list[Answer]) -> Document:
-    """Make the best probe's samples the trial's own; return load.json but for what is known of the search."""
-    good = [answer.probe for answer in answers if answer.verdict == "pass" and answer.probe.level == found.found]
+def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, made: Sequence[Answer]) -> Document:
+    """Make the samples of the last probe at the level that was found the trial's own; return load.json but for what
+    is known of the search."""
+    good = [answer.probe for answer in made if answer.probe.level == found.found and answer.verdict != "void"]
     if not good:
-        return record_of(bench, trial, None, _nothing(trial, found, len(answers)), [])
-    best = good[-1]  # the last confirmation: it was not picked for having passed
+        return record_of(bench, trial, None, _nothing(trial, found, made), [])
+    best = good[-1]  # it was not picked for having passed
     its = probe_trial(trial, best, bench.scenario)
     own = bench.results.trial(its.id)
     for source, target in (
@@ -124,25 +157,28 @@ def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, an
         (own.client_telemetry, folder.client_telemetry),
     ):
         _link(source, target)
-    probe = {"folder": str(own.root.relative_to(folder.root)), "level": best.level, "config_hash": its.config_hash}
+    probe = {
+        "folder": str(own.root.relative_to(folder.root)),
+        "level": best.level,
+        "times": best.times,
+        "config_hash": its.config_hash,
+    }
     names = {"trial": trial.id, "trial_id": trial.trial_id, "config_hash": trial.config_hash, "probe": probe}
     return read_json(own.record) | names
 
 
-def _nothing(trial: Trial, found: Found, probes: int) -> tuple[str, str]:
+def _nothing(trial: Trial, found: Found, made: Sequence[Answer]) -> tuple[str, str]:
     """Return category and reason of a search that found no level."""
     search = trial.search
     assert search is not None
-    setting, tried = search.setting, counted(probes, "probe")
+    setting, tried = search.setting, counted(len(made), "probe")
+    lowest = min((answer.probe.level for answer in made), default=search.from_level)
     if found.outcome == "budget_spent":
         why = f"the budget of {search.budget_s:g} s was spent before a {setting} met the objectives ({tried})"
         return "no_level_met_the_slo", why
     if found.outcome == "not_judged":
-        return (
-            "no_probe_could_tell",
-            f"at {setting} {found.bracket[1]} no probe could tell whether objectives are met",
-        )
-    return "no_level_met_the_slo", f"no {setting} down to {found.bracket[1]} meets the objectives ({tried})"
+        return "no_probe_could_tell", f"at {setting} {lowest:g} no probe could tell whether objectives are met"
+    return "no_level_met_the_slo", f"no {setting} down to {lowest:g} meets the objectives ({tried})"
 
 
 def _link(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a probe says of the server, by its metrics.json and load.json: it bears the load, does not, or nothing. Pure.
+"""What a probe saw of the server, by its metrics.json, load.json and values of its requests; or that it saw nothing.
 
 A probe that fails while the client was at its own limit says nothing; one that passes all the same does, since the
 client's lateness is in the response times. One whose load was not what was asked for says nothing either way.
@@ -9,7 +9,7 @@ from typing import Any
 
 from seamark.metrics.objectives import value_of
 from seamark.model.objectives import REQUEST_OBJECTIVES
-from seamark.search.steps import Verdict
+from seamark.search.evidence import Limit, Seen, Values
 
 OURS = ("client_bound", "client_cpu", "client_stalled", "loop_lag", "rate_not_sent", "shard_lost")
 """Reasons for which a load that fails may have failed by us."""
@@ -17,6 +17,8 @@ NOT_ASKED = ("rate_not_sent", "rate_not_asked", "shard_lost", "users_idle", "tim
 """Reasons for which a load was not the one that was asked for."""
 THEIRS = ("saturated", "over_saturated", "error_rate", "no_replies", "unfinished", "wrong_answers")
 """Reasons for which a load fails whatever its objectives."""
+SURE = ("over_saturated", "no_replies", "wrong_answers")
+"""... and those of which one probe is enough. The watch for over-saturation is a test of its own."""
 REFUSED = ("all_requests_failed", "timeout")
 """Failures of a load as a whole that are the server's answer to it."""
 UNTOLD = ("server_died", "client_died", "no_samples")
@@ -30,41 +32,43 @@ def ends_search(load: Document) -> bool:
     return load.get("status") != "ok" and load.get("category") not in (*REFUSED, *UNTOLD)
 
 
-def judged(metrics: Document, load: Document) -> tuple[Verdict, str]:
-    """Return what a probe says and why, in words."""
+def seen_of(metrics: Document, load: Document, values: Mapping[Limit, Values]) -> Seen:
+    """Return what a probe saw. Objectives that there are `values` for are decided by these, with those of the level's
+    other probes; the others by the probe's figures."""
     if metrics["status"] != "ok":
         text = f"{metrics['category']}: {metrics['reason']}"
-        return ("fail" if metrics["category"] in REFUSED else "void"), text
+        return Seen(against=(text,), sure=True) if metrics["category"] in REFUSED else Seen(void=text)
     reasons = {str(reason["code"]): str(reason["text"]) for reason in metrics["reasons"]}
-    missed, unknown = _objectives(metrics)
+    by_values = {limit.name for limit in values}
+    others = [slo for slo in metrics["slos"] if _named(slo) not in by_values]
+    missed, unknown = _objectives(others, metrics)
     allowed = {"error_rate"} if any(slo["metric"] == "error_rate" for slo in metrics["slos"]) else set()
-    against = [*missed, *(reasons[code] for code in THEIRS if code in reasons.keys() - allowed)]
+    codes = [code for code in THEIRS if code in reasons.keys() - allowed]
+    against = (*missed, *(reasons[code] for code in codes))
     ours = [reasons[code] for code in OURS if code in reasons]
     if "schedule_lag" in reasons and not _starved(load):
         ours.append(reasons["schedule_lag"])
-    if against:
-        return (
-            ("void", f"{'; '.join(ours)}. So it may be ours that {'; '.join(against)}")
-            if ours
-            else (
-                "fail",
-                "; ".join(against),
-            )
-        )
+    late, _ = _objectives([slo for slo in metrics["slos"] if _named(slo) in by_values], metrics)
+    if ours and (against or late):
+        return Seen(void=f"{'; '.join(ours)}. So it may be ours that {'; '.join((*against, *late))}")
     other = [reasons[code] for code in NOT_ASKED if code in reasons]
-    if other or unknown:
-        return "void", "; ".join((*other, *unknown))
-    return "pass", "every objective is met"
+    if not against and (other or unknown):
+        return Seen(void="; ".join((*other, *unknown)))
+    return Seen(against=against, sure=any(code in SURE for code in codes), values=values)
 
 
-def _objectives(metrics: Document) -> tuple[Sequence[str], Sequence[str]]:
+def _named(slo: Document) -> str:
+    return f"{slo['metric']} {slo['op']} {slo['limit']:g}"
+
+
+def _objectives(slos: Sequence[Document], metrics: Document) -> tuple[Sequence[str], Sequence[str]]:
     """Return the objectives that are missed, and those of which it cannot be said.
 
     A percentile for which there are too few samples is met when the slowest request meets its limit.
     """
     missed, unknown = [], []
-    for slo in metrics["slos"]:
-        said = f"{slo['metric']} {slo['op']} {slo['limit']:g}"
+    for slo in slos:
+        said = _named(slo)
         if slo["met"] is False:
             least = "at least " if slo.get("lower_bound") else ""
             missed.append(f"{said} is missed: {least}{slo['value']:.4g}")

@@ -1,0 +1,135 @@
+"""Whether a mean or a share of a stationary, autocorrelated series lies above or below a limit. Pure.
+
+Successive requests of a queue are alike, so their number says little: the variance of a mean comes of means of
+batches, enlarged by what is left of their correlation (Alexopoulos and Seila, Handbook of Simulation, 1998, ch. 7).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+BATCHES = 32
+FEWEST_BATCHES = 8
+FEWEST_VALUES = 20
+MOST_CORRELATION = 0.9
+MOST_GROWTH = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Odds:
+    """How surprising what was seen would be with the truth on the other side of the limit.
+
+    `above`: the one-sided p of the hypothesis that the truth is not above the limit; `below`: that it is not below.
+    `estimate` is the mean or share that was seen. Both are 1 where there are too few values to tell.
+    """
+
+    estimate: float
+    above: float
+    below: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The variance of a mean over pieces of a series, and the degrees of freedom that it was estimated with."""
+
+    variance: float
+    freedom: float
+    batches: int
+
+
+def mean_odds(pieces: Sequence[Values], limit: float) -> Odds:
+    """Judge the mean of a series against `limit` by Student's t. `pieces` were observed apart from each other."""
+    from scipy.special import stdtr
+
+    values = np.concatenate(pieces) if pieces else np.empty(0)
+    estimate = float(values.mean()) if len(values) else math.nan
+    spread = _spread(pieces)
+    if spread is None:
+        return Odds(estimate=estimate, above=1.0, below=1.0)
+    if spread.variance <= 0:
+        return Odds(estimate=estimate, above=float(estimate <= limit), below=float(estimate > limit))
+    t = (estimate - limit) / math.sqrt(spread.variance) / _at_limit(estimate, limit)
+    return Odds(estimate=estimate, above=float(stdtr(spread.freedom, -t)), below=float(stdtr(spread.freedom, t)))
+
+
+def quantile_odds(pieces: Sequence[Values], probability: float, limit: float, alpha: float) -> Odds:
+    """Judge a quantile of a series against `limit`: whether more than 1 - `probability` of it lies above `limit`.
+
+    `estimate` is that share. Binomial with the effective number of values (Korn and Graubard, Survey Methodology 24,
+    1998): correlation among the greatest values is that of those above the quantile that was seen, so it is known
+    before any lies above the limit; `alpha` is the level at which its own uncertainty is allowed for.
+    """
+    from scipy.special import betainc
+
+    values = np.concatenate(pieces) if pieces else np.empty(0)
+    share, count = 1 - probability, len(values)
+    estimate = float(np.mean(values > limit)) if count else math.nan
+    if count < FEWEST_VALUES:
+        return Odds(estimate=estimate, above=1.0, below=1.0)
+    at_limit = _effective(pieces, limit, alpha)
+    at_quantile = _effective(pieces, float(np.quantile(values, probability, method="inverted_cdf")), alpha)
+    if at_limit is None or at_quantile is None:
+        return Odds(estimate=estimate, above=1.0, below=1.0)
+    hits, size = estimate * at_limit, at_limit
+    above = betainc(hits, size - hits + 1, share) if hits > 0 else 1.0
+    size = min(at_limit, at_quantile)
+    hits = estimate * size
+    below = betainc(max(size - hits, 1e-9), hits + 1, 1 - share)
+    return Odds(estimate=estimate, above=float(above), below=float(below))
+
+
+def _effective(pieces: Sequence[Values], edge: float, alpha: float) -> float | None:
+    """Return how many independent values would tell as much about the share above `edge`; None where unknown."""
+    from scipy.special import ndtri, stdtrit
+
+    beyond = [np.asarray(piece > edge, dtype=float) for piece in pieces]
+    count, seen = sum(map(len, pieces)), float(np.concatenate(beyond).mean())
+    spread = _spread(beyond)
+    if spread is None:
+        return None
+    if not 0 < seen < 1:
+        return float(count)
+    freedom = max(1.0, min(spread.freedom, spread.batches - 1))
+    caution = (ndtri(alpha) / stdtrit(freedom, alpha)) ** 2
+    return float(count / max(1.0, spread.variance / (seen * (1 - seen) / count)) * caution)
+
+
+def _at_limit(estimate: float, limit: float) -> float:
+    """Return by how much the standard error is taken to be larger if the truth were at the limit.
+
+    Of a queue's mean time it grows with the square of the mean (that of M/M/1 and M/D/1 does at high utilisation),
+    and a mean that came out low has a standard error that came out too low. At most MOST_GROWTH: a mean far below its
+    limit is decided, however much of it is one stall.
+    """
+    if estimate <= 0 or limit <= 0:
+        return 1.0
+    ratio = limit / estimate
+    return min(ratio**2, MOST_GROWTH) if ratio > 1 else ratio
+
+
+def _spread(pieces: Sequence[Values]) -> Spread | None:
+    """Return the variance of the mean over all pieces; None where too few batches fit into them."""
+    total = sum(map(len, pieces))
+    size = max(1, total // BATCHES)
+    means = [piece[: len(piece) // size * size].reshape(-1, size).mean(axis=1) for piece in pieces]
+    count = sum(map(len, means))
+    if total < FEWEST_VALUES or count < FEWEST_BATCHES:
+        return None
+    middle = float(np.concatenate(means).mean())
+    apart = [mean - middle for mean in means]
+    squares = sum(float(one @ one) for one in apart)
+    if squares <= 0:
+        return Spread(variance=0.0, freedom=count - 1.0, batches=0)
+    products = sum(float(one[1:] @ one[:-1]) for one in apart)
+    neighbours = sum(max(0, len(one) - 1) for one in apart)
+    correlation = products / squares * count / neighbours + 1 / count
+    correlation = min(max(0.0, correlation), MOST_CORRELATION)
+    worse = (1 + correlation) / (1 - correlation)
+    freedom = max(1.0, (count - 1) / worse)
+    active = sum(int(np.count_nonzero(mean)) for mean in means)
+    return Spread(variance=squares / (count - 1) / count * worse, freedom=freedom, batches=active)
