@@ -25,6 +25,8 @@ ROOMS: Mapping[str, Room] = {
     "sockets": Room(rank=0, what="what the kernel has counted of TCP connections, by port"),
     "forkserver": Room(rank=0, what="a process that has imported already and forks for each job"),
     "model": Room(rank=1, what="frozen nouns, and YAML read into them with every mistake at once"),
+    "shapes": Room(rank=0, what="whether a JSON document has the shape that its reader expects"),
+    "documents": Room(rank=0, what="what the JSON documents of the results hold, and what makes each again"),
     "store": Room(rank=1, what="every path of a study, and files written whole or not at all"),
     "slurm": Room(rank=2, what="what we ask of Slurm, what Snakemake is told of its jobs, and why some were lost"),
     "infront": Room(rank=2, what="commands of a study's own that stand before the machine's in the PATH of its run"),

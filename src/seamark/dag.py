@@ -11,13 +11,14 @@ from typing import Any, Protocol
 
 from seamark.allocation import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of, serve_min
 from seamark.contained import image_of, require_jobs_images, stand_before_apptainer, words
+from seamark.documents import Environment
 from seamark.forkserver.client import LEADER
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.record import samples_complete, stands
 from seamark.servers.deployment import stop_all, sweep
 from seamark.slurm.states import stand_before_slurm
-from seamark.store import DeploymentFolder, TrialFolder, read_json
+from seamark.store import DeploymentFolder, TrialFolder, is_damaged, put_away, read_json
 from seamark.study import Study
 from seamark.study_paths import require_paths
 
@@ -285,15 +286,27 @@ class Dag:
         sweep(self.study.results)
         self._sweep_plan()
         for record in self.study.results.glob(".environments/*.json"):
-            if not Path(read_json(record)["root"]).is_dir():
-                record.unlink()
+            if not _is_made(record):
+                put_away(record)
+        folder = self.study.folder(self.study.scenario.name)
         for trial in self.study.plan.trials:
-            folder = self.study.folder(self.study.scenario.name).trial(trial.id)
-            if folder.load.exists() and not stands(folder):
-                folder.load.unlink()
-                folder.metrics.unlink(missing_ok=True)
-            elif folder.metrics.exists() and _can_be_newer(folder):
-                folder.metrics.unlink()
+            self._sweep_trial(folder.trial(trial.id))
+        for deployment in self.study.plan.deployments:
+            own = folder.deployment(deployment.id)
+            _sweep_folder(own.root)
+            _sweep_damaged(own.record)
+        _sweep_damaged(folder.summary)
+
+    def _sweep_trial(self, folder: TrialFolder) -> None:
+        """Put away what of a trial is to be made again: a load that does not stand, figures that cannot be read."""
+        _sweep_folder(folder.root)
+        if folder.load.exists() and not stands(folder):
+            put_away(folder.load)
+            put_away(folder.metrics)
+        elif is_damaged(folder.metrics) or is_damaged(folder.histogram):
+            put_away(folder.metrics)
+        elif folder.metrics.exists() and _can_be_newer(folder):
+            folder.metrics.unlink()
 
     def _sweep_plan(self) -> None:
         """Write a plan.json anew that is not this scenario's plan: `bench plan`, or an older run, left it.
@@ -334,3 +347,23 @@ def _can_be_newer(folder: TrialFolder) -> bool:
     from seamark.derive import can_be_newer  # numpy and matplotlib, which a first run has no need of
 
     return can_be_newer(folder)
+
+
+def _is_made(record: Path) -> bool:
+    """Whether the environment that a record names is there; a damaged record names none."""
+    try:
+        return Path(read_json(record, Environment)["root"]).is_dir()
+    except (ValueError, OSError):
+        return False
+
+
+def _sweep_folder(folder: Path) -> None:
+    """Put away what is in the place of a folder."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        put_away(folder)
+
+
+def _sweep_damaged(path: Path) -> None:
+    """Put away a document that cannot be read, so that it is made again."""
+    if is_damaged(path):
+        put_away(path)

@@ -104,7 +104,7 @@ def _measured(study: Study) -> Iterator[tuple[TrialFolder, Trial, Mapping[str, V
 
 
 def _newer(made: Path, source: Path) -> bool:
-    return made.exists() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns
+    return made.is_file() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns
 
 
 def _same_objectives(folder: TrialFolder, trial: Trial) -> bool:

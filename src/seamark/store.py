@@ -3,14 +3,16 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os.path import expandvars
 from pathlib import Path
 from typing import Any
 
+from seamark.documents import OTHERWISE, REMEDIES, SHAPES
 from seamark.errors import UserError
+from seamark.shapes import document_of
 
 TRIAL_PATTERN = "{scenario}/{deployment}--{workload}--r{repetition}"
 
@@ -190,10 +192,37 @@ def failure_of(environment: Path) -> Path:
     return environment.with_suffix(".failed")
 
 
+def put_away(path: Path) -> None:
+    """Take away what lies at a path where it cannot stay: a file is removed, anything of another kind is renamed to
+    `NAME.aside-1`, for it is none of our files."""
+    if path.is_file() or path.is_symlink():
+        path.unlink()
+        return
+    number = 1
+    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
+        number += 1
+    with suppress(FileNotFoundError):
+        path.rename(aside)
+
+
+def require_folder(path: Path) -> None:
+    """Raise UserError where something that is no folder lies at `path`, or where a folder above it is to be."""
+    for each in (path, *path.parents):
+        if each.is_dir():
+            return
+        if os.path.lexists(each):
+            raise UserError(f"{each}: is not a folder, and results are to lie in it. Move it away, or correct paths.")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; rename it to `path` when the block ends well, remove it otherwise."""
+    """Give a temporary path beside `path`; rename it to `path` when the block ends well, remove it otherwise.
+
+    A folder that lies at `path` is put away.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        put_away(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -219,17 +248,36 @@ class DamagedFileError(UserError, ValueError):
     """A file of ours is not what we wrote: the message names it and the remedy."""
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON document; a damaged one raises DamagedFileError that names the file and the remedy."""
+def read_json(path: Path, shape: Any = None) -> dict[str, Any]:
+    """Read a JSON document of the results: the one way to all of them.
+
+    `shape` is what it has to be; without one, what documents.py has for a file of that name. A damaged document, and
+    a folder or a loop of links in its place, raise DamagedFileError that names the file and the remedy; a missing one
+    raises FileNotFoundError, one that may not be read PermissionError.
+    """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as cause:
-        raise DamagedFileError(
-            f"{path}: not valid JSON ({cause}). Remove the file; the next run makes it again."
-        ) from cause
-    if not isinstance(document, dict):
-        raise DamagedFileError(f"{path}: expected a JSON object. Remove the file; the next run makes it again.")
-    return document
+        return document_of(path.read_text(encoding="utf-8"), shape or SHAPES.get(path.name, Mapping[str, Any]))
+    except (FileNotFoundError, PermissionError):
+        raise
+    except OSError as cause:
+        raise DamagedFileError(f"{path}: {cause.strerror}. Move it away. {_remedy(path)}") from cause
+    except ValueError as cause:
+        raise DamagedFileError(f"{path}: {cause}. {_remedy(path)}") from cause
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether a document is there and cannot be read."""
+    try:
+        read_json(path)
+    except FileNotFoundError:
+        return os.path.lexists(path)
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def _remedy(path: Path) -> str:
+    return REMEDIES.get(path.name, OTHERWISE)
 
 
 def append_log(path: Path, trial_id: str, event: str, **facts: Any) -> None:

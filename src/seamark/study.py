@@ -16,7 +16,7 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial
 from seamark.plan import as_document, plan
-from seamark.store import ScenarioFolder, expanded, read_json, write_json, write_text
+from seamark.store import ScenarioFolder, expanded, read_json, require_folder, write_json, write_text
 
 SHIPPED = Path(__file__).parent / "shipped"
 DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
@@ -260,8 +260,10 @@ class Study:
 
 
 def results_of(root: Path, site: str) -> Path:
-    """Return the root of all results of a study on a site, without reading a scenario."""
-    return expanded(site_of(root, site).paths.results, root)
+    """Return the root of all results of a study on a site, without reading a scenario. UserError for a file there."""
+    results = expanded(site_of(root, site).paths.results, root)
+    require_folder(results)
+    return results
 
 
 def config_folder(root: Path, kind: str) -> Path:

@@ -1,19 +1,16 @@
 """Whatever stands on the command line or in the environment, bench ends with a code of its own and in time."""
 
-import io
 import shutil
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import Harm, fuzz
 from command_lines import GOOD, TEXTS, command_lines, odd_values
+from harm import Harm, fuzz
 from hypothesis import strategies as st
+from in_process import run
 
 from seamark.cli.load import command as load_command
-from seamark.cli.main import main
 from seamark.servers.alone import server_alone
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,25 +40,6 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RSYNC_RSH", "/bin/false")
     return tmp_path
-
-
-def run(words: list[str]) -> tuple[int, str]:
-    """Run bench in this process; return its code and all that it printed. What would be a traceback is raised."""
-    said, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", each) for each in ("strict", "backslashreplace"))
-    before, sys.argv = sys.argv, ["bench", *words]
-    code: Any = 0
-    try:
-        with redirect_stdout(said), redirect_stderr(errors):
-            main()
-    except SystemExit as ended:
-        code = ended.code
-    finally:
-        sys.argv = before
-    texts = []
-    for each in (said, errors):
-        each.flush()
-        texts.append(each.buffer.getvalue().decode("utf-8"))  # type: ignore[attr-defined]
-    return code, "".join(texts)
 
 
 def require_words(words: list[str]) -> None:

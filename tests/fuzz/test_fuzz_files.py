@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from cases import Harm, fuzz
+from harm import Harm, fuzz
 from hypothesis import strategies as st
 from yaml_changes import changed_files, odd_values
 

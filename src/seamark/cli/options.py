@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from seamark.store import require_folder
 from seamark.study import DEFAULT_SCENARIO, Study
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -34,5 +35,7 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def open_study(scenario: str, site: str | None) -> Study:
-    """Read the study in the working folder."""
-    return Study.at(Path.cwd(), scenario=scenario, site=site)
+    """Read the study in the working folder. Raises UserError also where results cannot lie."""
+    study = Study.at(Path.cwd(), scenario=scenario, site=site)
+    require_folder(study.folder(study.scenario.name).root)
+    return study

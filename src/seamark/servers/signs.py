@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from seamark.store import DeploymentFolder, write_json
+from seamark.store import DeploymentFolder, read_json, write_json
 
 STALE_S = 10.0
 """A keeper on another node whose last heartbeat seems older than this is looked at twice."""
@@ -202,10 +202,9 @@ def modified_ns(path: Path) -> int | None:
 def read_sign(path: Path) -> dict[str, Any] | None:
     """Return a JSON object, None when it is missing or damaged."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except (OSError, ValueError):
         return None
-    return document if isinstance(document, dict) else None
 
 
 def write_sign(path: Path, document: Mapping[str, Any]) -> None:
