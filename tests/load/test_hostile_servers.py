@@ -17,7 +17,7 @@ from hostile_server import MODELS, PLAIN, STREAMED, UNREAD, WHOLE, Behaviour, Ho
 
 BENCH = [sys.executable, "-m", "seamark.cli.main", "load"]
 DURATION_S, TIMEOUT_S = 1.0, 1.0
-START_S = 20.0
+START_S = 40.0
 """What starting two interpreters and making figures may take beside a load, on a machine that others keep busy."""
 HANGS_S = 60.0
 MOST_BYTES = 300_000_000
