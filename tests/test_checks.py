@@ -77,6 +77,7 @@ FAULTS = [
         {"concurrency_mean": 3.0, "ended_per_s": 300.0, "held_open": 1.9, "held_open_mean_s": 0.006},
     ),
     ("no_steady_state", "suspect", CLOSED, {"steady": False}),
+    ("warmup_cut", "note", CLOSED, {"cut": "warmup_s: auto cut off the first 2.4 s"}),
     ("outage", "suspect", CLOSED, {"steady": False, "outages": ["no good reply came from 6 s to 8 s"]}),
     ("outage", "note", CLOSED, {"steady": False, "outages": ["no good reply came from 6 s to 8 s"] * 6}),
     ("no_steady_state", "note", OPEN, {"steady": None, "changing": True}),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 
+from seamark.model.pattern import load_of
 from seamark.model.service import Service
 from seamark.model.site import Partition, Site
 from seamark.model.trial import Deployment, Plan, Trial
@@ -44,7 +45,7 @@ def deployment_min(trials: Iterable[Trial], site: Site) -> int:
 
 
 def _load_s(trial: Trial) -> float:
-    seconds = sum(float(trial.settings[name] or 0) for name in ("warmup_s", "duration_s", "timeout_s"))
+    seconds = load_of(trial.settings) + float(trial.settings["timeout_s"] or 0)
     seconds += trial.search.budget_s if trial.search else 0.0
     return seconds * SPARE + LOAD_SPARE_S
 

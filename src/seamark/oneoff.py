@@ -21,7 +21,7 @@ from seamark.load.shards import LoadError, LoadJob, run_load
 from seamark.metrics import Measured, measure
 from seamark.metrics.ceiling import Ceiling
 from seamark.model.failure import Failure
-from seamark.model.pattern import LOAD_SETTINGS
+from seamark.model.pattern import LOAD_SETTINGS, warmup_of
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Trial
@@ -113,7 +113,7 @@ def run_oneoff(
         "status": "ok",
         "started_at": started_at,
         "node": provenance.hostname(),
-        "warmup_s": trial.settings["warmup_s"],
+        "warmup_s": warmup_of(trial.settings),
         "duration_s": trial.settings["duration_s"],
         "unit": outcome.unit,
         "kinds": list(outcome.kinds),

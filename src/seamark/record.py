@@ -13,6 +13,7 @@ import yaml
 from seamark import provenance, store
 from seamark.bench import Bench
 from seamark.load.shards import LoadOutcome
+from seamark.model.pattern import warmup_of
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.plurals import counted
 from seamark.provenance.software import container_around_us
@@ -96,7 +97,7 @@ def record_of(
         "log_tail": redacted(tail),
         "finished_at": provenance.now(),
         "node": provenance.hostname(),
-        "warmup_s": trial.settings["warmup_s"],
+        "warmup_s": warmup_of(trial.settings),
         "duration_s": trial.settings["duration_s"],
         "republished": False,
         "in_client": bench.service.server is None,

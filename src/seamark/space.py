@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from os.path import expandvars
 
 from seamark.errors import SiteError
+from seamark.model.pattern import load_of
 from seamark.model.trial import Trial
 from seamark.progress import progress
 from seamark.store import ScenarioFolder, TrialFolder, read_json
@@ -163,7 +164,7 @@ def _size(files: TrialFolder) -> int:
 
 
 def _seconds(trial: Trial) -> float:
-    return sum(float(trial.settings.get(name) or 0.0) for name in ("warmup_s", "duration_s"))
+    return load_of(trial.settings)
 
 
 def _chunks(trial: Trial) -> float:

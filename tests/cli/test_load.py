@@ -287,6 +287,24 @@ def test_a_mistake_is_one_line_with_its_remedy(tmp_path, words, said):
 
 
 @pytest.mark.slow
+@pytest.mark.covers("E-CLI02")
+def test_a_warm_up_of_auto_makes_the_load_a_quarter_longer_and_cuts_no_more_than_that(tmp_path, echo):
+    done = bench_load(
+        tmp_path, f"http://127.0.0.1:{echo.server_port}/", "--duration", 1, "--warmup", "auto", "--json"
+    )
+    document = json.loads(done.stdout)
+    assert document["config"]["warmup_s"] == "auto"
+    assert document["window"]["end_s"] == 1.25
+    assert (
+        document["window"]["start_s"]
+        == document["warmup_auto"]["cut_s"]
+        <= document["warmup_auto"]["limit_s"]
+        == 0.25
+    )
+    jsonschema.validate(document, metrics_schema())
+
+
+@pytest.mark.slow
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02", "E-FR09")
 def test_a_load_that_is_ended_for_saturation_is_measured_up_to_there_and_marked(tmp_path):

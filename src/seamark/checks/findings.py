@@ -111,6 +111,7 @@ class Findings:
     steady_reason: str | None = None
     advised_warmup_s: float | None = None
     outages: Sequence[str] = ()
+    cut: str | None = None
     ceiling_rps: float | None = None
     gpu_clock_ratio: float | None = None
     gpu_util_ratio: float | None = None

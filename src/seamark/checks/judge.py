@@ -35,6 +35,7 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     network.connection_churn,
     network.connected_anew,
     network.listen_queue_full,
+    result.warmup_cut,
     result.outage,
     result.no_steady_state,
     result.gpu_throttled,

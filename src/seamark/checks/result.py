@@ -21,7 +21,7 @@ REMEDIES: Mapping[str, str] = {
 }
 
 MANY_OUTAGES = 5
-"""As many as this are how a service works, as pauses of a collector are, and no accident of one trial."""
+"""More than this are how a service works, as pauses of a collector are, and no accident of one trial."""
 
 
 LOW_TPOT_NOTE, LOW_TPOT = 0.01, 0.05
@@ -100,6 +100,18 @@ def outage(found: Findings) -> Reason | None:
         severity="suspect" if more < MANY_OUTAGES else "note",
         text=found.outages[0] + (f"; {more} more outage{'s' if more > 1 else ''}" if more else ""),
         remedy="All of it is in the figures. See the server's log and the telemetry of that time.",
+    )
+
+
+def warmup_cut(found: Findings) -> Reason | None:
+    """What was cut off is in no figure but its own."""
+    if not found.cut:
+        return None
+    return Reason(
+        code="warmup_cut",
+        severity="note",
+        text=found.cut.rstrip(", "),
+        remedy="Where trials are compared, give all of them the same warmup_s as a number.",
     )
 
 

@@ -13,12 +13,12 @@ import yaml
 from rich.console import Console
 
 from seamark.cli.load_ends import LiveLine, ended_by_signals, output_file, write_output
-from seamark.cli.load_settings import load_settings, openai_settings, require_fit, settings_from
+from seamark.cli.load_settings import load_settings, openai_settings, require_fit, settings_from, warmup
 from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.load.arrivals import pattern_of
 from seamark.model.objectives import OBJECTIVES, is_objective
-from seamark.model.pattern import NEEDED, PATTERNS
+from seamark.model.pattern import AUTO, NEEDED, PATTERNS, load_of
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
 from seamark.redaction import redacted_text
@@ -39,7 +39,14 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 @click.option("--ramp-to", type=float, help="Requests/s at the end of a ramp.")
 @click.option("--concurrency", type=int, default=1, show_default=True, help="Users, or connections of an open loop.")
 @click.option("--duration", type=float, default=10.0, show_default=True, help="Seconds that are measured.")
-@click.option("--warmup", type=float, default=0.0, show_default=True, help="Seconds of load before that.")
+@click.option(
+    "--warmup",
+    callback=warmup,
+    metavar="FLOAT|auto",
+    default="0",
+    show_default=True,
+    help="Seconds of load before that. auto: cut off a start-up, at most a quarter of the duration.",
+)
 @click.option("--requests", type=int, help="Stop after so many requests.")
 @click.option(
     "--timeout",
@@ -214,7 +221,7 @@ def _load_settings(asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[
         if asked[name] is not None and asked[name] <= 0:
             raise UserError(f"--{name.replace('_', '-')} {asked[name]:g}: it must be greater than 0.")
     for name in ("warmup", "think_time"):
-        if asked[name] < 0:
+        if asked[name] != AUTO and asked[name] < 0:
             raise UserError(f"--{name.replace('_', '-')} {asked[name]:g}: it must be 0 or greater.")
     if asked["think_time"] and asked["pattern"] != "closed" and asked["turns"] == 1:
         raise UserError("--think-time: in an open loop users think between turns alone. Add --turns 2 or more.")
@@ -235,7 +242,7 @@ def _load_settings(asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[
     }
     require_fit(settings, known)
     try:
-        pattern_of(settings, asked["warmup"] + asked["duration"])
+        pattern_of(settings, load_of(settings))
     except ValueError as error:
         raise UserError(
             f"--pattern {asked['pattern']}: {error}. Give what is missing with --set NAME=VALUE."

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
+import click
+
 from seamark.errors import UserError, did_you_mean
 from seamark.model.levels import TYPES, misfit
-from seamark.model.pattern import LOAD_SETTINGS
+from seamark.model.pattern import AUTO, LOAD_SETTINGS
 from seamark.model.service import Setting, Value
 
 OPTIONS = {
@@ -30,6 +32,11 @@ OF_A_SERVER = ("model", "served_model", "max_model_len", "base_path")
 """Settings of a server that the OpenAI driver reads too."""
 TRUTHS = {"true": True, "false": False}
 NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
+def warmup(context: click.Context, parameter: click.Parameter, value: str) -> Value:
+    """Return the warm-up that --warmup names: seconds, or `auto`."""
+    return AUTO if value == AUTO else float(click.FLOAT(value, parameter, context))
 
 
 def load_settings() -> dict[str, Setting]:
@@ -60,7 +67,7 @@ def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[st
             raise UserError(f"--set {name}: no setting of this load.{guess}")
         if name == "mix":
             raise UserError("--set mix: classes are given with --mix.")
-        value = _read(text, known[name].type)
+        value = text if text in known[name].words else _read(text, known[name].type)
         if value is None:
             raise UserError(f"--set {name}={text}: expected {NOUNS[known[name].type]}.")
         if wrong := misfit(value, known[name]):

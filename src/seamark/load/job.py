@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seamark.load.driver import Target
+from seamark.model.pattern import load_of
 from seamark.model.service import Value
 
 PROCESSES_A_CORE = 2
@@ -52,7 +53,7 @@ class LoadJob:
     @property
     def until_s(self) -> float:
         """When the last request may be sent: warm-up and duration."""
-        return self._number("warmup_s", 0.0) + self._number("duration_s", 10.0)
+        return load_of(self.settings)
 
     @property
     def timeout_s(self) -> float:

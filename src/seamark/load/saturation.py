@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from seamark.model.pattern import STEADY
+from seamark.model.pattern import STEADY, warmup_of
 from seamark.model.service import Value
 
 BLOCKS = 6
@@ -139,5 +139,4 @@ def watch_for(settings: Mapping[str, Value], limit_s: float | None) -> Saturatio
         return None
     burstiness = settings.get("burstiness")
     variation = float(burstiness) ** -0.5 if settings["pattern"] == "gamma" and burstiness else 1.0
-    warmup_s = float(settings.get("warmup_s") or 0.0)
-    return SaturationWatch(Saturation(warmup_s=warmup_s, limit_s=limit_s, gap_variation=variation))
+    return SaturationWatch(Saturation(warmup_s=warmup_of(settings), limit_s=limit_s, gap_variation=variation))

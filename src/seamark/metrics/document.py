@@ -13,6 +13,7 @@ from seamark.metrics.findings import findings
 from seamark.metrics.metric import Evidence
 from seamark.metrics.objectives import CHUNKS, judged_objectives
 from seamark.metrics.samples import DamagedError, open_samples
+from seamark.metrics.startup import StartUp
 from seamark.metrics.steady import SteadyState
 from seamark.metrics.table import BOUNDED, METRICS, VERSION
 from seamark.metrics.tally import KindTally
@@ -175,6 +176,7 @@ def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Do
     document = _closed(document, load, found.window, "VALID", ())
     if not found.tally.counts_units:
         document["throughput"]["unit"] = CHUNKS
+    document["warmup_auto"] = found.start_up and _start_up(found.start_up, found.cut_part)
     document["steady_state"] = _steady(found.steady, found.steady_part)
     document |= _of_energy(document["energy"], found.energy)
     kinds = list(load.get("kinds") or ())
@@ -244,6 +246,7 @@ def _closed(
             "end_s": window.end_ns / 1e9 if window else None,
             "rule": window.rule if window else None,
         },
+        "warmup_auto": None,
         "steady_state": None,
         "over_saturated_at_s": load.get("over_saturated_at_s"),
         "search": load.get("search"),
@@ -256,6 +259,15 @@ def _closed(
         "verdict": verdict,
         "reasons": [reason.to_json() for reason in reasons],
         "notes": None,
+    }
+
+
+def _start_up(start_up: StartUp, part: Mapping[str, Any] | None) -> Document:
+    return {
+        "limit_s": start_up.limit_ns / 1e9,
+        "cut_s": start_up.cut_ns / 1e9,
+        "reason": start_up.reason,
+        "part": part,
     }
 
 

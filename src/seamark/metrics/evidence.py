@@ -8,14 +8,15 @@ from seamark.metrics.energy import energy_of
 from seamark.metrics.metric import Evidence
 from seamark.metrics.part import figures_of, part_figures
 from seamark.metrics.samples import Samples
+from seamark.metrics.startup import StartUp, find_start_up
 from seamark.metrics.steady import SteadyState, steady_state
 from seamark.metrics.stream import read_stream
 from seamark.metrics.tally import Tally, tally
 from seamark.metrics.telemetry import watch
 from seamark.metrics.timeline import SECOND_NS, Second, Timeline, seconds
-from seamark.metrics.window import find_window
+from seamark.metrics.window import Window, find_window
 from seamark.model.objectives import REQUEST_OBJECTIVES
-from seamark.model.pattern import CHANGING
+from seamark.model.pattern import AUTO, CHANGING, duration_of, load_of, warmup_of
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import Deployment, Trial
 
@@ -36,7 +37,7 @@ class Recorded(Protocol):
 def series_of(samples: Samples, trial: Trial) -> tuple[Second, ...]:
     """Return the rows of series.csv."""
     settings = trial.settings
-    planned_s = _number(settings, "warmup_s", 0.0) + _number(settings, "duration_s", 10.0)
+    planned_s = load_of(settings)
     latest_s = planned_s + _number(settings, "timeout_s", 30.0) + 1
     known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
     size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))
@@ -51,20 +52,24 @@ def evidence_of(
 ) -> Evidence:
     """Return what the metrics of a trial are made from. Raises DamagedError for files that cannot be read."""
     settings = trial.settings
-    warmup_s = _number(load, "warmup_s", _number(settings, "warmup_s", 0.0))
-    duration_s = _number(load, "duration_s", _number(settings, "duration_s", 10.0))
+    warmup_s = _number(load, "warmup_s", warmup_of(settings))
+    duration_s = _number(load, "duration_s", duration_of(settings))
     if load.get("over_saturated_at_s") is not None:  # the load was ended there
         duration_s = float(load["over_saturated_at_s"]) - warmup_s
     pattern = settings.get("pattern", "closed")
     window = find_window(
         warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(settings, load, samples)
     )
+    start_up = None
+    if settings.get("warmup_s") == AUTO:
+        limit_ns, changing = round(warmup_s * 1e9), pattern in CHANGING
+        start_up = find_start_up(samples, end_ns=window.end_ns, limit_ns=limit_ns, changing=changing)
+        window = Window(start_ns=start_up.cut_ns, end_ns=window.end_ns, rule=start_up.rule)
     kinds = len(load.get("kinds") or ())
     stream = read_stream(folder.chunks, samples, window)
     counted = tally(
         samples,
         window,
-        warmup_ns=round(warmup_s * 1e9),
         slos=trial.slos,
         kinds=kinds,
         stream=stream,
@@ -78,6 +83,8 @@ def evidence_of(
         window=window,
         steady=steady,
         steady_part=_of_part(steady, counted, samples, folder),
+        start_up=start_up,
+        cut_part=None if start_up is None else _of_cut(start_up, samples, folder),
         open_loop=pattern != "closed",
         has_objectives=_has_objectives(trial, counted),
         lost=_lost(load, counted),
@@ -98,6 +105,13 @@ def _of_part(state: SteadyState, counted: Tally, samples: Samples, folder: Recor
     if state.part is None:
         return None
     return figures_of(counted) if state.steady else part_figures(samples, state.part, folder.chunks)
+
+
+def _of_cut(start_up: StartUp, samples: Samples, folder: Recorded) -> dict[str, Any] | None:
+    """Return the figures of what was cut off as a start-up, None for nothing."""
+    if start_up.cut_ns == 0:
+        return None
+    return part_figures(samples, Window(start_ns=0, end_ns=start_up.cut_ns, rule="cut off"), folder.chunks)
 
 
 def _ran_out_ns(settings: Mapping[str, Any], load: Mapping[str, Any], samples: Samples) -> int | None:

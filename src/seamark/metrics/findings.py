@@ -13,7 +13,7 @@ from seamark.metrics.processors import processors_of
 from seamark.metrics.table import BOUNDED
 from seamark.metrics.tally import Tally
 from seamark.metrics.window import Window
-from seamark.model.pattern import CHANGING
+from seamark.model.pattern import CHANGING, load_of
 from seamark.model.trial import Trial
 from seamark.stats.quantiles import samples_needed
 
@@ -73,6 +73,7 @@ def findings(
         think_time_s=_float(settings.get("think_time_s")) or 0.0,
         steady=found.steady.steady,
         steady_reason=found.steady.reason,
+        cut=_cut(found),
         outages=[outage.text for outage in found.steady.outages],
         advised_warmup_s=found.steady.advised_warmup_s,
         ceiling_rps=_ceiling_rps(ceiling, tally),
@@ -101,6 +102,18 @@ def findings(
     )
 
 
+def _cut(found: Evidence) -> str | None:
+    """What `warmup_s: auto` cut off, and its figures; None for nothing."""
+    if found.start_up is None or found.cut_part is None:
+        return None
+    part, times = found.cut_part, found.cut_part["latency_ms"]
+    shown = [f"{name} {times[name]:.3g} ms" for name in ("p50", "p99") if times[name] is not None]
+    return (
+        f"warmup_s: auto cut off the first {found.start_up.cut_ns / 1e9:.3g} s, {found.start_up.reason}: "
+        f"{part['requests']:,} requests, {part['failed']} failed, {part['requests_per_s']:.4g}/s, {', '.join(shown)}"
+    )
+
+
 def _said(slo: Mapping[str, Any]) -> str:
     least = "at least " if slo["lower_bound"] else ""
     return f"{slo['metric']} {slo['op']} {slo['limit']:g}, is {least}{slo['value']:.4g}"
@@ -124,8 +137,7 @@ def _requested_rps(settings: Mapping[str, Any], window: Window) -> float | None:
         return None
     if (_float(settings.get("turns")) or 1) > 1:  # its rate is that of sessions, and their turns follow the replies
         return None
-    over_s = (_float(settings.get("warmup_s")) or 0.0) + (_float(settings.get("duration_s")) or 0.0)
-    pattern = pattern_of(settings, over_s)
+    pattern = pattern_of(settings, load_of(settings))
     if pattern is None:
         return None
     first, last = pattern.expected(window.start_ns / 1e9), pattern.expected(window.end_ns / 1e9)

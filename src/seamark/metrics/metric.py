@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seamark.metrics.energy import Energy
+from seamark.metrics.startup import StartUp
 from seamark.metrics.steady import SteadyState
 from seamark.metrics.tally import Tally
 from seamark.metrics.telemetry import Key, Seen
@@ -19,6 +20,8 @@ class Evidence:
     window: Window
     steady: SteadyState
     open_loop: bool
+    start_up: StartUp | None = None
+    cut_part: Mapping[str, Any] | None = None
     steady_part: Mapping[str, Any] | None = None
     has_objectives: bool = False
     lost: int = 0

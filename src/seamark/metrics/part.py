@@ -15,7 +15,7 @@ SHOWN = ("p50", "p95", "p99")
 def part_figures(samples: Samples, part: Window, chunks: Path) -> dict[str, Any]:
     """Return the figures of a part of a load, counted as those of the measured window. `chunks` is its file of
     chunks, which need not be there."""
-    return figures_of(tally(samples, part, warmup_ns=part.start_ns, stream=read_stream(chunks, samples, part)))
+    return figures_of(tally(samples, part, stream=read_stream(chunks, samples, part)))
 
 
 def figures_of(counted: Tally) -> dict[str, Any]:

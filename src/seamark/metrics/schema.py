@@ -90,6 +90,18 @@ ENVELOPE: Mapping[str, Schema] = {
 
 TRAILER: Mapping[str, Schema] = {
     "window": _object({"start_s": NUMBER, "end_s": NUMBER, "rule": WORD}),
+    "warmup_auto": {
+        **_object(
+            {
+                "limit_s": MEASURED,
+                "cut_s": MEASURED,
+                "reason": TEXT,
+                "part": {**PART, "description": "figures of what was cut off, which are in none of the others"},
+            }
+        ),
+        "type": ["object", "null"],
+        "description": "what `warmup_s: auto` cut off; null where the warm-up was given",
+    },
     "steady_state": {
         **_object(
             {

@@ -110,7 +110,6 @@ def tally(
     samples: Samples,
     window: Window,
     *,
-    warmup_ns: int,
     slos: tuple[Slo, ...] = (),
     kinds: int = 1,
     stream: Stream | None = None,
@@ -124,7 +123,7 @@ def tally(
     counted = Tally(window=window, turns=turns)
     for batch in samples.batches():
         unanswered = Unanswered(batch, samples.latest_ns)
-        _whole(counted, batch, warmup_ns)
+        _whole(counted, batch)
         _arrivals(counted, batch)
         _requests(counted, batch, slos, unanswered)
         if kinds > 1:
@@ -178,9 +177,9 @@ def _without_units(counted: Tally) -> None:
         one.tpot = Distribution()
 
 
-def _whole(counted: Tally, batch: Batch, warmup_ns: int) -> None:
+def _whole(counted: Tally, batch: Batch) -> None:
     counted.rows += len(batch.due)
-    counted.warmup += int((batch.due < warmup_ns).sum())
+    counted.warmup += int((batch.due < counted.window.start_ns).sum())
     good = batch.good
     counted.whole_units += int(batch.units[good].sum())
     counted.whole_good += int(good.sum())

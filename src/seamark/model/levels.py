@@ -18,6 +18,12 @@ def level(item: Item, setting: Setting, mistakes: Mistakes) -> Any:
             return None
         mistakes.add(item, f"has no value. Remove the line for the default ({show(setting.default)}).")
         return WRONG
+    if item.value in setting.words:
+        return item.value
+    if setting.words and isinstance(item.value, str):
+        words = " nor ".join(setting.words)
+        mistakes.add(item, f"{item.shown} is neither a number nor {words}.{did_you_mean(item.value, setting.words)}")
+        return WRONG
     value = scalar(item, TYPES[setting.type], mistakes)
     if value is WRONG:
         return WRONG
@@ -52,6 +58,8 @@ def levels(item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...
 
 def misfit(value: Value, setting: Setting) -> str | None:
     """Return why a value of the right type is outside of what the setting allows, or None."""
+    if value in setting.words:
+        return None
     unit = f" {setting.unit}" if setting.unit else ""
     if setting.allowed is not None and value not in setting.allowed:
         words = ", ".join(show(each) for each in setting.allowed)

@@ -3,9 +3,10 @@
 Arrivals themselves are made in load/; what a trace holds is read in recorded.py.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seamark.model.service import Setting
+from seamark.model.service import Setting, Value
 
 PATTERNS = ("closed", "constant", "poisson", "gamma", "ramp", "steps", "bursts", "diurnal", "trace")
 
@@ -37,6 +38,11 @@ HIGHEST_RPS = 1e6
 """More than the clients of one machine can send. A load writes one row for each request that is due, sent or not."""
 LONGEST_S = 604800.0
 """A week."""
+
+DURATION_S = 10.0
+AUTO = "auto"
+AUTO_RATIO = 0.25
+"""With `warmup_s: auto` the longest warm-up is so much of `duration_s`."""
 
 LOAD_SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -177,7 +183,7 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         name="duration_s",
         type="float",
         role="workload",
-        default=10.0,
+        default=DURATION_S,
         minimum=0.1,
         maximum=LONGEST_S,
         unit="s",
@@ -191,7 +197,9 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         minimum=0.0,
         maximum=LONGEST_S,
         unit="s",
-        help="Load before the measured part; it runs into it without a drain.",
+        words=(AUTO,),
+        help="Load before the measured part; it runs into it without a drain. auto: a quarter of `duration_s`, of "
+        "which only a start-up is cut off, and the rest measured.",
     ),
     Setting(
         name="requests",
@@ -234,6 +242,23 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
         help="End the load as soon as the server falls behind for good: outstanding requests grow. None is false.",
     ),
 )
+
+
+def warmup_of(settings: Mapping[str, Value]) -> float:
+    """Return the warm-up that a load has by its settings, the longest one where it is `auto`, in seconds."""
+    warmup = settings.get("warmup_s")
+    return AUTO_RATIO * duration_of(settings) if warmup == AUTO else float(warmup or 0.0)
+
+
+def duration_of(settings: Mapping[str, Value]) -> float:
+    """Return the length of the measured part that a load asks for, in seconds."""
+    duration_s = settings.get("duration_s")
+    return DURATION_S if duration_s is None else float(duration_s)
+
+
+def load_of(settings: Mapping[str, Value]) -> float:
+    """Return how long a load is: warm-up and duration, in seconds."""
+    return warmup_of(settings) + duration_of(settings)
 
 
 @dataclass(frozen=True, kw_only=True)

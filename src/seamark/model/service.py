@@ -14,6 +14,7 @@ class Setting:
 
     A `deployment` setting needs a new server, a `workload` setting does not, a `policy` setting says how
     trials are placed. `alike_in_mix`: it decides how replies are read, so the classes of a mix cannot differ in it.
+    `words` are texts that may stand in place of a number.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Setting:
     maximum: float | None = None
     unit: str | None = None
     alike_in_mix: bool = False
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

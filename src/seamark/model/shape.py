@@ -8,7 +8,7 @@ from os.path import expandvars
 
 from seamark.errors import did_you_mean
 from seamark.model.levels import show
-from seamark.model.pattern import LOAD_SETTINGS, NEEDED, OPTIONAL, PATTERNS, steps_of
+from seamark.model.pattern import AUTO, AUTO_RATIO, LOAD_SETTINGS, NEEDED, OPTIONAL, PATTERNS, steps_of
 from seamark.model.recorded import Row, digest_of, recorded_arrivals, recorded_rows
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Value
@@ -208,6 +208,11 @@ def _numbers(workload: Workload, name: str, default: float) -> list[float]:
     return found if name in workload.levels else [default, *found]
 
 
+def _is_auto(workload: Workload) -> bool:
+    """Whether some treatment has the warm-up `auto`."""
+    return AUTO in (*workload.levels.get("warmup_s", ()), *(entry.get("warmup_s") for entry in workload.include))
+
+
 def _longest_s(item: Item, workload: Workload) -> float | None:
     """Return how long the longest load is, warm-up and duration; None when that cannot be read."""
     total_s = 0.0
@@ -215,7 +220,8 @@ def _longest_s(item: Item, workload: Workload) -> float | None:
         if name in item.value and name not in workload.levels:
             return None
         default = next(each.default for each in LOAD_SETTINGS if each.name == name)
-        total_s += max(_numbers(workload, name, float(default or 0.0)))
+        longest_s = max(_numbers(workload, name, float(default or 0.0)), default=0.0)
+        total_s += longest_s * (1 + AUTO_RATIO if name == "duration_s" and _is_auto(workload) else 1)
     return total_s
 
 

@@ -183,7 +183,7 @@ def _trial(planned: Document, folder: TrialFolder, by_twins: Sequence[Document])
         log_tail=tuple(redacted_text(str(line)) for line in load.get("log_tail") or ()),
         started_at=load.get("started_at"),
         finished_at=load.get("finished_at"),
-        warmup_s=load.get("warmup_s"),
+        warmup_s=start_s if metrics.get("warmup_auto") else load.get("warmup_s"),
         load_s=(load.get("warmup_s") or 0.0) + load["duration_s"] if load.get("duration_s") else None,
         throughput=throughput.get("value"),
         unit=str(throughput.get("unit") or ""),
