@@ -79,32 +79,32 @@ def test_what_is_not_over_in_a_quarter_is_not_cut_off(folder):
 
 
 def outage_at_start(seed):
-    """A load with a start-up or none, and in its first part a stall, failures, or a slow tail."""
+    """A load with a start-up or none, and in its first part a stall, failures, a slow tail, or a pause of the client;
+    what it has, and which requests it is about."""
     rng = np.random.default_rng(seed)
-    fold = float(rng.choice([1.0, 20.0]))
-    due, took = warming_up(rng, float(rng.uniform(1, 4)), fold)
+    due, took = warming_up(rng, float(rng.uniform(1, 4)), float(rng.choice([1.0, 20.0])))
     at_s, length_s = float(rng.choice([0.0, rng.uniform(0, 3)])), float(rng.uniform(0.2, 2))
-    inside, failure, sent = (due >= at_s) & (due < at_s + length_s), np.zeros(len(due), dtype=int), due
+    inside, chosen = (due >= at_s) & (due < at_s + length_s), rng.uniform(size=len(due))
     kind = ("stall", "failures", "few failures", "tail", "pause")[seed % 5]
     if kind == "stall":
-        ended = np.where((due + took > at_s) & (due < at_s + length_s), at_s + length_s + took, due + took)
-        return kind, inside, samples_of(due, None, ended)
-    if kind == "pause":
+        held = (due + took > at_s) & (due < at_s + length_s)
+        ended = np.where(held, at_s + length_s + took, due + took)
+        return kind, held & (ended - due - took > 0.05), samples_of(due, None, ended)
+    if kind == "pause":  # what was due in it is sent after it
         sent = np.where(inside, at_s + length_s, due)
-    elif kind == "tail":
-        took = np.where(inside & (rng.uniform(size=len(due)) < 0.05), took * 20, took)
-    else:
-        share = 1.0 if kind == "failures" else 0.1
-        failure[inside & (rng.uniform(size=len(due)) < share)] = int(Failure.SERVER_ERROR)
-    return kind, inside, samples_of(due, sent, sent + took, failure=failure)
+        return kind, inside & (sent - due > 0.05), samples_of(due, sent, sent + took)
+    if kind == "tail":
+        slow = inside & (chosen < 0.05)
+        return kind, slow, samples_of(due, None, due + np.where(slow, took * 20, took))
+    failed = inside & (chosen < (1.0 if kind == "failures" else 0.1))
+    return kind, failed, samples_of(due, None, due + took, failure=np.where(failed, int(Failure.SERVER_ERROR), 0))
 
 
 def bad_rows_cut_off(folder, seed):
     """Which kind of fault a load has, and how many requests of it `auto` cuts off."""
-    kind, inside, rows = outage_at_start(seed)
+    kind, bad, rows = outage_at_start(seed)
     cut_ns = 1e9 * measured(folder, rows)["warmup_auto"]["cut_s"]
-    slow = (rows["failure"] != 0) | (inside & (rows["last_ns"] - rows["due_ns"] > 100e6))
-    return kind, int((slow & (rows["due_ns"] < cut_ns)).sum())
+    return kind, int((bad & (rows["due_ns"] < cut_ns)).sum())
 
 
 @pytest.mark.parametrize("seed", range(25))

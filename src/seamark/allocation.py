@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from seamark.model.pattern import load_of
+from seamark.model.pattern import load_length_of
 from seamark.model.service import Service
 from seamark.model.site import Partition, Site
 from seamark.model.trial import Deployment, Plan, Trial
@@ -45,7 +45,7 @@ def deployment_min(trials: Iterable[Trial], site: Site) -> int:
 
 
 def _load_s(trial: Trial) -> float:
-    seconds = load_of(trial.settings) + float(trial.settings["timeout_s"] or 0)
+    seconds = load_length_of(trial.settings) + float(trial.settings["timeout_s"] or 0)
     seconds += trial.search.budget_s if trial.search else 0.0
     return seconds * SPARE + LOAD_SPARE_S
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os.path import expandvars
 
 from seamark.errors import SiteError
-from seamark.model.pattern import load_of
+from seamark.model.pattern import load_length_of
 from seamark.model.trial import Trial
 from seamark.progress import progress
 from seamark.store import ScenarioFolder, TrialFolder, read_json
@@ -164,7 +164,7 @@ def _size(files: TrialFolder) -> int:
 
 
 def _seconds(trial: Trial) -> float:
-    return load_of(trial.settings)
+    return load_length_of(trial.settings)
 
 
 def _chunks(trial: Trial) -> float:

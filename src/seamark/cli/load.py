@@ -18,7 +18,7 @@ from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.load.arrivals import pattern_of
 from seamark.model.objectives import OBJECTIVES, is_objective
-from seamark.model.pattern import AUTO, NEEDED, PATTERNS, load_of
+from seamark.model.pattern import AUTO, NEEDED, PATTERNS, load_length_of
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
 from seamark.redaction import redacted_text
@@ -242,7 +242,7 @@ def _load_settings(asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[
     }
     require_fit(settings, known)
     try:
-        pattern_of(settings, load_of(settings))
+        pattern_of(settings, load_length_of(settings))
     except ValueError as error:
         raise UserError(
             f"--pattern {asked['pattern']}: {error}. Give what is missing with --set NAME=VALUE."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seamark.load.driver import Target
-from seamark.model.pattern import load_of
+from seamark.model.pattern import load_length_of
 from seamark.model.service import Value
 
 PROCESSES_A_CORE = 2
@@ -53,7 +53,7 @@ class LoadJob:
     @property
     def until_s(self) -> float:
         """When the last request may be sent: warm-up and duration."""
-        return load_of(self.settings)
+        return load_length_of(self.settings)
 
     @property
     def timeout_s(self) -> float:

@@ -16,7 +16,7 @@ from seamark.metrics.telemetry import watch
 from seamark.metrics.timeline import SECOND_NS, Second, Timeline, seconds
 from seamark.metrics.window import Window, find_window
 from seamark.model.objectives import REQUEST_OBJECTIVES
-from seamark.model.pattern import AUTO, CHANGING, duration_of, load_of, warmup_of
+from seamark.model.pattern import AUTO, CHANGING, duration_of, load_length_of, warmup_of
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import Deployment, Trial
 
@@ -37,7 +37,7 @@ class Recorded(Protocol):
 def series_of(samples: Samples, trial: Trial) -> tuple[Second, ...]:
     """Return the rows of series.csv."""
     settings = trial.settings
-    planned_s = load_of(settings)
+    planned_s = load_length_of(settings)
     latest_s = planned_s + _number(settings, "timeout_s", 30.0) + 1
     known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
     size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))

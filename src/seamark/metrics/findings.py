@@ -13,7 +13,7 @@ from seamark.metrics.processors import processors_of
 from seamark.metrics.table import BOUNDED
 from seamark.metrics.tally import Tally
 from seamark.metrics.window import Window
-from seamark.model.pattern import CHANGING, load_of
+from seamark.model.pattern import CHANGING, load_length_of
 from seamark.model.trial import Trial
 from seamark.stats.quantiles import samples_needed
 
@@ -137,7 +137,7 @@ def _requested_rps(settings: Mapping[str, Any], window: Window) -> float | None:
         return None
     if (_float(settings.get("turns")) or 1) > 1:  # its rate is that of sessions, and their turns follow the replies
         return None
-    pattern = pattern_of(settings, load_of(settings))
+    pattern = pattern_of(settings, load_length_of(settings))
     if pattern is None:
         return None
     first, last = pattern.expected(window.start_ns / 1e9), pattern.expected(window.end_ns / 1e9)

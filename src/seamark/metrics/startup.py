@@ -28,7 +28,7 @@ SURE, LEAST_CHANGE = 0.01, 0.1
 USUAL = (0.05, 0.95)
 """Between these quantiles of the rest a part is as the rest is."""
 MEDIAN_ERROR = 0.02
-SLOWER_THAN_REST = 1.5
+SLOWER_THAN_REST = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def find_start_up(samples: Samples, *, end_ns: int, limit_ns: int, changing: boo
     run, name = max((_run(values, longest), name) for name, values in load.series().items())
     if run == 0:
         return StartUp(limit_ns=limit_ns, cut_ns=0, reason="nothing was cut: there is no start-up")
-    why_not = "it is not over within the longest warm-up" if run > longest else load.why_not(run)
+    why_not = "it is not over within the longest warm-up" if run > longest else load.why_not(run, longest)
     if why_not is not None:
         return StartUp(limit_ns=limit_ns, cut_ns=0, reason=f"nothing was cut: {why_not}")
     return StartUp(limit_ns=limit_ns, cut_ns=round(run * end_ns / parts), reason=f"a start-up of the {name}")
@@ -100,15 +100,15 @@ class _Parts:
         medians = np.asarray(histogram.bucket_value(place, MEDIAN_ERROR), dtype=np.float64)
         return {"median response time": np.where(below[:, -1] > 0, medians, 0.0), "throughput": self._replies}
 
-    def why_not(self, run: int) -> str | None:
-        """Return why the first `run` parts are no start-up; None when nothing speaks against it."""
+    def why_not(self, run: int, longest: int) -> str | None:
+        """Return why the first `run` parts, of `longest` that may be cut, are no start-up; None when they are one."""
         if failed := int(self._failed[:run].sum()):
             return f"{failed} of its first requests failed"
         if (self._replies[:run] == 0).any():
             return "for a while no reply came"
         medians = np.maximum(self.series()["median response time"], 1.0)
         slowest = self._slowest_ns / medians
-        if slowest[:run].max() > SLOWER_THAN_REST * slowest[run:].max():
+        if slowest[:run].max() > SLOWER_THAN_REST * np.quantile(slowest[longest:], USUAL[1]):
             return "some of its first replies are slower than a start-up explains"
         return None
 

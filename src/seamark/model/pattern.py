@@ -256,7 +256,7 @@ def duration_of(settings: Mapping[str, Value]) -> float:
     return DURATION_S if duration_s is None else float(duration_s)
 
 
-def load_of(settings: Mapping[str, Value]) -> float:
+def load_length_of(settings: Mapping[str, Value]) -> float:
     """Return how long a load is: warm-up and duration, in seconds."""
     return warmup_of(settings) + duration_of(settings)
 
