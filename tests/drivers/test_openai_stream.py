@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from openai_streams import CREATED_S, SERVERS, Stream, reads, stream
 
+from seamark.drivers.openai_chunk import read_chunk
 from seamark.drivers.openai_forms import Forms
 from seamark.drivers.openai_stream import StreamDecoder
 from seamark.model.failure import Failure
@@ -447,3 +448,8 @@ def test_what_goes_on_in_the_next_chunk_is_one_event_however_whole_that_chunk_lo
     assert (decoder.events, decoder.failure) == (2, Failure.NONE)
     decoder = read(said(" a"), said(" b"), b"data: [", said(" c"), DONE, decoder=decoder)
     assert (decoder.events, decoder.failure) == (2, Failure.WRONG_REPLY)
+
+
+def test_a_reply_of_more_choices_than_any_server_gives_is_wrong_and_is_not_looked_at_one_by_one():
+    with pytest.raises(ValueError, match="5000 choices"):
+        read_chunk(b'{"choices":[' + b",".join([b"{}"] * 5000) + b"]}")

@@ -177,8 +177,10 @@ def test_a_load_survives_every_hostile_server(name, tmp_path, counted):
         except subprocess.TimeoutExpired:
             counted("hostile servers", "hangs")
             raise
-    if "Traceback" in ended.said:
-        counted("hostile servers", "tracebacks")
-    survived(ended)
+    try:
+        survived(ended)
+    except AssertionError:
+        counted("hostile servers", "tracebacks" if "Traceback" in ended.said else "failed")
+        raise
     counted("hostile servers", "survived")
     print(f"{name}: {ended.wall_s:.1f} s, {ended.peak_bytes / 1e6:.0f} MB, exit {ended.code}")

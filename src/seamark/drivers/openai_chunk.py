@@ -13,6 +13,9 @@ TEXTS = (*ANSWERS, *REASONING)
 CALLS = ("name", "arguments")
 """Where a call of a function has them."""
 
+MOST_CHOICES = 4096
+"""More choices than any server gives a reply: one with more is wrong, and is not looked at one by one."""
+
 _decode = json.JSONDecoder().decode
 
 
@@ -43,14 +46,18 @@ class Chunk:
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """Read a JSON document. Raises ValueError when it is none, nested too deeply, or no object."""
+    """Read a JSON document. Raises ValueError when it is none, nested too deeply, no object, or has more than
+    MOST_CHOICES choices."""
     try:
         document = _decode(data.decode())
     except RecursionError:
         raise ValueError(f"nested too deeply: {data[:200]!r}") from None
     if not isinstance(document, dict):
         raise ValueError(f"not an object: {data[:200]!r}")
-    choices = list(_objects(document.get("choices")))
+    listed = document.get("choices")
+    if isinstance(listed, list) and len(listed) > MOST_CHOICES:
+        raise ValueError(f"{len(listed)} choices: {data[:200]!r}")
+    choices = list(_objects(listed))
     usage = document.get("usage")
     index = choices[0].get("index", 0) if choices else None
     return Chunk(

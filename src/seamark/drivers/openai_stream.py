@@ -8,7 +8,7 @@ sure of what they say (openai_forms.py), so counts are those of a reader who par
 import re
 from collections.abc import Collection
 
-from seamark.drivers.openai_chunk import Chunk, Usage, read_chunk
+from seamark.drivers.openai_chunk import MOST_CHOICES, Chunk, Usage, read_chunk
 from seamark.drivers.openai_forms import MOST_SIZES, SEEN, Form, Forms, usage_in
 from seamark.load.http import _CHUNK_SIZE, HttpDecoder
 from seamark.model.failure import Failure
@@ -27,8 +27,6 @@ MOST_UNITS = 2**31 - 1
 NO_CHUNK = (0, 0)
 NOTHING_HELD = b""
 MOST_HEADS = 64
-MOST_CHOICES = 4096
-"""So many choices of one reply may have a usage each: more than any server gives."""
 
 _NO_BEGINNING, _NO_END = b"\n\n", b"\0"
 """No event that is one line begins and ends so."""
