@@ -31,6 +31,7 @@ ROOMS: Mapping[str, Room] = {
     "slurm": Room(rank=2, what="what we ask of Slurm, what Snakemake is told of its jobs, and why some were lost"),
     "infront": Room(rank=2, what="commands of a study's own that stand before the machine's in the PATH of its run"),
     "turn": Room(rank=2, what="whose turn it is in a study: its latest run's"),
+    "deaths": Room(rank=2, what="whether loads or servers of a service end in the same way again and again"),
     "stats": Room(rank=2, what="quantiles, histogram, steady state; no word of benchmarks"),
     "load": Room(rank=2, what="arrivals, event loop, workers, raw samples; owns the only request clock"),
     "identity": Room(rank=3, what="names, hashes and seeds of deployments, workloads and trials"),

@@ -12,6 +12,7 @@ import yaml
 
 from seamark import provenance, store
 from seamark.bench import Bench
+from seamark.deaths import NOT_TRIED
 from seamark.load.shards import LoadOutcome
 from seamark.model.pattern import warmup_of
 from seamark.model.trial import SCHEMA_VERSION, Trial
@@ -40,6 +41,8 @@ def stands(folder: TrialFolder) -> bool:
     try:
         load = read_json(folder.load)
     except ValueError:
+        return False
+    if load.get("category") == NOT_TRIED:
         return False
     return load.get("status") != "ok" or samples_complete(folder, str(load.get("config_hash")))
 

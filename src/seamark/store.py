@@ -173,6 +173,10 @@ class ScenarioFolder:
         """Return the folder of one deployment."""
         return DeploymentFolder(root=self.root / "deployments" / deployment_id)
 
+    def deaths(self, service: str) -> Path:
+        """Return the count of a service's deaths in the latest run."""
+        return self.root / ".deaths" / f"{service}.json"
+
     @property
     def plan(self) -> Path:
         return self.root / "plan.json"

@@ -13,6 +13,7 @@ from typing import Any
 
 from seamark import provenance, store
 from seamark.bench import Bench, abandoned, carrier_for, death, job_of, python_of, server_tail, taken_away, watch
+from seamark.deaths import NOT_TRIED, note_death, note_life, run_of, why_not_tried
 from seamark.errors import SiteError, UserError
 from seamark.images import StudyImages
 from seamark.load.shards import LoadError, LoadOutcome, run_load
@@ -27,16 +28,22 @@ from seamark.servers.nodelock import locked, node_folder
 from seamark.store import TrialFolder, read_json
 
 WARM_UP_S = 0.3
+UNCOUNTED = (NOT_TRIED, "interrupted", "disk_full", "port_taken")
+"""Ends that say nothing of the service: the next may go well."""
 WAITING_ANEW_S = 1.0
 """How old waiting.json gets before it is written again; readers take one that is much older for left behind."""
 
 
 def serve(bench: Bench) -> None:
     """Start the deployment's server; endpoint.json says whether that went well. Never raises for the service."""
+    run = run_of(os.environ)
+    if why := why_not_tried(bench.results, bench.service.name, run):
+        servers.leave_out(bench.deployment, bench.service, bench.site, bench.folder, category=NOT_TRIED, reason=why)
+        return
     plan = bench.study.plan_of(bench.scenario)
     trials = bench.study.trials_of(bench.scenario, bench.deployment.id)
     images = StudyImages(study=bench.study)
-    servers.serve(
+    answer = servers.serve(
         bench.deployment,
         bench.service,
         bench.site,
@@ -50,6 +57,16 @@ def serve(bench: Bench) -> None:
         binds=plan.binds,
         shards=max(int(trial.settings["shards"] or 1) for trial in trials),
     )
+    if answer["status"] != "ok" and answer["category"] not in UNCOUNTED:
+        note_death(
+            bench.results,
+            bench.service.name,
+            run,
+            kind="deployment",
+            name=bench.deployment.id,
+            said=f"{answer['category']}: {answer['reason']}",
+            tail=answer.get("log_tail") or (),
+        )
 
 
 def warm_up(bench: Bench, trial: Trial, parent_pid: int) -> None:
@@ -78,6 +95,9 @@ def measure_here(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: in
     folder = bench.results.trial(trial.id)
     clear(folder)
     write_config(folder, trial, bench)
+    if why := why_not_tried(bench.results, bench.service.name, run_of(os.environ)):
+        store.write_json(folder.load, record_of(bench, trial, None, (NOT_TRIED, why), []) | {"attempt": 0})
+        return
     for attempt in range(1, max_retries + 2):
         document = _attempt(bench, trial, folder, attempt, parent_pid)
         if document["status"] == "ok" or attempt > max_retries:
@@ -85,6 +105,23 @@ def measure_here(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: in
         put_aside(folder)
         _pause(bench, 2 ** (attempt - 1), parent_pid)
     store.write_json(folder.load, document)
+    _count(bench, trial, document)
+
+
+def _count(bench: Bench, trial: Trial, document: Mapping[str, Any]) -> None:
+    """Note that a load has sent requests, or how it ended before the first though its server was well."""
+    if document["status"] == "ok" or document["sent"]:
+        note_life(bench.results, bench.service.name)
+    elif document["category"] not in UNCOUNTED and read_json(bench.folder.endpoint)["status"] == "ok":
+        note_death(
+            bench.results,
+            bench.service.name,
+            run_of(os.environ),
+            kind="trial",
+            name=trial.id,
+            said=f"{document['category']}: {document['reason']}",
+            tail=document["log_tail"],
+        )
 
 
 def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int) -> dict[str, Any]:

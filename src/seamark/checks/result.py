@@ -15,6 +15,7 @@ REMEDIES: Mapping[str, str] = {
     "no_samples": "`bench retry` measures the trial again.",
     "disk_full": "Free some space, then `bench retry`.",
     "timeout": "Allow more time, or ask for less load; then `bench retry`.",
+    "not_tried": "Mend what ended those before it; `bench submit` tries it then.",
     "interrupted": "`bench submit` goes on where it ended.",
     "no_level_met_the_slo": "See search.json. Lower search.from, loosen an objective, or give the search more time.",
     "no_probe_could_tell": "See search.json: its probes say why.",

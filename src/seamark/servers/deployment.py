@@ -129,6 +129,13 @@ def _environment(
     return prepare_environment(lock, locks, expanded(site.paths.environments))
 
 
+def leave_out(
+    deployment: Deployment, service: Service, site: Site, folder: DeploymentFolder, *, category: str, reason: str
+) -> None:
+    """Start no server; endpoint.json says why."""
+    write_json(folder.endpoint, _no_answer(deployment, service, site, reason, []) | {"category": category})
+
+
 def renew(folder: DeploymentFolder) -> None:
     """Say that the server is still needed, for another `lease_s` of the site."""
     touch(signs_of(folder).lease)
