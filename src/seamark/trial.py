@@ -6,9 +6,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from seamark import provenance, store
@@ -24,6 +25,7 @@ from seamark.progress import held_by
 from seamark.provenance.software import container_around_us
 from seamark.record import keep_samples, put_aside, record_of, samples_complete, write_config, write_meta
 from seamark.servers import deployment as servers
+from seamark.servers.environments import damaged_by
 from seamark.servers.nodelock import locked, node_folder
 from seamark.store import TrialFolder, read_json
 
@@ -142,7 +144,8 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
             failure, tail = _verdict(bench, outcome)
     except LoadError as error:
         died = _death(bench)
-        failure, tail = ("server_died", died) if died else ("client_died", error.reason), list(error.log_tail)
+        tail = list(error.log_tail)
+        failure = ("server_died", died) if died else ("client_died", error.reason + _damage(bench, tail))
     except OSError as error:
         failure = _disk(error)
     except (ValueError, UserError) as error:
@@ -162,6 +165,12 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
     if document["status"] == "ok":
         store.write_json(folder.record, document)
     return document
+
+
+def _damage(bench: Bench, tail: Sequence[str]) -> str:
+    """Return how to make the service's environment anew, where a load could not import what is in it."""
+    environment = read_json(bench.folder.endpoint).get("environment")
+    return damaged_by(Path(environment), tail) if environment else ""
 
 
 def _idle_w(bench: Bench) -> dict[str, float]:

@@ -13,7 +13,7 @@ import pytest
 from processes import eventually
 
 from seamark.errors import SiteError, UserError
-from seamark.servers.environments import environment_folder, prepare_environment
+from seamark.servers.environments import COMPLETE, damaged_by, environment_folder, prepare_environment
 
 TINY_LOCK = """\
 iniconfig==2.0.0 \\
@@ -132,3 +132,22 @@ def test_a_build_killed_by_9_leaves_no_lock_and_the_next_one_succeeds(locks: Pat
     assert not (folder / ".complete").exists()
     assert prepare_environment("tiny", locks, root) == folder
     assert (folder / ".complete").exists()
+
+
+@pytest.mark.covers("E-NFR04")
+@pytest.mark.parametrize(("lost", "says"), [("bin/python", "no interpreter"), ("lib", "no packages")])
+def test_a_damaged_environment_says_how_to_make_it_anew(locks: Path, tmp_path: Path, lost: str, says: str):
+    folder = environment_folder("tiny", locks, tmp_path)
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "lib" / "python3.11" / "site-packages" / "iniconfig").mkdir(parents=True)
+    (folder / COMPLETE).write_text(TINY_LOCK)
+    assert prepare_environment("tiny", locks, tmp_path) == folder
+    (folder / lost).rename(tmp_path / "elsewhere")
+    with pytest.raises(SiteError, match=f"it has {says}.*`rm -r .*tiny-.*`, and the next run makes it anew"):
+        prepare_environment("tiny", locks, tmp_path)
+
+
+def test_a_load_that_cannot_import_says_how_to_make_its_environment_anew_and_another_does_not(tmp_path: Path):
+    assert damaged_by(tmp_path, ["ConnectionRefusedError: no"]) == ""
+    assert "`rm -r " in damaged_by(tmp_path, ["Traceback", "ImportError: libpq.so.5: cannot open shared object file"])

@@ -7,10 +7,12 @@ says that it is whole. What a killed build left is removed and built anew.
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.errors import SiteError, UserError, did_you_mean
@@ -19,6 +21,7 @@ from seamark.servers.signs import hold
 from seamark.store import write_text
 
 COMPLETE = ".complete"
+FAILED_IMPORTS = ("ImportError", "ModuleNotFoundError", "cannot open shared object", "bad marshal data", "null bytes")
 TAIL_LINES = 15
 WAIT_FOR_BUILD_S = 3600.0
 PIP_OPTIONS = "# pip:"
@@ -47,10 +50,11 @@ def prepare_environment(name: str, locks: Path, root: Path) -> Path:
     """Return the environment of lock `name`, built first if it is not whole.
 
     Of several processes that ask at once one builds and the others wait. Raises UserError for a lock that is
-    missing or has requirements without hashes, SiteError when it cannot be built here.
+    missing or has requirements without hashes, SiteError when it cannot be built here, or has lost its interpreter.
     """
     folder = environment_folder(name, locks, root)
     if (folder / COMPLETE).exists():
+        _require_whole(folder)
         return folder
     lock = _lock_file(name, locks)
     _require_hashes(lock)
@@ -69,6 +73,25 @@ def prepare_environment(name: str, locks: Path, root: Path) -> Path:
         if not (folder / COMPLETE).exists():
             _build(folder, lock)
     return folder
+
+
+def damaged_by(folder: Path, lines: Sequence[str]) -> str:
+    """Return how to make an environment anew where the last lines of a process in it say that an import failed; ""
+    where they do not."""
+    if not any(word in line for line in lines for word in FAILED_IMPORTS):
+        return ""
+    return f" If it could be imported before, the environment is damaged. {_anew(folder)}"
+
+
+def _require_whole(folder: Path) -> None:
+    python = folder / "bin" / "python"
+    if not os.access(python, os.X_OK) or not any(folder.glob("lib/python*/site-packages/*")):
+        what = "no packages" if os.access(python, os.X_OK) else "no interpreter bin/python"
+        raise SiteError(f"{folder}: this environment is damaged: it has {what}. {_anew(folder)}")
+
+
+def _anew(folder: Path) -> str:
+    return f"`rm -r {shlex.quote(str(folder))}`, and the next run makes it anew."
 
 
 def _build(folder: Path, lock: Path) -> None:
