@@ -74,7 +74,9 @@ def test_a_full_disk_is_said_and_the_run_completes_when_there_is_space(study, tm
     try:
         site = study.root / "config" / "sites" / "local.yaml"
         site.write_text(site.read_text() + f"\npaths:\n  results: {small}\n")
-        study.write(workload={"concurrency": [8], "duration_s": 2}, repetitions=1)
+        study.write(
+            workload={"concurrency": 8, "pattern": "constant", "rate_rps": 4000, "duration_s": 4}, repetitions=1
+        )
         done = study.submit()
         assert done.returncode != 0
         assert "o space left" in done.stdout + done.stderr
