@@ -16,6 +16,8 @@ try:
         contained="apptainer"
         in map(str, workflow.deployment_settings.deployment_method),
     )
+    if workflow.is_main_process:
+        dag.sweep()
 except UserError as mistake:
     raise WorkflowError(str(mistake))
 
@@ -42,10 +44,6 @@ resource_scopes:
 
 # One load at a time. Also here, because the job of a batch system is not told what the profile says of resources.
 workflow.register_resource("slot", dag.slots)
-
-
-if workflow.is_main_process:
-    dag.sweep()
 
 
 rule all:

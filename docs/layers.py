@@ -35,6 +35,7 @@ ROOMS: Mapping[str, Room] = {
     "stats": Room(rank=2, what="quantiles, histogram, steady state; no word of benchmarks"),
     "load": Room(rank=2, what="arrivals, event loop, workers, raw samples; owns the only request clock"),
     "identity": Room(rank=3, what="names, hashes and seeds of deployments, workloads and trials"),
+    "server_identity": Room(rank=3, what="what a trial is measured on, as a value with a digest"),
     "treatments": Room(rank=3, what="the combinations of levels of one workload"),
     "plan": Room(rank=3, what="from a scenario and a site to deployments and trials"),
     "allocation": Room(rank=3, what="what a deployment asks a batch system for"),
@@ -57,6 +58,8 @@ ROOMS: Mapping[str, Room] = {
     "contained": Room(
         rank=5, what="loads inside a container of Snakemake's: its image, its command, what runs in it"
     ),
+    "study_servers": Room(rank=5, what="the server identities of a study's deployments"),
+    "conflicts": Room(rank=5, what="trials that are there from another server or configuration than is asked for"),
     "bench": Room(rank=5, what="one deployment as its phases see it"),
     "record": Room(rank=5, what="what one trial leaves"),
     "trial": Room(rank=5, what="where rooms meet: serve, warm up, measure"),
@@ -78,6 +81,7 @@ ROOMS: Mapping[str, Room] = {
     "standing": Room(rank=5, what="servers that stand by themselves: asked for, started, listed, ended"),
     "doctor": Room(rank=5, what="whether this machine can measure"),
     "components": Room(rank=6, what="what of a study runs now: run, jobs, servers, monitors, logs"),
+    "sweep": Room(rank=6, what="what earlier runs left, put away before a run begins"),
     "dag": Room(rank=6, what="what Snakemake asks of a study"),
     "ownership": Room(rank=5, what="whose files a run would write, and what to do where they are another's"),
     "jobs": Room(rank=6, what="one function a rule"),

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Trial
 from seamark.provenance.software import container_around_us
+from seamark.server_identity import ServerIdentity
 from seamark.servers import deployment as servers
 from seamark.servers.containers import INSIDE
 from seamark.servers.images import client_lock
 from seamark.store import DeploymentFolder, ScenarioFolder, expanded, read_json
 from seamark.study import Study
+from seamark.study_servers import server_identity
 
 LOG_LINES = 20
 
@@ -53,6 +56,11 @@ class Bench:
     def folder(self) -> DeploymentFolder:
         """The deployment's files."""
         return self.results.deployment(self.deployment.id)
+
+    @cached_property
+    def server(self) -> ServerIdentity:
+        """The server that the deployment's trials are to be measured on."""
+        return server_identity(self.study, self.scenario, self.deployment)
 
     @property
     def lock(self) -> Path | None:

@@ -10,17 +10,17 @@ from shlex import quote
 from typing import Any, Protocol
 
 from seamark.allocation import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of, serve_min
+from seamark.conflicts import CommitMarks
 from seamark.contained import image_of, require_jobs_images, stand_before_apptainer, words
-from seamark.documents import Environment
 from seamark.forkserver.client import LEADER
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
-from seamark.record import samples_complete, stands
-from seamark.servers.deployment import stop_all, sweep
+from seamark.servers.deployment import stop_all
 from seamark.slurm.states import stand_before_slurm
-from seamark.store import DeploymentFolder, TrialFolder, is_damaged, put_away, read_json
+from seamark.store import DeploymentFolder
 from seamark.study import Study
 from seamark.study_paths import require_paths
+from seamark.sweep import sweep
 
 PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
 SLOTS = 100
@@ -44,6 +44,8 @@ class Dag:
     """Whether loads run in containers of Snakemake's: its `--software-deployment-method apptainer`."""
     _minutes: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict, init=False, repr=False)
     """What each trial of a deployment takes, once it was asked for."""
+    _marks: dict[str, CommitMarks] = field(default_factory=dict, init=False, repr=False)
+    """The commit marks of each scenario's trials, once they were asked for."""
 
     def __post_init__(self) -> None:
         require_paths(self.study)
@@ -279,50 +281,23 @@ class Dag:
         return SLOTS // 2
 
     def sweep(self) -> None:
-        """Put away what a killed run left: stale endpoints, and records of trials whose samples are gone, or which
-        were measured as something else than is planned now, and metrics that an older version made."""
+        """Put away what earlier runs left. Raises UserError when trials were measured on another server, or as
+        something else than is planned now."""
+        sweep(self.study, self._marks_of(self.study.scenario.name))
         if self.study.site.partitions:
             stand_before_slurm(self.study.root, self.study.site.queue_deadline_s)
-        sweep(self.study.results)
-        self._sweep_plan()
-        for record in self.study.results.glob(".environments/*.json"):
-            if not _is_made(record):
-                put_away(record)
-        folder = self.study.folder(self.study.scenario.name)
-        for trial in self.study.plan.trials:
-            self._sweep_trial(folder.trial(trial.id))
-        for deployment in self.study.plan.deployments:
-            own = folder.deployment(deployment.id)
-            _sweep_folder(own.root)
-            _sweep_damaged(own.record)
-        _sweep_damaged(folder.summary)
-
-    def _sweep_trial(self, folder: TrialFolder) -> None:
-        """Put away what of a trial is to be made again: a load that does not stand, figures that cannot be read."""
-        _sweep_folder(folder.root)
-        if folder.load.exists() and not stands(folder):
-            put_away(folder.load)
-            put_away(folder.metrics)
-        elif is_damaged(folder.metrics) or is_damaged(folder.histogram):
-            put_away(folder.metrics)
-        elif folder.metrics.exists() and _can_be_newer(folder):
-            folder.metrics.unlink()
-
-    def _sweep_plan(self) -> None:
-        """Write a plan.json anew that is not this scenario's plan: `bench plan`, or an older run, left it.
-
-        Putting it away instead would make Snakemake publish every trial again.
-        """
-        name = self.study.scenario.name
-        if self.study.folder(name).plan.exists():
-            self.study.refresh_plan(name)
 
     def stop_leftovers(self) -> None:
         """End every server of this study that still runs."""
         stop_all(self.study.results)
 
     def _measured(self, scenario: str, trial: Trial) -> bool:
-        return samples_complete(self.study.folder(scenario).trial(trial.id), trial.config_hash)
+        return self._marks_of(scenario).measured(trial)
+
+    def _marks_of(self, scenario: str) -> CommitMarks:
+        if scenario not in self._marks:
+            self._marks[scenario] = CommitMarks(self.study, scenario)
+        return self._marks[scenario]
 
     def _server_files(self, w: Wildcards) -> list[str]:
         folder: DeploymentFolder = self.study.folder(w.scenario).deployment(w.deployment)
@@ -341,29 +316,3 @@ def _shell_line(words: Sequence[str], fields: Sequence[str]) -> str:
 def _literal(word: str) -> str:
     """Return one word of a shell line of a rule, where braces are Snakemake's."""
     return quote(word).replace("{", "{{").replace("}", "}}")
-
-
-def _can_be_newer(folder: TrialFolder) -> bool:
-    from seamark.derive import can_be_newer  # numpy and matplotlib, which a first run has no need of
-
-    return can_be_newer(folder)
-
-
-def _is_made(record: Path) -> bool:
-    """Whether the environment that a record names is there; a damaged record names none."""
-    try:
-        return Path(read_json(record, Environment)["root"]).is_dir()
-    except (ValueError, OSError):
-        return False
-
-
-def _sweep_folder(folder: Path) -> None:
-    """Put away what is in the place of a folder."""
-    if os.path.lexists(folder) and not folder.is_dir():
-        put_away(folder)
-
-
-def _sweep_damaged(path: Path) -> None:
-    """Put away a document that cannot be read, so that it is made again."""
-    if is_damaged(path):
-        put_away(path)

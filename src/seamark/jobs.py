@@ -8,9 +8,23 @@ if TYPE_CHECKING:
     from seamark.study import Study
 
 
+MEASURE_ANEW = "SEAMARK_MEASURE_ANEW"
+"""Environment variable of exported scripts: `yes` measures trials of another server or configuration anew."""
+
+
 def plan(scenario_file: str, site: str, scenario: str) -> None:
-    """Write plan.json."""
-    _study(scenario_file, site).write_plan(scenario)
+    """Write plan.json. Ends with a message where trials are there from another server, unless they are to be measured
+    anew: exported scripts ask here, before a job is submitted."""
+    from seamark.conflicts import require_no_conflicts
+    from seamark.errors import UserError
+
+    study = _study(scenario_file, site)
+    try:
+        if os.environ.get(MEASURE_ANEW) != "yes":
+            require_no_conflicts(study)
+    except UserError as mistake:
+        raise SystemExit(str(mistake)) from None
+    study.write_plan(scenario)
 
 
 def environment(scenario_file: str, site: str, name_and_digest: str, record: str) -> None:
@@ -33,8 +47,10 @@ def environment(scenario_file: str, site: str, name_and_digest: str, record: str
 def pending(scenario_file: str, site: str, scenario: str, deployment_id: str, failed: str = "no") -> None:
     """Print a deployment's trials that are not measured yet, one a line; with `failed` yes also the failed ones.
 
-    Ends with a message instead where a server of the deployment runs already, or images are not there.
+    Ends with a message instead where a server of the deployment runs already, images are not there, or trials are
+    there from another server or configuration; where those are to be measured anew, they are put aside.
     """
+    from seamark.conflicts import conflicts, put_conflicts_aside, refusal
     from seamark.errors import UserError
     from seamark.pending import pending
     from seamark.prepare import require_images
@@ -46,6 +62,10 @@ def pending(scenario_file: str, site: str, scenario: str, deployment_id: str, fa
     try:
         if study.site.runtime == "apptainer":
             require_images(study)
+        if os.environ.get(MEASURE_ANEW) == "yes":
+            put_conflicts_aside(study, deployment_id)
+        if found := conflicts(study, deployment=deployment_id):
+            raise UserError(*refusal(study, found))
         for trial in pending(study, scenario, deployment_id, failed=failed == "yes"):
             print(trial.id)
     except UserError as mistake:

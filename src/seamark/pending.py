@@ -2,8 +2,10 @@
 
 from seamark.model.trial import Trial
 from seamark.record import put_aside, stands
+from seamark.server_identity import ServerIdentity, belongs
 from seamark.store import TrialFolder, read_json
 from seamark.study import Study
+from seamark.study_servers import server_identity
 from seamark.trial import republished
 
 BROKEN_OFF = "interrupted"
@@ -17,23 +19,25 @@ def pending(study: Study, scenario: str, deployment_id: str, *, failed: bool = F
     `bench submit`; with `failed` its files are put aside, as by `bench retry`, and it is measured again. Raises
     UserError when the plan has no such deployment.
     """
-    folder = study.folder(scenario)
-    trials = study.trials_of(scenario, study.deployment(scenario, deployment_id).id)
-    return tuple(trial for trial in trials if _needs_server(folder.trial(trial.id), trial, failed))
+    folder, deployment = study.folder(scenario), study.deployment(scenario, deployment_id)
+    server = server_identity(study, scenario, deployment)
+    trials = study.trials_of(scenario, deployment.id)
+    return tuple(trial for trial in trials if _needs_server(folder.trial(trial.id), trial, server, failed))
 
 
-def _needs_server(folder: TrialFolder, trial: Trial, failed: bool) -> bool:
-    if not settled(folder, trial):
-        return not republished(folder, trial)
+def _needs_server(folder: TrialFolder, trial: Trial, server: ServerIdentity, failed: bool) -> bool:
+    if not settled(folder, trial, server):
+        return not republished(folder, trial, server)
     if failed and read_json(folder.load)["status"] != "ok":
         put_aside(folder)
         return True
     return False
 
 
-def settled(folder: TrialFolder, trial: Trial) -> bool:
-    """Whether load.json says, believably, what came of this very trial."""
+def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
+    """Whether load.json says, believably, what came of this very trial: on `server`, if that is given."""
     if not folder.load.exists() or not stands(folder):
         return False
     load = read_json(folder.load)
-    return load.get("config_hash") == trial.config_hash and load.get("category") != BROKEN_OFF
+    whose = "config_hash" in load and belongs(load, trial.config_hash, server)
+    return whose and load.get("category") != BROKEN_OFF

@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 
 from seamark.model.trial import Plan
+from seamark.server_identity import ServerIdentity, belongs
 from seamark.store import ScenarioFolder, read_json
 
 WAITING_STALE_S = 15.0
@@ -18,7 +19,8 @@ WAITING_STALE_S = 15.0
 class State:
     """Where one trial is: planned, running, ok, failed or timeout, and why it failed; `detail` says what it is at.
 
-    `part` is the share of a running search's budget that its finished probes took.
+    `part` is the share of a running search's budget that its finished probes took. One that is `other` was measured
+    on another server, or as something else, than is asked for now.
     """
 
     trial: str
@@ -71,18 +73,22 @@ class Progress:
             "failed": len(self.failed),
             "running": self.count("running"),
             "planned": self.count("planned"),
+            "other": self.count("other"),
             "states": [vars(state) for state in self.states],
         }
 
 
-def progress(plan: Plan, folder: ScenarioFolder) -> Progress:
-    """Return the state of every trial of `plan`."""
+def progress(plan: Plan, folder: ScenarioFolder, servers: Mapping[str, ServerIdentity] | None = None) -> Progress:
+    """Return the state of every trial of `plan`. With `servers`, of its deployments, results of others are `other`,
+    and failures on others are still planned."""
     states = []
     for trial in plan.trials:
         files = folder.trial(trial.id)
         if files.load.exists():
             try:
                 load = read_json(files.load)
+                if not belongs(load, trial.config_hash, (servers or {}).get(trial.deployment)):
+                    load = {"status": "other" if load.get("status") == "ok" else "planned"}
                 if load.get("status") == "ok" and files.metrics.exists():
                     load = read_json(files.metrics)
             except ValueError as cause:

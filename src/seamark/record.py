@@ -19,20 +19,42 @@ from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.plurals import counted
 from seamark.provenance.software import container_around_us
 from seamark.redaction import redacted, redacted_text
+from seamark.server_identity import ServerIdentity, brief, recorded, same_server
 from seamark.servers.images import facts_of_file
 from seamark.store import TrialFolder, expanded, read_json
 
 PRUNED = "pruned_at"
 """In samples.json: when the samples were removed on purpose. The trial stays measured."""
+MARK = ("config_hash", "server_identity", "samples_bytes", PRUNED)
+"""What of samples.json tells whose a measurement is, and whether it is whole."""
 
 
-def samples_complete(folder: TrialFolder, config_hash: str) -> bool:
-    """Whether a trial was measured with this very configuration and its samples are all there, or were pruned."""
+def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdentity | None = None) -> bool:
+    """Whether a trial was measured with this very configuration and its samples are all there, or were pruned.
+
+    With `server`, also whether it was measured on that one; a record that knows no server counts as of any.
+    """
+    record = commit_mark(folder)
+    return record is not None and complete(folder, record, config_hash, server)
+
+
+def commit_mark(folder: TrialFolder) -> Mapping[str, Any] | None:
+    """Return what tells a finished measurement from another one, None where there is none that can be read."""
     try:
         record = read_json(folder.record)
+    except (OSError, ValueError):
+        return None
+    return {name: record[name] for name in MARK if name in record}
+
+
+def complete(
+    folder: TrialFolder, record: Mapping[str, Any], config_hash: str, server: ServerIdentity | None = None
+) -> bool:
+    """Whether a trial's commit mark is of this configuration and server, and its samples are all there or pruned."""
+    try:
         whole = record.get(PRUNED) is not None or folder.samples.stat().st_size == record["samples_bytes"]
-        return bool(whole and record["config_hash"] == config_hash)
-    except (OSError, ValueError, KeyError):
+        return bool(whole and record["config_hash"] == config_hash and same_server(recorded(record), server))
+    except (OSError, KeyError):
         return False
 
 
@@ -55,29 +77,27 @@ def search_ended(folder: TrialFolder) -> bool:
         return False
 
 
-def put_aside(folder: TrialFolder) -> None:
-    """Keep what an attempt left under `attempts/N`, so that the trial is measured again.
+def put_aside(folder: TrialFolder, *, probes: bool = False) -> Path | None:
+    """Keep everything that an attempt left under `attempts/N`, so that the trial is measured again; return where.
 
-    Probes of a search that has not come to its end stay: it goes on with them.
+    The trial's log goes on. Probes of a search that has not come to its end stay, unless `probes`: it goes on with
+    them. The commit mark goes first: an interrupted move leaves a trial that is not measured.
     """
-    kept = [
-        folder.load,
-        folder.samples,
-        folder.chunks,
-        folder.record,
-        folder.meta,
-        folder.metrics,
-        folder.client_telemetry,
-    ]
-    if search_ended(folder):
-        kept += [folder.search, folder.probes]
-    kept = [path for path in kept if path.exists()]
-    if kept:
-        number = 1 + sum(1 for _ in folder.attempts.glob("*"))
-        target = folder.attempts / str(number)
-        target.mkdir(parents=True)
-        for path in kept:
-            path.rename(target / path.name)
+    stays = {folder.attempts, folder.log}
+    if not probes and not search_ended(folder):
+        stays |= {folder.search, folder.probes}
+    kept = [path for path in folder.root.glob("[!.]*") if path not in stays]
+    if all(path == folder.config for path in kept):
+        return None
+    target = folder.attempts / str(1 + max(map(_number, folder.attempts.glob("*")), default=0))
+    target.mkdir(parents=True)
+    for path in sorted(kept, key=lambda path: path not in (folder.record, folder.load)):
+        path.rename(target / path.name)
+    return target
+
+
+def _number(attempt: Path) -> int:
+    return int(attempt.name) if attempt.name.isdigit() else 0
 
 
 def record_of(
@@ -94,6 +114,7 @@ def record_of(
         "trial": trial.id,
         "trial_id": trial.trial_id,
         "config_hash": trial.config_hash,
+        "server_identity": brief(served_by(bench)),
         "status": "ok" if failure is None else "failed",
         "category": failure[0] if failure else None,
         "reason": redacted_text(failure[1]) if failure else None,
@@ -134,6 +155,12 @@ def record_of(
             "over_saturated_at_s": outcome.over_saturated_at_s,
         }
     return document
+
+
+def served_by(bench: Bench) -> Mapping[str, Any]:
+    """Return the identity of the server that was started, as endpoint.json has it; without one, that of the plan."""
+    endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
+    return recorded(endpoint) or bench.server.document()
 
 
 def keep_samples(folder: TrialFolder, trial: Trial, outcome: LoadOutcome, document: dict[str, Any]) -> None:
@@ -207,6 +234,7 @@ def write_meta(
             "node": provenance.hostname(),
             "placement": bench.site.placement,
             "runtime": bench.site.runtime,
+            "server_identity": served_by(bench),
             "service_version": bench.service.version,
             "licence": bench.service.licence,
             "slurm": slurm,

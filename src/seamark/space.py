@@ -13,6 +13,7 @@ from seamark.model.trial import Trial
 from seamark.progress import progress
 from seamark.store import ScenarioFolder, TrialFolder, read_json
 from seamark.study import Study
+from seamark.study_servers import server_identities
 
 LEAST_ROW_BYTES, MOST_ROW_BYTES = 4, 32
 """Of a request in samples.parquet, as measured: short equal times pack well, long different ones do not."""
@@ -27,6 +28,8 @@ TELEMETRY_BYTES = 6_000
 TRIAL_BYTES = 100_000
 """Of a trial's other files, and its share of the report."""
 ANSWER_S = 30.0
+MISSING = ("planned", "running", "other")
+"""States of trials that a run measures; it refuses those of another server unless it is to measure them anew."""
 QUOTA_ROW = re.compile(r"(?:^|\s)/\S*\s+(\d+)\*?\s+(\d+)\s+(\d+)")
 """`lfs quota` and `quota`: a file system, then kB in use, soft limit, hard limit; 0 is no limit."""
 
@@ -53,10 +56,8 @@ def estimate(study: Study) -> Estimate:
     A trial of a treatment that was measured before, in any repetition, is expected to write what that one did.
     """
     folder = study.folder(study.scenario.name)
-    states = progress(study.plan, folder).states
-    missing = [
-        trial for trial, state in zip(study.plan.trials, states, strict=True) if state.state in ("planned", "running")
-    ]
+    states = progress(study.plan, folder, server_identities(study, study.scenario.name)).states
+    missing = [trial for trial, state in zip(study.plan.trials, states, strict=True) if state.state in MISSING]
     known = {trial.treatment: size for trial in study.plan.trials if (size := _written(folder, trial))}
     least = most = 0
     for trial in missing:

@@ -24,6 +24,7 @@ from seamark.ownership import user_named
 from seamark.progress import held_by
 from seamark.provenance.software import container_around_us
 from seamark.record import keep_samples, put_aside, record_of, samples_complete, write_config, write_meta
+from seamark.server_identity import ServerIdentity
 from seamark.servers import deployment as servers
 from seamark.servers.environments import damaged_by
 from seamark.servers.nodelock import locked, node_folder
@@ -58,6 +59,7 @@ def serve(bench: Bench) -> None:
         client=images.of_client(bench.service),
         binds=plan.binds,
         shards=max(int(trial.settings["shards"] or 1) for trial in trials),
+        identity=bench.server.document(),
     )
     if answer["status"] != "ok" and answer["category"] not in UNCOUNTED:
         note_death(
@@ -80,27 +82,34 @@ def warm_up(bench: Bench, trial: Trial, parent_pid: int) -> None:
 def measure(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
     """Measure one trial, unless its samples are there; load.json says what came of it, whatever that is."""
     with alone_on_this_node(bench, parent_pid), ended_by_signals():
-        if not republished(bench.results.trial(trial.id), trial):
+        if not republished(bench.results.trial(trial.id), trial, bench.server):
             measure_here(bench, trial, parent_pid, max_retries=max_retries)
 
 
-def republished(folder: TrialFolder, trial: Trial) -> bool:
-    """Whether the trial's samples are all there; load.json is written again then."""
-    if not samples_complete(folder, trial.config_hash):
+def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
+    """Whether the trial's samples are all there, of `server` if it is given; load.json is written again then."""
+    if not samples_complete(folder, trial.config_hash, server):
         return False
     store.write_json(folder.load, read_json(folder.record) | {"republished": True})
     return True
 
 
 def measure_here(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
-    """Measure one trial and write its load.json. The caller sees to it that no other load runs on this node."""
+    """Measure one trial and write its load.json. The caller sees to it that no other load runs on this node.
+
+    What an earlier measurement left goes to `attempts` first: no raw sample is ever overwritten.
+    """
     folder = bench.results.trial(trial.id)
+    if why := taken_away(bench):
+        raise SystemExit(why)
     clear(folder)
-    write_config(folder, trial, bench)
+    put_aside(folder)
     if why := why_not_tried(bench.results, bench.service.name, run_of(os.environ)):
+        write_config(folder, trial, bench)
         store.write_json(folder.load, record_of(bench, trial, None, (NOT_TRIED, why), []) | {"attempt": 0})
         return
     for attempt in range(1, max_retries + 2):
+        write_config(folder, trial, bench)
         document = _attempt(bench, trial, folder, attempt, parent_pid)
         if document["status"] == "ok" or attempt > max_retries:
             break

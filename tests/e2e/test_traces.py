@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.services, pytest.mark.e2e]
 
 
 @pytest.mark.covers("E-FR14", "E-TRACE")
-def test_trials_of_a_trace_that_changed_are_measured_again_and_no_other(study):
+def test_trials_of_a_trace_that_changed_are_measured_anew_when_that_is_asked_for_and_no_other(study):
     trace = study.root / "rows.jsonl"
     trace.write_text("".join(json.dumps({"at_s": 0.01 * row}) + "\n" for row in range(10)))
     replay = {"name": "replay", "service": "null", "pattern": "trace", "trace": "rows.jsonl", "concurrency": 1}
@@ -22,7 +22,10 @@ def test_trials_of_a_trace_that_changed_are_measured_again_and_no_other(study):
     assert pq.read_metadata(of_trace / "samples.parquet").num_rows == 10
     before = set(study.measurements())
     trace.write_text("".join(json.dumps({"at_s": 0.01 * row}) + "\n" for row in range(15)))
-    assert study.submit().returncode == 0
+    refused = study.submit()
+    assert (refused.returncode, "1 trial was measured with another configuration" in refused.stderr) == (2, True)
+    assert study.bench("submit", "-c", "config/scenarios/try.yaml", "--measure-anew").returncode == 0
+    assert pq.read_metadata(of_trace / "attempts/1/samples.parquet").num_rows == 10
     counts = study.measurements()
     assert set(counts) == before, "names stay"
     assert counts.pop(of_trace.name) == 2

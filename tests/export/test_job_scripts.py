@@ -1,6 +1,7 @@
 """The scripts of `bench export slurm`: what they ask Slurm for, and how they read."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from exported import ACCOUNT, Exporting, options
 
+import seamark
 from seamark.export.jobs import clock
 from seamark.export.slurm import shell_path
 
@@ -168,3 +170,45 @@ def test_what_was_written_is_told_as_json(make: Make) -> None:
     told = json.loads(make().bench("export", "slurm", "--json").stdout)
     [job] = told["jobs"]
     assert (job["script"], len(job["deployments"]), job["time_min"]) == ("deployments.sbatch", 2, job["needs_min"])
+
+
+@pytest.mark.covers("E-NFR05")
+def test_trials_of_another_server_stop_a_submission_unless_they_are_to_be_measured_anew(
+    make: Make, tmp_path: Path
+) -> None:
+    study = make(repetitions=1)
+    folder = study.export("--python", sys.executable)
+    trials = json.loads(study.bench("plan", "--json").stdout)["plan"]["trials"]
+    server = {"digest": "another", "runtime": "venv", "site": "other", "machine": "far"}
+    for trial in trials:
+        own = study.results / trial["id"]
+        own.mkdir(parents=True)
+        (own / "samples.parquet").write_bytes(b"")
+        record = {"config_hash": trial["config_hash"], "samples_bytes": 0, "server_identity": server}
+        (own / "samples.json").write_text(json.dumps(record))
+    for name, says in (("sbatch", 'echo "$SEAMARK_MEASURE_ANEW" >> asked; echo 7'), ("squeue", "true")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / name).chmod(0o755)
+    env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    refused = subprocess.run([folder / "submit.sh"], env=env, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "4 trials were measured on site 'other' (venv, on far); this run asks for site 'here'" in refused.stderr
+    assert not (study.root / "asked").exists(), "nothing was submitted"
+
+    words = [folder / "submit.sh", "--measure-anew"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (study.root / "asked").read_text().split() == ["yes", "yes"]
+
+    first = trials[0]["deployment"]
+    script = [sys.executable, Path(seamark.__file__).parent / "shipped/scripts/pending.py"]
+    script += ["config/scenarios/try.yaml", "here", "try", first]
+    refused = subprocess.run(script, cwd=study.root, env=env, capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "2 trials were measured on site 'other'" in refused.stderr
+    anew = env | {"SEAMARK_MEASURE_ANEW": "yes"}
+    for _ in range(2):
+        left = subprocess.run(script, cwd=study.root, env=anew, capture_output=True, text=True, check=False)
+        assert sorted(left.stdout.split()) == sorted(t["id"] for t in trials if t["deployment"] == first), left.stderr
+    moved = [trial["id"] for trial in trials if (study.results / trial["id"] / "attempts/1/samples.json").exists()]
+    assert sorted(moved) == sorted(left.stdout.split()), "those of its own deployment, once"

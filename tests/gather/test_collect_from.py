@@ -144,6 +144,69 @@ def test_which_of_two_measurements_counts_can_be_said_and_ours_is_never_lost(pai
         assert (pair.here.results / first / "attempts/1/samples.parquet").read_bytes() == ours
 
 
+def move_to(folder: Path, machine: str) -> None:
+    """Make a finished trial one that was measured on another machine."""
+    for name in ("samples.json", "load.json", "meta.json"):
+        document = json.loads((folder / name).read_text())
+        document["server_identity"] |= {"machine": machine, "digest": f"of {machine}"}
+        (folder / name).write_text(json.dumps(document))
+
+
+@pytest.mark.covers("E-NFR03", "E-NFR05")
+def test_trials_of_another_machine_come_with_its_name_are_marked_and_never_taken_for_ones_of_this(pair: Pair) -> None:
+    others = pair.trials()[1:]
+    bring(pair)
+    for name in others:
+        shutil.rmtree(pair.here.results / name)
+        move_to(pair.there.results / name, "far")
+    done = pair.here.bench("collect", "--from", pair.source, COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    assert "3 trials measured on site 'local' (venv, on far)" in done.stdout
+    assert "These trials were measured on several servers" in done.stdout
+    summary = json.loads((pair.here.results / "summary.json").read_text())
+    assert [(server["name"], server["trials"]) for server in summary["servers"]] in (
+        [("A", 1), ("B", 3)],
+        [("A", 3), ("B", 1)],
+    )
+    before = files_of(pair.here.results)
+    refused = pair.here.bench("submit", site="local")
+    assert refused.returncode == 2
+    assert "3 trials were measured on site 'local' (venv, on far); this run asks for" in refused.stderr
+    assert files_of(pair.here.results) == before
+
+
+def test_a_trial_that_two_machines_measured_is_refused_with_both_of_them_named(pair: Pair) -> None:
+    name = pair.trials()[0]
+    bring(pair)
+    measure_else(pair.there.results / name)
+    move_to(pair.there.results / name, "far")
+    with pytest.raises(UserError, match=r"measured twice, in .* \(.*venv, on (?!far).*\) and in .* \(.*venv, on far"):
+        bring(pair)
+
+
+@pytest.mark.parametrize("how", [fail, lambda folder: None])
+def test_our_measurement_of_another_configuration_gives_way_only_when_that_is_asked_for(
+    pair: Pair, how: Callable[[Path], object]
+) -> None:
+    name = pair.trials()[0]
+    bring(pair)
+    for path in ("samples.json", "load.json"):
+        file = pair.here.results / name / path
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"config_hash": "0" * 64}))
+    ours = (pair.here.results / name / "samples.parquet").read_bytes()
+    how(pair.there.results / name)
+    if how is fail:
+        assert name not in bring(pair, "there").taken
+        return
+    before = files_of(pair.here.results)
+    with pytest.raises(UserError, match="measured twice"):
+        bring(pair)
+    assert name not in bring(pair, "here").taken
+    assert files_of(pair.here.results) == before
+    assert name in bring(pair, "there").taken
+    assert (pair.here.results / name / "attempts/1/samples.parquet").read_bytes() == ours
+
+
 @pytest.mark.parametrize("how", [fail, lambda folder: (folder / "samples.parquet").write_bytes(b"")])
 def test_a_finished_trial_stays_whatever_comes_in_its_name(pair: Pair, how: Callable[[Path], object]) -> None:
     name = pair.trials()[0]

@@ -9,6 +9,7 @@ from seamark.analysis.nodes import ComparedNodes
 from seamark.analysis.outcome import Document, Outcome, read_outcome
 from seamark.analysis.repetitions import compared
 from seamark.analysis.search import found_by_search
+from seamark.analysis.servers import ComparedServers
 from seamark.analysis.spread import each, known, medians, spread, telemetry
 from seamark.analysis.treatments import group_of, levels_of
 from seamark.checks import verdict_of, worst
@@ -45,13 +46,14 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
     levels = levels_of(plan)
     between = factors_of_starts(plan.factors)
     treatments, failed, points, ok = [], [], [], 0
-    nodes = ComparedNodes()
+    nodes, servers = ComparedNodes(), ComparedServers()
     for trials in grouped.values():
         outcomes = compared([read_outcome(trial, folder.trial(trial.id)) for trial in trials])
         ok += sum(outcome.ok for outcome in outcomes)
         for outcome in outcomes:
             if outcome.ok:
                 nodes.add(group_of(outcome.trial), folder.trial(outcome.trial.id))
+                servers.add(outcome.trial, folder.trial(outcome.trial.id))
         failed += [
             {
                 "trial": outcome.trial.id,
@@ -65,7 +67,10 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
         factors = levels[trials[0].treatment]
         treatments.append(_treatment(factors, outcomes))
         points.append(point_of(group_of(trials[0]), factors, outcomes))
-    treatments = [_with(treatment, nodes) for treatment in treatments]
+    members: dict[str, list[str]] = {}
+    for treatment in treatments:
+        members.setdefault(treatment["workload"], []).extend(treatment["trials"])
+    treatments = [_with(treatment, nodes, servers, members[treatment["workload"]]) for treatment in treatments]
     return {
         "schema_version": SCHEMA_VERSION,
         "metrics_version": VERSION,
@@ -78,17 +83,20 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
         "percentiles": {"method": "pooled histograms", "relative_error": RELATIVE_ERROR},
         "factors_without_p": list(between),
         "why_no_p": why_no_p(between) if between else None,
+        "servers": servers.document(),
         "treatments": treatments,
-        "knees": knees(points),
+        "knees": knees([point for point in points if not servers.several(members[point.workload])]),
     }
 
 
-def _with(treatment: Document, nodes: ComparedNodes) -> Document:
+def _with(treatment: Document, nodes: ComparedNodes, servers: ComparedServers, group: Sequence[str]) -> Document:
     """Add to a treatment's reasons what stands against comparing it with the others of its group."""
     against = nodes.reasons(treatment["workload"], treatment["repetitions"]) if treatment["repetitions"] else []
+    against += servers.reasons(treatment["trials"], group)
     reasons = _gravest_first([*treatment["reasons"], *against])
     verdict = worst([treatment["verdict"], *map(verdict_of, against)])
-    return treatment | {"reasons": reasons, "verdict": verdict}
+    names = servers.names_of(treatment["trials"])
+    return treatment | {"reasons": reasons, "verdict": verdict, "trial_servers": names}
 
 
 def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Document:

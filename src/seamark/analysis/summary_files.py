@@ -21,7 +21,7 @@ from seamark.store import ScenarioFolder, replacing, write_json
 ROWS_AT_ONCE = 1000
 IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
 PLACE = ("repetition", "block", "position")
-STATE = ("status", "category", "verdict", "reasons", "throughput_unit")
+STATE = ("server", "status", "category", "verdict", "reasons", "throughput_unit")
 BOUND_COLUMNS = tuple(f"{group}_lower_bounds" for group in BOUNDED)
 SEARCH_WORDS = ("search_setting", "search_outcome", "search_confirmed")
 
@@ -59,9 +59,7 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
         _parquet_writer(as_parquet, header, words) as writer,
     ):
         text.write(",".join(header) + "\n")
-        failed = {bad["trial"]: bad for bad in summary["failed"]}
-        by_twins = {name: why for each in summary["treatments"] for name, why in each["by_twins"].items()}
-        rows = _rows(plan, folder, levels, qualities, failed, by_twins)
+        rows = _rows(plan, folder, levels, qualities, summary)
         while some := list(islice(rows, ROWS_AT_ONCE)):
             text.write(csv_lines(header, some))
             writer.write_table(_arrow(header, words, some))
@@ -74,19 +72,33 @@ def _rows(
     folder: ScenarioFolder,
     levels: Mapping[str, Mapping[str, Value]],
     qualities: Sequence[str],
-    failed: Mapping[str, Document],
-    by_twins: Mapping[str, Sequence[Document]],
+    summary: Document,
 ) -> Iterator[Row]:
+    failed = {bad["trial"]: bad for bad in summary["failed"]}
+    by_twins = {name: why for each in summary["treatments"] for name, why in each["by_twins"].items()}
+    servers = _servers(summary)
     for trial in plan.trials:
         row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": group_of(trial)}
         row |= {name: getattr(trial, name) for name in (*IDENTITY[3:], *PLACE)}
         row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}
+        row["server"] = servers.get(trial.id)
         bad = failed.get(trial.id)
         if bad is None:
             yield row | _figures(read_metrics(folder.trial(trial.id)), qualities, by_twins.get(trial.id, ()))
         else:
             state = {"status": bad["status"], "category": bad["category"]}
             yield row | state | {"verdict": "INVALID", "reasons": bad["category"]}
+
+
+def _servers(summary: Document) -> dict[str, str]:
+    """Return where each good trial was measured, in words."""
+    places = {server["name"]: server["place"] or "not recorded" for server in summary["servers"]}
+    return {
+        trial: places[name]
+        for each in summary["treatments"]
+        for trial, name in zip(each["trials"], each["trial_servers"], strict=True)
+        if name is not None
+    }
 
 
 def _figures(metrics: Document, qualities: Sequence[str], by_twins: Sequence[Document]) -> Row:

@@ -69,6 +69,8 @@ def _bring(study: Study, source: str, prefer: "Prefer | None") -> None:
     take_calibrations(copy, study.results)
     forget(copy)
     click.echo(f"{source}: {counted(len(merged.taken), 'trial')} came, {len(merged.kept)} were settled here.")
+    for place, count in merged.places.items():
+        click.echo(f"  {counted(count, 'trial')} measured on {place}")
     if merged.unfinished:
         click.echo(
             f"{len(merged.unfinished)} are not finished there, or measured as something else; they stay there."

@@ -34,6 +34,15 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
 
 
+def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--measure-anew, for results of another server or configuration."""
+    return click.option(
+        "--measure-anew",
+        is_flag=True,
+        help="Measure trials of another server or configuration again; `attempts` keeps the old files.",
+    )(function)
+
+
 def open_study(scenario: str, site: str | None) -> Study:
     """Read the study in the working folder. Raises UserError also where results cannot lie."""
     study = Study.at(Path.cwd(), scenario=scenario, site=site)

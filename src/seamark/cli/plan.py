@@ -20,6 +20,7 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
       bench plan -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench plan -c config/scenarios/quickstart.yaml --json | jq .trials
     """
+    from seamark.conflicts import conflicts, refusal
     from seamark.plan import as_document
     from seamark.plan_text import describe, plan_facts
     from seamark.study_paths import require_paths
@@ -31,9 +32,12 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
         _write(study)
     if as_json:
         facts = plan_facts(study.plan, study.services, study.site, unmade=study.unmade_environments())
-        click.echo(json.dumps(facts | {"plan": as_document(study.plan)}, indent=1))
+        there = {"conflicts": [each.document() for each in conflicts(study)]}
+        click.echo(json.dumps(facts | there | {"plan": as_document(study.plan)}, indent=1))
     else:
         click.echo(describe(study.plan, study.services, study.site, study.unmade_environments()))
+        if found := conflicts(study):
+            click.echo("\n".join(("", *refusal(study, found))))
 
 
 def _write(study: Study) -> None:

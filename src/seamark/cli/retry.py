@@ -21,6 +21,7 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
       bench retry s3-8c1f02--operation-get-1a2b3c--r1
     """
     from seamark.cli.submit import submit
+    from seamark.conflicts import require_no_conflicts
     from seamark.ownership import require_ours
 
     study = open_study(scenario, site)
@@ -35,6 +36,7 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
         click.echo(f"{study.scenario.name}: no failed trial.", err=True)
         return 0
     require_ours(study)
+    require_no_conflicts(study, besides=chosen)
 
     def put_all_aside() -> None:
         for name in chosen:

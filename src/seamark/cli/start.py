@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 import psutil
 
-from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.options import json_option, measure_anew_option, open_study, scenario_option
 from seamark.cli.submit import require_what_it_needs
+from seamark.conflicts import require_no_conflicts
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.snake import release, runs_in
 from seamark.study import DEFAULT_SCENARIO, Study, scenario_files
@@ -25,7 +26,8 @@ TAIL_LINES = 20
 @click.argument("recipe", required=False)
 @scenario_option
 @json_option
-def command(recipe: str | None, scenario: str, site: str | None, as_json: bool) -> int:
+@measure_anew_option
+def command(recipe: str | None, scenario: str, site: str | None, as_json: bool, measure_anew: bool) -> int:
     """Submit a scenario in the background: servers, monitors, loads, teardown, report. RECIPE is its name or file.
 
     It is `bench submit` without a terminal, and goes on when you log out. `bench status` shows how it is,
@@ -43,10 +45,12 @@ def command(recipe: str | None, scenario: str, site: str | None, as_json: bool) 
     study.require_drivers()
     study.require_no_dataset()
     require_what_it_needs(study)
+    if not measure_anew:
+        require_no_conflicts(study)
     release(study.root)
     log = study.results / study.scenario.name / "logs" / f"start-{time.strftime('%Y%m%dT%H%M%S')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    run = _detached(study, log)
+    run = _detached(study, log, measure_anew)
     code = _begun(run, study.root)
     if code not in (None, 0):
         said = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
@@ -78,8 +82,9 @@ def _file(recipe: str | None, scenario: str) -> str:
     return named[recipe]
 
 
-def _detached(study: Study, log: Path) -> "subprocess.Popen[bytes]":
+def _detached(study: Study, log: Path, measure_anew: bool) -> "subprocess.Popen[bytes]":
     words = [sys.executable, "-m", "seamark.cli.main", "submit", "-c", str(study.scenario_path)]
+    words += ["--measure-anew"] if measure_anew else []
     with log.open("ab") as output:
         return subprocess.Popen(
             [*words, "--site", study.site_name],

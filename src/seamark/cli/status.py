@@ -12,9 +12,11 @@ from rich.text import Text
 
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.components import Component, components
+from seamark.conflicts import conflicts, refusal
 from seamark.plurals import counted
 from seamark.progress import Progress, progress
 from seamark.study import Study
+from seamark.study_servers import server_identities
 
 
 @click.command("status")
@@ -36,11 +38,14 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
     if as_json:
         servers = {row[0]: row[1] for row in _servers(study)}
         parts = [vars(each) for each in components(study)]
-        click.echo(json.dumps({**now.document(), "deployments": servers, "components": parts}, indent=1))
+        of_others = {"conflicts": [each.document() for each in conflicts(study)]}
+        click.echo(json.dumps({**now.document(), "deployments": servers, "components": parts, **of_others}, indent=1))
         return 1 if now.failed else 0
     console = Console()
     if not watch:
         console.print(_table(study, now))
+        if there := conflicts(study):
+            console.print("\n".join(refusal(study, there)), markup=False, soft_wrap=True)
         if found := components(study):
             console.print(_components(found, f"{study.root}/"))
         return 1 if now.failed else 0
@@ -65,7 +70,8 @@ def _components(found: Sequence[Component], root: str) -> Table:
 
 
 def _progress(study: Study) -> Progress:
-    return progress(study.plan, study.folder(study.scenario.name))
+    name = study.scenario.name
+    return progress(study.plan, study.folder(name), server_identities(study, name))
 
 
 def _servers(study: Study) -> list[tuple[str, str]]:
@@ -89,7 +95,9 @@ def _table(study: Study, now: Progress) -> Table:
         part = Progress(scenario=now.scenario, states=tuple(states))
         numbers = (part.count("ok"), part.count("running"), len(part.failed), part.count("planned"))
         table.add_row(deployment, server, *map(str, numbers))
-    said = [f"{state.trial}: {state.detail}" for state in now.states if state.detail]
+    other = now.count("other")
+    said = [f"{counted(other, 'trial')} of another server or configuration, not counted"] if other else []
+    said += [f"{state.trial}: {state.detail}" for state in now.states if state.detail]
     said += [f"{state.trial}: {state.category}: {state.reason}" for state in now.failed[:10]]
     table.caption = Text("\n".join(said)) if said else None
     return table

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,7 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from seamark.allocation import overlong, unfit_for_one_job
-from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.options import json_option, measure_anew_option, open_study, scenario_option
+from seamark.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
 from seamark.errors import SiteError, UserError
 from seamark.leftovers import end_jobs_left
 from seamark.plurals import counted
@@ -27,6 +29,7 @@ from seamark.slurm.submission import refusals, refusals_in
 from seamark.snake import another_run, beat, release, rest, start, the_only_run
 from seamark.study import Study
 from seamark.study_paths import require_paths
+from seamark.study_servers import server_identities
 
 NEARLY_FULL_BYTES = 1 << 16
 LOCKED = "LockException"
@@ -39,9 +42,20 @@ SIGNAL_S = 0.1
 @scenario_option
 @json_option
 @click.option("-n", "--dry-run", is_flag=True, help="Show the jobs that would run, and run none.")
+@measure_anew_option
 @click.argument("snakemake_options", nargs=-1, type=click.UNPROCESSED)
-def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snakemake_options: tuple[str, ...]) -> int:
+def command(
+    scenario: str,
+    site: str | None,
+    as_json: bool,
+    dry_run: bool,
+    measure_anew: bool,
+    snakemake_options: tuple[str, ...],
+) -> int:
     """Measure what is not measured yet, and write the report. What follows `--` is handed to Snakemake.
+
+    Trials that are there from another server, site, machine or configuration are named, and nothing is measured:
+    keep them apart, or say --measure-anew.
 
     \b
     Examples:
@@ -61,12 +75,28 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, snake
     study.require_drivers()
     study.require_no_dataset()
     require_room(study)
+    if dry_run and measure_anew and (found := conflicts(study)):
+        for each in found:
+            click.echo(f"{each.text()} They would be put aside and measured anew.")
+        return 0
     if dry_run:
         from seamark.snake import command as words
 
         return subprocess.run(words(study, extra=("--dry-run", *snakemake_options)), check=False).returncode
     require_what_it_needs(study)
-    return submit(study, as_json=as_json, extra=snakemake_options)
+    if not measure_anew:
+        require_no_conflicts(study)
+    return submit(
+        study,
+        as_json=as_json,
+        extra=snakemake_options,
+        before=partial(_put_aside, study) if measure_anew else lambda: None,
+    )
+
+
+def _put_aside(study: Study) -> None:
+    if names := put_conflicts_aside(study):
+        click.echo(f"{counted(len(names), 'trial')} measured before: put into `attempts` of each.", err=True)
 
 
 def require_what_it_needs(study: Study) -> None:
@@ -210,7 +240,8 @@ def _now(now: Progress, planned: int) -> str:
 
 
 def _progress(study: Study) -> Progress:
-    return progress(study.plan, study.folder(study.scenario.name))
+    name = study.scenario.name
+    return progress(study.plan, study.folder(name), server_identities(study, name))
 
 
 def _opening(study: Study, before: Progress) -> str:

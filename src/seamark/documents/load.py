@@ -90,6 +90,18 @@ class Client(TypedDict, total=False):
     cores: list[int] | None
 
 
+class Server(TypedDict, total=False):
+    """The identity of the server that a trial was measured on."""
+
+    digest: Required[str]
+    runtime: Word
+    site: Word
+    machine: Word
+    partition: Word
+    address: Word
+    image_digests: Mapping[str, Word] | None
+
+
 class Load(TypedDict, total=False):
     """load.json and samples.json: what came of a load."""
 
@@ -97,6 +109,7 @@ class Load(TypedDict, total=False):
     trial: Word
     trial_id: Word
     config_hash: Word
+    server_identity: Server | None
     status: Required[str]
     category: Word
     reason: Word

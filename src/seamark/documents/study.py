@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Required, TypedDict
 
+from seamark.documents.load import Server
 from seamark.documents.values import Count, Moment, Number, Setting, Word
 
 
@@ -33,6 +34,7 @@ class Meta(TypedDict, total=False):
     """meta.json: where and with what a trial was measured."""
 
     trial_id: Word
+    server_identity: Server | None
     timestamp: Moment | None
     host: Word
     node: Word
@@ -56,6 +58,7 @@ class Deployment(TypedDict, total=False):
     reason: Word
     log_tail: list[str] | None
     deployment: Word
+    server_identity: Server | None
     service: Word
     host: Word
     ports: Mapping[str, int] | None

@@ -2,7 +2,8 @@
 
 import filecmp
 import shutil
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,20 +14,24 @@ from seamark.model.trial import Plan, Trial
 from seamark.monitors.cut import cut_telemetry
 from seamark.pending import settled
 from seamark.plurals import counted
-from seamark.record import samples_complete
+from seamark.record import commit_mark, complete, put_aside, samples_complete
+from seamark.server_identity import place, recorded
 from seamark.store import DeploymentFolder, ScenarioFolder, TrialFolder, append_log, read_json
 from seamark.trial import republished
 
 CALIBRATIONS = ".calibration"
 Prefer = Literal["here", "there"]
 MOST_NAMED = 10
+NOT_RECORDED = "server not recorded"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """Trials that were fetched: `taken` are ours now, `kept` were settled here, `unfinished` are so there."""
+    """Trials that were fetched: `taken` are ours now, `kept` were settled here, `unfinished` are so there. `places`
+    says where those that were taken had been measured, with how many."""
 
     taken: tuple[str, ...]
+    places: Mapping[str, int]
     kept: tuple[str, ...]
     unfinished: tuple[str, ...]
 
@@ -34,26 +39,31 @@ class Merged:
 def merge(
     plan: Plan, theirs: ScenarioFolder, ours: ScenarioFolder, source: str, prefer: Prefer | None = None
 ) -> Merged:
-    """Take every trial that is finished there, or failed, and is not finished here.
+    """Take every trial that is finished there, or failed, and is not finished here, on whatever server it was.
 
     A trial counts as finished when its samples are whole and of the plan's own configuration; one whose files have
     not all come is unfinished. Raises UserError, before anything is changed, for trials that were measured both here
-    and there, unless it is known which to `prefer`; ours are put aside then, not lost.
+    and there, here also with another configuration, unless it is known which to `prefer`; ours are put aside then,
+    not lost.
     """
     there = {trial.id: _outcome(theirs.trial(trial.id), trial) for trial in plan.trials}
     here = {trial.id: _outcome(ours.trial(trial.id), trial) for trial in plan.trials}
     twice = [
         trial.id
         for trial in plan.trials
-        if here[trial.id] == there[trial.id] == "ok" and not _same(ours.trial(trial.id), theirs.trial(trial.id))
+        if there[trial.id] == "ok"
+        and (
+            (here[trial.id] == "ok" and not _same(ours.trial(trial.id), theirs.trial(trial.id)))
+            or _otherwise(ours.trial(trial.id), trial)
+        )
     ]
     if twice and prefer is None:
         raise UserError(*_conflicts(twice, theirs, ours, source))
     wanted = [
         trial
         for trial in plan.trials
-        if (there[trial.id] == "ok" and here[trial.id] != "ok")
-        or (there[trial.id] == "failed" and here[trial.id] is None)
+        if (there[trial.id] == "ok" and here[trial.id] != "ok" and trial.id not in twice)
+        or (there[trial.id] == "failed" and here[trial.id] is None and not _otherwise(ours.trial(trial.id), trial))
         or (trial.id in twice and prefer == "there")
     ]
     for trial in wanted:
@@ -64,6 +74,7 @@ def merge(
     taken = tuple(trial.id for trial in wanted)
     return Merged(
         taken=taken,
+        places=Counter(_place(ours.trial(trial.id)) for trial in wanted),
         kept=tuple(name for name, outcome in there.items() if outcome and name not in taken),
         unfinished=tuple(
             name for name, outcome in there.items() if outcome is None and theirs.trial(name).root.exists()
@@ -76,6 +87,24 @@ def _outcome(folder: TrialFolder, trial: Trial) -> Literal["ok", "failed"] | Non
     if samples_complete(folder, trial.config_hash):
         return "ok" if _readable(folder) else None
     return "failed" if settled(folder, trial) else None
+
+
+def _otherwise(folder: TrialFolder, trial: Trial) -> bool:
+    """Return whether a whole measurement of the trial with another configuration is there."""
+    mark = commit_mark(folder)
+    measured = None if mark is None else str(mark.get("config_hash"))
+    return mark is not None and measured != trial.config_hash and complete(folder, mark, str(measured))
+
+
+def _place(folder: TrialFolder) -> str:
+    """Return where a trial was measured, in words."""
+    for path in (folder.load, folder.record):
+        try:
+            known = recorded(read_json(path))
+        except (OSError, ValueError):
+            continue
+        return NOT_RECORDED if known is None else place(known)
+    return NOT_RECORDED
 
 
 def _readable(folder: TrialFolder) -> bool:
@@ -103,7 +132,10 @@ def _same(ours: TrialFolder, theirs: TrialFolder) -> bool:
 def _conflicts(twice: list[str], theirs: ScenarioFolder, ours: ScenarioFolder, source: str) -> Iterable[str]:
     scenario = ours.root.name
     for name in twice[:MOST_NAMED]:
-        at = [read_json(each.trial(name).record).get("finished_at") for each in (ours, theirs)]
+        at = [
+            f"{read_json(own.record).get('finished_at')}, {_place(own)}"
+            for own in (ours.trial(name), theirs.trial(name))
+        ]
         yield (
             f"{name}: measured twice, in {ours.root / name} ({at[0]}) and in {source}/{scenario}/{name} ({at[1]})."
         )
@@ -119,7 +151,8 @@ def _take(trial: Trial, theirs: ScenarioFolder, folder: TrialFolder, source: str
     if not settled(came, trial):
         republished(came, trial)
     cut_telemetry(theirs.deployment(trial.deployment).telemetry, came.client_telemetry, read_json(came.load), came)
-    _put_all_aside(folder)
+    shutil.rmtree(folder.parts, ignore_errors=True)
+    put_aside(folder, probes=True)
     marks = (came.record, came.load)
     for path in sorted(path for path in came.root.rglob("*") if path.is_file() and path not in (*marks, came.log)):
         _move(path, folder.root / _numbered(path.relative_to(came.root), folder))
@@ -137,18 +170,6 @@ def take_calibrations(copy: Path, results: Path) -> None:
     for path in sorted((copy / CALIBRATIONS).glob("*.json")):
         if not (results / CALIBRATIONS / path.name).exists():
             _move(path, results / CALIBRATIONS / path.name)
-
-
-def _put_all_aside(folder: TrialFolder) -> None:
-    """Keep what an unfinished or another measurement left under `attempts/N`."""
-    shutil.rmtree(folder.parts, ignore_errors=True)
-    stays = (folder.attempts, folder.log)
-    left = [path for path in folder.root.glob("*") if path not in stays]
-    if left:
-        target = folder.attempts / str(1 + sum(1 for _ in folder.attempts.glob("*")))
-        target.mkdir(parents=True)
-        for path in sorted(left, key=lambda path: path == folder.record, reverse=True):
-            path.rename(target / path.name)
 
 
 def _numbered(path: Path, folder: TrialFolder) -> Path:

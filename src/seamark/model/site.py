@@ -85,6 +85,9 @@ class Site:
     `login` is how one gets to its login node from outside, such as `ssh -p 22 login.example.org`: tunnels to servers
     on its nodes go through it. `quota_command` says what your quota has left, in bytes or as `lfs quota` does.
 
+    `machine` is the name that results of this machine are kept under (None: that of the node, or of the site where it
+    has a batch system): trials that were measured on another one do not count as measured here.
+
     A batch job asks for the GPUs of each node by `--gres` or by `--gpus-per-node`, and is given `job_options` too. A
     user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run submits no more. A
     job that has waited for `queue_deadline_s` is cancelled (None: never): a run ends though its job is held.
@@ -99,6 +102,7 @@ class Site:
 
     name: str
     summary: str
+    machine: str | None = None
     profile: str = "default"
     runtime: Literal["venv", "apptainer", "external"] = "venv"
     address: str = "127.0.0.1"

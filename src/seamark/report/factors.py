@@ -57,7 +57,8 @@ def factor_pictures(
 ) -> list[Block]:
     """Draw a figure for each factor of a workload: throughput, response time, a column for each panel. Below one of a
     sweep of load stands where its knee is."""
-    levels, follows = independent(levels_of(treatments), treatments)
+    varying = {name: values for name, values in levels_of(treatments).items() if len(values) > 1}
+    levels, follows = independent(varying, treatments)
     repeated = {str(t["treatment"]): [trial for trial in results.trials_of(t) if trial.ok] for t in treatments}
     if not any(repeated.values()):
         return []

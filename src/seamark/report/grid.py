@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from seamark.model.service import Value
 from seamark.report.canvas import numeric
 from seamark.report.numbers import level
+from seamark.report.servers import SERVER
 from seamark.report.source import Document
 
 PREFERRED = ("concurrency", "rate_rps", "clients", "threads", "batch", "batch_size", "gpus", "nodes")
@@ -57,7 +58,10 @@ class Grid:
 
 
 def levels_of(treatments: Sequence[Document]) -> dict[str, tuple[Value, ...]]:
-    """Return each factor that varies within a workload with its levels: numbers by size, words as they come."""
+    """Return each factor that varies within a workload with its levels: numbers by size, words as they come.
+
+    The server is among them wherever it is told, so that a table says of which one it is.
+    """
     found: dict[str, dict[Value, None]] = {}
     for treatment in treatments:
         for name, value in (treatment.get("factors") or {}).items():
@@ -65,7 +69,7 @@ def levels_of(treatments: Sequence[Document]) -> dict[str, tuple[Value, ...]]:
     return {
         name: tuple(sorted(values, key=lambda v: float(v or 0)) if numeric(tuple(values)) else values)
         for name, values in found.items()
-        if len(values) > 1
+        if len(values) > 1 or name == SERVER
     }
 
 

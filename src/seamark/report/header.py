@@ -8,6 +8,7 @@ from seamark.model.design import factors_of_starts, why_no_p
 from seamark.plurals import counted
 from seamark.report.content import Facts, Text
 from seamark.report.numbers import ABSENT, duration, size
+from seamark.report.servers import about_servers
 from seamark.report.source import Document, Results
 
 MOST_PLACES = 8
@@ -35,6 +36,7 @@ def about(results: Results) -> Facts:
         ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
         ("Design", _design(results)),
         ("Measured", _between(started[0], finished[-1]) if started and finished else ABSENT),
+        *about_servers(results.summary),
         *({**dict(machine(results.meta)), **_places(results)}.items()),
     ]
     if names := factors_of_starts(results.plan.get("factors") or {}):

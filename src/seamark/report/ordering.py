@@ -5,6 +5,7 @@ from typing import Any
 
 from seamark.model.pattern import LOAD_SETTINGS
 from seamark.model.service import Value
+from seamark.report.servers import SERVER, marks
 
 COMPONENTS = ("storage", "vectordb", "inference")
 
@@ -15,12 +16,15 @@ Levels = Mapping[str, Sequence[Value]]
 def in_order(summary: Mapping[str, Any], levels: Levels | None = None) -> list[dict[str, Any]]:
     """Return a summary's treatments by component, service, workload and level.
 
-    Factors of the service stand before those of the load. Numbers are sorted by size, words as `levels` lists them.
+    Factors of the service stand before those of the load. Where there are several servers, each treatment has its own
+    as the factor `server`, so that no table or figure has both without a mark. Numbers are sorted by size, words as
+    `levels` lists them.
     """
     load = [setting.name for setting in LOAD_SETTINGS]
-    treatments = []
+    treatments, servers = [], marks(summary)
     for treatment in summary.get("treatments") or ():
-        factors = treatment.get("factors") or {}
+        own = {SERVER: servers[str(treatment["treatment"])]} if servers else {}
+        factors = own | dict(treatment.get("factors") or {})
         names = sorted(factors, key=lambda name: load.index(name) if name in load else -1)
         treatments.append({**treatment, "factors": {name: factors[name] for name in names}})
     workloads = list(dict.fromkeys(str(treatment["workload"]) for treatment in treatments))

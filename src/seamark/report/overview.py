@@ -23,6 +23,7 @@ from seamark.report.numbers import (
     unit_words,
 )
 from seamark.report.objectives import objectives_table
+from seamark.report.servers import SERVER, mixture, trial_marks
 from seamark.report.source import Document, Results, TrialRecord
 from seamark.report.streams import streams_table
 
@@ -52,6 +53,8 @@ def glance(results: Results) -> Section:
             tables += [summary_table(name, own, several), *(table for table in found if table)]
         services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tuple(tables)))
     blocks = () if services else (Text(text="There is no treatment in the summary.", kind="warning"),)
+    if warning := mixture(results.summary):
+        blocks = (Text(text=warning, kind="warning"), *blocks)
     return Section(id="results", title="Results at a glance", blocks=blocks, sections=tuple(services))
 
 
@@ -224,8 +227,10 @@ def trials_section(results: Results, most: int = 400) -> Section:
     ordered = sorted(results.trials, key=lambda t: (t.started_at is None, t.started_at or "", t.block, t.position))
     days = {trial.started_at[:10] for trial in ordered if trial.started_at}
     clock = slice(11, 19) if len(days) == 1 else slice(0, 19)
+    servers = trial_marks(results.summary)
     columns = (
         Column(name="trial"),
+        *([Column(name=SERVER)] if servers else []),
         Column(name="block", numeric=True),
         Column(name="position", numeric=True),
         Column(name="started", unit=days.pop() if len(days) == 1 else ""),
@@ -239,6 +244,7 @@ def trials_section(results: Results, most: int = 400) -> Section:
     rows = tuple(
         (
             Cell(text=trial.id, kind="code"),
+            *([Cell(text=servers.get(trial.id, ABSENT))] if servers else []),
             known(str(trial.block)),
             known(str(trial.position)),
             Cell(text=trial.started_at.replace("T", " ")[clock] if trial.started_at else ABSENT, kind="time"),

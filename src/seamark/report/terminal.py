@@ -23,6 +23,7 @@ from seamark.report.numbers import (
     unit_words,
 )
 from seamark.report.ordering import in_order
+from seamark.report.servers import SERVER, mixture
 
 COLOURS = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
 MIDDLE, WIDE = 100, 130
@@ -59,7 +60,7 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
         table.add_column("ok", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     last = None
-    marks: set[str] = set()
+    marks: set[str] = {warning} if (warning := mixture(summary)) else set()
     for treatment in in_order(summary):
         throughput, latency = treatment.get("throughput") or {}, treatment.get("latency_ms") or {}
         verdict, workload = str(treatment.get("verdict") or "INVALID"), str(treatment["workload"])
@@ -93,7 +94,7 @@ def _largest(treatment: Mapping[str, Any]) -> str:
 def _levels(factors: Mapping[str, Value]) -> str:
     """Return a treatment's levels; a word speaks for itself, a number needs its factor's name."""
     words = [
-        str(value) if isinstance(value, str) else f"{name}={level(value, name)}".replace(" ", "")
+        str(value) if isinstance(value, str) and name != SERVER else f"{name}={level(value, name)}".replace(" ", "")
         for name, value in factors.items()
     ]
     return " ".join(words)

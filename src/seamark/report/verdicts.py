@@ -7,7 +7,7 @@ from seamark.report.content import Block, Cell, Code, Column, Section, Table, Te
 from seamark.report.source import Document, Results, TrialRecord
 
 SEVERITY = {"invalid": 0, "suspect": 1, "note": 2}
-OF_COMPARISONS = ("nodes_differ",)
+OF_COMPARISONS = ("nodes_differ", "servers_mixed", "servers_differ", "configuration_differs")
 """Reasons that no trial has by itself: they stand with the treatments of summary.json."""
 MOST_TRIALS, MOST_FAILED, LOG_LINES = 4, 60, 15
 

@@ -7,6 +7,7 @@ from seamark import provenance, store
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.search.probe import folder_name
 from seamark.search.steps import Found, Probe, Verdict
+from seamark.server_identity import brief
 from seamark.store import TrialFolder, read_json
 
 Document = dict[str, Any]
@@ -15,7 +16,7 @@ Document = dict[str, Any]
 class SearchRecord:
     """The record of one search, as it grows. Time that probes of an earlier run took counts as spent."""
 
-    def __init__(self, trial: Trial, folder: TrialFolder) -> None:
+    def __init__(self, trial: Trial, folder: TrialFolder, server: Mapping[str, Any]) -> None:
         assert trial.search is not None
         search = trial.search
         self._trial = trial
@@ -26,6 +27,8 @@ class SearchRecord:
             "schema_version": SCHEMA_VERSION,
             "trial": trial.id,
             "trial_id": trial.trial_id,
+            "config_hash": trial.config_hash,
+            "server_identity": brief(server),
             "setting": search.setting,
             "from": search.level(search.from_level),
             "to": search.level(search.to_level),

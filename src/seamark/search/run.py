@@ -13,19 +13,20 @@ from typing import Any
 
 from seamark import provenance, store
 from seamark.analysis import write_metrics
-from seamark.bench import Bench, abandoned
+from seamark.bench import Bench, abandoned, taken_away
 from seamark.calibration import ceiling_of
 from seamark.metrics import is_older
 from seamark.model.trial import Trial
 from seamark.monitors.cut import cut_telemetry
 from seamark.plurals import counted
-from seamark.record import put_aside, record_of, samples_complete, write_config, write_meta
+from seamark.record import put_aside, record_of, samples_complete, served_by, write_config, write_meta
 from seamark.search.largest import Measured, largest_load
 from seamark.search.probe import duration_of, folder_name, probe_trial
 from seamark.search.record import SearchRecord
 from seamark.search.steps import Answer, Found, Probe, Verdict
 from seamark.search.values import values_of
 from seamark.search.verdict import ends_search, seen_of
+from seamark.server_identity import ServerIdentity, belongs
 from seamark.store import TrialFolder, read_json
 from seamark.trial import alone_on_this_node, clear, ended_by_signals, measure_here, republished
 
@@ -37,10 +38,14 @@ def measure_search(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: 
     of it. A probe that is there, finished, is not measured again."""
     folder = bench.results.trial(trial.id)
     with alone_on_this_node(bench, parent_pid), ended_by_signals():
-        if republished(folder, trial):
+        if republished(folder, trial, bench.server):
             return
         before, started_at = provenance.look(), provenance.now()
         clear(folder)
+        if not goes_on(folder, trial, bench.server):
+            if why := taken_away(bench):
+                raise SystemExit(why)
+            put_aside(folder, probes=True)
         folder.own_parts.mkdir(parents=True)
         write_config(folder, trial, bench)
         document = _search(bench, trial, folder, parent_pid, max_retries)
@@ -78,7 +83,7 @@ class _Probes:
     """Measures the probes of a search, or takes those that are there, and keeps its record."""
 
     def __init__(self, bench: Bench, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int) -> None:
-        self.record = SearchRecord(trial, folder)
+        self.record = SearchRecord(trial, folder, served_by(bench))
         self.made: list[Answer] = []
         self._bench, self._trial, self._parent_pid, self._max_retries = bench, trial, parent_pid, max_retries
         self._last: tuple[Document, Mapping[str, Any], float] | None = None
@@ -88,11 +93,9 @@ class _Probes:
         bench, trial = self._bench, self._trial
         its = probe_trial(trial, probe, bench.scenario)
         own, name = bench.results.trial(its.id), folder_name(trial, probe)
-        began_s, known = time.monotonic(), finished(own, its)
+        began_s, known = time.monotonic(), finished(own, its, bench.server)
         if not known:
             self.record.begin(probe)
-            if own.load.exists():
-                put_aside(own)
             measure_here(bench, its, self._parent_pid, max_retries=self._max_retries)
             load = read_json(own.load)
             if ends_search(load):
@@ -116,15 +119,24 @@ class _Probes:
             raise _BrokenOffError(record_of(self._bench, self._trial, None, ("interrupted", reason), []))
 
 
-def finished(folder: TrialFolder, trial: Trial) -> bool:
-    """Whether a probe was measured to its end, well or badly, as this very trial."""
+def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
+    """Whether search.json is of this very search on this server, so that its probes are answers; also without one."""
+    try:
+        record = read_json(folder.search)
+    except (OSError, ValueError):
+        return True
+    return belongs(record, trial.config_hash, server)
+
+
+def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
+    """Whether a probe was measured to its end, well or badly, as this very trial on this server."""
     try:
         load = read_json(folder.load)
     except (OSError, ValueError):
         return False
     if load.get("status") == "ok":
-        return samples_complete(folder, trial.config_hash)
-    return load.get("config_hash") == trial.config_hash and not ends_search(load)
+        return samples_complete(folder, trial.config_hash, server)
+    return "config_hash" in load and belongs(load, trial.config_hash, server) and not ends_search(load)
 
 
 def _metrics(bench: Bench, trial: Trial, folder: TrialFolder) -> Mapping[str, Any]:

@@ -64,6 +64,7 @@ def serve(
     client: Image | None = None,
     binds: Sequence[str] = (),
     shards: int = 1,
+    identity: Mapping[str, Any] | None = None,
     evict: bool = True,
 ) -> dict[str, Any]:
     """Start the deployment's server under a keeper, wait until it answers or fails, and write endpoint.json.
@@ -73,8 +74,8 @@ def serve(
     a failure carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `shards` are the most workers
     of one of its loads. For sites that run containers, `image` is the server's, `part_images` are those that parts
     have of their own, `client` is that of the load's workers (None: they run in the service's environment), and
-    `binds` are the scenario's own. When the process that called us is gone before the server answers, nobody waits
-    for it: the server is ended, and the category is `interrupted`.
+    `binds` are the scenario's own. `identity` is that of the server, for endpoint.json. When the process that called
+    us is gone before the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
     """
     parent_pid = os.getppid()
     signs = signs_of(folder)
@@ -83,7 +84,7 @@ def serve(
     try:
         environment = _environment(service, site, folder, locks, image, client, binds)
     except UserError as cause:
-        answer = _no_answer(deployment, service, site, str(cause), [])
+        answer = _no_answer(deployment, service, site, str(cause), []) | {"server_identity": identity}
         write_json(folder.endpoint, answer)
         return answer
     order = Order(
@@ -105,7 +106,7 @@ def serve(
         folder.endpoint.unlink(missing_ok=True)
         for old in (signs.end, signs.answer, signs.stop, signs.published, signs.ports):
             old.unlink(missing_ok=True)
-        answer = _start_and_wait(order, signs, parent_pid)
+        answer = _start_and_wait(order, signs, parent_pid) | {"server_identity": identity}
         write_json(folder.endpoint, answer)
         touch(signs.published)
     return answer
