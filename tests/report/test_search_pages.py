@@ -89,6 +89,15 @@ def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bra
     assert {(row["search_bracket_high"], row["search_confidence"]) for row in rows} == {("40", "0.93")}
 
 
+def test_eighty_columns_show_what_a_search_found_its_bracket_and_the_verdict(searched):
+    summary = read_json(searched / "summary.json")
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(summary_table(summary, width=80))
+    rows = [line for line in console.export_text().splitlines() if "16.0 – 40.0" in line]
+    assert len(rows) == 5
+    assert all(re.search(r" 24\.0 .*(VALID|SUSPECT)", row) for row in rows)
+
+
 def test_passes_and_fails_have_marks_of_different_forms_and_the_limit_and_what_was_found_are_drawn(
     searched, tmp_path
 ):

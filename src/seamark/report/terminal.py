@@ -44,7 +44,7 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
     table.add_column("factors", overflow="fold", min_width=20)
     searched = any(treatment.get("search") for treatment in summary.get("treatments") or ())
     if searched:
-        table.add_column("largest load", justify="right", no_wrap=True)
+        table.add_column("largest load" if units else "found", justify="right", no_wrap=True)
         table.add_column("between", justify="right", no_wrap=True)
     reached = wide or not searched
     if reached:
@@ -53,8 +53,9 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
         table.add_column("min – max", justify="right", no_wrap=True)
     if reached and units:
         table.add_column("", no_wrap=True)
-    for head in ("p50 ms", "p95 ms", "p99 ms") if wide else ("p50 ms", "p99 ms"):
-        table.add_column(head, justify="right", no_wrap=True)
+    names = ("p50", "p95", "p99") if wide else ("p50", "p99") if units or not searched else ("p99",)
+    for name in names:
+        table.add_column(f"{name} ms", justify="right", no_wrap=True)
     table.add_column("err %", justify="right", no_wrap=True)
     if wide:
         table.add_column("ok", justify="right", no_wrap=True)
@@ -64,14 +65,13 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
     for treatment in in_order(summary):
         throughput, latency = treatment.get("throughput") or {}, treatment.get("latency_ms") or {}
         verdict, workload = str(treatment.get("verdict") or "INVALID"), str(treatment["workload"])
-        names = ("p50", "p95", "p99") if wide else ("p50", "p99")
         mark = saturation_mark(str(reason["code"]) for reason in treatment.get("reasons") or ())
         bounded = not set(names).isdisjoint(latency.get("lower_bounds") or ())
         marks |= {note for note, sign in ((BOUND_NOTE, bounded), (UNSTEADY_NOTE, mark)) if sign}
         table.add_row(
             Text("" if workload == last else workload),
             Text(_levels(treatment["factors"]) or ABSENT),
-            *((_largest(treatment), bracket(treatment.get("search"))) if searched else ()),
+            *(_found(treatment.get("search") or {}, units=units) if searched else ()),
             *([number(throughput.get("median"))] if reached else []),
             *([span(throughput.get("min"), throughput.get("max"))] if wide else []),
             *([Text(unit_words(throughput.get("unit")))] if reached and units else []),
@@ -85,10 +85,12 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
     return table
 
 
-def _largest(treatment: Mapping[str, Any]) -> str:
-    search = treatment.get("search") or {}
+def _found(search: Mapping[str, Any], *, units: bool) -> tuple[str, str]:
+    """Return the load that a search found and its bracket; without `units` neither the unit nor the confidence."""
     found = (search.get("found") or {}).get("median")
-    return ABSENT if found is None else f"{number(found)} {SEARCHED[search['setting']]}"
+    if not units:
+        return number(found), bracket({**search, "confidence": None})
+    return ABSENT if found is None else f"{number(found)} {SEARCHED[search['setting']]}", bracket(search)
 
 
 def _levels(factors: Mapping[str, Value]) -> str:
