@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from make_results import SERVICES, make_results
 from rich.console import Console
+from samples import a_trial
 
 from seamark.analysis import write_summary
+from seamark.analysis.outcome import Outcome
+from seamark.analysis.search import found_by_search
 from seamark.plan_document import read_plan
 from seamark.report.pages import write_report
 from seamark.report.terminal import summary_table
@@ -121,3 +124,23 @@ def test_a_workload_whose_loads_are_given_has_no_figure_of_a_search(tmp_path):
     report = write_report(results, tmp_path / "reports").parent
     assert not list((report / "figures").glob("*search*"))
     assert read_json(ScenarioFolder(root=results).summary)["treatments"][0]["search"] is None
+
+
+@pytest.mark.parametrize(
+    ("brackets", "median"),
+    [
+        ([[24, 40]], [24, 40]),
+        ([[24, 40], [20, 50]], [20, 50]),
+        ([[24, None], [20, 50], [8, 60]], [20, 60]),
+        ([[None, None], [None, 50], [8, 60]], [None, 60]),
+    ],
+)
+def test_the_bracket_of_repetitions_is_the_median_of_each_side_and_an_open_side_the_farthest(brackets, median):
+    about = {"setting": "rate_rps", "found": 30.0, "outcome": "converged", "confirmed": True, "confidence": 0.9}
+    trials = [
+        Outcome(
+            trial=a_trial(repetition=r), metrics={"search": {**about, "bracket": one}}, histograms={}, status="ok"
+        )
+        for r, one in enumerate(brackets, 1)
+    ]
+    assert found_by_search(trials)["bracket"] == median

@@ -1,7 +1,9 @@
 """Sums up what searches found, over the repetitions of a treatment."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from statistics import median_high, median_low
 
 from seamark.analysis.outcome import Document, Outcome
 from seamark.analysis.spread import each, spread
@@ -28,7 +30,7 @@ def found_by_search(outcomes: Sequence[Outcome]) -> Document | None:
     return {
         "setting": searches[0]["setting"],
         "found": spread(each(searches, "found")),
-        "bracket": _around([search["bracket"] for search in searches]),
+        "bracket": _median_bracket([search["bracket"] for search in searches]),
         "confidence": min((search["confidence"] for search in searches if search.get("confidence")), default=None),
         "outcomes": dict(Counter(str(search["outcome"]) for search in searches)),
         "confirmed": sum(bool(search["confirmed"]) for search in searches),
@@ -36,9 +38,9 @@ def found_by_search(outcomes: Sequence[Outcome]) -> Document | None:
     }
 
 
-def _around(brackets: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Return the bracket around those of all repetitions; None on a side that one of them leaves open."""
-    lows, highs = zip(*brackets, strict=True)
-    low = None if None in lows else min(one for one in lows if one is not None)
-    high = None if None in highs else max(one for one in highs if one is not None)
-    return [low, high]
+def _median_bracket(brackets: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """Return the median of the low sides and that of the high sides, of an even number the outer one; an open side is
+    infinitely far out. It misses the truth only where half of the repetitions do."""
+    low = median_low(-math.inf if low is None else low for low, _ in brackets)
+    high = median_high(math.inf if high is None else high for _, high in brackets)
+    return [low if math.isfinite(low) else None, high if math.isfinite(high) else None]

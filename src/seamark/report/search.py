@@ -177,7 +177,7 @@ def _found(searched: Sequence[Searched], first: Document) -> Table:
         Column(name="min – max", unit=unit, title="over the repetitions", numeric=True),
         Column(
             name="between",
-            title="decided to pass, decided to fail; of all repetitions, with their confidence",
+            title="decided to pass, decided to fail: the medians over the repetitions",
             numeric=True,
         ),
         Column(name="outcome", title="of each repetition"),
