@@ -170,6 +170,8 @@ def test_a_start_up_after_the_warm_up_stays_in_the_figures_and_the_steady_part_s
     assert state["part"]["latency_ms"]["p99"] < 2
     remedies = [reason["remedy"] for reason in document["reasons"] if reason["code"] == "no_steady_state"]
     assert remedies == [f"Raise warmup_s to {state['advised_warmup_s']:.3g}."]
+    (said,) = [reason["text"] for reason in document["reasons"] if reason["code"] == "no_steady_state"]
+    assert f"after it {state['part']['requests']:,} requests, 0 failed, " in said
 
 
 def test_a_load_that_never_settles_is_suspect_and_measured_whole(folder):

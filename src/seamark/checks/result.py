@@ -111,7 +111,7 @@ def warmup_cut(found: Findings) -> Reason | None:
     return Reason(
         code="warmup_cut",
         severity="note",
-        text=found.cut.rstrip(", "),
+        text=found.cut,
         remedy="Where trials are compared, give all of them the same warmup_s as a number.",
     )
 

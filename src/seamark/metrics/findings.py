@@ -15,6 +15,7 @@ from seamark.metrics.tally import Tally
 from seamark.metrics.window import Window
 from seamark.model.pattern import CHANGING, load_length_of
 from seamark.model.trial import Trial
+from seamark.plurals import counted
 from seamark.stats.quantiles import samples_needed
 
 
@@ -72,7 +73,7 @@ def findings(
         concurrency_mean=document["concurrency_mean"],
         think_time_s=_float(settings.get("think_time_s")) or 0.0,
         steady=found.steady.steady,
-        steady_reason=found.steady.reason,
+        steady_reason=_unsteady(found),
         cut=_cut(found),
         outages=[outage.text for outage in found.steady.outages],
         advised_warmup_s=found.steady.advised_warmup_s,
@@ -106,11 +107,25 @@ def _cut(found: Evidence) -> str | None:
     """What `warmup_s: auto` cut off, and its figures; None for nothing."""
     if found.start_up is None or found.cut_part is None:
         return None
-    part, times = found.cut_part, found.cut_part["latency_ms"]
-    shown = [f"{name} {times[name]:.3g} ms" for name in ("p50", "p99") if times[name] is not None]
-    return (
-        f"warmup_s: auto cut off the first {found.start_up.cut_ns / 1e9:.3g} s, {found.start_up.reason}: "
-        f"{part['requests']:,} requests, {part['failed']} failed, {part['requests_per_s']:.4g}/s, {', '.join(shown)}"
+    cut_s = found.start_up.cut_ns / 1e9
+    return f"warmup_s: auto cut off the first {cut_s:.3g} s, {found.start_up.reason}: {_of_part(found.cut_part)}"
+
+
+def _unsteady(found: Evidence) -> str | None:
+    """Why a load was not steady, with the figures of its steady part, if there is one."""
+    if found.steady.steady or found.steady_part is None:
+        return found.steady.reason
+    return f"{found.steady.reason}; after it {_of_part(found.steady_part)}"
+
+
+def _of_part(part: Mapping[str, Any]) -> str:
+    times = part["latency_ms"]
+    marks = dict.fromkeys(times["lower_bounds"], ">= ")
+    shown = [
+        f"{name} {marks.get(name, '')}{times[name]:.3g} ms" for name in ("p50", "p99") if times[name] is not None
+    ]
+    return ", ".join(
+        [counted(part["requests"], "request"), f"{part['failed']} failed", f"{part['requests_per_s']:.4g}/s", *shown]
     )
 
 
