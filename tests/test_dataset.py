@@ -42,6 +42,7 @@ def test_the_sample_with_a_data_set_still_plans_to_54_trials_of_the_same_names_a
     )
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-VAL", "E-INT01")
 @pytest.mark.parametrize("words", [("submit",), ("submit", "-n"), ("start",), ("retry",), ("export", "slurm")])
 def test_what_would_measure_refuses_a_data_set_with_its_line_and_writes_nothing(study, words):

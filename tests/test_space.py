@@ -107,7 +107,7 @@ def results(tmp_path: Path) -> Path:
     results = tmp_path / "results"
     trial = results / "try" / "a--b--r1"
     aged(results / "try" / "plan.json", 40, "{}")
-    aged(trial / "samples.json", 40, json.dumps({"samples_bytes": 100, "config_hash": "c"}))
+    aged(trial / "samples.json", 40, json.dumps({"status": "ok", "samples_bytes": 100, "config_hash": "c"}))
     for name in ("samples.parquet", "load.json", "metrics.json", "log.jsonl", "attempts/1/samples.parquet"):
         aged(trial / name, 40)
     aged(results / "try" / "logs" / "load" / "a--b--r1.log", 40)

@@ -129,6 +129,7 @@ def cuts(folder, utilisation, seeds):
         yield document["warmup_auto"]["cut_s"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("utilisation", [0.5, 0.9])
 def test_nothing_is_cut_off_a_queue_at_rest(folder, utilisation):
     assert sum(cuts(folder, utilisation, range(20))) <= 1

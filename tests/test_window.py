@@ -212,6 +212,7 @@ def steady(folder, rows, settings):
     return measured(folder, rows, settings, ())["steady_state"]["steady"]
 
 
+@pytest.mark.slow
 def test_a_late_step_is_flagged(folder):
     assert sum(steady(folder, *late_step(seed)) is False for seed in range(20)) >= 19
 
@@ -233,6 +234,7 @@ def false_flags(folder, utilisation, seeds):
         yield steady(folder, samples_of(due, None, ended), {"pattern": "poisson", **settings}) is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("utilisation", [0.5, 0.9])
 def test_a_queue_at_rest_is_seldom_called_unsteady(folder, utilisation):
     assert sum(false_flags(folder, utilisation, range(25))) <= 2

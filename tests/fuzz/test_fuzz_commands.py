@@ -105,6 +105,7 @@ OTHERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-CLI02", "E-VAL")
 @many
 def test_whatever_the_environment_says_bench_ends_with_a_code_of_its_own(
@@ -146,6 +147,7 @@ def test_a_value_of_bench_load_that_cannot_be_is_refused_by_its_option(
     assert says in said
 
 
+@pytest.mark.slow
 def test_a_setting_of_the_openai_api_is_read_by_its_type_and_limits(study: Path) -> None:
     address = "http://127.0.0.1:1/v1/completions"
     assert "temperature=hot: expected a number" in run(["load", address, "--set", "temperature=hot"])[1]

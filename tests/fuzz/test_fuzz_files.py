@@ -122,6 +122,7 @@ def planned(path: Path, services: Any = MappingProxyType(SERVICES), site: str = 
         json.dumps(plan_facts(found, services, SITES[site]), allow_nan=False)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-VAL")
 @many
 def test_whatever_a_scenario_holds_it_plans_or_says_what_is_wrong(folder: Path, examples: int, counted: Any) -> None:
@@ -134,6 +135,7 @@ def test_whatever_a_scenario_holds_it_plans_or_says_what_is_wrong(folder: Path, 
     fuzz(cases, act, 2 * examples, Harm(table="fuzzed scenarios", counted=counted))
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-VAL", "E-SVR05")
 @many
 def test_whatever_a_recipe_holds_it_is_read_or_says_what_is_wrong(folder: Path, examples: int, counted: Any) -> None:
@@ -278,6 +280,7 @@ def test_whatever_a_condition_or_objective_says_it_holds_or_is_refused(examples:
     fuzz(cases, act, examples, Harm(table="fuzzed conditions and objectives", counted=counted))
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-VAL")
 @many
 def test_whatever_a_mix_holds_it_is_read_or_refused(folder: Path, examples: int, counted: Any) -> None:

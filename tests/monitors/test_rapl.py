@@ -62,6 +62,7 @@ def test_dies_of_one_package_and_amds_package_without_memory_are_counted_each(tm
     assert [domain.name for domain in domains(amd.root)] == ["package0die0", "package0die1"]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-MON02")
 def test_a_counter_that_wraps_around_loses_no_joule(intel):
     """100 W for 700 s, looked at every half second: more than the range of the counter."""

@@ -72,6 +72,7 @@ def test_the_page_stands_alone_and_fetches_nothing(made):
     assert "@import" not in style
 
 
+@pytest.mark.slow
 def test_no_text_of_the_page_has_a_raw_backtick(tmp_path):
     results = make_results(tmp_path / "results", services=TWO[1:], fail=(1,), suspect=(), telemetry=False)
     first = ScenarioFolder(root=results).trial(read_json(results / "plan.json")["trials"][0]["id"])
@@ -204,6 +205,7 @@ def test_a_scenario_without_one_good_trial_still_gets_a_report(tmp_path):
     assert "server_died" in text
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR04")
 def test_a_first_treatment_that_failed_in_every_repetition_spoils_no_report(tmp_path):
     results = make_results(tmp_path / "results", services=TWO[1:], fail=(), suspect=(), telemetry=False)

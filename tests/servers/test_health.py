@@ -55,6 +55,7 @@ def test_tcp_wants_someone_who_listens(port: int, tmp_path: Path):
         assert not probe(Health(probe="http"), bound.getsockname()[1], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["drips headers", "drips its status line", "endless interim replies"])
 def test_a_head_that_never_ends_is_no_answer_and_is_given_up_in_time(tmp_path: Path, name: str):
     with HostileServer(PLAIN[name]) as server:

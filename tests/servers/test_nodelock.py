@@ -79,6 +79,7 @@ def test_where_no_folder_can_be_had_the_reasons_and_the_variable_are_named(
         node_folder()
 
 
+@pytest.mark.slow
 def test_one_that_waits_hears_for_whom_after_two_seconds_and_not_before(place: Path) -> None:
     heard: list[tuple[float, dict[str, object]]] = []
     began_s = time.monotonic()

@@ -25,6 +25,7 @@ def false_flags(phi, size, count, seed):
     return sum(change(row).p <= NOMINAL for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phi", [0.0, 0.6, 0.9])
 def test_autocorrelated_noise_is_seldom_called_a_change(phi):
     assert false_flags(phi, 100, 200, seed=1) <= binom.ppf(0.995, 200, NOMINAL)
