@@ -23,9 +23,7 @@ except UserError as mistake:
 
 dag.lead()
 SCENARIO, DEPLOYMENT, TRIAL = dag.patterns
-TRIAL_ID = (
-    "{wildcards.deployment:q}--{wildcards.workload:q}--r{wildcards.repetition:q}"
-)
+TRIAL_ID = "{wildcards.deployment:q}--{wildcards.workload:q}--r{wildcards.repetition:q}"
 
 
 wildcard_constraints:
