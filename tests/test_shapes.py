@@ -93,3 +93,10 @@ def test_results_in_the_place_of_a_file_are_refused_with_the_files_name(tmp_path
     with pytest.raises(UserError, match="results: is not a folder"):
         require_folder(tmp_path / "results" / "try")
     require_folder(tmp_path / "others" / "try")
+
+
+@pytest.mark.parametrize("figure", [9.22337204e18, -1.797e308, 2**63 - 1])
+def test_a_figure_may_be_as_large_as_a_service_says(tmp_path: Path, figure: float):
+    path = tmp_path / "load.json"
+    path.write_text(json.dumps({**LOAD, "quality": {"limit": figure}}))
+    assert read_json(path)["quality"]["limit"] == figure

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-LARGEST = 2.0**63
+LARGEST = 2**63
+"""No whole number of a document reaches it; a figure may: the limit of Go's memory is shown as 9.22337204e18."""
 LONGEST_SHOWN = 60
 NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
@@ -18,7 +19,7 @@ NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 def document_of(text: str, shape: Any) -> dict[str, Any]:
     """Return the JSON object that a text holds. Raises ValueError that says what of it is wrong.
 
-    NaN, infinity, numbers beyond 64 bits and nesting beyond Python's stack are wrong wherever they stand.
+    NaN, infinity, whole numbers beyond 64 bits and nesting beyond Python's stack are wrong wherever they stand.
     """
     try:
         document = json.loads(text, parse_constant=_no_number, parse_float=_float, parse_int=_int)
@@ -129,9 +130,12 @@ def _hints(shape: Any) -> dict[str, Any]:
 
 
 def _is(value: Any, kind: type) -> bool:
-    if kind in (int, float):
-        right = isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
-        return right and math.isfinite(value) and abs(value) < LARGEST
+    if isinstance(value, bool):
+        return kind is bool
+    if kind is float:
+        return isinstance(value, (int, float)) and math.isfinite(value)
+    if kind is int:
+        return isinstance(value, int) and abs(value) < LARGEST
     if kind is type(None):
         return value is None
     return isinstance(value, kind)
