@@ -57,6 +57,8 @@ def test_a_value_of_another_kind_is_named_with_place_and_remedy(tmp_path: Path, 
         (b'{"a":' * 100_000, "nested too deep"),
         ('{"status": "é"}'.encode("utf-16"), "'utf-8' codec can't decode"),
         (b"{}", "status is missing"),
+        (b'{"status": "\\ud800"}', "holds half a character"),
+        (b'{"status": "ok", "workers": [{"network": {}}]}', "workers[0].network.connections is missing"),
     ],
 )
 def test_what_is_no_document_is_told_with_the_file(tmp_path: Path, content: bytes, says: str) -> None:

@@ -5,6 +5,7 @@ Keys that a shape does not name are let pass: a later version may have written t
 
 import json
 import math
+import re
 import types
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal, Required, Union, get_args, get_origi
 
 LARGEST = 2**63
 """No whole number of a document reaches it; a figure may: the limit of Go's memory is shown as 9.22337204e18."""
+SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 LONGEST_SHOWN = 60
 NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
@@ -27,11 +29,21 @@ def document_of(text: str, shape: Any) -> dict[str, Any]:
         raise ValueError(f"not valid JSON ({error})") from None
     except RecursionError:
         raise ValueError("nested too deep") from None
+    if SURROGATE.search(text) and not _encodable(document):
+        raise ValueError("holds half a character (\\ud800 to \\udfff)")
     if not isinstance(document, dict):
         raise ValueError(f"expected a JSON object, but it is {_shown(document)}")
     if wrong := mistake(document, shape):
         raise ValueError(wrong)
     return document
+
+
+def _encodable(document: Any) -> bool:
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _no_number(text: str) -> float:

@@ -17,13 +17,13 @@ class Lag(TypedDict, total=False):
 class Network(TypedDict, total=False):
     """The connections of one worker."""
 
-    connections: Count
-    ports_free: Count
-    churn_per_s_limit: Number
-    connected_anew: Count
-    connected_anew_per_s: Number
-    listen_backlog: Count
-    listen_overflows: Count
+    connections: Required[int]
+    ports_free: Required[Count]
+    churn_per_s_limit: Required[Number]
+    connected_anew: Required[int]
+    connected_anew_per_s: Required[Number]
+    listen_backlog: Required[Count]
+    listen_overflows: Required[Count]
     ports: Mapping[str, int | bool] | None
 
 
