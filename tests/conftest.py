@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,6 +15,9 @@ COUNTED: dict[str, Counter[str]] = {}
 
 if "TMPDIR" in os.environ:  # tests that run beside each other do not wait for each other's loads
     os.environ.setdefault("SEAMARK_RUNTIME_DIR", os.environ["TMPDIR"])
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job; runs under test would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
