@@ -184,8 +184,8 @@ def test_trials_of_another_server_stop_a_submission_unless_they_are_to_be_measur
         own = study.results / trial["id"]
         own.mkdir(parents=True)
         (own / "samples.parquet").write_bytes(b"")
-        record = {"config_hash": trial["config_hash"], "samples_bytes": 0, "server_identity": server}
-        (own / "samples.json").write_text(json.dumps(record))
+        record = {"status": "ok", "config_hash": trial["config_hash"], "samples_bytes": 0}
+        (own / "samples.json").write_text(json.dumps({**record, "server_identity": server}))
     for name, says in (("sbatch", 'echo "$SEAMARK_MEASURE_ANEW" >> asked; echo 7'), ("squeue", "true")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
         (tmp_path / name).chmod(0o755)

@@ -66,7 +66,10 @@ def test_a_short_trial_whose_client_stood_still_for_half_a_second_is_suspect(
     )
     settings = {"think_time_s": 0.02, "duration_s": 3.0, "warmup_s": 0.0}
     folder = TrialFolder(root=tmp_path / "trial")
-    document = run_oneoff(address, settings, folder, on_progress=StoppedFor(tmp_path)).document
+    stopped = StoppedFor(tmp_path)
+    document = run_oneoff(
+        address, settings, folder, on_progress=lambda recorded: stopped(sum(recorded.values()))
+    ).document
     assert document["counts"]["requests"] < 1000, "too few for the p99 that loop_lag is held against"
     reason = next(reason for reason in document["reasons"] if reason["code"] == "client_stalled")
     assert reason["severity"] == "suspect"
