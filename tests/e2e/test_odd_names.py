@@ -1,13 +1,14 @@
 """Whole runs in folders, and of files, whose names mean something to a shell, to Snakemake or to YAML."""
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 from study_folder import StudyFolder
+
+import seamark
 
 pytestmark = pytest.mark.e2e
 ODD = (
@@ -26,7 +27,7 @@ def study_in(root: Path, **workload: object) -> StudyFolder:
 
 def with_files_of_its_own(study: StudyFolder) -> StudyFolder:
     """Put the shipped files into the study, as a checkout has them."""
-    shipped = Path(sys.modules["seamark"].__file__ or "").parent / "shipped"
+    shipped = Path(seamark.__file__ or "").parent / "shipped"
     for name in ("scripts", "workflow", "envs"):
         shutil.copytree(shipped / name, study.root / name)
     return study

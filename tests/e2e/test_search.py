@@ -1,5 +1,6 @@
 """Searches through Snakemake: what they find, what a kill leaves, what is measured again and what is not."""
 
+import csv
 import json
 import os
 import shutil
@@ -82,9 +83,9 @@ def test_a_search_finds_the_capacity_that_the_objective_implies_and_is_a_trial_l
     assert "Search" in report
     assert "found" in report
     assert list((study.root / "reports" / "try" / "figures").glob("*search*.svg"))
-    header, *rows = (study.results / "summary.csv").read_text().splitlines()
-    column = header.split(",").index("search_found")
-    assert sorted(float(row.split(",")[column]) for row in rows) == [found["found"]["min"], found["found"]["max"]]
+    with (study.results / "summary.csv").open(encoding="utf-8", newline="") as file:
+        loads = sorted(float(row["search_found"]) for row in csv.DictReader(file))
+    assert loads == [found["found"]["min"], found["found"]["max"]]
 
 
 @pytest.mark.covers("E-NFR04", "B2", "B9")
