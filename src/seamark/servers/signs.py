@@ -88,7 +88,7 @@ class Signs:
 
 def signs_of(folder: DeploymentFolder) -> Signs:
     """Return the files of the folder's keeper."""
-    return Signs(root=folder.runtime.resolve())
+    return Signs(root=Path(os.path.realpath(folder.runtime)))  # Path.resolve raises for a loop of links
 
 
 @dataclass(frozen=True, kw_only=True)
