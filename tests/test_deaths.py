@@ -101,7 +101,7 @@ def test_loads_that_die_alike_three_times_end_the_tries_and_the_next_run_goes_on
     assert "3 trials of the service 'null' before it ended alike" in done.stdout + done.stderr
     assert study.json("summary.json")["ok"] == 0
     well = StudyFolder(root=study.root, environment=environment)
-    well.submit()
+    assert "try: 3 of 6 trials to measure" in well.submit().stdout
     for trial in (name for name, category in ends.items() if category == "not_tried"):
         assert study.json(f"{trial}/load.json")["status"] == "ok", "the next run tries what was not tried"
     assert well.bench("retry", "-c", "config/scenarios/try.yaml").returncode == 0

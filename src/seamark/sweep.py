@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.conflicts import CommitMarks, conflicts, refusal
+from seamark.deaths import NOT_TRIED
 from seamark.documents import Environment
 from seamark.errors import UserError
 from seamark.model.trial import Trial
@@ -50,12 +51,12 @@ def _sweep_plan(study: Study) -> None:
 
 
 def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
-    """Put away what of a trial is to be made again: a load that does not stand, figures that cannot be read. A
-    failure of another server is kept as an attempt."""
+    """Put away what of a trial is to be made again: a load that does not stand or was not tried, figures that cannot
+    be read. A failure of another server is kept as an attempt."""
     _sweep_folder(folder.root)
     load = _load_of(folder)
     claimed = load is not None and load.get("status") == "ok"
-    if load is not None and claimed and not marks.complete(folder, trial, str(load.get("config_hash"))):
+    if load is not None and (_was_not_tried(load) or (claimed and not _is_whole(folder, trial, load, marks))):
         put_away(folder.load)
         put_away(folder.metrics)
     elif load is not None and not claimed and not belongs(load, trial.config_hash, marks.server(trial)):
@@ -64,6 +65,14 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
         put_away(folder.metrics)
     elif folder.metrics.exists() and _can_be_newer(folder):
         folder.metrics.unlink()
+
+
+def _was_not_tried(load: Mapping[str, Any]) -> bool:
+    return load.get("category") == NOT_TRIED
+
+
+def _is_whole(folder: TrialFolder, trial: Trial, load: Mapping[str, Any], marks: CommitMarks) -> bool:
+    return marks.complete(folder, trial, str(load.get("config_hash")))
 
 
 def _can_be_newer(folder: TrialFolder) -> bool:

@@ -18,6 +18,7 @@ from rich.progress import Progress as Bar
 from seamark.allocation import overlong, unfit_for_one_job
 from seamark.cli.options import json_option, measure_anew_option, open_study, scenario_option
 from seamark.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
+from seamark.deaths import NOT_TRIED
 from seamark.errors import SiteError, UserError
 from seamark.leftovers import end_jobs_left
 from seamark.plurals import counted
@@ -245,7 +246,7 @@ def _progress(study: Study) -> Progress:
 
 
 def _opening(study: Study, before: Progress) -> str:
-    missing = before.count("planned", "running")
+    missing = before.count("planned", "running") + sum(state.category == NOT_TRIED for state in before.failed)
     name, total = study.scenario.name, len(before.states)
     if missing == 0:
         there = "the one trial is" if total == 1 else f"all {counted(total, 'trial')} are"
