@@ -17,6 +17,11 @@ from hostile_server import MODELS, PLAIN, STREAMED, UNREAD, WHOLE, Behaviour, Ho
 
 BENCH = [sys.executable, "-m", "seamark.cli.main", "load"]
 DURATION_S, TIMEOUT_S = 1.0, 1.0
+BOUND_S = DURATION_S + TIMEOUT_S + 2
+"""When a load is to have ended, its start and its figures included: sweeps, which run alone, hold it to that.
+
+A load that names no model first asks the server for one, for another `TIMEOUT_S` at most.
+"""
 START_S = 40.0
 """What starting two interpreters and making figures may take beside a load, on a machine that others keep busy."""
 HANGS_S = 60.0
@@ -88,7 +93,7 @@ def survived(ended: Ended) -> Ended:
     """Assert what holds beside any server."""
     assert "Traceback" not in ended.said, ended.said
     assert ended.code in (0, 1, 2), ended.said
-    assert ended.wall_s < DURATION_S + TIMEOUT_S + 2 + START_S
+    assert ended.wall_s < BOUND_S + START_S
     assert ended.peak_bytes < MOST_BYTES
     if ended.document is not None:
         assert "driver" not in ended.failures, ended.said
@@ -182,5 +187,7 @@ def test_a_load_survives_every_hostile_server(name, tmp_path, counted):
     except AssertionError:
         counted("hostile servers", "tracebacks" if "Traceback" in ended.said else "failed")
         raise
-    counted("hostile servers", "survived")
+    bound_s = BOUND_S + (TIMEOUT_S if path == COMPLETIONS else 0.0)
+    counted("hostile servers", "survived" if ended.wall_s < bound_s else "late")
+    assert ended.wall_s < bound_s, f"{name}: {ended.wall_s:.1f} s"
     print(f"{name}: {ended.wall_s:.1f} s, {ended.peak_bytes / 1e6:.0f} MB, exit {ended.code}")
