@@ -62,7 +62,9 @@ def test_a_search_finds_the_capacity_that_the_objective_implies_and_is_a_trial_l
     (treatment,) = summary["treatments"]
     found = treatment["search"]
     assert found["setting"] == "rate_rps"
-    assert 12 < found["found"]["min"] <= found["found"]["median"] <= found["found"]["max"] <= 235, "less if busy"
+    assert 60 < found["found"]["min"] <= found["found"]["median"] <= found["found"]["max"] <= 235, (
+        "165 to 205 on a machine of its own"
+    )
     assert found["of"] == 2
     assert 0.8 < found["confidence"] < 1
     for metrics in map(read, study.results.glob("*--r*/metrics.json")):
