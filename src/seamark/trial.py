@@ -31,6 +31,9 @@ from seamark.servers.nodelock import locked, node_folder
 from seamark.store import TrialFolder, read_json
 
 WARM_UP_S = 0.3
+DEATH_SEEN_S = 1.0
+"""How long after a load has failed as a whole its server may be found dead: a client sees a refused connection before
+the keeper has recorded the end, and the failure is the server's."""
 UNCOUNTED = (NOT_TRIED, "interrupted", "disk_full", "port_taken")
 """Ends that say nothing of the service: the next may go well."""
 WAITING_ANEW_S = 1.0
@@ -152,7 +155,7 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
             outcome = run_load(job, python, folder.own_parts, tick, parent_pid, carrier_for(bench, parent_pid))
             failure, tail = _verdict(bench, outcome)
     except LoadError as error:
-        died = _death(bench)
+        died = _death(bench, DEATH_SEEN_S)
         tail = list(error.log_tail)
         failure = ("server_died", died) if died else ("client_died", error.reason + _damage(bench, tail))
     except OSError as error:
@@ -236,12 +239,13 @@ def _pause(bench: Bench, seconds: float, parent_pid: int) -> None:
 
 def _verdict(bench: Bench, outcome: LoadOutcome) -> tuple[tuple[str, str] | None, list[str]]:
     """Return category and reason when the load as a whole failed, with the last lines of the server or the client."""
-    died = _death(bench)
+    no_worker_left = outcome.died == len(outcome.reports)
+    died = _death(bench, DEATH_SEEN_S if no_worker_left else 0.0)
     if died or outcome.aborted:
         reason = outcome.aborted or died or ""
         category = "interrupted" if reason.startswith("interrupted") else "server_died"
         return (category, reason), server_tail(bench)
-    if outcome.died == len(outcome.reports):
+    if no_worker_left:
         full = any(report.get("errno") == errno.ENOSPC for report in outcome.reports)
         reasons = "; ".join(str(report["reason"]) for report in outcome.reports)
         return ("disk_full" if full else "client_died", reasons), list(outcome.log_tail)
@@ -250,9 +254,14 @@ def _verdict(bench: Bench, outcome: LoadOutcome) -> tuple[tuple[str, str] | None
     return None, []
 
 
-def _death(bench: Bench) -> str | None:
-    """Return how the server ended, None while it lives; ends the load, with nothing written, where on purpose."""
-    died = death(bench)
+def _death(bench: Bench, seen_s: float = 0.0) -> str | None:
+    """Return how the server ended, None while it lives; ends the load, with nothing written, where on purpose.
+
+    Waits up to `seen_s` for an end to be recorded.
+    """
+    until_s = time.monotonic() + seen_s
+    while not (died := death(bench)) and time.monotonic() < until_s:
+        time.sleep(0.02)
     if died and (why := taken_away(bench)):
         raise SystemExit(why)
     return died
