@@ -87,12 +87,12 @@ class Telemetry(TypedDict, total=False):
     """One series of telemetry, summed up."""
 
     unit: Required[str]
-    n: int
-    min: float
-    mean: float
-    p50: float
-    p95: float
-    max: float
+    n: Required[int]
+    min: Required[float]
+    mean: Required[float]
+    p50: Required[float]
+    p95: Required[float]
+    max: Required[float]
 
 
 class Window(TypedDict, total=False):
