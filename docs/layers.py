@@ -35,7 +35,6 @@ ROOMS: Mapping[str, Room] = {
     "stats": Room(rank=2, what="quantiles, histogram, steady state; no word of benchmarks"),
     "load": Room(rank=2, what="arrivals, event loop, workers, raw samples; owns the only request clock"),
     "identity": Room(rank=3, what="names, hashes and seeds of deployments, workloads and trials"),
-    "server_identity": Room(rank=3, what="what a trial is measured on, as a value with a digest"),
     "treatments": Room(rank=3, what="the combinations of levels of one workload"),
     "plan": Room(rank=3, what="from a scenario and a site to deployments and trials"),
     "allocation": Room(rank=3, what="what a deployment asks a batch system for"),

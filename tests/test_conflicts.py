@@ -11,12 +11,12 @@ import yaml
 from seamark.conflicts import conflicts, put_conflicts_aside, refusal, require_no_conflicts
 from seamark.dag import Dag
 from seamark.errors import UserError
+from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import Trial
 from seamark.pending import pending
 from seamark.progress import progress
 from seamark.record import put_aside
 from seamark.search.run import finished, goes_on
-from seamark.server_identity import ServerIdentity
 from seamark.study import Study
 from seamark.study_servers import server_identities
 

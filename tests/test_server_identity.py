@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seamark.server_identity import ServerIdentity, differences, place, same_server
-from seamark.server_identity.masking import masked_address, masked_command, masked_variables
+from seamark.model.server_identity import ServerIdentity, differences, place, same_server
+from seamark.redaction import masked_address, masked_command, masked_variables
 from seamark.study import Study
 from seamark.study_servers import server_identities
 

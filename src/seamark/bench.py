@@ -13,11 +13,11 @@ from seamark.load.carriers.names import carrier_of
 from seamark.load.pinning import split_of
 from seamark.load.shards import LoadJob
 from seamark.model.objectives import latency_limit_s
+from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Trial
 from seamark.provenance.software import container_around_us
-from seamark.server_identity import ServerIdentity
 from seamark.servers import deployment as servers
 from seamark.servers.containers import INSIDE
 from seamark.servers.images import client_lock

@@ -8,10 +8,7 @@ from typing import Any
 import yaml
 
 from seamark.errors import UserError
-from seamark.model.trial import Trial
-from seamark.plurals import counted
-from seamark.record import commit_mark, complete, put_aside
-from seamark.server_identity import (
+from seamark.model.server_identity import (
     BRIEF,
     ServerIdentity,
     belongs,
@@ -21,6 +18,9 @@ from seamark.server_identity import (
     recorded,
     same_server,
 )
+from seamark.model.trial import Trial
+from seamark.plurals import counted
+from seamark.record import commit_mark, complete, put_aside
 from seamark.store import TrialFolder, read_json
 from seamark.study import Study
 from seamark.study_servers import server_identities

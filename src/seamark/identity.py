@@ -1,13 +1,13 @@
 """Names of deployments, workloads and trials: readable, path-safe, made only of what differs from the defaults."""
 
 import hashlib
-import json
 import re
 import unicodedata
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from seamark.model.digest import digest
 from seamark.model.levels import show
 from seamark.model.mix import MIX, mix_label
 from seamark.model.service import Value
@@ -21,12 +21,6 @@ DIGEST = 8
 UNSPOKEN = ("duration_s", "warmup_s", "timeout_s", "requests")
 """How long to measure is part of the hash, but not of the words."""
 UNITS = {"nodes": "node", "gpus": "gpu", "cpus_per_task": "cpu", "mem_gb": "gb"}
-
-
-def digest(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a document in canonical JSON: keys sorted, no blanks."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def part(words: list[str], identity: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """What of a deployment is not measured yet. Measures nothing; no batch system and no Snakemake is asked."""
 
+from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
 from seamark.record import put_aside, stands
-from seamark.server_identity import ServerIdentity, belongs
 from seamark.store import TrialFolder, read_json
 from seamark.study import Study
 from seamark.study_servers import server_identity

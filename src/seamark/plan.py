@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from seamark.errors import UserError
-from seamark.identity import digest, part, rank, seed_of, trial_uuid, word, words_of
+from seamark.identity import part, rank, seed_of, trial_uuid, word, words_of
+from seamark.model.digest import digest
 from seamark.model.fit import Asked, misfits
 from seamark.model.scenario import Scenario, Workload
 from seamark.model.service import Service, Value

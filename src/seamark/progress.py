@@ -8,8 +8,8 @@ from typing import Any
 
 import psutil
 
+from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Plan
-from seamark.server_identity import ServerIdentity, belongs
 from seamark.store import ScenarioFolder, read_json
 
 WAITING_STALE_S = 15.0

@@ -15,11 +15,11 @@ from seamark.bench import Bench
 from seamark.deaths import NOT_TRIED
 from seamark.load.shards import LoadOutcome
 from seamark.model.pattern import warmup_of
+from seamark.model.server_identity import ServerIdentity, brief, recorded, same_server
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.plurals import counted
 from seamark.provenance.software import container_around_us
 from seamark.redaction import redacted, redacted_text
-from seamark.server_identity import ServerIdentity, brief, recorded, same_server
 from seamark.servers.images import facts_of_file
 from seamark.store import TrialFolder, expanded, read_json
 

@@ -5,7 +5,7 @@ A secret comes on a command line or in a setting, and is used; what is kept or s
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 REDACTED = "***"
@@ -103,3 +103,31 @@ def _assigned(found: re.Match[str]) -> str:
         return found[0]
     quote = value[0] if value[0] in "\"'" else ""
     return f"{found['before']}{quote}{REDACTED}{quote}"
+
+
+def masked_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables with the values of secret ones hidden."""
+    return {name: str(redacted(value, name)) for name, value in variables.items()}
+
+
+def masked_command(words: Sequence[str]) -> list[str]:
+    """Return a command with the values of secret flags hidden: `--token=x`, `--token x` and `TOKEN=x`."""
+    shown: list[str] = []
+    hide_next = False
+    for word in words:
+        name, equals, value = word.partition("=")
+        flag = name.lstrip("-")
+        if hide_next:
+            shown.append(REDACTED)
+        elif equals and flag.replace("-", "_").isidentifier():
+            shown.append(f"{name}={redacted(value, flag)}")
+        else:
+            shown.append(redacted_text(word))
+        hide_next = not hide_next and not equals and word.startswith("-") and redacted("x", flag) == REDACTED
+    return shown
+
+
+def masked_address(address: str) -> str:
+    """Return an address without user and password: `***@host:1`."""
+    _, at, host = address.rpartition("@")
+    return f"{REDACTED}@{host}" if at else address

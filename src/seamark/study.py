@@ -194,16 +194,6 @@ class Study:
         if lacking:
             raise SiteError(*lacking)
 
-    def unmade_environments(self) -> tuple[str, ...]:
-        """Return the names of the plan's environments that a run here has to make first."""
-        from seamark.servers.environments import is_made
-
-        if self.site.runtime != "venv":
-            return ()
-        wanted = {self.services[deployment.service].environment for deployment in self.plan.deployments}
-        there = {name for name in wanted if name and (self.locks / f"{name}.lock").is_file()}
-        return tuple(name for name in sorted(there) if not is_made(name, self.locks, self.environments))
-
     def require_drivers(self) -> None:
         """Raise UserError when a driver of the plan cannot be loaded, or reads a setting that its recipe lacks."""
         from seamark.driver_check import require_drivers

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from seamark.images import StudyImages
+from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Container, Part, PartImage, Server, Service
 from seamark.model.site import Pinning, Site
 from seamark.model.trial import Deployment
-from seamark.redaction import redacted_text
-from seamark.server_identity.identity import ServerIdentity
-from seamark.server_identity.masking import masked_address, masked_command, masked_variables
+from seamark.redaction import masked_address, masked_command, masked_variables, redacted_text
 from seamark.servers.images import Image, client_lock
 from seamark.servers.standing_address import PREFIX
 from seamark.study import Study

@@ -9,9 +9,9 @@ from seamark.conflicts import CommitMarks, conflicts, refusal
 from seamark.deaths import NOT_TRIED
 from seamark.documents import Environment
 from seamark.errors import UserError
+from seamark.model.server_identity import belongs
 from seamark.model.trial import Trial
 from seamark.record import put_aside
-from seamark.server_identity import belongs
 from seamark.servers.deployment import sweep as sweep_servers
 from seamark.store import TrialFolder, is_damaged, put_away, read_json
 from seamark.study import Study

@@ -18,13 +18,13 @@ from seamark.deaths import NOT_TRIED, note_death, note_life, run_of, why_not_tri
 from seamark.errors import SiteError, UserError
 from seamark.images import StudyImages
 from seamark.load.shards import LoadError, LoadOutcome, run_load
+from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.monitors.energy import after_load, before_load, idle_power_w
 from seamark.ownership import user_named
 from seamark.progress import held_by
 from seamark.provenance.software import container_around_us
 from seamark.record import keep_samples, put_aside, record_of, samples_complete, write_config, write_meta
-from seamark.server_identity import ServerIdentity
 from seamark.servers import deployment as servers
 from seamark.servers.environments import damaged_by
 from seamark.servers.nodelock import locked, node_folder

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
+from seamark.model.server_identity import image_digests, place, recorded
 from seamark.model.trial import Trial
 from seamark.plurals import counted
-from seamark.server_identity import image_digests, place, recorded
 from seamark.store import TrialFolder, read_json
 
 Document = dict[str, Any]

@@ -23,6 +23,7 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     from seamark.conflicts import conflicts, refusal
     from seamark.plan import as_document
     from seamark.plan_text import describe, plan_facts
+    from seamark.servers.environments import unmade_environments
     from seamark.study_paths import require_paths
 
     study = open_study(scenario, site)
@@ -31,11 +32,11 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     if write:
         _write(study)
     if as_json:
-        facts = plan_facts(study.plan, study.services, study.site, unmade=study.unmade_environments())
+        facts = plan_facts(study.plan, study.services, study.site, unmade=unmade_environments(study))
         there = {"conflicts": [each.document() for each in conflicts(study)]}
         click.echo(json.dumps(facts | there | {"plan": as_document(study.plan)}, indent=1))
     else:
-        click.echo(describe(study.plan, study.services, study.site, study.unmade_environments()))
+        click.echo(describe(study.plan, study.services, study.site, unmade_environments(study)))
         if found := conflicts(study):
             click.echo("\n".join(("", *refusal(study, found))))
 

@@ -10,12 +10,12 @@ from typing import Literal
 
 from seamark.errors import UserError
 from seamark.metrics.samples import DamagedError, open_samples
+from seamark.model.server_identity import place, recorded
 from seamark.model.trial import Plan, Trial
 from seamark.monitors.cut import cut_telemetry
 from seamark.pending import settled
 from seamark.plurals import counted
 from seamark.record import commit_mark, complete, put_aside, samples_complete
-from seamark.server_identity import place, recorded
 from seamark.store import DeploymentFolder, ScenarioFolder, TrialFolder, append_log, read_json
 from seamark.trial import republished
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from seamark.identity import digest, seed_of, trial_uuid
+from seamark.identity import seed_of, trial_uuid
+from seamark.model.digest import digest
 from seamark.model.pattern import STEADY
 from seamark.model.service import Value
 from seamark.model.trial import Trial

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark import provenance, store
+from seamark.model.server_identity import brief
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.search.probe import folder_name
 from seamark.search.steps import Found, Probe, Verdict
-from seamark.server_identity import brief
 from seamark.store import TrialFolder, read_json
 
 Document = dict[str, Any]

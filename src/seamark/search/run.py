@@ -16,6 +16,7 @@ from seamark.analysis import write_metrics
 from seamark.bench import Bench, abandoned, taken_away
 from seamark.calibration import ceiling_of
 from seamark.metrics import is_older
+from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
 from seamark.monitors.cut import cut_telemetry
 from seamark.plurals import counted
@@ -26,7 +27,6 @@ from seamark.search.record import SearchRecord
 from seamark.search.steps import Answer, Found, Probe, Verdict
 from seamark.search.values import values_of
 from seamark.search.verdict import ends_search, seen_of
-from seamark.server_identity import ServerIdentity, belongs
 from seamark.store import TrialFolder, read_json
 from seamark.trial import alone_on_this_node, clear, ended_by_signals, measure_here, republished
 

@@ -19,6 +19,7 @@ from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.servers.pip_failures import pip_failure
 from seamark.servers.signs import hold
 from seamark.store import write_text
+from seamark.study import Study
 
 COMPLETE = ".complete"
 FAILED_IMPORTS = ("ImportError", "ModuleNotFoundError", "cannot open shared object", "bad marshal data", "null bytes")
@@ -44,6 +45,15 @@ def environment_folder(name: str, locks: Path, root: Path) -> Path:
 def is_made(name: str, locks: Path, root: Path) -> bool:
     """Return whether the environment of lock `name` is there and whole."""
     return (environment_folder(name, locks, root) / COMPLETE).exists()
+
+
+def unmade_environments(study: Study) -> tuple[str, ...]:
+    """Return the names of the environments of a study's plan that a run here has to make first."""
+    if study.site.runtime != "venv":
+        return ()
+    wanted = {study.services[deployment.service].environment for deployment in study.plan.deployments}
+    there = {name for name in wanted if name and (study.locks / f"{name}.lock").is_file()}
+    return tuple(name for name in sorted(there) if not is_made(name, study.locks, study.environments))
 
 
 def prepare_environment(name: str, locks: Path, root: Path) -> Path:

@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any
 
-from seamark.identity import digest
+from seamark.model.digest import digest
 
 EMPTY: tuple[Any, ...] = (None, "", (), [], {})
 BRIEF = ("runtime", "site", "machine", "partition", "address")
