@@ -4,9 +4,9 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from seamark.dag import Dag
+from seamark.workflow.dag import Dag
 from seamark.errors import UserError
-from seamark.study import Study
+from seamark.planning.study import Study
 
 try:
     dag = Dag(

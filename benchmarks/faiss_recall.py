@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from seamark.config.read import read_services
+from seamark.load.coordinator.coordinator import LoadJob, run_load
 from seamark.load.driver import Target
-from seamark.load.preparation import run_preparation
-from seamark.load.records import read_segments
-from seamark.load.shards import LoadJob, run_load
-from seamark.model.read import read_services
-from seamark.servers.environments import prepare_environment
+from seamark.load.workers.hooks import run_preparation
+from seamark.load.workers.records import read_segments
+from seamark.services.runtimes.environments import prepare_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")

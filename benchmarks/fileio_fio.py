@@ -20,12 +20,12 @@ from typing import Literal
 
 import numpy as np
 
+from seamark.config.read import read_services
 from seamark.drivers import fileio
 from seamark.drivers.fileio_files import Files
+from seamark.load.coordinator.coordinator import LoadJob, run_load
 from seamark.load.driver import Target
-from seamark.load.records import read_segments
-from seamark.load.shards import LoadJob, run_load
-from seamark.model.read import read_services
+from seamark.load.workers.records import read_segments
 from seamark.model.service import Value
 
 Workers = Literal["wire", "threads", "processes"]

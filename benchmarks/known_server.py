@@ -25,7 +25,7 @@ from random import Random
 import numpy as np
 
 import seamark
-from seamark.servers.known.truth import Truth, read_truth
+from seamark.testservers.reference.truth import Truth, read_truth
 
 OUTSIDE = Path(seamark.__file__).parent / "outside.py"
 END = b"\r\n0\r\n\r\n"
@@ -53,7 +53,7 @@ def known(*arguments: object) -> Iterator[Served]:
     """Run a known-answer server, on the last core."""
     with tempfile.TemporaryDirectory() as folder:
         truth = Path(folder) / "truth.jsonl"
-        command = [sys.executable, str(OUTSIDE), "seamark.servers.known", "--port=0", f"--truth={truth}"]
+        command = [sys.executable, str(OUTSIDE), "seamark.testservers.reference", "--port=0", f"--truth={truth}"]
         process = subprocess.Popen([*command, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
         os.sched_setaffinity(process.pid, CORES[-1:])
         assert process.stdout is not None

@@ -24,17 +24,17 @@ from typing import Any
 
 import numpy as np
 
+from seamark.config.read import read_services
 from seamark.drivers.openai import OpenAi
-from seamark.load.job import seed_for
-from seamark.load.records import read_segments
-from seamark.load.shards import LoadJob, run_load
-from seamark.model.read import read_services
+from seamark.load.coordinator.coordinator import LoadJob, run_load
+from seamark.load.workers.assignment import seed_for
+from seamark.load.workers.records import read_segments
 from seamark.model.sample import CHUNK
 from seamark.model.service import Value
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
-from seamark.servers.deployment import renew, serve, stop
-from seamark.store import DeploymentFolder
+from seamark.services.supervisor.deployment import renew, serve, stop
+from seamark.storage.paths import DeploymentFolder
 
 sys.path.append(str(Path(__file__).with_name("load_engine")))
 from environments import QUIET, ROOT, for_vllm, vllm

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamark.analysis import summarise, write_metrics, write_summary
+from seamark.analysis.summary import summarise, write_metrics, write_summary
 from seamark.model.sample import SAMPLE
 from seamark.model.trial import Plan, Trial
-from seamark.store import ScenarioFolder, TrialFolder, write_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, write_json
 
 CHUNK = 1 << 17
 RATE_RPS = 50_000.0

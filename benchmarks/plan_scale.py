@@ -19,10 +19,10 @@ LIMITS = "10,000 trials: less than 15 s and 500 MB"
 def measure(trials: int) -> dict[str, float]:
     """Plan that many trials in this process; return seconds and peak memory."""
     start = time.perf_counter()
-    from seamark.model.read import read_scenario, read_services, read_site
-    from seamark.plan import as_document, plan, read_plan
-    from seamark.plan_text import describe
-    from seamark.store import write_json
+    from seamark.config.read import read_scenario, read_services, read_site
+    from seamark.planning.plan import as_document, plan, read_plan
+    from seamark.planning.plan_text import describe
+    from seamark.storage.paths import write_json
 
     imported = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

@@ -28,9 +28,9 @@ from typing import Any
 
 import psutil
 
-from seamark.load.records import read_segments
-from seamark.load.shards import LoadJob, run_load
-from seamark.servers.environments import prepare_environment
+from seamark.load.coordinator.coordinator import LoadJob, run_load
+from seamark.load.workers.records import read_segments
+from seamark.services.runtimes.environments import prepare_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")

@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from seamark.load.records import read_segments
-from seamark.load.shards import LoadJob, run_load
-from seamark.model.read import read_services
+from seamark.config.read import read_services
+from seamark.load.coordinator.coordinator import LoadJob, run_load
+from seamark.load.workers.records import read_segments
 from seamark.model.service import Service
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
-from seamark.servers.deployment import renew, serve, stop
-from seamark.store import DeploymentFolder
+from seamark.services.supervisor.deployment import renew, serve, stop
+from seamark.storage.paths import DeploymentFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")

@@ -10,90 +10,38 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """A module or package directly in src/seamark. It may import a room of lower rank, or one of its own rank
-    as long as no circle comes of it. `alone` rooms import nothing of ours and are imported by none."""
+    """A package directly in src/seamark, and `errors`. It imports only from rooms on lower floors."""
 
-    rank: int
+    floor: int
     what: str
-    alone: bool = False
 
 
 ROOMS: Mapping[str, Room] = {
-    "errors": Room(rank=0, what="mistakes that are printed without a traceback, and 'did you mean'"),
-    "redaction": Room(rank=0, what="secrets out of what is written and printed"),
-    "plurals": Room(rank=0, what="the plural of a noun, and a count with its noun"),
-    "sockets": Room(rank=0, what="what the kernel has counted of TCP connections, by port"),
-    "forkserver": Room(rank=0, what="a process that has imported already and forks for each job"),
-    "model": Room(rank=1, what="frozen nouns, and YAML read into them with every mistake at once"),
-    "shapes": Room(rank=0, what="whether a JSON document has the shape that its reader expects"),
-    "documents": Room(rank=0, what="what the JSON documents of the results hold, and what makes each again"),
-    "store": Room(rank=1, what="every path of a study, and files written whole or not at all"),
-    "slurm": Room(rank=2, what="what we ask of Slurm, what Snakemake is told of its jobs, and why some were lost"),
-    "infront": Room(rank=2, what="commands of a study's own that stand before the machine's in the PATH of its run"),
-    "turn": Room(rank=2, what="whose turn it is in a study: its latest run's"),
-    "deaths": Room(rank=2, what="whether loads or servers of a service end in the same way again and again"),
-    "stats": Room(rank=2, what="quantiles, histogram, steady state; no word of benchmarks"),
-    "load": Room(rank=2, what="arrivals, event loop, workers, raw samples; owns the only request clock"),
-    "identity": Room(rank=3, what="names, hashes and seeds of deployments, workloads and trials"),
-    "treatments": Room(rank=3, what="the combinations of levels of one workload"),
-    "plan": Room(rank=3, what="from a scenario and a site to deployments and trials"),
-    "allocation": Room(rank=3, what="what a deployment asks a batch system for"),
-    "driver_check": Room(rank=3, what="whether a plan's drivers can be loaded and find their settings"),
-    "plan_document": Room(rank=3, what="a plan as plan.json, and read back"),
-    "plan_time": Room(rank=3, what="how long a plan will take, at the least and at the most"),
-    "plan_text": Room(rank=3, what="a plan as text, with time and what its statistics can tell"),
-    "metrics": Room(rank=3, what="from samples and telemetry to figures"),
-    "checks": Room(rank=3, what="from figures to a verdict with reasons and remedies"),
-    "drivers": Room(rank=4, what="how to speak to each service"),
-    "servers": Room(rank=4, what="how a server lives and dies: keeper, runtimes, health, environments"),
-    "monitors": Room(rank=4, what="telemetry of host, processes, GPU and service"),
-    "study": Room(rank=4, what="a working folder: its scenarios, recipes, site and results"),
-    "study_paths": Room(rank=5, what="which paths of a study the tools of a run would misread"),
-    "address": Room(rank=4, what="what is at an address: whether it can be loaded, and what it answers"),
-    "provenance": Room(rank=4, what="where and with what a number was measured"),
-    "sites": Room(rank=5, what="what a machine says of itself, written as a site"),
-    "images": Room(rank=5, what="which images a study needs, from where, by what digest"),
-    "prepare": Room(rank=5, what="what must be there before a scenario runs: images and environments"),
-    "contained": Room(
-        rank=5, what="loads inside a container of Snakemake's: its image, its command, what runs in it"
-    ),
-    "study_servers": Room(rank=5, what="the server identities of a study's deployments"),
-    "conflicts": Room(rank=5, what="trials that are there from another server or configuration than is asked for"),
-    "bench": Room(rank=5, what="one deployment as its phases see it"),
-    "record": Room(rank=5, what="what one trial leaves"),
-    "trial": Room(rank=5, what="where rooms meet: serve, warm up, measure"),
-    "search": Room(rank=5, what="the largest load that meets an objective: levels, probes, verdicts"),
-    "pending": Room(rank=5, what="what of a deployment is not measured yet"),
-    "derive": Room(rank=5, what="what is derived from the trials that are there, without Snakemake"),
-    "export": Room(rank=5, what="a scenario, or what it measured, in the form of another tool"),
-    "gather": Room(rank=5, what="trials of another folder or machine, brought among ours"),
-    "analysis": Room(rank=5, what="the summary of a scenario"),
-    "report": Room(rank=5, what="tables, figures and pages"),
-    "progress": Room(rank=5, what="how far a scenario is, from its files"),
-    "calibration": Room(rank=5, what="what the load generator itself can do on this machine"),
-    "selftest": Room(rank=5, what="the load generator against a server whose answers are known"),
-    "oneoff": Room(rank=5, what="a load on one address, without a scenario"),
-    "space": Room(rank=5, what="what results will take, and what disk and quota have left"),
-    "retention": Room(rank=5, what="what of the results is old enough to be removed"),
-    "logs": Room(rank=5, what="every log of a scenario as JSON lines, in one archive"),
-    "leftovers": Room(rank=5, what="jobs and servers that a killed run left in Slurm"),
-    "standing": Room(rank=5, what="servers that stand by themselves: asked for, started, listed, ended"),
-    "doctor": Room(rank=5, what="whether this machine can measure"),
-    "components": Room(rank=6, what="what of a study runs now: run, jobs, servers, monitors, logs"),
-    "sweep": Room(rank=6, what="what earlier runs left, put away before a run begins"),
-    "dag": Room(rank=6, what="what Snakemake asks of a study"),
-    "ownership": Room(rank=5, what="whose files a run would write, and what to do where they are another's"),
-    "jobs": Room(rank=6, what="one function a rule"),
-    "preloaded": Room(rank=6, what="what the jobs of a trial import, once for a run"),
-    "run_end": Room(rank=6, what="the end of a run before its time, and what is left of it"),
-    "snake": Room(rank=6, what="how Snakemake is called, and who else calls it"),
-    "cli": Room(rank=7, what="the command bench, a thin module a verb"),
-    "outside": Room(rank=0, what="runs a module of ours in a service's environment", alone=True),
+    "errors": Room(floor=0, what="errors that are printed without a traceback, and 'did you mean'"),
+    "stats": Room(floor=0, what="quantiles, histogram, steady state, rank tests; no word of benchmarks"),
+    "model": Room(floor=1, what="frozen nouns: scenario, load profile, service, site, plan, trial, sample"),
+    "patterns": Room(floor=2, what="load patterns: the times at which requests are due, computed or from a trace"),
+    "storage": Room(floor=2, what="every path of a study, and files written atomically"),
+    "analysis": Room(floor=3, what="from samples and telemetry to metrics, verdicts and the summary of a scenario"),
+    "dispatch": Room(floor=3, what="resources of a job, Slurm's commands and states, fencing of runs"),
+    "platform": Room(floor=3, what="processes, ports, sockets, timers, TLS, pinning, fork server"),
+    "config": Room(floor=4, what="YAML decoded into the nouns, with every mistake at once; JSON Schemas"),
+    "load": Room(floor=4, what="load generation: engine, workers, coordinator; owns the only request clock"),
+    "testservers": Room(floor=4, what="a server that does nothing, and one whose answers are known"),
+    "drivers": Room(floor=5, what="the protocol of each service: requests encoded, replies decoded"),
+    "planning": Room(floor=5, what="from a scenario and a site to deployments and trials; names, hashes, seeds"),
+    "report": Room(floor=5, what="tables, figures and pages"),
+    "telemetry": Room(floor=5, what="samplers of host, processes, GPU, energy and service; provenance of a node"),
+    "services": Room(floor=6, what="a server's life: supervisor, runtimes, images, persistent servers"),
+    "trials": Room(floor=7, what="a deployment served, a trial measured; search, quick load, calibration, self-test"),
+    "housekeeping": Room(floor=8, what="retention, imported results, logs, progress, disk space, doctor"),
+    "workflow": Room(floor=8, what="the DAG for Snakemake, its rules' functions, derivation, exported Slurm scripts"),
+    "cli": Room(floor=9, what="the command bench, a thin module a verb"),
 }
-"""The one place where a new room gets its rank."""
+"""The one place where a new room gets its floor. House rule: nothing but errors.py lies loose in the package."""
 
 Arrows = dict[str, dict[str, str]]
-"""Room -> room that it imports -> one place where it does, as `src/seamark/plan.py:6`."""
+"""Room -> room that it imports -> one place where it does, as `src/seamark/planning/plan.py:6`."""
 
 
 @cache
@@ -145,34 +93,43 @@ def arrows(package: Path) -> Arrows:
 def breaches(found: Arrows, rooms: Mapping[str, Room] = ROOMS) -> list[str]:
     """Return a line for each rule that the arrows break, with the remedy."""
     lines = [
-        f"the room '{room}' has no rank. Add it to ROOMS in docs/layers.py: the lowest rank above all it imports."
+        f"the room '{room}' has no floor. Add it to ROOMS in docs/layers.py: one above the highest that it imports."
         for room in found
         if room not in rooms
     ]
     for room, targets in found.items():
-        for target, place in targets.items():
-            if room in rooms and target in rooms:
-                lines += _breach(room, target, place, rooms)
-    circle = circle_in(found)
-    if circle:
-        steps = ", ".join(f"{a} -> {b} ({found[a][b]})" for a, b in pairwise(circle))
-        lines.append(f"rooms import each other in a circle: {steps}. Move what both need to a lower room.")
+        lines += [
+            f"{place}: '{room}' (floor {rooms[room].floor}) imports '{target}' (floor {rooms[target].floor})."
+            " Imports go to lower floors: move the shared part to a lower room, or pass it in as an argument."
+            for target, place in targets.items()
+            if room in rooms and target in rooms and rooms[target].floor >= rooms[room].floor
+        ]
     return lines
 
 
-def _breach(room: str, target: str, place: str, rooms: Mapping[str, Room]) -> list[str]:
-    if rooms[room].alone or rooms[target].alone:
-        return [f"{place}: '{room}' imports '{target}', but one of them stands alone and takes no part in imports."]
-    if rooms[target].rank > rooms[room].rank:
-        return [
-            f"{place}: '{room}' (rank {rooms[room].rank}) imports '{target}' (rank {rooms[target].rank})."
-            " Imports go down: move the shared part to a lower room, or hand it in as an argument."
-        ]
-    return []
+def circles(package: Path) -> list[str]:
+    """Return each group of files that import each other in a circle, as one line."""
+    names = {path: _module(path, package) for _, path in sources(package)}
+    files = {name: path for path, name in names.items()}
+    found: Arrows = {
+        name: {
+            target: f"{path.relative_to(package.parents[1]).as_posix()}:{line}"
+            for line, target in imports(path)
+            if target in files and target != name and not files[target].name.startswith("__init__")
+        }
+        for path, name in names.items()
+    }
+    circle = circle_in(found)
+    return [", ".join(f"{a} -> {b} ({found[a][b]})" for a, b in pairwise(circle))] if circle else []
+
+
+def _module(path: Path, package: Path) -> str:
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def circle_in(found: Arrows) -> list[str]:
-    """Return the rooms of one circle, first one repeated at the end, or nothing."""
+    """Return the nodes of one circle, the first repeated at the end, or nothing."""
     done: set[str] = set()
 
     def visit(room: str, path: list[str]) -> list[str]:
@@ -210,16 +167,14 @@ def _reached(room: str, found: Arrows) -> set[str]:
 
 def drawn(found: Arrows, rooms: Mapping[str, Room] = ROOMS) -> str:
     """Return the rooms and arrows as Markdown: a picture with the direct arrows, a table with all of them."""
-    ranks = sorted({rooms[room].rank for room in found if not rooms[room].alone}, reverse=True)
     lines = ["```mermaid", "flowchart TD"]
-    for rank in ranks:
-        inside = [room for room in rooms if room in found and rooms[room].rank == rank and not rooms[room].alone]
-        lines += [f"  subgraph rank{rank}[rank {rank}]", *(f"    {room}" for room in inside), "  end"]
+    for floor in sorted({rooms[room].floor for room in found}, reverse=True):
+        inside = [room for room in rooms if room in found and rooms[room].floor == floor]
+        lines += [f"  subgraph floor{floor}[floor {floor}]", *(f"    {room}" for room in inside), "  end"]
     for room, targets in direct(found).items():
         lines += [f"  {room} --> {target}" for target in sorted(targets)]
-    lines += ["```", "", "| rank | room | what lives there | imports |", "| --- | --- | --- | --- |"]
-    for room in sorted(found, key=lambda room: (rooms[room].alone, -rooms[room].rank, list(rooms).index(room))):
-        place = "alone" if rooms[room].alone else str(rooms[room].rank)
-        below = ", ".join(f"`{target}`" for target in sorted(found[room])) or "nothing of ours"
-        lines.append(f"| {place} | `{room}` | {rooms[room].what} | {below} |")
+    lines += ["```", "", "| floor | room | what lives there | imports |", "| --- | --- | --- | --- |"]
+    for room in sorted(found, key=lambda room: (-rooms[room].floor, list(rooms).index(room))):
+        below = ", ".join(f"`{target}`" for target in sorted(found[room])) or "nothing of Seamark"
+        lines.append(f"| {rooms[room].floor} | `{room}` | {rooms[room].what} | {below} |")
     return "\n".join(lines)

@@ -16,10 +16,10 @@ import layers  # noqa: E402
 import reference  # noqa: E402
 import traceability  # noqa: E402
 
+from seamark.analysis.metrics.schema import schema_text  # noqa: E402
+from seamark.config import json_schema as model_schema  # noqa: E402
+from seamark.config.read import read_services  # noqa: E402
 from seamark.errors import UserError  # noqa: E402
-from seamark.metrics.schema import schema_text  # noqa: E402
-from seamark.model import schema as model_schema  # noqa: E402
-from seamark.model.read import read_services  # noqa: E402
 
 
 def between(text: str, name: str, content: str) -> str:

@@ -11,12 +11,12 @@ import click
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from seamark.checks import CHECKS, REMEDIES  # noqa: E402
+from seamark.analysis.checks import CHECKS, REMEDIES  # noqa: E402
+from seamark.analysis.metrics.table import METRICS  # noqa: E402
 from seamark.cli.main import cli  # noqa: E402
-from seamark.metrics.table import METRICS  # noqa: E402
-from seamark.model.levels import show  # noqa: E402
-from seamark.model.pattern import LOAD_SETTINGS  # noqa: E402
-from seamark.model.read import read_services  # noqa: E402
+from seamark.config.levels import show  # noqa: E402
+from seamark.config.read import read_services  # noqa: E402
+from seamark.model.load_profile import LOAD_SETTINGS  # noqa: E402
 from seamark.model.service import Server, Service, Setting, Value  # noqa: E402
 
 MADE = "Made by `make docs` from {source}. Do not edit."

@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.jobs import environment
+from seamark.workflow.rules_api import environment
 
 environment(*sys.argv[1:])

@@ -2,6 +2,6 @@
 
 import sys
 
-from seamark.forkserver.client import run
+from seamark.platform.fork_server.client import run
 
-run("seamark.jobs:serve", sys.argv[1:])
+run("seamark.workflow.rules_api:serve", sys.argv[1:])

@@ -12,15 +12,15 @@ from pathlib import Path
 import click
 import pytest
 
-from seamark import store
-from seamark.checks import CHECKS, REMEDIES
+from seamark.analysis.checks import CHECKS, REMEDIES
 from seamark.cli.main import VERBS, cli
+from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.scenario import TOP_KEYS
+from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
+from seamark.model.load_profile import PATTERNS
 from seamark.model.objectives import OBJECTIVES
-from seamark.model.pattern import PATTERNS
-from seamark.model.read import read_scenario, read_services, read_site
-from seamark.model.scenario_form import TOP_KEYS
-from seamark.model.workload_form import RESOURCE_SETTINGS, WORKLOAD_KEYS
-from seamark.plan import plan
+from seamark.planning.plan import plan
+from seamark.storage import paths
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -211,7 +211,7 @@ def test_every_pattern_category_and_code_stands_in_the_page_on_measurement():
 
 def test_every_file_of_a_trial_a_deployment_and_a_scenario_stands_in_the_flow_of_data():
     page = text_of("architecture.md")
-    for form in (store.TrialFolder, store.DeploymentFolder, store.ScenarioFolder):
+    for form in (paths.TrialFolder, paths.DeploymentFolder, paths.ScenarioFolder):
         folder = form(root=Path("x"))
         fields = {field.name for field in dataclasses.fields(form)}
         names = [name for name, value in vars(form).items() if isinstance(value, property) and name not in fields]

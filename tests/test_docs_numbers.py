@@ -6,17 +6,30 @@ from pathlib import Path
 import pytest
 from scipy.special import comb
 
-from seamark.checks import host, load, repetitions, result
+from seamark.analysis.checks import host, load, repetitions, result
+from seamark.analysis.metrics import (
+    course,
+    distribution,
+    energy,
+    outages,
+    processors,
+    startup,
+    steady,
+    tally,
+    timeline,
+)
+from seamark.analysis.metrics.table import VERSION
 from seamark.drivers import openai, openai_served, openai_stream, postgres_replies
-from seamark.load import flow, http, mix, pinning, saturation, shards, trace
-from seamark.load.carriers import distant
-from seamark.metrics import course, distribution, energy, outages, processors, startup, steady, tally, timeline
-from seamark.metrics.table import VERSION
-from seamark.model import pattern, scenario, search
-from seamark.monitors import prometheus, slurm_energy
-from seamark.search import steps
-from seamark.servers import health
+from seamark.load.coordinator import coordinator
+from seamark.load.coordinator.launchers import remote_worker_handle
+from seamark.load.engine import flow, http, mix, saturation
+from seamark.load.workers import trace_bodies
+from seamark.model import load_profile, scenario, search
+from seamark.platform import pinning
+from seamark.services.supervisor import health
 from seamark.stats import decision, histogram, knee, quantiles
+from seamark.telemetry import prometheus, slurm_energy
+from seamark.trials.search import steps
 
 ROOT = Path(__file__).parent.parent
 WORDS = {2: "twice", 3: "three", 4: "four", 5: "five", 6: "six", 10: "ten", 20: "20"}
@@ -43,8 +56,8 @@ MEASUREMENT = {
     "percentiles of the series": f"percentiles of each second are within {percent(timeline.SERIES_ERROR)}",
     "sequence of a mix": f"n ≤ {mix.SEQUENCE:,} places",
     "uncounted tokens": f"With more than {percent(tally.FEW_UNCOUNTED)} of those",
-    "length of a load with auto": f"the load is {1 + pattern.AUTO_RATIO:g} times `duration_s` long, "
-    f"and at most {shared(pattern.AUTO_RATIO)} of `duration_s`",
+    "length of a load with auto": f"the load is {1 + load_profile.AUTO_RATIO:g} times `duration_s` long, "
+    f"and at most {shared(load_profile.AUTO_RATIO)} of `duration_s`",
     "parts of a start-up": f"the leading parts, of {startup.MOST_PARTS} equal ones",
     "what is usual": f"what {percent(startup.USUAL[1] - startup.USUAL[0])} of the parts behind the longest "
     f"warm-up have, if they are {WORDS[startup.LEAST_RUN]} or more",
@@ -68,7 +81,7 @@ MEASUREMENT = {
     "bodies": f"body that is read whole (JSON) | {in_unit(http.MAX_BODY_BYTES, 1 << 20)} MiB |",
     "events": f"all its lines | {in_unit(openai_stream.MAX_EVENT_BYTES, 1 << 20)} MiB |",
     "replies of PostgreSQL": f"prepared statement | {in_unit(postgres_replies.MAX_REPLY_BYTES, 1 << 20)} MiB |",
-    "ticks of a load": {0.1: "Ten times a second"}[shards.TICK_S],
+    "ticks of a load": {0.1: "Ten times a second"}[coordinator.TICK_S],
     "first judgement": f"from {saturation.LEAST_S:g} s and {saturation.AFTER_WARMUP_S:g} s of measured load on",
     "growth": f"grew by at least {shared(saturation.SHARE)} of what arrived, and by "
     f"{WORDS[int(saturation.ERRORS)]} times the standard error",
@@ -80,7 +93,7 @@ MEASUREMENT = {
     "early wake-ups": f"({flow.SHORTEST_EARLY_NS / 1e6:g} to {flow.LONGEST_EARLY_NS / 1e6:g} ms, up to "
     f"{flow.LONGEST_EARLY_ALONE_NS / 1e6:g} ms on a core of its own)",
     "spinning": f"for the last {flow.SPIN_NS / 1e3:g} us, by spinning",
-    "exchanges of clocks": f"asks each of them {distant.EXCHANGES} times",
+    "exchanges of clocks": f"asks each of them {remote_worker_handle.EXCHANGES} times",
     "error of clocks": f"above {load.LATE_S * 1e3:g} ms of error and drift together",
     "energy that is covered": f"cover {shared(energy.COVERED)} of the window in "
     f"{WORDS[energy.LEAST_STEPS]} steps or more",
@@ -104,7 +117,7 @@ MEASUREMENT = {
 FRESH = scenario.Scenario.__dataclass_fields__
 SEARCH = search.Search.__dataclass_fields__
 SCENARIO = {
-    "blocks of a trace": "may take 1 GiB" if trace.LARGEST_BYTES == 1 << 30 else "?",
+    "blocks of a trace": "may take 1 GiB" if trace_bodies.LARGEST_BYTES == 1 << 30 else "?",
     "times of a look": "take 1, 1, 2, 4 and 8 times `duration_s`" if steps.TIMES == (1, 1, 2, 4, 8) else "?",
     "error of a look": f"1 less {steps.LOOK_ERROR:g} for each look",
     "samples of an objective": f"`latency_p99_s` takes some {quantiles.samples_needed(0.99):,} independent "

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seamark.model.sample import CHUNK, SAMPLE
-from seamark.study import Study
+from seamark.planning.study import Study
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = json.loads((ROOT / "tests" / "fingerprint.json").read_text(encoding="utf-8"))

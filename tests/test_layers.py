@@ -22,11 +22,11 @@ SDK = {
 }
 """What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
 
-WORKER_ROOMS = {"errors", "forkserver", "load", "drivers", "sockets"}
-WORKER_MODEL = {"service", "pattern", "recorded", "sample", "failure"}
+WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers"}
+WORKER_MODEL = {"service", "load_profile", "sample", "failure"}
 LONGEST_LINES = 400
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")
-BASE_ONLY = {"load/segments.py", "load/clientwatch.py", "load/shards.py"}
+BASE_ONLY = {"load/workers/segments.py", "load/coordinator/client_telemetry.py", "load/coordinator/coordinator.py"}
 """Parts of load that run in the base environment, in the parent of the workers."""
 
 
@@ -74,36 +74,41 @@ def foreign(name: str, roots: list[str]) -> set[str]:
 
 def starts() -> list[Path]:
     """Return what is imported in a service's environment: the worker, the hooks' runner, every driver."""
-    load = PACKAGE / "load"
+    workers = PACKAGE / "load" / "workers"
     return [
-        load / "worker.py",
-        load / "remote.py",
-        load / "preparation.py",
+        workers / "worker.py",
+        workers / "remote_worker.py",
+        workers / "hooks.py",
         *sorted((PACKAGE / "drivers").rglob("*.py")),
     ]
 
 
-def test_imports_between_rooms_point_one_way():
+def test_a_room_imports_only_from_lower_floors():
     assert layers.breaches(layers.arrows(PACKAGE)) == []
 
 
-def test_every_room_with_a_rank_is_there_or_is_gone_from_the_list():
+def test_no_files_import_each_other_in_a_circle():
+    assert layers.circles(PACKAGE) == []
+
+
+def test_every_room_with_a_floor_is_there_or_is_gone_from_the_list():
     assert layers.rooms_in(PACKAGE) == set(layers.ROOMS), (
         "Add the room to ROOMS in docs/layers.py, or remove it there."
     )
 
 
+def test_nothing_but_errors_lies_loose_in_the_package():
+    loose = {path.name for path in PACKAGE.glob("*.py")}
+    assert loose == {"__init__.py", "errors.py"}
+
+
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        (
-            {"errors.py": "", "model/a.py": "from seamark.plan import plan\n", "plan.py": ""},
-            "(rank 1) imports 'plan'",
-        ),
+        ({"model/a.py": "from seamark.cli import main\n", "cli/main.py": ""}, "'model' (floor 1)"),
         ({"model/a.py": "def f():\n    import seamark.cli\n", "cli/main.py": ""}, "src/seamark/model/a.py:2"),
-        ({"plan.py": "from seamark import checks\n", "checks.py": "from seamark.plan import p\n"}, "in a circle"),
-        ({"attic.py": ""}, "the room 'attic' has no rank. Add it to ROOMS"),
-        ({"outside.py": "import seamark.errors\n", "errors.py": ""}, "stands alone"),
+        ({"load/a.py": "from seamark.report import b\n", "report/b.py": ""}, "Imports go to lower floors"),
+        ({"attic/a.py": ""}, "the room 'attic' has no floor. Add it to ROOMS"),
     ],
 )
 def test_an_import_against_the_rule_is_named_with_its_place_or_its_remedy(tmp_path, files, says):
@@ -111,8 +116,14 @@ def test_an_import_against_the_rule_is_named_with_its_place_or_its_remedy(tmp_pa
     assert says in first
 
 
-def test_imports_down_and_along_a_rank_are_allowed(tmp_path):
-    files = {"errors.py": "", "plan.py": "import seamark.errors\nfrom seamark.checks import x\n", "checks.py": ""}
+def test_a_circle_of_files_is_named(tmp_path):
+    files = {"load/a.py": "from seamark.load.b import x\n", "load/b.py": "def f():\n    import seamark.load.a\n"}
+    [circle] = layers.circles(package_of(tmp_path, files))
+    assert "src/seamark/load/b.py:2" in circle
+
+
+def test_imports_from_lower_floors_are_allowed(tmp_path):
+    files = {"planning/a.py": "from seamark.config.b import x\n", "config/b.py": ""}
     assert layers.breaches(layers.arrows(package_of(tmp_path, files))) == []
 
 
@@ -128,7 +139,9 @@ def test_nothing_in_src_imports_snakemake():
         for line, name in layers.imports(path)
         if name.split(".")[0].startswith("snakemake")
     ]
-    assert found == [], "Snakemake is a process to us (snake.py); the Snakefile asks dag.py."
+    assert found == [], (
+        "Snakemake is a process to us (workflow/snakemake_cli.py); the Snakefile asks workflow/dag.py."
+    )
 
 
 def test_what_a_worker_loads_needs_only_what_every_service_environment_has():

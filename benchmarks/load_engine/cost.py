@@ -19,7 +19,7 @@ from ours import Asked, job
 from table import Column, in_rounds, show
 from turn import take_turn
 
-from seamark.load.shards import run_load
+from seamark.load.coordinator.coordinator import run_load
 
 REQUESTS = {"seamark": 1_000_000, "vllm": 20_000, "aiperf": 6_000, "guidellm": 3_000}
 WITH_CHUNKS, CHUNKS = 60_000, 32

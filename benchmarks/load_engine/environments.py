@@ -7,7 +7,7 @@ from pathlib import Path
 from machine import CACHE
 
 import seamark
-from seamark.servers.environments import prepare_environment
+from seamark.services.runtimes.environments import prepare_environment
 
 PINS = {
     "aiohttp": ("aiohttp[speedups]==3.14.5", "uvloop==0.23.0"),

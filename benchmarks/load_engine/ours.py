@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from seamark.load.records import read_segments
-from seamark.load.shards import LoadJob, run_load
+from seamark.load.coordinator.coordinator import LoadJob, run_load
+from seamark.load.workers.records import read_segments
 from seamark.model.sample import CHUNK, MISSING_NS
 
 OPENAI = "seamark.drivers.openai:OpenAi"

@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 from once import alone
 
-from seamark.servers.images import Image
-from seamark.study import Study
+from seamark.planning.study import Study
+from seamark.services.images.images import Image
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -93,8 +93,8 @@ class Boxed:
 
     def image(self, service: str) -> Image:
         """Return the image that a shipped service is served from, made if it is not there."""
-        from seamark.images import StudyImages
-        from seamark.prepare import prepare
+        from seamark.services.images.prepare import prepare
+        from seamark.services.images.study_images import StudyImages
 
         study = self.study_of(service)
         failed = [step.why for step in prepare(study) if step.state == "failed"]

@@ -1,17 +1,13 @@
 """Real Apptainer and Slurm: had on first use where that is possible, else tests are skipped with the reason."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "servers")]
-
-from boxes import Boxed, boxed, why_no_apptainer  # noqa: E402
-from slurm import slurm, why_no_slurm  # noqa: E402
-from slurm_study import SlurmStudy  # noqa: E402
-from tiny_registry import Registry, serving  # noqa: E402
+from boxes import Boxed, boxed, why_no_apptainer
+from slurm import slurm, why_no_slurm
+from slurm_study import SlurmStudy
+from tiny_registry import Registry, serving
 
 
 @pytest.fixture(scope="session")

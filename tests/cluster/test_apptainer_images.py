@@ -11,9 +11,9 @@ import yaml
 from boxes import CLUSTER, Boxed
 from tiny_registry import Registry, sha256
 
-from seamark.images import StudyImages
-from seamark.prepare import Step, missing, prepare
-from seamark.store import read_json
+from seamark.services.images.prepare import Step, missing, prepare
+from seamark.services.images.study_images import StudyImages
+from seamark.storage.paths import read_json
 
 pytestmark = [pytest.mark.services, pytest.mark.cluster]
 

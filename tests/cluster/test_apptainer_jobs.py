@@ -15,9 +15,9 @@ from boxes import BENCH, CLUSTER, Boxed, python_base
 from processes import eventually
 from server_bench import kill
 
-from seamark.contained import stand_before_apptainer
-from seamark.dag import Dag
 from seamark.errors import SiteError, UserError
+from seamark.workflow.containerised_jobs import stand_before_apptainer
+from seamark.workflow.dag import Dag
 
 pytestmark = [pytest.mark.e2e, pytest.mark.services, pytest.mark.cluster]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--software-deployment-method", "apptainer"]

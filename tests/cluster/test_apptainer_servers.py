@@ -12,13 +12,13 @@ from boxes import ROOT, Boxed
 from processes import eventually
 from server_bench import Bench, kill, left_of, runs
 
-from seamark.model.read import read_services
+from seamark.config.read import read_services
 from seamark.model.service import Part, PartImage
 from seamark.model.site import Site
-from seamark.monitors.proc import descendants
-from seamark.servers import deployment as servers
-from seamark.servers.images import Image
-from seamark.store import read_json
+from seamark.platform.process_stat import descendants
+from seamark.services.images.images import Image
+from seamark.services.supervisor import deployment as servers
+from seamark.storage.paths import read_json
 
 pytestmark = [pytest.mark.services, pytest.mark.cluster]
 

@@ -13,10 +13,10 @@ from boxes import Boxed
 from processes import eventually
 from server_bench import Bench, kill
 
-from seamark.load.shards import LoadJob, run_load
-from seamark.servers import deployment as servers
-from seamark.servers.containers import client_environment
-from seamark.servers.images import Image
+from seamark.load.coordinator.coordinator import LoadJob, run_load
+from seamark.services.images.images import Image
+from seamark.services.runtimes.containers import client_environment
+from seamark.services.supervisor import deployment as servers
 
 pytestmark = [pytest.mark.services, pytest.mark.cluster]
 
@@ -24,7 +24,7 @@ SETTINGS = {"pattern": "closed", "concurrency": 2, "duration_s": 2.0, "warmup_s"
 A_LOAD = """
 import json, os, sys
 from pathlib import Path
-from seamark.load.shards import LoadJob, run_load
+from seamark.load.coordinator.coordinator import LoadJob, run_load
 settings, port, data, python, parts, forked = json.loads(sys.argv[1])
 job = LoadJob(driver="seamark.drivers.null:Null", workers="wire", settings=settings, seed=1, data=Path(data),
               host="127.0.0.1", ports={"main": port})
@@ -49,8 +49,8 @@ def python(boxes: Boxed, image: Image, tmp_path: Path, monkeypatch: pytest.Monke
 def port(tmp_path: Path) -> Iterator[int]:
     import seamark
 
-    outside = Path(seamark.__file__).parent / "outside.py"
-    command = [sys.executable, str(outside), "seamark.servers.null", "--port", "0"]
+    outside = Path(seamark.__file__).parent / "platform/isolated_main.py"
+    command = [sys.executable, str(outside), "seamark.testservers.null", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     yield int(process.stdout.readline().split()[-1])
@@ -60,7 +60,7 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 
 def settings(**changes: object) -> dict[str, object]:
-    from seamark.model.pattern import LOAD_SETTINGS
+    from seamark.model.load_profile import LOAD_SETTINGS
 
     return {each.name: each.default for each in LOAD_SETTINGS} | SETTINGS | changes
 

@@ -12,10 +12,8 @@ from typing import Any
 
 import psutil
 import pytest
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "export")]
-from exported import Exporting  # noqa: E402
-from slurm import slurm, why_no_slurm  # noqa: E402
+from exported import Exporting
+from slurm import slurm, why_no_slurm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.services]
 PATIENCE_S = 100.0

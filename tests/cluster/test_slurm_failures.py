@@ -30,7 +30,7 @@ from slurm_harm import (
 )
 from slurm_study import Job, SlurmStudy
 
-from seamark.snake import runs_in
+from seamark.workflow.snakemake_cli import runs_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.e2e]
 

@@ -13,13 +13,13 @@ from server_bench import HERE, Bench, kill, left_of, runs
 from slurm import allocation, slurm, why_no_slurm
 from slurm_study import SlurmStudy
 
-from seamark.load.carriers.names import carrier_of
-from seamark.load.job import LoadJob
-from seamark.load.shards import run_load
-from seamark.model.read import read_services
+from seamark.config.read import read_services
+from seamark.load.coordinator.coordinator import run_load
+from seamark.load.coordinator.launchers.by_name import carrier_of
+from seamark.load.workers.assignment import LoadJob
 from seamark.model.service import Health, Part, Server
 from seamark.model.site import Paths, Pinning, Site
-from seamark.servers import deployment as servers
+from seamark.services.supervisor import deployment as servers
 
 ROOT = Path(__file__).parents[2]
 SERVICES = read_services(ROOT / "config" / "services")
@@ -226,7 +226,7 @@ def test_the_loss_of_a_node_ends_the_server_and_is_recorded(in_parts: Nodes) -> 
     endpoint = in_parts.serve_over()
     agent = psutil.Process(parts_of(endpoint)["worker", "n2"]).parent()
     assert agent is not None
-    assert "seamark.servers.agent" in agent.cmdline()
+    assert "seamark.services.supervisor.agent" in agent.cmdline()
     agent.kill()
     assert eventually(lambda: not servers.alive(in_parts.folder()), within_s=3.0)
     ended = servers.why_ended(in_parts.folder())

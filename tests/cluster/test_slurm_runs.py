@@ -118,7 +118,7 @@ def gpus_seen(study: SlurmStudy) -> dict[str, str]:
     seen = {}
     for process in study.processes():
         with suppress(psutil.Error):
-            if "seamark.servers.null" in process.cmdline():
+            if "seamark.testservers.null" in process.cmdline():
                 told = process.environ()
                 seen[told["SEAMARK_KEEPER"]] = told["CUDA_VISIBLE_DEVICES"]
     return seen

@@ -10,11 +10,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "standing")]
-from processes import eventually  # noqa: E402
-from slurm import slurm, why_no_slurm  # noqa: E402
-from standing_study import StandingStudy, kill, standing_study  # noqa: E402
+from processes import eventually
+from slurm import slurm, why_no_slurm
+from standing_study import StandingStudy, kill, standing_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.services]
 LEASE_S = 4.0
@@ -22,7 +20,13 @@ NODES = {"nodes": 2, "cpus": 2, "mem_gb": 15}
 TWIN = {
     "name": "twin",
     "nodes": "others",
-    "command": ["{python}", "{package}/outside.py", "seamark.servers.null", "--host={host}", "--port={ports[twin]}"],
+    "command": [
+        "{python}",
+        "{package}/platform/isolated_main.py",
+        "seamark.testservers.null",
+        "--host={host}",
+        "--port={ports[twin]}",
+    ],
     "ports": ["twin"],
     "health": {"probe": "http", "port": "twin", "path": "/health"},
 }
@@ -129,7 +133,7 @@ def test_nothing_is_left_of_a_standing_server_whose_job_is_ended_by_force(study:
     if how == "scancel":
         says(study, "scancel", started["job"])
     else:
-        [holder] = [each for each in study.processes() if "seamark.standing.job" in each.cmdline()]
+        [holder] = [each for each in study.processes() if "seamark.services.persistent.job" in each.cmdline()]
         kill(holder.pid)
     assert eventually(lambda: study.processes() == [], LEASE_S + 15)
     assert eventually(lambda: in_queue(study) == [], 15)

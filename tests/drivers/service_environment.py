@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import seamark
-from seamark.servers.environments import prepare_environment
+from seamark.services.runtimes.environments import prepare_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")
-OUTSIDE = Path(seamark.__file__).parent / "outside.py"
+OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 def environment(name: str) -> Path:

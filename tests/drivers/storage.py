@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from service_environment import CACHE, ROOT
 
-from seamark.load.records import read_segments
-from seamark.load.shards import LoadJob, LoadOutcome, run_load
+from seamark.config.read import read_services
+from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
+from seamark.load.workers.records import read_segments
 from seamark.model.failure import Failure
-from seamark.model.pattern import LOAD_SETTINGS
-from seamark.model.read import read_services
+from seamark.model.load_profile import LOAD_SETTINGS
 from seamark.model.service import Service
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
-from seamark.servers.deployment import renew, serve, stop
-from seamark.store import DeploymentFolder
+from seamark.services.supervisor.deployment import renew, serve, stop
+from seamark.storage.paths import DeploymentFolder
 
 LOAD = {setting.name: setting.default for setting in LOAD_SETTINGS} | {"duration_s": 0.6, "warmup_s": 0.0}
 

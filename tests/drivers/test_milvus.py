@@ -9,7 +9,7 @@ import pytest
 from service_environment import ROOT, ask
 from storage import Served, serving
 
-from seamark.model.read import read_services
+from seamark.config.read import read_services
 
 pytestmark = pytest.mark.services
 GOLDEN = {"vectors": 20_000, "dimensions": 64, "queries": 500}

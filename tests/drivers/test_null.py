@@ -11,19 +11,19 @@ import pytest
 
 import seamark
 from seamark.drivers.null import Null
+from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
 from seamark.load.driver import Target
-from seamark.load.records import read_segments
-from seamark.load.shards import LoadJob, LoadOutcome, run_load
+from seamark.load.workers.records import read_segments
 from seamark.model.sample import CHUNK
 from seamark.model.service import Value
-from seamark.servers.alone import server_alone
+from seamark.services.ephemeral_server import server_alone
 
-OUTSIDE = Path(seamark.__file__).parent / "outside.py"
+OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    command = [sys.executable, str(OUTSIDE), "seamark.servers.null", "--port", "0", "--reply-bytes", "5"]
+    command = [sys.executable, str(OUTSIDE), "seamark.testservers.null", "--port", "0", "--reply-bytes", "5"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     yield int(process.stdout.readline().split()[-1])
@@ -96,7 +96,7 @@ def test_the_server_takes_requests_with_bodies_cut_anywhere(port: int) -> None:
 def test_a_stream_has_the_chunks_that_were_asked_for_however_they_are_joined(
     chunks: int, joined: int, tmp_path: Path
 ) -> None:
-    with server_alone("seamark.servers.null", "--stream-chunks", chunks, "--stream-joined", joined) as port:
+    with server_alone("seamark.testservers.null", "--stream-chunks", chunks, "--stream-joined", joined) as port:
         settings: dict[str, Value] = {"warmup_s": 0.0, "duration_s": 60.0, "timeout_s": 10.0, "concurrency": 3}
         settings |= {"requests": 20, "prompt_len": 4, "gen_tokens": chunks}
         driver = "seamark.drivers.openai:OpenAi"

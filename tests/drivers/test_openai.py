@@ -13,21 +13,21 @@ import pytest
 from service_environment import ROOT
 
 import seamark
+from seamark.config.read import read_services
 from seamark.drivers.openai import OpenAi, quality
 from seamark.drivers.openai_asks import MOST_BODIES
 from seamark.drivers.openai_stream import StreamDecoder
 from seamark.drivers.openai_whole import WholeDecoder
 from seamark.errors import UserError
+from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
 from seamark.load.driver import Target
-from seamark.load.eventloop import encode_all
-from seamark.load.records import read_segment
-from seamark.load.shards import LoadJob, LoadOutcome, run_load
+from seamark.load.engine.event_loop import encode_all
+from seamark.load.workers.records import read_segment
 from seamark.model.failure import Failure
-from seamark.model.read import read_services
 from seamark.model.sample import CHUNK, MISSING_NS
-from seamark.servers.known.truth import read_truth
+from seamark.testservers.reference.truth import read_truth
 
-OUTSIDE = Path(seamark.__file__).parent / "outside.py"
+OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 def driver(host="127.0.0.1", ports=None, **settings):
@@ -234,7 +234,7 @@ def known(tmp_path: Path) -> Iterator[Callable[..., int]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object) -> int:
-        command = [sys.executable, str(OUTSIDE), "seamark.servers.known", "--port=0", *map(str, arguments)]
+        command = [sys.executable, str(OUTSIDE), "seamark.testservers.reference", "--port=0", *map(str, arguments)]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         assert started[-1].stdout is not None
         return int(started[-1].stdout.readline().split()[-1])

@@ -10,7 +10,7 @@ import pytest
 from service_environment import ROOT, ask, environment
 from storage import serving
 
-from seamark.model.read import read_services
+from seamark.config.read import read_services
 
 pytestmark = pytest.mark.services
 OBJECT = "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nLast-Modified: Sat, 21 Nov 2026 15:00:00 GMT\r\n\r\n{}"

@@ -14,12 +14,12 @@ import pytest
 from service_environment import ROOT, ask, environment
 from service_loads import deployed, loaded
 
+from seamark.config.read import read_services
 from seamark.drivers.openai import CHECKED_REQUESTS
 from seamark.drivers.openai_model import stage
 from seamark.load.driver import Target
 from seamark.model.failure import Failure
-from seamark.model.read import read_services
-from seamark.store import DeploymentFolder
+from seamark.storage.paths import DeploymentFolder
 
 RECIPE = read_services(ROOT / "config" / "services")["vllm"]
 SMALL = {"model": "tiny", "max_model_len": 512, "max_num_seqs": 8, "kv_cache_bytes": 1 << 27, "enforce_eager": True}

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from yaml_changes import changed_files, odd_values
 
 from seamark.cli.load import command as load_command
+from seamark.config.expression import condition, slo_parts
+from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
-from seamark.model.expression import condition, slo_parts
-from seamark.model.read import read_scenario, read_services, read_site
-from seamark.plan import plan
-from seamark.plan_text import describe, plan_facts
+from seamark.planning.plan import plan
+from seamark.planning.plan_text import describe, plan_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"

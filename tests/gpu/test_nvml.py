@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamark.monitors.gpu import Gpus
+from seamark.telemetry.gpu import Gpus
 
 
 def readings() -> dict[str, float]:

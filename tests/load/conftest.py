@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import seamark
-from seamark.load.carriers.carrier import Carrier
-from seamark.load.records import read_segments
-from seamark.load.shards import LoadJob, LoadOutcome, run_load
+from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
+from seamark.load.coordinator.launchers.launcher import Carrier
+from seamark.load.workers.records import read_segments
 from seamark.model.sample import MISSING_NS
 
-OUTSIDE = Path(seamark.__file__).parent / "outside.py"
+OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def null_server() -> Iterator[Callable[..., "Served"]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object) -> Served:
-        command = [sys.executable, str(OUTSIDE), "seamark.servers.null", "--port", "0", *map(str, arguments)]
+        command = [sys.executable, str(OUTSIDE), "seamark.testservers.null", "--port", "0", *map(str, arguments)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout is not None

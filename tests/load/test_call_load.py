@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seamark.load.shards import LoadError
+from seamark.load.coordinator.coordinator import LoadError
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS
 

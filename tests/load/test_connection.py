@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from seamark.load.connection import Connection, Outgoing
-from seamark.load.http import HttpDecoder
+from seamark.load.engine.connection import Connection, Outgoing
+from seamark.load.engine.http import HttpDecoder
 from seamark.model.failure import Failure
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"

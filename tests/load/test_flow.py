@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from seamark.drivers.null import Null
-from seamark.load.arrivals import Nanoseconds
-from seamark.load.connection import Connection
 from seamark.load.driver import Target
-from seamark.load.flow import (
+from seamark.load.engine.connection import Connection
+from seamark.load.engine.flow import (
     LONGEST_EARLY_ALONE_NS,
     LONGEST_EARLY_NS,
     MOST_AT_ONCE,
     SHORTEST_EARLY_NS,
     Open,
 )
-from seamark.load.generator import NEVER_NS, Generator, Request
-from seamark.load.records import Recorder, Segment
+from seamark.load.engine.generator import NEVER_NS, Generator, Request
+from seamark.load.workers.records import Recorder, Segment
+from seamark.patterns.arrivals import Nanoseconds
 
 HOUR_NS = 3_600_000_000_000
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -8,14 +8,14 @@ import numpy as np
 import psutil
 import pytest
 
-from seamark.load.job import LoadJob, Share
-from seamark.load.segments import gather_samples
-from seamark.load.unsent import unsent
-from seamark.metrics import Measured as Figures
-from seamark.metrics import measure
+from seamark.analysis.metrics import Measured as Figures
+from seamark.analysis.metrics import measure
+from seamark.load.engine.unsent_requests import unsent
+from seamark.load.workers.assignment import LoadJob, Share
+from seamark.load.workers.segments import gather_samples
 from seamark.model.scenario import Slo
 from seamark.model.trial import Trial
-from seamark.store import TrialFolder
+from seamark.storage.paths import TrialFolder
 
 SETTINGS: dict[str, Any] = {"pattern": "constant", "warmup_s": 0.0, "timeout_s": 5.0}
 

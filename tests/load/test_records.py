@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seamark.load.lag import LagHistogram, schedule_lag
-from seamark.load.records import BLOCK, RECORD, Recorder, Segment, read_segment, segment_state
+from seamark.load.engine.schedule_lag import LagHistogram, schedule_lag
+from seamark.load.workers.records import BLOCK, RECORD, Recorder, Segment, read_segment, segment_state
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS, SAMPLE
 

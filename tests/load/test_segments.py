@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from seamark.load.records import BLOCK, Recorder, Segment
-from seamark.load.segments import gather_samples, read_metadata, read_samples
+from seamark.load.workers.records import BLOCK, Recorder, Segment
+from seamark.load.workers.segments import gather_samples, read_metadata, read_samples
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS, SAMPLE
 

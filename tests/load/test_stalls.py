@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seamark.load.stalls import MOST, STALL_NS, Stalls
-from seamark.oneoff import Address, run_oneoff
-from seamark.store import TrialFolder
+from seamark.load.engine.stalls import MOST, STALL_NS, Stalls
+from seamark.storage.paths import TrialFolder
+from seamark.trials.quick_load import Address, run_oneoff
 
 MS = 1_000_000
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from listening import listening
 
-from seamark.load.records import read_segments
+from seamark.load.workers.records import read_segments
 from seamark.model.failure import Failure
 from seamark.model.sample import CHUNK
 

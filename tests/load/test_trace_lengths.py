@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seamark.config.read import read_scenario, read_services, read_site
 from seamark.drivers.null import Null
 from seamark.drivers.openai import OpenAi
 from seamark.errors import UserError
-from seamark.load import eventloop
+from seamark.load.coordinator.coordinator import LoadError
 from seamark.load.driver import Target
-from seamark.load.due import ran_out
-from seamark.load.eventloop import NOT_OURS, encode_all
-from seamark.load.generator import Request
-from seamark.load.job import LoadJob, Share
-from seamark.load.mix import mixed
-from seamark.load.shards import LoadError
-from seamark.load.trace import RowBodies, row_bodies
+from seamark.load.engine import event_loop
+from seamark.load.engine.event_loop import NOT_OURS, encode_all
+from seamark.load.engine.generator import Request
+from seamark.load.engine.mix import mixed
+from seamark.load.engine.schedule_share import ran_out
+from seamark.load.workers.assignment import LoadJob, Share
+from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.model.failure import Failure
-from seamark.model.read import read_scenario, read_services, read_site
-from seamark.model.recorded import Row, recorded_arrivals, recorded_rows
 from seamark.model.trial import Plan
-from seamark.plan import plan
-from seamark.servers.alone import server_alone
+from seamark.patterns.trace_file import Row, recorded_arrivals, recorded_rows
+from seamark.planning.plan import plan
+from seamark.services.ephemeral_server import server_alone
 
 ROOT = Path(__file__).parents[2]
 SERVICES = read_services(ROOT / "config" / "services")
@@ -166,7 +166,7 @@ def test_no_more_rows_are_made_than_the_load_sends() -> None:
 def test_rows_that_do_not_fit_into_memory_are_an_error_and_are_not_sent_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(eventloop, "LARGEST_BYTES", 50_000)
+    monkeypatch.setattr(event_loop, "LARGEST_BYTES", 50_000)
     with pytest.raises(UserError, match=r"the requests of its first 8 rows take more than .* Raise shards, shorten"):
         encode_all(*made(mooncake()))
     assert len(encode_all(*made(mooncake(), worker=0, workers=4))) == 12
@@ -213,7 +213,7 @@ def test_a_row_may_say_of_which_class_of_the_mix_it_is() -> None:
 @pytest.mark.covers("E-FR25")
 def test_a_server_is_asked_for_what_the_trace_recorded_whatever_the_shards(load: Callable) -> None:
     trace = str(Path(mooncake(30)).resolve())
-    with server_alone("seamark.servers.known") as port:
+    with server_alone("seamark.testservers.reference") as port:
         settings = {"driver": "seamark.drivers.openai:OpenAi", "port": port, "pattern": "trace", "trace": trace}
         settings |= {"concurrency": 8, "duration_s": 2.0}
         single, sharded = load(**settings), load(**settings, shards=3)
@@ -229,7 +229,7 @@ def test_a_server_is_asked_for_what_the_trace_recorded_whatever_the_shards(load:
 def test_a_row_that_cannot_be_sent_stops_the_load_before_its_clock(load: Callable) -> None:
     trace = str(Path(mooncake()).resolve())
     with (
-        server_alone("seamark.servers.known") as port,
+        server_alone("seamark.testservers.reference") as port,
         pytest.raises(LoadError, match="request 10 has a prompt of 3100 tokens"),
     ):
         load("seamark.drivers.openai:OpenAi", port=port, pattern="trace", trace=trace, max_model_len=3000)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from listening import listening
 
-from seamark.load.shards import LoadError
+from seamark.load.coordinator.coordinator import LoadError
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS
 

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamark.analysis import write_metrics, write_summary
+from seamark.analysis.summary import write_metrics, write_summary
 from seamark.model.failure import Failure
 from seamark.model.sample import SAMPLE
 from seamark.model.trial import Deployment, Plan, Trial
-from seamark.plan_document import as_document
-from seamark.redaction import redacted
-from seamark.store import ScenarioFolder, TrialFolder, write_json
+from seamark.planning.plan_file import as_document
+from seamark.storage.paths import ScenarioFolder, TrialFolder, write_json
+from seamark.storage.redaction import redacted
 
 WARMUP_S, DURATION_S = 1.0, 6.0
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
-from seamark.analysis import write_metrics, write_summary
+from seamark.analysis.summary import write_metrics, write_summary
 from seamark.model.failure import Failure
 from seamark.model.trial import Plan
-from seamark.plan_document import as_document
+from seamark.planning.plan_file import as_document
 from seamark.report.kinds import MOST_ROWS, kinds_table
 from seamark.report.pages import write_report
-from seamark.store import ScenarioFolder, write_json
+from seamark.storage.paths import ScenarioFolder, write_json
 
 KINDS = ["chat", "search"]
 

@@ -1,10 +1,9 @@
 """The nodes of a report: what each says of itself, how busy it was, and what its trials cannot be compared for."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from made_node import make_node
 from make_results import SERVICES, make_results
 
 from seamark.report.energy import energy_table
@@ -12,12 +11,8 @@ from seamark.report.header import about
 from seamark.report.nodes import nodes_section
 from seamark.report.provenance import deployments_table
 from seamark.report.source import read_results
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "provenance"))
-from made_node import make_node
-
-from seamark.provenance.machine import machine
 from seamark.report.verdicts import verdicts_section
+from seamark.telemetry.provenance.machine import machine
 
 pytestmark = pytest.mark.slow
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
-from seamark.analysis import summarise, write_metrics
+from seamark.analysis.summary import summarise, write_metrics
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
 from seamark.report.objectives import objectives_table
-from seamark.store import ScenarioFolder, write_json
+from seamark.storage.paths import ScenarioFolder, write_json
 
 SLOS = (
     Slo(metric="latency_p99_s", op="<=", limit=0.03),

@@ -12,7 +12,7 @@ from make_results import META, SERVICES, Made, make_results
 from seamark.report.header import about
 from seamark.report.pages import write_report
 from seamark.report.source import read_results
-from seamark.store import ScenarioFolder, read_json, write_json
+from seamark.storage.paths import ScenarioFolder, read_json, write_json
 
 TWO = tuple(made for made in SERVICES if made.service in ("postgres", "faiss"))
 

@@ -10,13 +10,13 @@ from make_results import SERVICES, make_results
 from rich.console import Console
 from samples import a_trial
 
-from seamark.analysis import write_summary
-from seamark.analysis.outcome import Outcome
-from seamark.analysis.search import found_by_search
-from seamark.plan_document import read_plan
+from seamark.analysis.summary import write_summary
+from seamark.analysis.summary.outcome import Outcome
+from seamark.analysis.summary.search import found_by_search
+from seamark.planning.plan_file import read_plan
 from seamark.report.pages import write_report
 from seamark.report.terminal import summary_table
-from seamark.store import ScenarioFolder, read_json, write_json
+from seamark.storage.paths import ScenarioFolder, read_json, write_json
 
 POSTGRES = tuple(made for made in SERVICES if made.service == "postgres")
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from make_results import SERVICES, make_results
 from rich.console import Console
 
 from seamark.report.terminal import summary_table
-from seamark.store import read_json
+from seamark.storage.paths import read_json
 
 
 def test_the_terminal_shows_each_treatment_and_never_a_withheld_number(tmp_path):

@@ -1,7 +1,0 @@
-"""What is derived and written: the files of one trial, the summary of a scenario."""
-
-from seamark.analysis.summary import summarise
-from seamark.analysis.summary_files import write_summary
-from seamark.analysis.trial_files import write_metrics
-
-__all__ = ["summarise", "write_metrics", "write_summary"]

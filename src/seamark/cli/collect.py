@@ -6,11 +6,11 @@ import click
 
 from seamark.cli.options import open_study, scenario_option
 from seamark.errors import UserError
-from seamark.plurals import counted
-from seamark.study import Study
+from seamark.model.plurals import counted
+from seamark.planning.study import Study
 
 if TYPE_CHECKING:
-    from seamark.gather import Prefer
+    from seamark.housekeeping.import_results import Prefer
 
 
 @click.command("collect")
@@ -41,8 +41,8 @@ def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer
     from rich.console import Console
 
     from seamark.cli.submit import show_summary
-    from seamark.derive import derive
-    from seamark.snake import release
+    from seamark.workflow.derive import derive
+    from seamark.workflow.snakemake_cli import release
 
     if prefer and not source:
         raise UserError(f"bench collect --prefer {prefer}: says whose trials count when others come, with --from.")
@@ -60,8 +60,8 @@ def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer
 
 def _bring(study: Study, source: str, prefer: "Prefer | None") -> None:
     """Take the trials that are finished in `source`, and say what came of that."""
-    from seamark.gather import fetch, forget, merge, take_calibrations
-    from seamark.store import ScenarioFolder
+    from seamark.housekeeping.import_results import fetch, forget, merge, take_calibrations
+    from seamark.storage.paths import ScenarioFolder
 
     name = study.scenario.name
     copy = fetch(source, name, study.results)

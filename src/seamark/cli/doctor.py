@@ -38,7 +38,7 @@ def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, sel
       bench doctor --self-test
       bench doctor --site meluxina
     """
-    from seamark.doctor import examine
+    from seamark.housekeeping.doctor import examine
 
     if self_test:
         try:
@@ -48,7 +48,7 @@ def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, sel
         return _self_test(as_json, pinning)
     study = open_study(scenario, site)
     if calibrate:
-        from seamark.calibration import calibrate as measure
+        from seamark.trials.calibration import calibrate as measure
 
         measure(study.results, pinning=study.site.pinning)
     findings = examine(study)
@@ -66,7 +66,7 @@ def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, sel
 
 
 def _self_test(as_json: bool, pinning: "Pinning | str") -> int:
-    from seamark.selftest import self_test
+    from seamark.trials.self_test import self_test
 
     found = self_test(pinning=pinning)
     if as_json:

@@ -7,7 +7,7 @@ import click
 
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import UserError
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 
 
 @click.group("export")
@@ -54,8 +54,8 @@ def slurm(
       bench export slurm -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench export slurm -c config/scenarios/null.yaml --site meluxina -o slurm/null --at-once 4
     """
-    from seamark.export import export_slurm
-    from seamark.study_paths import require_paths
+    from seamark.planning.study_paths import require_paths
+    from seamark.workflow.export_slurm import export_slurm
 
     study = open_study(scenario, site)
     study.require_no_dataset()
@@ -97,8 +97,8 @@ def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
       bench export prometheus -c config/scenarios/quickstart.yaml -o quickstart.prom
       bench export prometheus -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
     """
-    from seamark.derive import measured_trials, write_expositions
-    from seamark.export.prometheus import text_of, write_figures
+    from seamark.analysis.prometheus_text import text_of, write_figures
+    from seamark.workflow.derive import measured_trials, write_expositions
 
     study = open_study(scenario, site)
     name = study.scenario.name

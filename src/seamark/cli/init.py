@@ -9,7 +9,7 @@ from shlex import quote
 import click
 
 from seamark.errors import UserError
-from seamark.study import SHIPPED
+from seamark.planning.study import SHIPPED
 
 OWN = ("Snakefile", "profiles", "config")
 IGNORED = "results/\nreports/\n.seamark/\n.snakemake/\n"
@@ -67,11 +67,11 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _new_site(root: Path, name: str, force: bool) -> None:
-    from seamark.model.read import read_site
-    from seamark.sites.asking import ask
-    from seamark.sites.found import found
-    from seamark.sites.written import site_text
-    from seamark.store import write_text
+    from seamark.config.read import read_site
+    from seamark.dispatch.slurm.site_facts import found
+    from seamark.dispatch.slurm.site_queries import ask
+    from seamark.dispatch.slurm.site_yaml import site_text
+    from seamark.storage.paths import write_text
 
     sites = root / "config" / "sites"
     if not sites.is_dir():

@@ -16,12 +16,12 @@ from seamark.cli.load_ends import LiveLine, ended_by_signals, output_file, write
 from seamark.cli.load_settings import load_settings, openai_settings, require_fit, settings_from, warmup
 from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError, did_you_mean
-from seamark.load.arrivals import pattern_of
+from seamark.model.load_profile import AUTO, NEEDED, PATTERNS, load_length_of
 from seamark.model.objectives import OBJECTIVES, is_objective
-from seamark.model.pattern import AUTO, NEEDED, PATTERNS, load_length_of
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
-from seamark.redaction import redacted_text
+from seamark.patterns.arrivals import pattern_of
+from seamark.storage.redaction import redacted_text
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
 HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\t\x20-\x7e\xa0-\xff]*)")
@@ -97,15 +97,15 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     Ends with 0; with 1 when the verdict is INVALID or an objective is missed; with 2 for a mistake in what was asked,
     such as an address where nothing listens.
     """
-    from seamark.address import answer_of, look, port_of
-    from seamark.calibration import ceiling_of
-    from seamark.load.carriers.names import carrier_of
-    from seamark.load.shards import LoadError
-    from seamark.load.tls import tls_context
-    from seamark.oneoff import Address, first_request, run_oneoff, statuses_of
-    from seamark.provenance import hostname
+    from seamark.load.coordinator.coordinator import LoadError
+    from seamark.load.coordinator.launchers.by_name import carrier_of
+    from seamark.platform.tls import tls_context
     from seamark.report.oneoff import oneoff_text
-    from seamark.store import TrialFolder
+    from seamark.storage.paths import TrialFolder
+    from seamark.telemetry.provenance import hostname
+    from seamark.trials.address import answer_of, look, port_of
+    from seamark.trials.calibration import ceiling_of
+    from seamark.trials.quick_load import Address, first_request, run_oneoff, statuses_of
 
     address = _of_standing(address)
     url = _url(address)
@@ -178,7 +178,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
 
 def _of_standing(address: str) -> str:
     """Return the address of a standing server as a URL; any other as it is."""
-    from seamark.servers.standing_address import PREFIX, standing_endpoint
+    from seamark.services.runtimes.persistent_address import PREFIX, standing_endpoint
 
     if not address.startswith(PREFIX):
         return address
@@ -253,7 +253,7 @@ def _load_settings(asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[
 def _mix(text: str) -> str:
     """Return the mix as its setting has it."""
     from seamark.drivers.openai_asks import PER_REQUEST
-    from seamark.load.mix import classes_of
+    from seamark.load.engine.mix import classes_of
 
     try:
         document = yaml.safe_load(text)

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 import click
 
 from seamark.errors import UserError
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.numbers import number
 from seamark.stats.live_rate import LiveRate
-from seamark.store import replacing
+from seamark.storage.paths import replacing
 
 SHOW_EVERY_S = 0.5
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import click
 
+from seamark.config.levels import TYPES, misfit
 from seamark.errors import UserError, did_you_mean
-from seamark.model.levels import TYPES, misfit
-from seamark.model.pattern import AUTO, LOAD_SETTINGS
+from seamark.model.load_profile import AUTO, LOAD_SETTINGS
 from seamark.model.service import Setting, Value
 
 OPTIONS = {
@@ -46,8 +46,8 @@ def load_settings() -> dict[str, Setting]:
 
 def openai_settings() -> dict[str, Setting]:
     """Return the settings of a load through the OpenAI API, by name: those of the shipped recipes that use it."""
-    from seamark.model.read import read_services
-    from seamark.study import SHIPPED
+    from seamark.config.read import read_services
+    from seamark.planning.study import SHIPPED
 
     recipes = read_services(SHIPPED / "config" / "services").values()
     of_driver = [setting for each in recipes if each.driver.endswith("openai:OpenAi") for setting in each.settings]

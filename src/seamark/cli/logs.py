@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from seamark.cli.options import json_option
+from seamark.config.duration import FORMS, span_s
 from seamark.errors import UserError, did_you_mean
-from seamark.model.span import FORMS, span_s
-from seamark.study import results_of
+from seamark.planning.study import results_of
 
 if TYPE_CHECKING:
-    from seamark.logs import Source
+    from seamark.housekeeping.logs import Source
 
 
 @click.group("logs")
@@ -56,7 +56,7 @@ def get(
       bench logs get quickstart --component server --component load --since 2h
       bench logs get postgres-1 --until 2026-01-31T12:00 -o postgres.tar.gz
     """
-    from seamark.logs import Chosen, check_components, collect
+    from seamark.housekeeping.logs import Chosen, check_components, collect
 
     if output is not None and not output.parent.is_dir():
         raise UserError(f"--output {output}: there is no folder {output.parent}.")
@@ -76,8 +76,8 @@ def get(
 
 
 def _sources(results: Path, name: str) -> "list[Source]":
-    from seamark.logs import batch_sources, sources
-    from seamark.standing.instance import STANDING, instances
+    from seamark.housekeeping.logs import batch_sources, sources
+    from seamark.services.persistent.instance import STANDING, instances
 
     standing = {each.id: each.root for each in instances(results)}
     scenarios = {path.parent.name: path.parent for path in results.glob("*/plan.json")}

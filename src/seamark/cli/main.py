@@ -11,7 +11,7 @@ import click
 from seamark import __version__
 from seamark.cli.encoding import print_in_any_locale
 from seamark.errors import UserError
-from seamark.redaction import redacted_text
+from seamark.storage.redaction import redacted_text
 
 VERBS = {
     "plan": "Show what a scenario will measure, and how much it takes.",
@@ -122,7 +122,7 @@ def main() -> None:
         click.echo(redacted_text(str(mistake)), err=True)
         sys.exit(mistake.exit_code)
     except PermissionError as refused:
-        from seamark.ownership import refusal
+        from seamark.trials.permissions import refusal
 
         click.echo(refusal(Path(refused.filename)) if refused.filename else str(refused), err=True)
         sys.exit(2)

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from seamark.store import require_folder
-from seamark.study import DEFAULT_SCENARIO, Study
+from seamark.planning.study import DEFAULT_SCENARIO, Study
+from seamark.storage.paths import require_folder
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -5,7 +5,7 @@ import json
 import click
 
 from seamark.cli.options import json_option, open_study, scenario_option
-from seamark.study import Study
+from seamark.planning.study import Study
 
 
 @click.command("plan")
@@ -20,11 +20,11 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
       bench plan -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench plan -c config/scenarios/quickstart.yaml --json | jq .trials
     """
-    from seamark.conflicts import conflicts, refusal
-    from seamark.plan import as_document
-    from seamark.plan_text import describe, plan_facts
-    from seamark.servers.environments import unmade_environments
-    from seamark.study_paths import require_paths
+    from seamark.planning.plan import as_document
+    from seamark.planning.plan_text import describe, plan_facts
+    from seamark.planning.study_paths import require_paths
+    from seamark.services.runtimes.environments import unmade_environments
+    from seamark.trials.conflicts import conflicts, refusal
 
     study = open_study(scenario, site)
     study.require_drivers()
@@ -46,7 +46,7 @@ def _write(study: Study) -> None:
     try:
         study.write_plan(study.scenario.name)
     except PermissionError as refused:
-        from seamark.ownership import owner
+        from seamark.trials.permissions import owner
 
         folder = study.folder(study.scenario.name).root
         whose = f"{folder} is {owner(folder)}'s" if folder.exists() else str(refused)

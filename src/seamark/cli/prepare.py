@@ -12,8 +12,8 @@ from rich.text import Text
 from seamark.cli.options import json_option, open_study, scenario_option
 
 if TYPE_CHECKING:
-    from seamark.prepare import Step
-    from seamark.study import Study
+    from seamark.planning.study import Study
+    from seamark.services.images.prepare import Step
 
 STYLE = {"there": "green", "made": "bold green", "missing": "yellow", "failed": "bold red"}
 DIGEST_LETTERS = 12
@@ -38,8 +38,8 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, verif
       bench prepare -c config/scenarios/llm_vllm_baseline.yaml --site meluxina -n
       bench prepare -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
     """
-    from seamark.prepare import missing, prepare
-    from seamark.study_paths import require_paths
+    from seamark.planning.study_paths import require_paths
+    from seamark.services.images.prepare import missing, prepare
 
     study = open_study(scenario, site)
     require_paths(study)
@@ -82,7 +82,7 @@ def _show(steps: "list[Step]", console: Console) -> None:
 
 def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> int:
     """Run the same command in a batch job and wait for it; its output goes to the scenario's logs."""
-    from seamark.slurm import queue
+    from seamark.dispatch.slurm import commands
 
     plan, logs = study.plan, study.results / study.scenario.name / "logs"
     asked = {"account": plan.account, "partition": plan.partition, "qos": plan.qos, "nodes": 1, "ntasks": 1}
@@ -90,8 +90,8 @@ def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> 
     words += ["--site", study.site_name, *(["--json"] if as_json else []), *(["--verify"] if verify else [])]
     console.print("A batch job prepares this; waiting for it. With --here it is done where you are.")
     more = study.site.images.job
-    number, code = queue.run(
-        queue.Batch(words=words, name=JOB, logs=logs, folder=study.root, options=asked, more=more)
+    number, code = commands.run(
+        commands.Batch(words=words, name=JOB, logs=logs, folder=study.root, options=asked, more=more)
     )
     for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
         written = logs / f"{JOB}_{number}.{ending}"

@@ -9,7 +9,7 @@ import click
 
 from seamark.cli.options import json_option
 from seamark.errors import UserError, did_you_mean
-from seamark.study import results_of, site_of
+from seamark.planning.study import results_of, site_of
 
 
 @click.command("prune")
@@ -34,9 +34,9 @@ def command(scenarios: tuple[str, ...], really: bool, site: str, as_json: bool, 
       bench prune
       bench prune quickstart --logs-days 7 --apply
     """
-    from seamark.retention import removable, remove
-    from seamark.snake import runs_in
-    from seamark.space import shown_bytes
+    from seamark.housekeeping.retention import removable, remove
+    from seamark.housekeeping.storage_estimate import shown_bytes
+    from seamark.workflow.snakemake_cli import runs_in
 
     results, keep = results_of(Path.cwd(), site), site_of(Path.cwd(), site).retention
     known = [path.parent.name for path in results.glob("*/plan.json")]

@@ -15,9 +15,9 @@ def command(scenario: str, site: str | None) -> None:
     Example:
       bench report -c config/scenarios/quickstart.yaml
     """
-    from seamark.derive import derive, has_older_figures
     from seamark.report.pages import write_report
-    from seamark.snake import release
+    from seamark.workflow.derive import derive, has_older_figures
+    from seamark.workflow.snakemake_cli import release
 
     study = open_study(scenario, site)
     folder = study.folder(study.scenario.name)

@@ -4,8 +4,8 @@ import click
 
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.errors import UserError, did_you_mean
-from seamark.progress import progress
-from seamark.record import put_aside
+from seamark.trials.progress import progress
+from seamark.trials.trial_files import put_aside
 
 
 @click.command("retry")
@@ -21,8 +21,8 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
       bench retry s3-8c1f02--operation-get-1a2b3c--r1
     """
     from seamark.cli.submit import submit
-    from seamark.conflicts import require_no_conflicts
-    from seamark.ownership import require_ours
+    from seamark.trials.conflicts import require_no_conflicts
+    from seamark.trials.permissions import require_ours
 
     study = open_study(scenario, site)
     study.require_no_dataset()

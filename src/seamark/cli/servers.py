@@ -10,16 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from seamark.cli.options import json_option
+from seamark.config.duration import span_s
 from seamark.errors import SiteError, UserError
-from seamark.model.span import span_s
-from seamark.study import config_folder, results_of, site_of
+from seamark.planning.study import config_folder, results_of, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from seamark.model.service import Service
-    from seamark.standing.instance import Instance
-    from seamark.standing.request import Wanted
+    from seamark.services.persistent.instance import Instance
+    from seamark.services.persistent.request import Wanted
 
 TABLE = ("id", "service", "state", "endpoint", "node", "job", "since")
 STYLE = {"running": "green", "pending": "yellow", "starting": "yellow", "failed": "bold red", "ended": "dim"}
@@ -51,7 +51,7 @@ def listing(as_json: bool) -> None:
       bench servers list
       bench servers list --json | jq '.services[].name'
     """
-    from seamark.model.read import read_services
+    from seamark.config.read import read_services
 
     services = read_services(config_folder(Path.cwd(), "services"))
     rows = [
@@ -91,7 +91,7 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
       bench servers ps
       bench servers ps --all --json | jq '.servers[] | {id, state, job}'
     """
-    from seamark.standing.listed import listed
+    from seamark.services.persistent.listing import listed
 
     rows = listed(results_of(Path.cwd(), site), ended=ended)
     if as_json:
@@ -126,10 +126,10 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     Example:
       bench servers check postgres-1
     """
-    from seamark.servers.deployment import alive, why_ended
-    from seamark.servers.signs import read_sign
-    from seamark.standing.listed import folder_of, healthy, shown_endpoint
-    from seamark.standing.request import service_named
+    from seamark.services.persistent.listing import folder_of, healthy, shown_endpoint
+    from seamark.services.persistent.request import service_named
+    from seamark.services.supervisor.control_files import read_sign
+    from seamark.services.supervisor.deployment import alive, why_ended
 
     folder = folder_of(results_of(Path.cwd(), site), server)
     endpoint = read_sign(folder.endpoint) or {}
@@ -193,7 +193,7 @@ def start(
       bench servers start postgres --set scale=4 --time 2h
       bench servers start vllm --site meluxina --gpus 4 --partition gpu --account p200000 --time 4h
     """
-    from seamark.standing.request import Request, new_instance, service_named, settings_from
+    from seamark.services.persistent.request import Request, new_instance, service_named, settings_from
 
     root = Path.cwd()
     try:
@@ -232,7 +232,7 @@ def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
       bench servers stop postgres-1
       bench servers stop --all
     """
-    from seamark.standing.instance import instance_of, instances
+    from seamark.services.persistent.instance import instance_of, instances
 
     results = results_of(Path.cwd(), site)
     if not servers and not every:
@@ -257,10 +257,10 @@ def _started(
     instance: "Instance", wanted: "Wanted", *, no_wait: bool, console: Console
 ) -> "Mapping[str, Any] | None":
     """Start it where its site says; return its endpoint, or how it failed; None when nobody waits for that."""
-    from seamark.standing.start import start_here, submit, wait
+    from seamark.services.persistent.start import start_here, submit, wait
 
     if wanted.study.site.runtime == "apptainer":
-        from seamark.prepare import require_images
+        from seamark.services.images.prepare import require_images
 
         try:
             require_images(wanted.study)
@@ -281,7 +281,7 @@ def _started(
 
 
 def _tell(instance: "Instance", wanted: "Wanted", answer: "Mapping[str, Any]", as_json: bool) -> int:
-    from seamark.standing.listed import shown_endpoint, tunnels
+    from seamark.services.persistent.listing import shown_endpoint, tunnels
 
     well = answer.get("status") == "ok"
     tunnel = tunnels(wanted.study.site, answer) if well else None

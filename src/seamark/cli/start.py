@@ -12,11 +12,11 @@ import psutil
 
 from seamark.cli.options import json_option, measure_anew_option, open_study, scenario_option
 from seamark.cli.submit import require_what_it_needs
-from seamark.conflicts import require_no_conflicts
 from seamark.errors import SiteError, UserError, did_you_mean
-from seamark.snake import release, runs_in
-from seamark.study import DEFAULT_SCENARIO, Study, scenario_files
-from seamark.study_paths import require_paths
+from seamark.planning.study import DEFAULT_SCENARIO, Study, scenario_files
+from seamark.planning.study_paths import require_paths
+from seamark.trials.conflicts import require_no_conflicts
+from seamark.workflow.snakemake_cli import release, runs_in
 
 SOON_S = 30.0
 TAIL_LINES = 20

@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from seamark.cli.options import json_option, open_study, scenario_option
-from seamark.components import Component, components
-from seamark.conflicts import conflicts, refusal
-from seamark.plurals import counted
-from seamark.progress import Progress, progress
-from seamark.study import Study
-from seamark.study_servers import server_identities
+from seamark.model.plurals import counted
+from seamark.planning.study import Study
+from seamark.services.study_identities import server_identities
+from seamark.trials.conflicts import conflicts, refusal
+from seamark.trials.progress import Progress, progress
+from seamark.workflow.run_inventory import Component, components
 
 
 @click.command("status")
@@ -49,7 +49,7 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
         if found := components(study):
             console.print(_components(found, f"{study.root}/"))
         return 1 if now.failed else 0
-    from seamark.snake import runs_in
+    from seamark.workflow.snakemake_cli import runs_in
 
     with Live(_table(study, now), console=console, refresh_per_second=2) as live:
         while runs_in(study.root):
@@ -75,7 +75,7 @@ def _progress(study: Study) -> Progress:
 
 
 def _servers(study: Study) -> list[tuple[str, str]]:
-    from seamark.servers.deployment import alive
+    from seamark.services.supervisor.deployment import alive
 
     folder = study.folder(study.scenario.name)
     rows = []

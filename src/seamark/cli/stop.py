@@ -7,12 +7,12 @@ import click
 
 from seamark.cli.options import open_study, scenario_option
 from seamark.errors import SiteError
-from seamark.run_end import end_run
-from seamark.snake import require_our_run, runs_in
+from seamark.workflow.run_end import end_run
+from seamark.workflow.snakemake_cli import require_our_run, runs_in
 
 if TYPE_CHECKING:
-    from seamark.slurm.queue import Job
-    from seamark.study import Study
+    from seamark.dispatch.slurm.commands import Job
+    from seamark.planning.study import Study
 
 
 @click.command("stop")
@@ -29,7 +29,7 @@ def command(scenario: str, site: str | None, every: bool) -> int:
       bench stop
       bench stop --all --site meluxina
     """
-    from seamark.standing.instance import instances
+    from seamark.services.persistent.instance import instances
 
     study = open_study(scenario, site)
     require_our_run(study.root)
@@ -53,7 +53,7 @@ def command(scenario: str, site: str | None, every: bool) -> int:
 
 def _jobs(study: "Study") -> "list[Job]":
     """Return the study's Slurm jobs; none where Slurm does not answer, which is said when they are to be ended."""
-    from seamark.components import jobs_of
+    from seamark.workflow.run_inventory import jobs_of
 
     try:
         return jobs_of(study, standing=False)

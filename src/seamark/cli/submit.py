@@ -15,22 +15,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from seamark.allocation import overlong, unfit_for_one_job
 from seamark.cli.options import json_option, measure_anew_option, open_study, scenario_option
-from seamark.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
-from seamark.deaths import NOT_TRIED
+from seamark.dispatch.resources import overlong, unfit_for_one_job
+from seamark.dispatch.slurm.job_states import noted, notes_in
+from seamark.dispatch.slurm.lost_jobs import lost, refused
+from seamark.dispatch.slurm.submission import refusals, refusals_in
 from seamark.errors import SiteError, UserError
-from seamark.leftovers import end_jobs_left
-from seamark.plurals import counted
-from seamark.progress import Progress, progress
-from seamark.run_end import EndSignals, end_run
-from seamark.slurm.lost import lost, refused
-from seamark.slurm.states import noted, notes_in
-from seamark.slurm.submission import refusals, refusals_in
-from seamark.snake import another_run, beat, release, rest, start, the_only_run
-from seamark.study import Study
-from seamark.study_paths import require_paths
-from seamark.study_servers import server_identities
+from seamark.model.plurals import counted
+from seamark.planning.study import Study
+from seamark.planning.study_paths import require_paths
+from seamark.services.study_identities import server_identities
+from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
+from seamark.trials.progress import Progress, progress
+from seamark.trials.repeated_failures import NOT_TRIED
+from seamark.workflow.orphan_jobs import end_jobs_left
+from seamark.workflow.run_end import EndSignals, end_run
+from seamark.workflow.snakemake_cli import another_run, beat, release, rest, start, the_only_run
 
 NEARLY_FULL_BYTES = 1 << 16
 LOCKED = "LockException"
@@ -81,7 +81,7 @@ def command(
             click.echo(f"{each.text()} They would be put aside and measured anew.")
         return 0
     if dry_run:
-        from seamark.snake import command as words
+        from seamark.workflow.snakemake_cli import command as words
 
         return subprocess.run(words(study, extra=("--dry-run", *snakemake_options)), check=False).returncode
     require_what_it_needs(study)
@@ -103,10 +103,10 @@ def _put_aside(study: Study) -> None:
 def require_what_it_needs(study: Study) -> None:
     """Raise UserError, before anything runs, when files to write are another's; SiteError when images or room for the
     results are lacking. Note what may be."""
-    from seamark.ownership import require_ours
-    from seamark.prepare import require_images
-    from seamark.servers.nodelock import node_folder
-    from seamark.space import require_room
+    from seamark.housekeeping.storage_estimate import require_room
+    from seamark.services.images.prepare import require_images
+    from seamark.services.supervisor.node_locks import node_folder
+    from seamark.trials.permissions import require_ours
 
     study.require_variables()
     require_ours(study)
@@ -258,7 +258,7 @@ def _opening(study: Study, before: Progress) -> str:
 def show_summary(study: Study, console: Console) -> None:
     """Print the summary table and where the report is, as far as they are there."""
     from seamark.report.terminal import summary_table
-    from seamark.store import read_json
+    from seamark.storage.paths import read_json
 
     summary = study.folder(study.scenario.name).summary
     page = study.reports / study.scenario.name / "index.html"

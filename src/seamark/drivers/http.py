@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from seamark.load.driver import Body, Target
-from seamark.load.http import HttpDecoder, http_request
-from seamark.load.tls import VERIFIED, tls_context
+from seamark.load.engine.http import HttpDecoder, http_request
+from seamark.platform.tls import VERIFIED, tls_context
 
 
 class Http:

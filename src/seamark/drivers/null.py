@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seamark.load.driver import Body, Decoder, Reply, Session, Target
-from seamark.load.http import HttpDecoder, http_request
+from seamark.load.engine.http import HttpDecoder, http_request
 from seamark.model.failure import Failure
 
 DONE = Reply()

@@ -19,11 +19,11 @@ from seamark.drivers.openai_stream import StreamDecoder
 from seamark.drivers.openai_whole import WholeDecoder
 from seamark.errors import UserError
 from seamark.load.driver import Body, Target
+from seamark.load.engine.http import http_request
 from seamark.load.fetch import fetch
-from seamark.load.http import http_request
-from seamark.load.tls import tls_context
-from seamark.model.recorded import BLOCK_TOKENS, Row
 from seamark.model.service import Value
+from seamark.patterns.trace_file import BLOCK_TOKENS, Row
+from seamark.platform.tls import tls_context
 
 __all__ = ["OpenAi", "quality", "stage"]
 

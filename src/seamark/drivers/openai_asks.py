@@ -13,8 +13,8 @@ import numpy as np
 from seamark.drivers.openai_lengths import Lengths, whole
 from seamark.drivers.openai_prompts import Ids, Prompt, Prompts, Texts, Tokens, ids_of, read_tokenizer, texts_of
 from seamark.errors import UserError, did_you_mean
-from seamark.model.recorded import BLOCK_TOKENS, Row
 from seamark.model.service import Value
+from seamark.patterns.trace_file import BLOCK_TOKENS, Row
 
 KEPT_BYTES = 64 << 20
 """Most memory that the different requests of a trial may take."""

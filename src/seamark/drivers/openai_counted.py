@@ -11,7 +11,7 @@ from seamark.drivers.openai_chunk import read_texts
 from seamark.drivers.openai_forms import Forms
 from seamark.drivers.openai_stream import StreamDecoder
 from seamark.drivers.openai_whole import WholeDecoder
-from seamark.load.http import HttpDecoder
+from seamark.load.engine.http import HttpDecoder
 
 Count = Callable[[str], int]
 """Returns how many tokens a text is."""

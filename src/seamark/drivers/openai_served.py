@@ -8,8 +8,8 @@ from urllib.parse import SplitResult
 from seamark.drivers.openai import authorization
 from seamark.errors import UserError
 from seamark.load.fetch import FetchError, fetch
-from seamark.load.tls import said
 from seamark.model.service import Value
+from seamark.platform.tls import said
 
 MODELS_S = 10.0
 """How long the question takes at most, all of it."""

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from seamark.drivers.openai_chunk import MOST_CHOICES, Chunk, Usage, read_chunk
 from seamark.drivers.openai_forms import MOST_SIZES, SEEN, Form, Forms, usage_in
-from seamark.load.http import _CHUNK_SIZE, HttpDecoder
+from seamark.load.engine.http import _CHUNK_SIZE, HttpDecoder
 from seamark.model.failure import Failure
 
 DONE = b"[DONE]"

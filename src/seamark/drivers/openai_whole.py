@@ -1,7 +1,7 @@
 """A reply of the OpenAI API that comes whole: read when it is complete. No clock."""
 
 from seamark.drivers.openai_chunk import read_chunk
-from seamark.load.http import HttpDecoder
+from seamark.load.engine.http import HttpDecoder
 from seamark.model.failure import Failure
 
 

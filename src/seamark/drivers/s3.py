@@ -10,7 +10,7 @@ import numpy as np
 
 from seamark.drivers import s3_objects
 from seamark.load.driver import Body, Target
-from seamark.load.http import HttpDecoder, http_request
+from seamark.load.engine.http import HttpDecoder, http_request
 from seamark.model.failure import Failure
 from seamark.model.service import Value
 

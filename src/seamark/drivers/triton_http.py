@@ -7,7 +7,7 @@ from tritonclient.http import InferenceServerClient, InferInput, InferRequestedO
 from seamark.drivers.triton_models import Array
 from seamark.drivers.triton_requests import HttpReplyCheck, Requests
 from seamark.load.driver import Body, Target
-from seamark.load.http import HttpDecoder, http_request
+from seamark.load.engine.http import HttpDecoder, http_request
 
 
 class TritonHttp:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seamark.load.http import MAX_BODY_BYTES, HttpDecoder, http_request
+from seamark.load.engine.http import MAX_BODY_BYTES, HttpDecoder, http_request
 from seamark.model.failure import Failure
 
 READ_BYTES = 1 << 16

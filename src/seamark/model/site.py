@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seamark.model.carrier import CarrierName
+from seamark.model.launcher import CarrierName
 
 
 @dataclass(frozen=True, kw_only=True)

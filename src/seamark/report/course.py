@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.canvas import COLOURS, MUTED, drawing, look, panels, plain_numbers, written
 from seamark.report.content import Picture
 from seamark.report.source import Results, TrialRecord

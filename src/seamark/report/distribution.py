@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.metrics.samples import DamagedError, open_samples
-from seamark.metrics.tally import Unanswered
+from seamark.analysis.metrics.samples import DamagedError, open_samples
+from seamark.analysis.metrics.tally import Unanswered
 from seamark.stats.quantiles import BEYOND
 
 _BITS = 42

@@ -8,7 +8,7 @@ from statistics import median
 
 from matplotlib.axes import Axes
 
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.canvas import drawing, level_axis, log_ticks, look, numeric, plain_numbers, written
 from seamark.report.content import Block
 from seamark.report.grid import Grid, grid_for, independent, levels_of, order_of

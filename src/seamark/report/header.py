@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from seamark.model.design import factors_of_starts, why_no_p
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.content import Facts, Text
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.servers import about_servers

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.canvas import INK
 from seamark.report.content import Block, Cell, Column, Table, Text, absent, known
 from seamark.report.numbers import MEAN_NOTE, level, number, statistic

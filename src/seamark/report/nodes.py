@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from seamark.checks.nodes import machines_of
-from seamark.plurals import counted
+from seamark.analysis.checks.nodes import machines_of
+from seamark.model.plurals import counted
 from seamark.report.content import Cell, Column, Section, Table, Text, absent
 from seamark.report.numbers import size
 from seamark.report.source import Document, Results
-from seamark.store import read_json
+from seamark.storage.paths import read_json
 
 MOST_NODES = 100
 UNKNOWN = "this node does not say"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from math import floor, isfinite, log10
 from typing import Any
 
-from seamark.model.mix import MIX, mix_label
+from seamark.config.mix import MIX, mix_label
 from seamark.model.service import Value
 
 ABSENT = "–"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.numbers import ABSENT, BOUND_NOTE, MEAN_NOTE, UNSTEADY_NOTE, number, statistic
 from seamark.stats.histogram import Histogram
 

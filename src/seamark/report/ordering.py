@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seamark.model.pattern import LOAD_SETTINGS
+from seamark.model.load_profile import LOAD_SETTINGS
 from seamark.model.service import Value
 from seamark.report.servers import SERVER, marks
 

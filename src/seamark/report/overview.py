@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.content import Cell, Column, Section, Table, Text, absent, known
 from seamark.report.energy import energy_table
 from seamark.report.grid import levels_of

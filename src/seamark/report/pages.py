@@ -25,7 +25,7 @@ from seamark.report.source import Results, read_results
 from seamark.report.tails import tail_pictures
 from seamark.report.timeline import timeline_picture
 from seamark.report.verdicts import failures_section, verdicts_section
-from seamark.store import write_text
+from seamark.storage.paths import write_text
 
 TICKED = re.compile(r"`([^`]+)`")
 COURSE = ""

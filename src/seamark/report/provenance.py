@@ -3,15 +3,15 @@
 import shlex
 from collections.abc import Sequence
 
-from seamark.model.mix import MIX, mix_text
+from seamark.config.mix import MIX, mix_text
+from seamark.model.plurals import counted
 from seamark.model.service import Value
-from seamark.plurals import counted
-from seamark.redaction import redacted, redacted_text
 from seamark.report.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
 from seamark.report.header import flattened
 from seamark.report.numbers import ABSENT, duration, level
 from seamark.report.overview import slug
 from seamark.report.source import Document, Results
+from seamark.storage.redaction import redacted, redacted_text
 
 MOST_ROWS = 200
 UNSET = "not a setting here, or not known of a treatment without a result"

@@ -7,12 +7,12 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.canvas import COLOURS, INK, MUTED, drawing, log_ticks, plain_numbers, written
 from seamark.report.content import Block, Cell, Column, Picture, Table, absent, known
 from seamark.report.numbers import BOUND_NOTE, SEARCHED, bracket, level, number, span
 from seamark.report.source import Document, Results, TrialRecord
-from seamark.store import read_json
+from seamark.storage.paths import read_json
 
 MOST_COLUMNS, MOST_OBJECTIVES, MOST_ROWS = 4, 3, 200
 LOOKS: Mapping[str, tuple[str, str, str]] = {

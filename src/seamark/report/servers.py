@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.numbers import ABSENT
 
 SERVER = "server"

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from seamark.load.parent import die_with_parent
+from seamark.platform.parent_death import die_with_parent
 from seamark.report.content import Block
 
 MOST = 8

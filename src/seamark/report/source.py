@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seamark.checks import verdict_of, worst
-from seamark.metrics import marked
-from seamark.redaction import redacted, redacted_text
+from seamark.analysis.checks import verdict_of, worst
+from seamark.analysis.metrics import marked
 from seamark.report.ordering import in_order
-from seamark.store import ScenarioFolder, TrialFolder, read_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
+from seamark.storage.redaction import redacted, redacted_text
 
 Document = Mapping[str, Any]
 

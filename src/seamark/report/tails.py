@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.canvas import drawing, log_ticks, look, written
 from seamark.report.content import Block, Picture, Text
 from seamark.report.distribution import Curve, pooled

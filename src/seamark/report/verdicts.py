@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from seamark.plurals import counted
+from seamark.model.plurals import counted
 from seamark.report.content import Block, Cell, Code, Column, Section, Table, Text, known
 from seamark.report.source import Document, Results, TrialRecord
 

@@ -26,7 +26,7 @@ from seamark.drivers.vectors.milvus_messages import (
     schema_of,
 )
 from seamark.load.driver import Body, Call, Reply, Target
-from seamark.load.job import seed_for
+from seamark.load.workers.assignment import seed_for
 from seamark.model.failure import Failure
 from seamark.model.service import Value
 

@@ -1,0 +1,267 @@
+"""Checks of the result: whether there is one, whether it is steady, and what stands in the way of comparing it."""
+
+from collections.abc import Mapping
+
+from seamark.analysis.checks.findings import Findings, Reason
+from seamark.model.plurals import counted
+
+REMEDIES: Mapping[str, str] = {
+    "server_died": "See the server's log. `bench retry` measures the trial again.",
+    "server_never_healthy": "See the server's log; a slow start needs a longer health timeout_s in the recipe.",
+    "port_taken": "Stop what listens on the port, or let Seamark choose one.",
+    "setup_failed": "See the log of the deployment's setup.",
+    "client_died": "See the trial's log. `bench retry` measures the trial again.",
+    "all_requests_failed": "See errors.by_category and the server's log.",
+    "no_samples": "`bench retry` measures the trial again.",
+    "disk_full": "Free some space, then `bench retry`.",
+    "timeout": "Allow more time, or ask for less load; then `bench retry`.",
+    "not_tried": "Mend what ended those before it; `bench submit` tries it then.",
+    "interrupted": "`bench submit` goes on where it ended.",
+    "no_level_met_the_slo": "See search.json. Lower search.from, loosen an objective, or give the search more time.",
+    "no_probe_could_tell": "See search.json: its probes say why.",
+}
+
+MANY_OUTAGES = 5
+"""More than this are how a service works, as pauses of a collector are, and no accident of one trial."""
+
+
+LOW_TPOT_NOTE, LOW_TPOT = 0.01, 0.05
+"""Shares by which a time per token may be too low, without a word and without doubt about it."""
+
+
+def trial_failed(found: Findings) -> Reason | None:
+    """No figures at all."""
+    if found.status == "ok":
+        return None
+    category = found.category or "failed"
+    text = found.failure or f"the trial ended as {found.status}"
+    return Reason(
+        code=category,
+        severity="invalid",
+        text=text,
+        remedy=REMEDIES.get(category, "See the trial's log, then retry."),
+    )
+
+
+def no_replies(found: Findings) -> Reason | None:
+    """Nothing good came back inside the window."""
+    if found.status != "ok" or found.ok:
+        return None
+    return Reason(
+        code="no_replies",
+        severity="invalid",
+        text=f"none of the {counted(found.requests, 'request')} of the window has a good reply",
+        remedy="See errors.by_category; a duration_s shorter than one reply also ends so.",
+    )
+
+
+def too_few_samples(found: Findings) -> Reason | None:
+    """Even a median needs ten replies on each side."""
+    if found.status != "ok" or not 0 < found.ok < 20:
+        return None
+    return Reason(
+        code="too_few_samples",
+        severity="suspect",
+        text=f"only {found.ok} good replies in the window",
+        remedy="Raise duration_s.",
+    )
+
+
+def times_disordered(found: Findings) -> Reason | None:
+    """A reply cannot end before its request was sent."""
+    if not found.disordered:
+        return None
+    return Reason(
+        code="times_disordered",
+        severity="invalid",
+        text=f"times out of order in {counted(found.disordered, 'sample')}: the end comes before the beginning",
+        remedy="The driver or the machine's clock is at fault; report it with the samples.",
+    )
+
+
+def error_rate(found: Findings) -> Reason | None:
+    """Failures are quick or slow for reasons of their own: the good replies no longer stand for the load."""
+    if found.error_rate is None or found.error_rate <= 0.01 or not found.ok:
+        return None
+    return Reason(
+        code="error_rate",
+        severity="invalid" if found.error_rate > 0.5 else "suspect",
+        text=f"{found.error_rate:.1%} of the requests failed",
+        remedy="See errors.by_category; lower the load or raise timeout_s.",
+    )
+
+
+def outage(found: Findings) -> Reason | None:
+    """A service that was down for a part of the time: how often that happens, one trial cannot say."""
+    if found.status != "ok" or not found.outages or not found.ok:
+        return None
+    more = len(found.outages) - 1
+    return Reason(
+        code="outage",
+        severity="suspect" if more < MANY_OUTAGES else "note",
+        text=found.outages[0] + (f"; {more} more outage{'s' if more > 1 else ''}" if more else ""),
+        remedy="All of it is in the figures. See the server's log and the telemetry of that time.",
+    )
+
+
+def warmup_cut(found: Findings) -> Reason | None:
+    """What was cut off is in no figure but its own."""
+    if not found.cut:
+        return None
+    return Reason(
+        code="warmup_cut",
+        severity="note",
+        text=found.cut,
+        remedy="Where trials are compared, give all of them the same warmup_s as a number.",
+    )
+
+
+def no_steady_state(found: Findings) -> Reason | None:
+    """A mean over something that moves depends on when one looks."""
+    if found.status != "ok" or found.steady or not found.ok or (found.outages and not found.changing):
+        return None
+    warmup_s = found.advised_warmup_s
+    return Reason(
+        code="no_steady_state",
+        severity="note" if found.steady is None else "suspect",
+        text=found.steady_reason or "no steady part was found",
+        remedy="A load that changes is read from series.csv."
+        if found.changing
+        else f"Raise warmup_s to {warmup_s:.3g}."
+        if warmup_s is not None
+        else "Raise duration_s, and see series.csv for when it changed.",
+    )
+
+
+def gpu_throttled(found: Findings) -> Reason | None:
+    """A busy GPU below its own clock is too hot or short of power."""
+    if found.gpu_clock_ratio is None or found.gpu_util_ratio is None:
+        return None
+    if found.gpu_util_ratio < 0.5 or found.gpu_clock_ratio >= 0.9:
+        return None
+    return Reason(
+        code="gpu_throttled",
+        severity="suspect",
+        text=f"the mean clock of a busy GPU was {found.gpu_clock_ratio:.0%} of its highest",
+        remedy="Look at temperature and power limit; measure again when cool.",
+    )
+
+
+def fits_cache(found: Findings) -> Reason | None:
+    """Reads from memory are not reads from a disk."""
+    if found.page_cache_ratio is None or found.page_cache_ratio < 0.2:
+        return None
+    return Reason(
+        code="fits_cache",
+        severity="note" if found.wants_cache else "suspect",
+        text=f"{found.page_cache_ratio:.0%} of the data lay in the page cache after the load",
+        remedy="Use direct I/O or a data set larger than memory, if the device is the question.",
+    )
+
+
+def quality_floor(found: Findings) -> Reason | None:
+    """Equal quality before equal speed."""
+    if not found.quality_missed:
+        return None
+    return Reason(
+        code="quality_floor",
+        severity="suspect",
+        text=f"quality objective missed: {'; '.join(found.quality_missed)}",
+        remedy="Do not compare its speed with results of a better quality; change the search settings.",
+    )
+
+
+def wrong_answers(found: Findings) -> Reason | None:
+    """The speed of a wrong answer is worth nothing."""
+    if not found.wrong_answers:
+        return None
+    return Reason(
+        code="wrong_answers",
+        severity="invalid",
+        text=f"answers were wrong: {'; '.join(found.wrong_answers)}",
+        remedy="Do not use this number. Look for the cause in the server's log and in the driver.",
+    )
+
+
+def server_restarted(found: Findings) -> Reason | None:
+    """A server with cold caches is not the one the other repetitions met."""
+    if found.server_restarted is None:
+        return None
+    return Reason(
+        code="server_restarted",
+        severity="suspect",
+        text=f"{found.server_restarted} and was started anew",
+        remedy="Compare with the other repetitions, or measure the trial again: bench retry TRIAL.",
+    )
+
+
+def slo_missed(found: Findings) -> Reason | None:
+    """A result, not a fault of the measurement."""
+    if not found.slos_missed:
+        return None
+    return Reason(
+        code="slo_missed",
+        severity="note",
+        text=f"objective missed: {'; '.join(found.slos_missed)}",
+        remedy="Lower the load, or change the deployment.",
+    )
+
+
+def tokens_not_counted(found: Findings) -> Reason | None:
+    """A chunk is not a token: servers join several in one, and send chunks of none."""
+    if not found.uncounted:
+        return None
+    seen = f"of {found.uncounted:,} of {found.replies:,} good replies the server does not say how many {found.unit}s"
+    kept = f"they count with one {found.unit} a chunk in throughput, and not at all in times per {found.unit}"
+    withheld = f"throughput is in chunks, and times per {found.unit} are withheld"
+    return Reason(
+        code="tokens_not_counted",
+        severity="note" if found.counts_units else "suspect",
+        text=f"{seen} they have: {kept if found.counts_units else withheld}",
+        remedy="Have the server send its usage (stream_options.include_usage), or set tokenizer to the model's.",
+    )
+
+
+def first_chunk_not_counted(found: Findings) -> Reason | None:
+    """Time per token leaves out the first chunk, which is taken for one token where its tokens are not known."""
+    if found.tpot_low_ratio < LOW_TPOT_NOTE or found.first_chunk_tokens is None or not found.counts_units:
+        return None
+    return Reason(
+        code="first_chunk_not_counted",
+        severity="suspect" if found.tpot_low_ratio >= LOW_TPOT else "note",
+        text=f"chunks have {found.first_chunk_tokens:.3g} tokens (mean), and the server does not say how many the "
+        f"first has: it counts as one, so TPOT is about {found.tpot_low_ratio:.0%} too low",
+        remedy="Have the server list its tokens or count them in each chunk (extra_body: stream_options."
+        "continuous_usage_stats), or set tokenizer to the model's.",
+    )
+
+
+def percentile_lower_bound(found: Findings) -> Reason | None:
+    """A request without an answer took at least until it was given up; how long it would have taken is not known."""
+    if not found.lower_bounds:
+        return None
+    named = "; ".join(f"{group} {', '.join(names)}" for group, names in found.lower_bounds.items())
+    causes = [
+        f"{count:,} requests {what}"
+        for count, what in ((found.timeouts, "timed out"), (found.unfinished, "had no answer when the load ended"))
+        if count
+    ]
+    return Reason(
+        code="percentile_lower_bound",
+        severity="note",
+        text=f"{' and '.join(causes)}: these are lower bounds: {named}. Means are of answered requests only",
+        remedy="Raise timeout_s, or lower the load.",
+    )
+
+
+def percentile_withheld(found: Findings) -> Reason | None:
+    """A percentile with fewer than ten samples beyond it is one sample's chance."""
+    if not found.withheld or not found.ok:
+        return None
+    needs = ", ".join(f"{name} needs {count:,}" for name, count in found.withheld.items())
+    return Reason(
+        code="percentile_withheld",
+        severity="note",
+        text=f"{found.samples:,} samples are too few: {needs}",
+        remedy="Raise duration_s; the summary pools the repetitions.",
+    )

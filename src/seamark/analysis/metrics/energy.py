@@ -1,0 +1,190 @@
+"""Joules of one trial: from which counters, over how long, for what. Nothing is guessed: what is missing is told."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from seamark.analysis.metrics.tally import Tally
+from seamark.analysis.metrics.telemetry import Key, Seen
+from seamark.analysis.metrics.window import Window
+
+Scope = Literal["gpu", "package", "node"]
+COVERED = 0.9
+"""Of the window, at least this much has to lie between the first and last look at a counter."""
+LEAST_STEPS = 4
+"""Counters move in steps, and looks at them come at intervals: with fewer, their edges are most of the figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Energy of one scope over `window_s`; `requests` and `units` are those that were served in the window."""
+
+    scope: Scope
+    method: str
+    value_j: float
+    window_s: float
+    requests: float
+    units: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy:
+    """The energy of a trial by scope, and the scope that its figures are of. Without any, the reason."""
+
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    idle_w: Mapping[str, float] = field(default_factory=dict)
+    reason: str | None = None
+
+    @property
+    def chosen(self) -> Part | None:
+        """The scope nearest to the service: its GPUs, else the processors and their memory, else the node."""
+        return next((self.parts[scope] for scope in ("gpu", "package", "node") if scope in self.parts), None)
+
+    @property
+    def value_j(self) -> float | None:
+        return None if self.chosen is None else self.chosen.value_j
+
+    @property
+    def window_s(self) -> float | None:
+        return None if self.chosen is None else self.chosen.window_s
+
+    @property
+    def power_w(self) -> float | None:
+        return None if self.chosen is None else self.chosen.value_j / self.chosen.window_s
+
+    @property
+    def per_request_j(self) -> float | None:
+        return self._over("requests")
+
+    @property
+    def per_unit_j(self) -> float | None:
+        return self._over("units")
+
+    @property
+    def idle_power_w(self) -> float | None:
+        return None if self.chosen is None else self.idle_w.get(self.chosen.scope)
+
+    def of(self, scope: Scope) -> float | None:
+        """Return the joules of a scope, None where they are not known."""
+        return self.parts[scope].value_j if scope in self.parts else None
+
+    def _over(self, what: str) -> float | None:
+        count = None if self.chosen is None else getattr(self.chosen, what)
+        return self.chosen.value_j / count if self.chosen is not None and count else None
+
+
+def energy_of(
+    tally: Tally,
+    window: Window,
+    telemetry: Mapping[Key, Seen],
+    load: Mapping[str, Any],
+    *,
+    gpus: int | None = None,
+    nodes: int | None = None,
+) -> Energy:
+    """Return the energy of a trial. `gpus` and `nodes` are those of its deployment, None when not known.
+
+    Counters of GPUs and packages are read at the edges of the measured window, on all nodes of the deployment;
+    Slurm's before and after the whole load, so its requests are those of the whole load.
+    """
+    told, nodes = load.get("energy") or {}, nodes or 1
+    found: list[Part | str] = [
+        _gpus(tally, window, telemetry, gpus),
+        _packages(tally, window, telemetry, told.get("package") or {}, nodes),
+        _node(tally, load, told.get("node") or {}, nodes),
+    ]
+    parts: dict[str, Part] = {one.scope: one for one in found if isinstance(one, Part)}
+    reasons = [one for one in found if isinstance(one, str)]
+    return Energy(parts=parts, idle_w=told.get("idle_w") or {}, reason=None if parts else "; ".join(reasons))
+
+
+def is_gpu(source: str) -> bool:
+    """Return whether telemetry of that source is a GPU's: gpu0, or gpu0@n2 on another node."""
+    name, _, number = source.partition("@")[0].partition("gpu")
+    return not name and number.isdigit()
+
+
+def _gpus(tally: Tally, window: Window, telemetry: Mapping[Key, Seen], count: int | None) -> Part | str:
+    sources = sorted({source for source, _ in telemetry if is_gpu(source)})
+    if not sources:
+        return "gpu: the deployment has none" if count == 0 else "gpu: none was watched"
+    if count is not None and len(sources) < count:
+        return f"gpu: {len(sources)} of {count} were watched"
+    counters, methods = [], set()
+    for source in sources:
+        counter = telemetry.get((source, "energy_j"))
+        if counter is None or not counter.increase:
+            counter = telemetry.get((source, "power_w"))
+            methods.add("NVML power, integrated")
+        else:
+            methods.add("NVML energy counter")
+        if fault := _fault(counter, window):
+            return f"gpu: {source}: {fault}"
+        assert counter is not None
+        counters.append(counter)
+    return _part("gpu", " and ".join(sorted(methods)), counters, tally, window)
+
+
+def _packages(
+    tally: Tally, window: Window, telemetry: Mapping[Key, Seen], told: Mapping[str, Any], nodes: int
+) -> Part | str:
+    if told.get("reason"):
+        return f"package: {told['reason']}"
+    names = list(told.get("counters") or ())
+    if not names:
+        return "package: not watched"
+    where = {"", *(f"@{source.partition('@')[2]}" for source, _ in telemetry if source.partition("@")[0] in names)}
+    places = sorted(where - {"@"})
+    if len(places) < nodes:
+        return f"package: counters of {len(places)} of {nodes} nodes were watched"
+    counters = []
+    for source in (f"{name}{place}" for place in places for name in names):
+        counter = telemetry.get((source, "energy_j"))
+        if fault := _fault(counter, window):
+            return f"package: {source}: {fault}"
+        assert counter is not None
+        counters.append(counter)
+    over = f" of {nodes} nodes" if nodes > 1 else ""
+    return _part("package", f"RAPL: {', '.join(names)}{over}", counters, tally, window)
+
+
+def _fault(seen: Seen | None, window: Window) -> str | None:
+    """Return why a series does not bear a figure of the window; None when it does."""
+    if seen is None or seen.increase is None or seen.span_s is None:
+        return "no readings over the window, or a counter that was set back in it"
+    if seen.span_s < COVERED * window.length_s:
+        return f"readings cover {seen.span_s:.3g} s of a window of {window.length_s:.3g} s"
+    if seen.n < LEAST_STEPS:
+        return f"{seen.n} readings are too few for a window of {window.length_s:.3g} s"
+    return None if seen.increase > 0 else "the counter stands still"
+
+
+def _part(scope: Scope, method: str, counters: Sequence[Seen], tally: Tally, window: Window) -> Part:
+    """Sum up; where readings cover a little less than the window, so much less of its requests."""
+    window_s = min(seen.span_s or 0.0 for seen in counters)
+    watts = sum((seen.increase or 0.0) / (seen.span_s or 1.0) for seen in counters)
+    share = window_s / window.length_s
+    return Part(
+        scope=scope,
+        method=method,
+        value_j=watts * window_s,
+        window_s=window_s,
+        requests=tally.replies * share,
+        units=tally.units * share if tally.counts_units else 0.0,
+    )
+
+
+def _node(tally: Tally, load: Mapping[str, Any], told: Mapping[str, Any], nodes: int) -> Part | str:
+    if nodes > 1:
+        return f"node: the figure of our own step is of one node, and the deployment has {nodes}"
+    value_j, window_s = told.get("value_j"), told.get("window_s")
+    if not value_j or not window_s:
+        return f"node: {told.get('reason') or 'not asked for'}"
+    return Part(
+        scope="node",
+        method=f"Slurm ConsumedEnergyRaw of step {told.get('step')}, over the whole load",
+        value_j=float(value_j),
+        window_s=float(window_s),
+        requests=float(load.get("completed") or 0),
+        units=float(tally.whole_units) if tally.counts_units else 0.0,
+    )

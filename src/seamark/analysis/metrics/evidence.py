@@ -1,0 +1,147 @@
+"""Gathers what the metrics of one trial are made from: its window, its requests counted, telemetry and energy."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from seamark.analysis.metrics.energy import energy_of
+from seamark.analysis.metrics.metric import Evidence
+from seamark.analysis.metrics.part import figures_of, part_figures
+from seamark.analysis.metrics.samples import Samples
+from seamark.analysis.metrics.startup import StartUp, find_start_up
+from seamark.analysis.metrics.steady import SteadyState, steady_state
+from seamark.analysis.metrics.stream import read_stream
+from seamark.analysis.metrics.tally import Tally, tally
+from seamark.analysis.metrics.telemetry import watch
+from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
+from seamark.analysis.metrics.window import Window, find_window
+from seamark.model.load_profile import AUTO, CHANGING, duration_of, load_length_of, warmup_of
+from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.model.sample import MISSING_NS
+from seamark.model.trial import Deployment, Trial
+
+
+class Recorded(Protocol):
+    """The folder of a trial, as far as metrics are concerned."""
+
+    @property
+    def samples(self) -> Path: ...
+
+    @property
+    def chunks(self) -> Path: ...
+
+    @property
+    def telemetry(self) -> Path: ...
+
+
+def series_of(samples: Samples, trial: Trial) -> tuple[Second, ...]:
+    """Return the rows of series.csv."""
+    settings = trial.settings
+    planned_s = load_length_of(settings)
+    latest_s = planned_s + _number(settings, "timeout_s", 30.0) + 1
+    known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
+    size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))
+    timeline = Timeline(origin_ns=0, width_ns=SECOND_NS, size=size)
+    for batch in samples.batches():
+        timeline.add(batch)
+    return tuple(seconds(timeline, samples))
+
+
+def evidence_of(
+    trial: Trial, load: Mapping[str, Any], samples: Samples, folder: Recorded, deployment: Deployment | None
+) -> Evidence:
+    """Return what the metrics of a trial are made from. Raises DamagedError for files that cannot be read."""
+    settings = trial.settings
+    warmup_s = _number(load, "warmup_s", warmup_of(settings))
+    duration_s = _number(load, "duration_s", duration_of(settings))
+    if load.get("over_saturated_at_s") is not None:  # the load was ended there
+        duration_s = float(load["over_saturated_at_s"]) - warmup_s
+    pattern = settings.get("pattern", "closed")
+    window = find_window(
+        warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(settings, load, samples)
+    )
+    start_up = None
+    if settings.get("warmup_s") == AUTO:
+        limit_ns, changing = round(warmup_s * 1e9), pattern in CHANGING
+        start_up = find_start_up(samples, end_ns=window.end_ns, limit_ns=limit_ns, changing=changing)
+        window = Window(start_ns=start_up.cut_ns, end_ns=window.end_ns, rule=start_up.rule)
+    kinds = len(load.get("kinds") or ())
+    stream = read_stream(folder.chunks, samples, window)
+    counted = tally(
+        samples,
+        window,
+        slos=trial.slos,
+        kinds=kinds,
+        stream=stream,
+        turns=int(_number(settings, "turns", 1)),
+    )
+    steady = steady_state(samples, window, changing=pattern in CHANGING, users=_users(settings))
+    telemetry = watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
+    gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
+    return Evidence(
+        tally=counted,
+        window=window,
+        steady=steady,
+        steady_part=_of_part(steady, counted, samples, folder),
+        start_up=start_up,
+        cut_part=None if start_up is None else _of_cut(start_up, samples, folder),
+        open_loop=pattern != "closed",
+        has_objectives=_has_objectives(trial, counted),
+        lost=_lost(load, counted),
+        telemetry=telemetry,
+        energy=energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes),
+    )
+
+
+def _has_objectives(trial: Trial, counted: Tally) -> bool:
+    """Whether there are objectives that say of each request whether it is good enough: not where one of them is on a
+    time per token, and nobody counted the tokens."""
+    names = [slo.metric for slo in trial.slos if slo.metric in REQUEST_OBJECTIVES]
+    return bool(names) and (counted.counts_units or "tpot_s" not in names)
+
+
+def _of_part(state: SteadyState, counted: Tally, samples: Samples, folder: Recorded) -> dict[str, Any] | None:
+    """Return the figures of the steady part, None where there is none; `counted` are those of the whole window."""
+    if state.part is None:
+        return None
+    return figures_of(counted) if state.steady else part_figures(samples, state.part, folder.chunks)
+
+
+def _of_cut(start_up: StartUp, samples: Samples, folder: Recorded) -> dict[str, Any] | None:
+    """Return the figures of what was cut off as a start-up, None for nothing."""
+    if start_up.cut_ns == 0:
+        return None
+    return part_figures(samples, Window(start_ns=0, end_ns=start_up.cut_ns, rule="cut off"), folder.chunks)
+
+
+def _ran_out_ns(settings: Mapping[str, Any], load: Mapping[str, Any], samples: Samples) -> int | None:
+    """When the last request was sent, if all that there were to be have been sent; else None.
+
+    There is an end to them with a limit of `requests`, and where every worker says that its schedule ran out.
+    """
+    limit = settings.get("requests")
+    workers = [worker for worker in load.get("workers") or () if isinstance(worker, Mapping)]
+    if workers and all(worker.get("ran_out") for worker in workers):
+        limit = int(load.get("scheduled") or 0) or None
+    if limit is None or samples.rows < limit:
+        return None
+    sent, latest = 0, MISSING_NS
+    for batch in samples.batches():
+        sent += int((batch.sent != MISSING_NS).sum())
+        latest = max(latest, int(batch.sent.max(initial=MISSING_NS)))
+    return latest + 1 if sent and sent >= limit else None  # the last one belongs to the window
+
+
+def _lost(load: Mapping[str, Any], counted: Tally) -> int:
+    """Requests that were scheduled and left no sample, when a worker died."""
+    died = any(not worker.get("ok", True) for worker in load.get("workers") or () if isinstance(worker, Mapping))
+    return max(0, int(load.get("scheduled") or 0) - counted.rows) if died else 0
+
+
+def _users(settings: Mapping[str, Any]) -> int | None:
+    return int(_number(settings, "concurrency", 1)) if settings.get("pattern", "closed") == "closed" else None
+
+
+def _number(mapping: Mapping[str, Any], name: str, default: float) -> float:
+    value = mapping.get(name)
+    return default if value is None else float(value)

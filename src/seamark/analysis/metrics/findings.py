@@ -1,0 +1,238 @@
+"""Gathers for the checks what a trial's figures, its workers' reports and its telemetry say."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from seamark.analysis.checks import Connections, Findings
+from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.analysis.metrics.distribution import QUANTILES
+from seamark.analysis.metrics.metric import Evidence
+from seamark.analysis.metrics.objectives import look_up
+from seamark.analysis.metrics.processors import processors_of
+from seamark.analysis.metrics.table import BOUNDED
+from seamark.analysis.metrics.tally import Tally
+from seamark.analysis.metrics.window import Window
+from seamark.model.load_profile import CHANGING, load_length_of
+from seamark.model.plurals import counted
+from seamark.model.trial import Trial
+from seamark.patterns.arrivals import pattern_of
+from seamark.stats.quantiles import samples_needed
+
+
+def findings(
+    trial: Trial,
+    load: Mapping[str, Any],
+    document: Mapping[str, Any],
+    found: Evidence,
+    *,
+    client_is_server: bool | None,
+    ceiling: Ceiling | None,
+) -> Findings:
+    """Return what the checks look at. `document` has the figures and the judged objectives."""
+    tally, window, settings = found.tally, found.window, trial.settings
+    workers = [worker for worker in load.get("workers") or () if isinstance(worker, Mapping)]
+    if client_is_server is None:
+        client_is_server = bool(found.telemetry) and not any(source == "server" for source, _ in found.telemetry)
+    missed = [slo for slo in document["slos"] if slo["met"] is False]
+    quality = document["quality"]
+    stalled_s, longest_stall_s = _stalled(workers, window)
+    return Findings(
+        open_loop=found.open_loop,
+        changing=settings.get("pattern") in CHANGING,
+        gap_variation=(_float(settings.get("burstiness")) or 1.0) ** -0.5,
+        client_is_server=client_is_server or trial.component == "null",
+        requests=tally.due,
+        ok=tally.ok,
+        unfinished=tally.cancelled + tally.unsent,
+        disordered=tally.disordered,
+        error_rate=document["errors"]["rate"],
+        workers_lost=sum(not worker.get("ok", True) for worker in workers),
+        workers=len(workers),
+        lag_p99_s=_seconds(look_up(document, "schedule_lag_ms.p99")),
+        loop_lag_p99_s=_largest((worker.get("loop_lag_ns") or {}).get("p99") for worker in workers) / 1e9
+        if any(worker.get("loop_lag_ns") for worker in workers)
+        else None,
+        stalled_s=stalled_s,
+        longest_stall_s=longest_stall_s,
+        clock_error_s=_clock_error_s(workers),
+        service_tail_s=_seconds(look_up(document, "service_time_ms.p99")),
+        stay_mean_s=tally.stay_ns / 1e9 / tally.stays if tally.stays else None,
+        window_s=window.length_s,
+        worker_cpu_ratio=_worker_cpu(workers),
+        machine_cpu_ratio=look_up(document, "resource.cpu_util"),
+        requested_rps=_requested_rps(settings, window),
+        offered_rps=document["offered_rps"],
+        sent_rps=tally.sent / window.length_s if window.length_s > 0 else None,
+        achieved_rps=document["achieved_rps"],
+        ended_per_s=tally.ended / window.length_s if window.length_s > 0 else None,
+        held_open=_held_open(workers),
+        held_open_mean_s=_held_open_mean_s(workers),
+        saturated=document["saturated"],
+        over_saturated_at_s=document["over_saturated_at_s"],
+        requested_concurrency=_float(settings.get("concurrency")),
+        concurrency_mean=document["concurrency_mean"],
+        think_time_s=_float(settings.get("think_time_s")) or 0.0,
+        steady=found.steady.steady,
+        steady_reason=_unsteady(found),
+        cut=_cut(found),
+        outages=[outage.text for outage in found.steady.outages],
+        advised_warmup_s=found.steady.advised_warmup_s,
+        ceiling_rps=_ceiling_rps(ceiling, tally),
+        gpu_clock_ratio=_clock_ratio(found),
+        gpu_util_ratio=look_up(document, "resource.gpu_util"),
+        page_cache_ratio=_float(quality.get("page_cache_ratio")),
+        wants_cache=settings.get("direct") == "cached",
+        samples=tally.response.count,
+        withheld={
+            name: samples_needed(q) for name, q in QUANTILES.items() if tally.response.count < samples_needed(q)
+        },
+        lower_bounds={group: bounds for group in BOUNDED if (bounds := (document[group] or {}).get("lower_bounds"))},
+        timeouts=tally.timeouts,
+        unit=str(load.get("unit") or "reply"),
+        uncounted=tally.uncounted,
+        counts_units=tally.counts_units,
+        replies=tally.whole_good,
+        first_chunk_tokens=tally.first_chunk.tokens_in_chunk if tally.first_chunk else None,
+        tpot_low_ratio=tally.first_chunk.too_low_ratio if tally.first_chunk else 0.0,
+        slos_missed=[_said(slo) for slo in missed if slo["metric"] not in quality],
+        server_restarted=load.get("server_restarted"),
+        connections=_connections(workers),
+        processors=processors_of(found.telemetry, client_is_server=client_is_server),
+        wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
+        quality_missed=[_said(slo) for slo in missed if slo["metric"] in quality],
+    )
+
+
+def _cut(found: Evidence) -> str | None:
+    """What `warmup_s: auto` cut off, and its figures; None for nothing."""
+    if found.start_up is None or found.cut_part is None:
+        return None
+    cut_s = found.start_up.cut_ns / 1e9
+    return f"warmup_s: auto cut off the first {cut_s:.3g} s, {found.start_up.reason}: {_of_part(found.cut_part)}"
+
+
+def _unsteady(found: Evidence) -> str | None:
+    """Why a load was not steady, with the figures of its steady part, if there is one."""
+    if found.steady.steady or found.steady_part is None:
+        return found.steady.reason
+    return f"{found.steady.reason}; after it {_of_part(found.steady_part)}"
+
+
+def _of_part(part: Mapping[str, Any]) -> str:
+    times = part["latency_ms"]
+    marks = dict.fromkeys(times["lower_bounds"], ">= ")
+    shown = [
+        f"{name} {marks.get(name, '')}{times[name]:.3g} ms" for name in ("p50", "p99") if times[name] is not None
+    ]
+    return ", ".join(
+        [counted(part["requests"], "request"), f"{part['failed']} failed", f"{part['requests_per_s']:.4g}/s", *shown]
+    )
+
+
+def _said(slo: Mapping[str, Any]) -> str:
+    least = "at least " if slo["lower_bound"] else ""
+    return f"{slo['metric']} {slo['op']} {slo['limit']:g}, is {least}{slo['value']:.4g}"
+
+
+def _seconds(value_ms: float | None) -> float | None:
+    return None if value_ms is None else value_ms / 1e3
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _largest(values: Iterable[Any]) -> float:
+    return max((float(value) for value in values if value is not None), default=0.0)
+
+
+def _requested_rps(settings: Mapping[str, Any], window: Window) -> float | None:
+    """Return the rate that an open loop has over the window; None where only a file knows, or there is a limit."""
+    if settings.get("pattern") == "trace" or settings.get("requests") is not None or window.length_s <= 0:
+        return None
+    if (_float(settings.get("turns")) or 1) > 1:  # its rate is that of sessions, and their turns follow the replies
+        return None
+    pattern = pattern_of(settings, load_length_of(settings))
+    if pattern is None:
+        return None
+    first, last = pattern.expected(window.start_ns / 1e9), pattern.expected(window.end_ns / 1e9)
+    return None if first is None or last is None else (last - first) / window.length_s
+
+
+def _clock_error_s(workers: Iterable[Mapping[str, Any]]) -> float | None:
+    """By how much the clock of any worker may have been off: what its comparison leaves open, and its drift."""
+    known = [worker for worker in workers if worker.get("offset_error_ns") is not None]
+    errors = [worker["offset_error_ns"] + abs(worker.get("offset_drift_ns") or 0) for worker in known]
+    return max(errors) / 1e9 if errors else None
+
+
+def _worker_cpu(workers: Iterable[Mapping[str, Any]]) -> float | None:
+    ratios = [
+        (worker["cpu_s"] - (worker.get("spin_s") or 0.0)) / worker["wall_s"]
+        for worker in workers
+        if worker.get("cpu_s") and worker.get("wall_s")
+    ]
+    return max(ratios, default=None)
+
+
+def _held_open(workers: Iterable[Mapping[str, Any]]) -> float:
+    """Return how many streams, on average over the load, were open after their last content."""
+    return float(
+        sum((worker.get("held_open_s") or 0.0) / worker["wall_s"] for worker in workers if worker.get("wall_s"))
+    )
+
+
+def _held_open_mean_s(workers: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return for how long a stream was open after its last content, on average."""
+    completed = sum(worker.get("completed") or 0 for worker in workers)
+    return sum(worker.get("held_open_s") or 0.0 for worker in workers) / completed if completed else None
+
+
+def _connections(workers: Iterable[Mapping[str, Any]]) -> Connections:
+    """What the wire workers say of their connections, together."""
+    told = [worker["network"] for worker in workers if worker.get("network")]
+
+    def smallest(name: str) -> Any:
+        return min((each[name] for each in told if each[name] is not None), default=None)
+
+    return Connections(
+        asked=sum(each["connections"] for each in told),
+        ports_free=smallest("ports_free"),
+        churn_per_s_limit=smallest("churn_per_s_limit"),
+        anew=sum(each["connected_anew"] for each in told),
+        anew_per_s=sum(each["connected_anew_per_s"] or 0.0 for each in told),
+        backlog=smallest("listen_backlog"),
+        overflows=int(_largest(each["listen_overflows"] for each in told)),
+    )
+
+
+def _stalled(workers: Iterable[Mapping[str, Any]], window: Window) -> tuple[float, float]:
+    """Return for how long in all and at most at once the worst worker stood still inside the window."""
+    worst = 0.0, 0.0
+    for worker in workers:
+        inside = [
+            (min(until_ns, window.end_ns) - max(from_ns, window.start_ns)) / 1e9
+            for from_ns, until_ns in worker.get("stalls_ns") or ()
+        ]
+        stalls_s = [length_s for length_s in inside if length_s > 0]
+        worst = max(worst, (sum(stalls_s), max(stalls_s, default=0.0)))
+    return worst
+
+
+def _ceiling_rps(ceiling: Ceiling | None, tally: Tally) -> float | None:
+    if ceiling is None or not tally.replies:
+        return None
+    joined = tally.chunks - tally.reads
+    each = (count / tally.replies for count in (tally.bytes_received, tally.reads, joined))
+    return ceiling.for_replies(*each)
+
+
+def _clock_ratio(found: Evidence) -> float | None:
+    """The slowest GPU's mean clock over its own highest one."""
+    clocks = [seen for (source, name), seen in found.telemetry.items() if name == "clock_hz" and source[:3] == "gpu"]
+    return min((seen.mean / seen.maximum for seen in clocks if seen.maximum > 0), default=None)
+
+
+def _is_wrong(name: str, value: float | None) -> bool:
+    """Whether a quality says that answers were wrong: `right_ratio` or `..._consistent` of less than 1."""
+    return value is not None and (name == "right_ratio" or name.endswith("_consistent")) and value < 1

@@ -1,0 +1,109 @@
+"""Whether a load was steady over its measured window, and from where on.
+
+A verdict and an advice beside the headline figures: nothing here decides what is measured.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.analysis.metrics.course import LEAST_PARTS, REPLIES_A_PART, SHORTEST_PART_NS, Course, course_of
+from seamark.analysis.metrics.outages import Outage, outages
+from seamark.analysis.metrics.samples import Samples
+from seamark.analysis.metrics.timeline import SECOND_NS
+from seamark.analysis.metrics.window import Window
+from seamark.stats.change import Change, change
+from seamark.stats.steady import mser
+
+Series = NDArray[np.float64]
+
+SURE = 0.01
+"""How often a load that is steady may be called not steady."""
+LEAST_CHANGE = 0.1
+"""A change of a smaller share is none that matters, however sure it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteadyState:
+    """Whether a load was steady; None: that cannot be told, for the given reason.
+
+    `part` is the steady part: the whole window when `steady`, what follows a start-up when there is one, else None.
+    """
+
+    steady: bool | None
+    reason: str | None = None
+    rule: str | None = None
+    part: Window | None = None
+    outages: tuple[Outage, ...] = ()
+
+    @property
+    def advised_warmup_s(self) -> float | None:
+        """The warm-up that would have left out the start-up; None where a longer one is no remedy."""
+        if self.steady or self.part is None:
+            return None
+        return self.part.start_ns / SECOND_NS
+
+
+def steady_state(samples: Samples, window: Window, *, changing: bool, users: int | None) -> SteadyState:
+    """Judge the measured window of a load. `changing`: its rate is meant to change. `users`: those of a closed loop.
+
+    It is not steady when there was an outage, and when throughput or mean response time changed, by a step at any
+    place or by a trend (stats/change.py). A start-up after which nothing changes ends where MSER-5 truncates.
+    """
+    course = course_of(samples, window)
+    if course is None and window.end_ns - window.start_ns < LEAST_PARTS * SHORTEST_PART_NS:
+        return SteadyState(steady=False, reason=f"{window.length_s:.3g} s is too short to tell")
+    down = () if course is None else outages(course, users=users)
+    if changing:
+        return SteadyState(steady=None, reason="the rate is meant to change", outages=down)
+    if course is None:
+        reason = f"{samples.rows} requests are too few to tell: it takes {LEAST_PARTS * REPLIES_A_PART}"
+        return SteadyState(steady=None, reason=reason)
+    rule = f"change test at {SURE:g} and MSER-5, {course.parts} parts of {course.part_s:.3g} s"
+    if down:
+        return SteadyState(steady=False, reason=down[0].text, rule=rule, outages=down)
+    series = {"throughput": course.replies, "response time": course.response_s}
+    if (text := _changed(series, course)) is None:
+        return SteadyState(steady=True, rule=rule, part=window)
+    return _after_start_up(series, course, window, SteadyState(steady=False, reason=text, rule=rule))
+
+
+def _changed(series: Mapping[str, Series], course: Course, start: int = 0) -> str | None:
+    """Return what changed from part `start` on; None when nothing did."""
+    for name, values in series.items():
+        part = values[start:]
+        found = change(np.log(np.maximum(part, _least(part))))
+        ratio = float(np.exp(found.after - found.before))
+        if found.p <= SURE / len(series) and abs(ratio - 1) > LEAST_CHANGE:
+            return f"{name} {_way(ratio)} {_when(found, start, course)}"
+    return None
+
+
+def _least(values: Series) -> float:
+    """Half of the least value above 0, for a logarithm."""
+    return float(values[values > 0].min(initial=np.inf)) / 2 if (values > 0).any() else 1.0
+
+
+def _way(ratio: float) -> str:
+    if ratio >= 2:
+        return f"rose {ratio:.3g}-fold"
+    return f"rose by {ratio - 1:.0%}" if ratio > 1 else f"fell by {1 - ratio:.0%}"
+
+
+def _when(found: Change, start: int, course: Course) -> str:
+    return "over the window" if found.kind == "trend" else f"at about {course.at_s(start + found.at):.3g} s"
+
+
+def _after_start_up(series: Mapping[str, Series], course: Course, window: Window, state: SteadyState) -> SteadyState:
+    """Add the steady part where the load settled: at the later of both truncations, with nothing changing after."""
+    found = [mser(values) for values in series.values()]
+    cut = max((each.cut for each in found if each.differs), default=0)
+    settled = cut > 0 and not any(each.differs and each.at_limit for each in found)
+    if not settled or _changed(series, course, cut) is not None:
+        return state
+    start_ns = round(window.start_ns + cut * course.part_ns)
+    part = Window(start_ns=start_ns, end_ns=window.end_ns, rule="after the start-up")
+    reason = f"{state.reason}: a start-up that ended by {start_ns / SECOND_NS:.3g} s"
+    return SteadyState(steady=False, reason=reason, rule=state.rule, part=part)

@@ -1,0 +1,314 @@
+"""The one table of what is measured: path in metrics.json -> unit, which way is better, meaning, and how it is made.
+
+The document, its JSON Schema, metrics.csv and the reference are all made from METRICS. To add a metric, add a line.
+"""
+
+from collections.abc import Callable, Mapping
+
+from seamark.analysis.metrics.distribution import QUANTILES, Distribution
+from seamark.analysis.metrics.metric import Evidence, Metric
+from seamark.analysis.metrics.resources import ENERGY, RESOURCES
+from seamark.analysis.metrics.tally import Tally
+from seamark.model.failure import Failure
+from seamark.stats.censored import Estimate
+
+VERSION = 2
+"""Rises when the meaning of a metric changes: metrics of an older version are derived again from their samples.
+
+1: the window began where MSER-5 put it; time-outs were in no percentile; objectives on TTFT counted from the
+intended send. 2: the window begins at the end of the warm-up; time-outs are lower bounds; `ttft_s` counts from the
+actual send; TPOT leaves out the tokens of the first chunk.
+"""
+
+STATISTICS = (*QUANTILES, "mean", "min", "max")
+
+BOUNDED: Mapping[str, Callable[[Tally], Distribution]] = {
+    "latency_ms": lambda tally: tally.response,
+    "service_time_ms": lambda tally: tally.service,
+    "ttft_ms": lambda tally: tally.ttft,
+    "ttft_response_ms": lambda tally: tally.ttft_response,
+    "ttfo_ms": lambda tally: tally.ttfo,
+}
+"""Groups of times that requests without an answer have lower bounds of: `censored` of them. The statistics that these
+make lower bounds are named in `lower_bounds` of the group."""
+
+
+def _rate(count: float, evidence: Evidence) -> float | None:
+    return count / evidence.window.length_s if evidence.window.length_s > 0 else None
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def saturated(evidence: Evidence) -> bool:
+    """Whether more was offered than was served: the requests waiting grew over the window by more than 5 % of those
+    offered and by more than chance would explain (the number in a queue of mean L varies by about sqrt(2 L))."""
+    tally = evidence.tally
+    if not evidence.open_loop or not tally.due:
+        return False
+    growth = tally.due - tally.served
+    waiting = max(0.0, tally.waiting_at_start + growth / 2)
+    return bool(growth > max(0.05 * tally.due, 3 * (2 * waiting) ** 0.5, 1))
+
+
+def error_rate(evidence: Evidence) -> float | None:
+    """Failed requests of those sent in the window; those that a lost worker never sent count as both."""
+    tally = evidence.tally
+    return _ratio(tally.failed + evidence.lost, tally.sent + evidence.lost)
+
+
+def _mb_per_s(evidence: Evidence, unit_bytes: float) -> float | None:
+    total = evidence.tally.bytes_sent + evidence.tally.bytes_received
+    return _rate(total / unit_bytes, evidence) if total else None
+
+
+def _times(prefix: str, meaning: str, pick: Callable[[Tally], Distribution]) -> tuple[Metric, ...]:
+    def figure(name: str) -> Callable[[Evidence], float | None]:
+        return lambda evidence: _ms(pick(evidence.tally).statistic(name))
+
+    statistics = tuple(
+        Metric(path=f"{prefix}.{name}", unit="ms", better="lower", meaning=f"{name} of {meaning}", value=figure(name))
+        for name in STATISTICS
+    )
+    if prefix not in BOUNDED:
+        return statistics
+    censored = Metric(
+        path=f"{prefix}.censored",
+        unit="requests",
+        better="lower",
+        meaning="requests that timed out or were cut off at the end of the load: lower bounds in percentiles, not in "
+        "the mean",
+        value=lambda evidence: found.bounds.count if (found := pick(evidence.tally)).count else None,
+    )
+    return (*statistics, censored)
+
+
+def _ms(found: Estimate | None) -> float | None:
+    return None if found is None else found.value / 1e6
+
+
+def _lag(statistic: str) -> Callable[[Evidence], float | None]:
+    return lambda e: _ms(e.tally.lag.statistic(statistic)) if e.open_loop else None
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        path="throughput.value",
+        unit="units/s",
+        better="higher",
+        meaning="units of good replies that arrived inside the window, a second; of a stream by its chunks",
+        value=lambda e: _rate(e.tally.units if e.tally.streamed_units is None else e.tally.streamed_units, e),
+    ),
+    Metric(
+        path="throughput.whole_run_value",
+        unit="units/s",
+        better="higher",
+        meaning="units of all good replies, warm-up and drain too, over the time to the last reply",
+        value=lambda e: _ratio(e.tally.whole_units * 1e9, e.tally.whole_end_ns),
+    ),
+    Metric(
+        path="requests_per_s",
+        unit="requests/s",
+        better="higher",
+        meaning="good replies that arrived inside the window, a second",
+        value=lambda e: _rate(e.tally.replies, e),
+    ),
+    Metric(
+        path="sessions.per_s",
+        unit="sessions/s",
+        better="higher",
+        meaning="sessions whose last turn got its good reply inside the window, a second; with turns only",
+        value=lambda e: _rate(e.tally.sessions_whole, e) if e.tally.turns > 1 else None,
+    ),
+    Metric(
+        path="sessions.begun_per_s",
+        unit="sessions/s",
+        better="neither",
+        meaning="sessions whose first turn was due inside the window, a second",
+        value=lambda e: _rate(e.tally.sessions_begun, e) if e.tally.turns > 1 else None,
+    ),
+    Metric(
+        path="sessions.broken",
+        unit="sessions",
+        better="lower",
+        meaning="sessions that a failed turn of the window ended; the turns after it are not due",
+        value=lambda e: e.tally.sessions_broken if e.tally.turns > 1 else None,
+    ),
+    Metric(
+        path="bandwidth.mb_per_s",
+        unit="MB/s",
+        better="higher",
+        meaning="bytes of good replies and of their requests a second; 1 MB is 10^6 bytes",
+        value=lambda e: _mb_per_s(e, 1e6),
+    ),
+    Metric(
+        path="bandwidth.mib_per_s",
+        unit="MiB/s",
+        better="higher",
+        meaning="the same; 1 MiB is 2^20 bytes",
+        value=lambda e: _mb_per_s(e, 2**20),
+    ),
+    *_times("latency_ms", "response time: from the intended send to the end of the reply", BOUNDED["latency_ms"]),
+    *_times(
+        "service_time_ms", "service time: from the actual send to the end of the reply", BOUNDED["service_time_ms"]
+    ),
+    *_times("ttft_ms", "time to first token: from the actual send to the first content", BOUNDED["ttft_ms"]),
+    *_times(
+        "ttft_response_ms",
+        "time to first token: from the intended send to the first content",
+        BOUNDED["ttft_response_ms"],
+    ),
+    *_times(
+        "ttfo_ms",
+        "time to first output: from the actual send to the first content that is no reasoning",
+        BOUNDED["ttfo_ms"],
+    ),
+    *_times(
+        "tpot_ms",
+        "time per output token: (last - first content) / (tokens - those of the first chunk, 1 where not known); "
+        "none where that leaves less than 1",
+        lambda t: t.tpot,
+    ),
+    *_times("inter_chunk_ms", "time between two chunks with content of one reply", lambda t: t.inter_chunk),
+    *_times("normalised_latency_ms", "service time of a streamed reply over its tokens", lambda t: t.normalised),
+    Metric(
+        path="schedule_lag_ms.p50",
+        unit="ms",
+        better="lower",
+        meaning="median lateness of our own sends; open loop only",
+        value=_lag("p50"),
+    ),
+    Metric(
+        path="schedule_lag_ms.p99",
+        unit="ms",
+        better="lower",
+        meaning="p99 of the lateness of our own sends; open loop only",
+        value=_lag("p99"),
+    ),
+    Metric(
+        path="schedule_lag_ms.max",
+        unit="ms",
+        better="lower",
+        meaning="greatest lateness of our own sends; open loop only",
+        value=_lag("max"),
+    ),
+    Metric(
+        path="counts.requests",
+        unit="requests",
+        better="neither",
+        meaning="requests that were due inside the window",
+        value=lambda e: e.tally.due,
+    ),
+    Metric(
+        path="counts.ok",
+        unit="requests",
+        better="neither",
+        meaning="requests of the window with a good reply",
+        value=lambda e: e.tally.ok,
+    ),
+    Metric(
+        path="counts.failed",
+        unit="requests",
+        better="neither",
+        meaning="requests of the window that were sent and failed",
+        value=lambda e: e.tally.failed,
+    ),
+    Metric(
+        path="counts.timeouts",
+        unit="requests",
+        better="neither",
+        meaning="requests of the window that failed by time-out",
+        value=lambda e: e.tally.timeouts,
+    ),
+    Metric(
+        path="counts.unfinished",
+        unit="requests",
+        better="neither",
+        meaning="requests of the window still under way, or still waiting to be sent, when the load ended",
+        value=lambda e: e.tally.cancelled + e.tally.unsent,
+    ),
+    Metric(
+        path="counts.warmup",
+        unit="requests",
+        better="neither",
+        meaning="requests of the warm-up, which are in no figure but the whole-run throughput",
+        value=lambda e: e.tally.warmup,
+    ),
+    Metric(
+        path="counts.lost",
+        unit="requests",
+        better="neither",
+        meaning="requests of the whole schedule that workers which died never sent",
+        value=lambda e: e.lost,
+    ),
+    Metric(
+        path="errors.rate",
+        unit="ratio",
+        better="lower",
+        meaning="failed requests of those sent; those lost with a worker count as sent and failed",
+        value=error_rate,
+    ),
+    Metric(
+        path="errors.timeouts",
+        unit="requests",
+        better="lower",
+        meaning="requests that timed out inside the window",
+        value=lambda e: e.tally.timeouts,
+    ),
+    *(
+        Metric(
+            path=f"errors.by_category.{kind.name.lower()}",
+            unit="requests",
+            better="lower",
+            meaning=f"requests of the window that failed as {kind.name.lower()}",
+            value=lambda e, kind=kind: e.tally.failures.get(kind, 0),  # type: ignore[misc]
+        )
+        for kind in Failure
+        if kind not in (Failure.NONE, Failure.CANCELLED)
+    ),
+    *RESOURCES,
+    Metric(
+        path="offered_rps",
+        unit="requests/s",
+        better="neither",
+        meaning="requests that were due inside the window, a second",
+        value=lambda e: _rate(e.tally.due, e),
+    ),
+    Metric(
+        path="achieved_rps",
+        unit="requests/s",
+        better="higher",
+        meaning="requests answered inside the window, well or badly but in time, a second",
+        value=lambda e: _rate(e.tally.served, e),
+    ),
+    Metric(
+        path="saturated",
+        unit="yes or no",
+        better="neither",
+        meaning="more was offered than was served, so waiting requests piled up; open loop only",
+        value=saturated,
+    ),
+    Metric(
+        path="concurrency_mean",
+        unit="requests",
+        better="neither",
+        meaning="requests in flight, from actual send to end of reply, time-weighted over the window",
+        value=lambda e: _rate(e.tally.in_flight_ns / 1e9, e),
+    ),
+    Metric(
+        path="goodput.per_s",
+        unit="requests/s",
+        better="higher",
+        meaning="requests due inside the window that meet every objective on a single request, a second",
+        value=lambda e: _rate(e.tally.good, e) if e.has_objectives else None,
+    ),
+    Metric(
+        path="goodput.ratio",
+        unit="ratio",
+        better="higher",
+        meaning="requests that meet every objective, as a share of all due: failed and unfinished ones do not meet",
+        value=lambda e: _ratio(e.tally.good, e.tally.due + e.lost) if e.has_objectives else None,
+    ),
+    *ENERGY,
+)

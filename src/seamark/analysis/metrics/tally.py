@@ -1,0 +1,328 @@
+"""Counts the samples of one measured window, batch after batch, in constant memory. Derives nothing."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.analysis.metrics.distribution import Distribution
+from seamark.analysis.metrics.samples import Batch, Samples, Times
+from seamark.analysis.metrics.stream import FirstChunk, Stream
+from seamark.analysis.metrics.window import Window
+from seamark.model.failure import Failure
+from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.model.sample import MISSING_NS
+from seamark.model.scenario import Slo
+
+FEW_UNCOUNTED = 0.01
+"""More good replies than this share whose units nobody counted, and no figure is made of units."""
+
+UNSERVED = (Failure.TIMEOUT, Failure.CANCELLED)
+"""Ended by the client without an answer: how long the server would have taken is not known, only a lower bound."""
+KNOWN = frozenset(int(kind) for kind in Failure)
+
+
+@dataclass(kw_only=True)
+class KindTally:
+    """What was counted of one kind of request: those that were due in the window, as in Tally."""
+
+    due: int = 0
+    ok: int = 0
+    failed: int = 0
+    units: int = 0
+    response: Distribution = field(default_factory=Distribution)
+    service: Distribution = field(default_factory=Distribution)
+    ttft: Distribution = field(default_factory=Distribution)
+    tpot: Distribution = field(default_factory=Distribution)
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What was counted. Requests belong to the window in which they were due; replies, units and bytes to that in
+    which they arrived.
+
+    Of `whole_good` good replies, warm-up and all, the service did not say of `uncounted` how many units they have:
+    `units` then counts their chunks.
+
+    For Little's law, of all requests that were sent, good or not: `ended` inside the window, and `stays` that were
+    sent inside it, which took `stay_ns` together.
+    """
+
+    window: Window
+    rows: int = 0
+    warmup: int = 0
+    due: int = 0
+    unsent: int = 0
+    sent: int = 0
+    ok: int = 0
+    cancelled: int = 0
+    failures: dict[Failure, int] = field(default_factory=dict)
+    served: int = 0
+    waiting_at_start: int = 0
+    replies: int = 0
+    units: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    whole_units: int = 0
+    whole_end_ns: int = 0
+    in_flight_ns: int = 0
+    ended: int = 0
+    stays: int = 0
+    stay_ns: int = 0
+    good: int = 0
+    disordered: int = 0
+    response: Distribution = field(default_factory=Distribution)
+    service: Distribution = field(default_factory=Distribution)
+    ttft: Distribution = field(default_factory=Distribution)
+    ttft_response: Distribution = field(default_factory=Distribution)
+    ttfo: Distribution = field(default_factory=Distribution)
+    tpot: Distribution = field(default_factory=Distribution)
+    normalised: Distribution = field(default_factory=Distribution)
+    inter_chunk: Distribution = field(default_factory=Distribution)
+    whole_good: int = 0
+    uncounted: int = 0
+    streamed_units: float | None = None
+    first_chunk: FirstChunk | None = None
+    reads: int = 0
+    chunks: int = 0
+    lag: Distribution = field(default_factory=Distribution)
+    by_kind: dict[int, KindTally] = field(default_factory=dict)
+    turns: int = 1
+    sessions_begun: int = 0
+    sessions_whole: int = 0
+    sessions_broken: int = 0
+
+    @property
+    def failed(self) -> int:
+        return sum(self.failures.values())
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether `units` are what the driver counts, but for a few replies at most; else they are chunks."""
+        return self.uncounted <= FEW_UNCOUNTED * self.whole_good
+
+    @property
+    def timeouts(self) -> int:
+        return self.failures.get(Failure.TIMEOUT, 0)
+
+
+def tally(
+    samples: Samples,
+    window: Window,
+    *,
+    slos: tuple[Slo, ...] = (),
+    kinds: int = 1,
+    stream: Stream | None = None,
+    turns: int = 1,
+) -> Tally:
+    """Count all samples; those SLOs that one request can meet say which replies are good enough.
+
+    Of more than one kind of request, each is counted by itself besides; `stream` has the chunks of streams; sessions
+    of more than one turn are counted too.
+    """
+    counted = Tally(window=window, turns=turns)
+    for batch in samples.batches():
+        unanswered = Unanswered(batch, samples.latest_ns)
+        _whole(counted, batch)
+        _arrivals(counted, batch)
+        _requests(counted, batch, slos, unanswered)
+        if kinds > 1:
+            _kinds(counted, batch, unanswered)
+        if turns > 1:
+            _sessions(counted, batch)
+    _without_streams(counted)
+    if not counted.counts_units:
+        _without_units(counted)
+    if stream is not None:
+        counted.streamed_units, counted.first_chunk = stream.units, stream.first_chunk
+        counted.reads, counted.chunks = stream.reads, stream.chunks
+        counted.inter_chunk.add(stream.gaps_ns)
+    return counted
+
+
+class Unanswered:
+    """The requests of a batch that timed out, or were cut off or never sent when the load ended.
+
+    `until` is the moment up to which each had no answer: the end of the request, or of the load (its last reply).
+    """
+
+    def __init__(self, batch: Batch, latest_ns: int | None) -> None:
+        complete = batch.last != MISSING_NS
+        self.rows = np.isin(batch.failure, UNSERVED) | ((batch.failure == Failure.NONE) & ~complete)
+        self.until = np.where(complete, batch.last, MISSING_NS if latest_ns is None else latest_ns)
+
+    def since(self, times: Times, rows: NDArray[np.bool_]) -> Times:
+        """Return for how long those of `rows` had had no answer, counted from `times`."""
+        chosen = self.rows & rows
+        return np.asarray(np.maximum(self.until[chosen], times[chosen]) - times[chosen])
+
+
+def _without_streams(counted: Tally) -> None:
+    """Requests that timed out have no bound on a time to first token where no reply has such a time."""
+    several: list[Tally | KindTally] = [counted, *counted.by_kind.values()]
+    for one in several:
+        if not one.ttft.histogram.count:
+            one.ttft = Distribution()
+    if not counted.ttft_response.histogram.count:
+        counted.ttft_response = Distribution()
+    if not counted.ttfo.histogram.count:
+        counted.ttfo = Distribution()
+
+
+def _without_units(counted: Tally) -> None:
+    """Chunks are no tokens: no time is shared among them."""
+    counted.normalised = Distribution()
+    several: list[Tally | KindTally] = [counted, *counted.by_kind.values()]
+    for one in several:
+        one.tpot = Distribution()
+
+
+def _whole(counted: Tally, batch: Batch) -> None:
+    counted.rows += len(batch.due)
+    counted.warmup += int((batch.due < counted.window.start_ns).sum())
+    good = batch.good
+    counted.whole_units += int(batch.units[good].sum())
+    counted.whole_good += int(good.sum())
+    counted.uncounted += int((good & (batch.uncounted != 0)).sum())
+    if len(batch.last):
+        counted.whole_end_ns = max(counted.whole_end_ns, int(batch.last.max()))
+    sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
+    first = (batch.first != MISSING_NS) & good
+    wrong = (sent & complete & (batch.last < batch.sent)) | (
+        first & ((batch.first < batch.sent) | (batch.first > batch.last))
+    )
+    counted.disordered += int(wrong.sum())
+
+
+def _arrivals(counted: Tally, batch: Batch) -> None:
+    start, end = counted.window.start_ns, counted.window.end_ns
+    sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
+    inside = complete & (batch.last > start) & (batch.last <= end)
+    good = inside & batch.good
+    counted.replies += int(good.sum())
+    counted.units += int(batch.units[good].sum())
+    counted.bytes_sent += int(batch.bytes_sent[good].sum())
+    counted.bytes_received += int(batch.bytes_received[good].sum())
+    unserved = np.isin(batch.failure, UNSERVED)
+    counted.served += int((inside & ~unserved & sent).sum())
+    finished_before = complete & ~unserved & (batch.last <= start)
+    counted.waiting_at_start += int((batch.due < start).sum()) - int(finished_before.sum())
+    until = np.minimum(np.where(complete, batch.last, end), end)
+    counted.ended += int((inside & sent).sum())
+    begun = complete & sent & (batch.sent >= start) & (batch.sent < end)
+    counted.stays += int(begun.sum())
+    counted.stay_ns += int((batch.last - batch.sent)[begun].sum())
+    spent = np.where(sent, until - np.maximum(batch.sent, start), 0)
+    counted.in_flight_ns += int(np.maximum(spent, 0).sum())
+
+
+def _requests(counted: Tally, batch: Batch, slos: tuple[Slo, ...], unanswered: Unanswered) -> None:
+    window = counted.window
+    due = (batch.due >= window.start_ns) & (batch.due < window.end_ns)
+    sent = batch.sent != MISSING_NS
+    ok = due & batch.good
+    counted.due += int(due.sum())
+    counted.unsent += int((due & ~sent).sum())
+    counted.sent += int((due & sent).sum())
+    counted.ok += int(ok.sum())
+    numbers, counts = np.unique(batch.failure[due & sent & ~batch.good], return_counts=True)
+    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        if number == Failure.CANCELLED or number == Failure.NONE:
+            counted.cancelled += count
+        else:
+            kind = Failure(number) if number in KNOWN else Failure.DRIVER
+            counted.failures[kind] = counted.failures.get(kind, 0) + count
+    counted.response.add((batch.last - batch.due)[ok], unanswered.since(batch.due, due))
+    counted.service.add((batch.last - batch.sent)[ok], unanswered.since(batch.sent, due & sent))
+    counted.lag.add((batch.sent - batch.due)[due & sent])
+    _streams(counted, batch, due & sent, unanswered)
+    counted.good += int((ok & meets(batch, slos)).sum())
+
+
+def _streams(counted: Tally, batch: Batch, rows: NDArray[np.bool_], unanswered: Unanswered) -> None:
+    begun, waits = _begun(batch, rows, unanswered)
+    counted.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))
+    counted.ttft_response.add((batch.first - batch.due)[begun], unanswered.since(batch.due, waits))
+    unanswered_yet = rows & (batch.answer == MISSING_NS)
+    answered = rows & (batch.answer != MISSING_NS) & (batch.good | unanswered.rows)
+    counted.ttfo.add((batch.answer - batch.sent)[answered], unanswered.since(batch.sent, unanswered_yet))
+    streamed = begun & batch.good & (batch.uncounted == 0) & (batch.units > 0)
+    counted.normalised.add(((batch.last - batch.sent)[streamed] / batch.units[streamed]).astype(np.int64))
+    counted.tpot.add(_tpot(batch, streamed))
+
+
+def _begun(
+    batch: Batch, rows: NDArray[np.bool_], unanswered: Unanswered
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which of `rows` have a time to first token, though they may have timed out later, and which have none
+    but a lower bound of it. Other failures are in neither."""
+    first = batch.first != MISSING_NS
+    return rows & first & (batch.good | unanswered.rows), rows & ~first
+
+
+def _later_units(batch: Batch) -> Times:
+    """Return how many units of each reply came after its first chunk, whose units are taken for 1 where they are not
+    known; below 1 where time per unit is not defined."""
+    later = batch.units - np.maximum(batch.first_units, 1)
+    return np.where(batch.uncounted == 0, later, 0)
+
+
+def _tpot(batch: Batch, streamed: NDArray[np.bool_]) -> Times:
+    later = _later_units(batch)
+    several = streamed & (later >= 1)
+    times: Times = ((batch.last - batch.first)[several] / later[several]).astype(np.int64)
+    return times
+
+
+def _sessions(counted: Tally, batch: Batch) -> None:
+    """Count sessions: begun when the first turn is due, whole with a good reply to the last, else broken."""
+    start, end, turn = counted.window.start_ns, counted.window.end_ns, batch.index % counted.turns
+    due = (batch.due >= start) & (batch.due < end)
+    sent = batch.sent != MISSING_NS
+    inside = (batch.last != MISSING_NS) & (batch.last > start) & (batch.last <= end)
+    counted.sessions_begun += int((due & (turn == 0)).sum())
+    counted.sessions_whole += int((inside & batch.good & (turn == counted.turns - 1)).sum())
+    failed = due & sent & ~batch.good & (batch.failure != Failure.CANCELLED)
+    counted.sessions_broken += int(failed.sum())
+
+
+def _kinds(counted: Tally, batch: Batch, unanswered: Unanswered) -> None:
+    due = (batch.due >= counted.window.start_ns) & (batch.due < counted.window.end_ns)
+    sent = batch.sent != MISSING_NS
+    for number in np.unique(batch.kind[due]).tolist():
+        of_kind = counted.by_kind.setdefault(number, KindTally())
+        mine = due & (batch.kind == number)
+        ok = mine & batch.good
+        begun, waits = _begun(batch, mine & sent, unanswered)
+        of_kind.due += int(mine.sum())
+        of_kind.ok += int(ok.sum())
+        of_kind.failed += int((mine & sent & ~batch.good & (batch.failure != Failure.CANCELLED)).sum())
+        of_kind.units += int(batch.units[ok].sum())
+        of_kind.response.add((batch.last - batch.due)[ok], unanswered.since(batch.due, mine))
+        of_kind.service.add((batch.last - batch.sent)[ok], unanswered.since(batch.sent, mine & sent))
+        of_kind.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))
+        of_kind.tpot.add(_tpot(batch, begun & batch.good))
+
+
+def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
+    """Which requests meet every objective on their own times; a missing time does not meet one."""
+    met = np.ones(len(batch.due), dtype=np.bool_)
+    for slo in slos:
+        if slo.metric not in REQUEST_OBJECTIVES:
+            continue
+        took_s, known = _took_s(batch, slo.metric)
+        met &= known & ((took_s <= slo.limit) if slo.op == "<=" else (took_s >= slo.limit))
+    return met
+
+
+def _took_s(batch: Batch, objective: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return what an objective speaks of for each request, in seconds, and where there is such a time."""
+    complete, streamed = batch.last != MISSING_NS, batch.first != MISSING_NS
+    if objective == "ttfo_s":
+        return (batch.answer - batch.sent) / 1e9, batch.answer != MISSING_NS
+    if objective in ("ttft_s", "ttft_response_s"):
+        return (batch.first - (batch.sent if objective == "ttft_s" else batch.due)) / 1e9, streamed
+    if objective == "tpot_s":
+        later = _later_units(batch)
+        return (batch.last - batch.first) / 1e9 / np.maximum(later, 1), streamed & (later >= 1)
+    return (batch.last - (batch.sent if objective == "service_time_s" else batch.due)) / 1e9, complete

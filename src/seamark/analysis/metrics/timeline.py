@@ -1,0 +1,118 @@
+"""Counts samples by windows of equal length: for the search of the steady part and for the 1 s series."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.analysis.metrics.samples import Batch, Samples, Times
+from seamark.model.sample import MISSING_NS
+from seamark.stats import histogram
+from seamark.stats.quantiles import rank
+
+SECOND_NS = 1_000_000_000
+SERIES_ERROR = 0.01
+CHUNK_SECONDS = 1000
+
+
+class Timeline:
+    """`size` windows of `width_ns` from `origin_ns`. Replies count where they arrive, in the ns they arrive."""
+
+    def __init__(self, *, origin_ns: int, width_ns: int, size: int) -> None:
+        self.origin_ns, self.width_ns, self.size = origin_ns, width_ns, size
+        self.replies = np.zeros(size)
+        self.units = np.zeros(size)
+        self.failures = np.zeros(size)
+        self.response_ns = np.zeros(size)
+        self.before = 0
+        self._begun, self._ended = np.zeros(size), np.zeros(size)
+        self._begun_rest_ns, self._ended_rest_ns = np.zeros(size), np.zeros(size)
+
+    def add(self, batch: Batch) -> None:
+        """Count the samples of one batch."""
+        good, complete = batch.good, (batch.last != MISSING_NS) & (batch.sent != MISSING_NS)
+        self._sum(self.replies, batch.last[good])
+        self._sum(self.units, batch.last[good], batch.units[good])
+        self._sum(self.response_ns, batch.last[good], (batch.last - batch.due)[good])
+        failed = (batch.failure != 0) & (batch.sent != MISSING_NS)
+        self._sum(self.failures, np.where(complete, batch.last, batch.due)[failed])
+        sent, last = batch.sent[batch.sent != MISSING_NS], batch.last[complete]
+        self.before += int((sent < self.origin_ns).sum()) - int((last < self.origin_ns).sum())
+        for times, counts, rests in (
+            (sent, self._begun, self._begun_rest_ns),
+            (last, self._ended, self._ended_rest_ns),
+        ):
+            self._sum(counts, times)
+            self._sum(rests, times, self.width_ns - (times - self.origin_ns) % self.width_ns)
+
+    def in_flight(self) -> NDArray[np.float64]:
+        """Return the time-weighted mean number of requests in [sent, last) in each window."""
+        change = self._begun - self._ended
+        at_start = self.before + np.concatenate([[0.0], np.cumsum(change)[:-1]])
+        return np.asarray(at_start + (self._begun_rest_ns - self._ended_rest_ns) / self.width_ns)
+
+    def _sum(self, into: NDArray[np.float64], times: Times, weights: Times | None = None) -> None:
+        place = (times - self.origin_ns) // self.width_ns
+        place[times == self.origin_ns + self.size * self.width_ns] = self.size - 1
+        inside = (place >= 0) & (place < self.size)
+        into += np.bincount(place[inside], weights=None if weights is None else weights[inside], minlength=self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Second:
+    """One row of series.csv. The percentiles are of response time, within 1 %."""
+
+    second: int
+    requests: int
+    units: int
+    failures: int
+    throughput: float
+    latency_p50_s: float | None
+    latency_p99_s: float | None
+    in_flight: float
+
+
+def seconds(timeline: Timeline, samples: Samples) -> Iterator[Second]:
+    """Yield the rows of a timeline of 1 s windows, with percentiles read again in pieces of 1,000 s."""
+    in_flight = timeline.in_flight()
+    for start in range(0, timeline.size, CHUNK_SECONDS):
+        end = min(start + CHUNK_SECONDS, timeline.size)
+        p50, p99 = _percentiles(samples, start, end, end == timeline.size)
+        for second in range(start, end):
+            known = timeline.replies[second] > 0
+            yield Second(
+                second=second,
+                requests=int(timeline.replies[second]),
+                units=int(timeline.units[second]),
+                failures=int(timeline.failures[second]),
+                throughput=float(timeline.units[second]),
+                latency_p50_s=float(p50[second - start]) / 1e9 if known else None,
+                latency_p99_s=float(p99[second - start]) / 1e9 if known else None,
+                in_flight=max(0.0, round(float(in_flight[second]), 6)),
+            )
+
+
+def _percentiles(
+    samples: Samples, start: int, end: int, last: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    most = int(histogram.bucket_indexes(np.array([2**62]), SERIES_ERROR)[0]) + 1
+    size = end - start
+    table = np.zeros((size, most), dtype=np.int32)
+    for batch in samples.batches((start * SECOND_NS, end * SECOND_NS + 1)):
+        place = batch.last // SECOND_NS - start
+        if last:
+            place[batch.last == end * SECOND_NS] = size - 1
+        chosen = batch.good & (place >= 0) & (place < size)
+        response = np.maximum(batch.last - batch.due, 1)[chosen]
+        flat = place[chosen] * most + histogram.bucket_indexes(response, SERIES_ERROR)
+        cells, number = np.unique(flat, return_counts=True)
+        table.reshape(-1)[cells] += number.astype(np.int32)
+    below = np.cumsum(table, axis=1, dtype=np.int32)
+    total = below[:, -1]
+    found = []
+    for probability in (0.5, 0.99):
+        wanted = np.array([rank(probability, int(n)) + 1 for n in total])
+        index = (below >= wanted[:, None]).argmax(axis=1)
+        found.append(histogram.bucket_value(index, SERIES_ERROR))
+    return found[0], found[1]

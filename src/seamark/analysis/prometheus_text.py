@@ -1,0 +1,165 @@
+"""Figures of trials in Prometheus's text form, and their telemetry node by node beside it."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from seamark.analysis.metrics.exposition import PREFIX, Exposed, exposed
+from seamark.analysis.metrics.objectives import look_up
+from seamark.model.service import Value
+from seamark.model.trial import Trial
+from seamark.storage.paths import TrialFolder, read_json, replacing
+
+EXPOSED = exposed()
+TRIAL = f"{PREFIX}_trial_info"
+STARTED = f"{PREFIX}_trial_start_time_seconds"
+QUALITY = f"{PREFIX}_quality"
+HELPS = {
+    TRIAL: "always 1; its labels say how the trial ended and how far its figures may be believed",
+    STARTED: "when the load began, in seconds since 1970",
+    QUALITY: "how good the replies were, such as recall@k",
+    **{each.name: each.help for each in reversed(EXPOSED)},
+}
+ORDER = (TRIAL, STARTED, *dict.fromkeys(each.name for each in EXPOSED), QUALITY)
+
+Labels = Mapping[str, str]
+Sample = tuple[Labels, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFigures:
+    """The figures of one trial by the names of Prometheus; what is not known is not among them."""
+
+    labels: Labels
+    samples: Mapping[str, Sequence[Sample]]
+
+
+def figures_of(document: Mapping[str, Any], trial: Trial, levels: Mapping[str, Value]) -> TrialFigures:
+    """Return what the metrics.json of a trial holds. `levels` are its levels of the scenario's factors."""
+    samples: dict[str, list[Sample]] = {TRIAL: [(_about(document), 1.0)]}
+    if document["timestamp"] is not None:
+        samples[STARTED] = [({}, datetime.fromisoformat(document["timestamp"]).timestamp())]
+    for each in EXPOSED:
+        figure = look_up(document, each.path)
+        if figure is not None:
+            samples.setdefault(each.name, []).append(({**each.labels, **_marks(document, each)}, each.value(figure)))
+    quality = [({"name": name}, float(value)) for name, value in document["quality"].items() if value is not None]
+    return TrialFigures(labels=_labels(document, trial, levels), samples=samples | {QUALITY: quality})
+
+
+def _marks(document: Mapping[str, Any], each: Exposed) -> Labels:
+    """Return the label of a statistic that is a lower bound, or a mean of the answered requests alone."""
+    group = document.get(each.path.partition(".")[0])
+    if not isinstance(group, Mapping):
+        return {}
+    statistic = each.labels.get("statistic")
+    if statistic in (group.get("lower_bounds") or ()):
+        return {"bound": "lower"}
+    return {"of": "answered"} if statistic == "mean" and group.get("censored") else {}
+
+
+def text_of(trials: Sequence[TrialFigures]) -> Iterator[str]:
+    """Give the lines of the text form: each name once, with its HELP and TYPE, and all trials under it."""
+    for name in ORDER:
+        lines = [
+            f"{name}{{{_written({**trial.labels, **own})}}} {_number(value)}\n"
+            for trial in trials
+            for own, value in trial.samples.get(name, ())
+        ]
+        if lines:
+            yield f"# HELP {name} {_escaped(HELPS[name])}\n# TYPE {name} gauge\n"
+            yield from lines
+
+
+def write_figures(path: Path, trials: Sequence[TrialFigures]) -> None:
+    """Write trials to one file, whole or not at all: a collector never reads a part of it."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(text_of(trials))
+
+
+def write_trial(folder: TrialFolder, root: Path, trial: Trial, levels: Mapping[str, Value]) -> list[Path]:
+    """Write a trial's figures to `<root>/<scenario>/<trial>.prom`, its telemetry to `<trial>.<node>.csv` beside it.
+
+    Returns the files. A file of a node that this measurement did not use is removed.
+    """
+    document = read_json(folder.metrics)
+    target = root / str(document["scenario"])
+    telemetry = dict(telemetry_by_node(folder))
+    files = {node: target / f"{trial.id}.{node}.csv" for node in telemetry}
+    for node, path in files.items():
+        with replacing(path) as temporary:
+            pa.csv.write_csv(telemetry[node], temporary, pa.csv.WriteOptions(quoting_style="needed"))
+    for old in target.glob(f"{trial.id}.*.csv"):
+        if old not in files.values():
+            old.unlink(missing_ok=True)
+    figures = target / f"{trial.id}.prom"
+    write_figures(figures, [figures_of(document, trial, levels)])
+    return [figures, *files.values()]
+
+
+def telemetry_by_node(folder: TrialFolder) -> Iterable[tuple[str, pa.Table]]:
+    """Give each node of a trial with its telemetry, in the columns of telemetry.csv; sources lose their `@node`.
+
+    What names no node was seen on that of the load. Nothing comes of a trial without telemetry.
+    """
+    if not folder.telemetry.exists():
+        return
+    with pq.ParquetFile(folder.telemetry) as file:
+        table = file.read(use_threads=False)
+    own = str(read_json(folder.load).get("node") or "local")
+    places = [str(source).rpartition("@") for source in table.column("source").to_pylist()]
+    nodes = [node if at else own for _, at, node in places]
+    bare = pa.array([source if at else node for source, at, node in places], pa.string())
+    table = table.set_column(table.column_names.index("source"), "source", bare)
+    for node in dict.fromkeys(nodes):
+        yield node, table.filter(pa.array([each == node for each in nodes]))
+
+
+def _about(document: Mapping[str, Any]) -> Labels:
+    """What is said of a trial in words; what is not known is left out."""
+    energy = document.get("energy") or {}
+    words = {name: document[name] for name in ("trial_id", "component", "status", "category", "verdict")}
+    words |= {"unit": document["throughput"]["unit"].removesuffix("_per_s"), "energy_scope": energy.get("scope")}
+    return {name: str(word) for name, word in words.items() if word is not None}
+
+
+def _labels(document: Mapping[str, Any], trial: Trial, levels: Mapping[str, Value]) -> Labels:
+    factors = {f"factor_{_label(name)}": _level(value) for name, value in levels.items() if value is not None}
+    return {
+        "scenario": document["scenario"],
+        "service": document["service"],
+        "workload": trial.group,
+        "trial": trial.id,
+        "deployment": trial.deployment,
+        "repetition": str(trial.repetition),
+        **factors,
+    }
+
+
+def _label(name: str) -> str:
+    """Return a setting's name as a label can be called; other letters than a to z become their numbers."""
+    return re.sub(r"[^A-Za-z0-9_]", lambda letter: f"_u{ord(letter[0]):04x}", name)
+
+
+def _level(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _written(labels: Labels) -> str:
+    return ",".join(f'{name}="{_escaped(value, quoted=True)}"' for name, value in labels.items())
+
+
+def _escaped(text: str, *, quoted: bool = False) -> str:
+    plain = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return plain.replace('"', '\\"') if quoted else plain
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

@@ -1,0 +1,7 @@
+"""What is derived and written: the files of one trial, the summary of a scenario."""
+
+from seamark.analysis.summary.summary import summarise
+from seamark.analysis.summary.summary_files import write_summary
+from seamark.analysis.summary.trial_files import write_metrics
+
+__all__ = ["summarise", "write_metrics", "write_summary"]

@@ -1,0 +1,116 @@
+"""Finds the knee of each sweep of load in a scenario: a rate or a number of users varies, all else is fixed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from seamark.analysis.metrics.objectives import look_up
+from seamark.analysis.summary.outcome import Document, Outcome
+from seamark.model.service import Value
+from seamark.stats.knee import LEAST, full_from, knee
+
+RATE, USERS = "rate_rps", "concurrency"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One treatment as far as knees are concerned. `sweeps` is the setting that is its load; `seen` maps a repetition
+    to its requests/s, its mean response time in ms and whether it was saturated; with `conditional`, requests without
+    an answer are left out of a mean."""
+
+    workload: str
+    factors: Mapping[str, Value]
+    sweeps: str
+    seen: Mapping[int, tuple[float, float, bool]]
+    conditional: bool = False
+
+
+def point_of(workload: str, factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Point:
+    """Return what a treatment's good trials say. An open loop is swept by its rate, a closed one by its users."""
+    settings = outcomes[0].trial.settings
+    closed = (settings.get("pattern") or "closed") == "closed"
+    seen = {}
+    conditional = False
+    for outcome in outcomes:
+        if not outcome.ok or outcome.metrics is None:
+            continue
+        rate, mean_ms = (look_up(outcome.metrics, path) for path in ("requests_per_s", "latency_ms.mean"))
+        if rate and mean_ms:
+            seen[outcome.trial.repetition] = (rate, mean_ms, bool(outcome.metrics.get("saturated")))
+            conditional |= bool(look_up(outcome.metrics, "latency_ms.censored"))
+    sweeps = USERS if closed else RATE
+    return Point(workload=workload, factors=factors, sweeps=sweeps, seen=seen, conditional=conditional)
+
+
+def knees(points: Sequence[Point]) -> list[Document]:
+    """Return the knee of every sweep of at least four measured loads, on medians over repetitions.
+
+    Each has `levels` and their `power` (requests/s over ms of mean response time); `knee`, the level of the greatest,
+    None when that is the first or last level (`place`); `between`, the levels that enclose it; in how many of the
+    repetitions that have every level (`of`) the greatest is at the same level (`agree`); `saturated`, the levels at
+    which most trials were, and in a closed loop those above the first that reaches 95 % of the greatest throughput.
+    """
+    found = [one for sweep in _sweeps(points) if (one := _knee(*sweep)) is not None]
+    return sorted(found, key=_place)
+
+
+def _place(found: Document) -> tuple[str, str, list[tuple[bool, float, str]]]:
+    """Where a knee stands in the list: by workload, then by what is fixed, numbers by size."""
+    fixed = [
+        (not _is_number(value), float(value) if _is_number(value) else 0.0, str(value))
+        for value in found["fixed"].values()
+    ]
+    return found["workload"], found["factor"], fixed
+
+
+def _sweeps(points: Sequence[Point]) -> Iterator[tuple[str, Mapping[str, Value], list[Point]]]:
+    """Yield factor, what is fixed, and the measured points in the order of their levels."""
+    groups: dict[tuple[str, str, tuple[tuple[str, Value], ...]], list[Point]] = {}
+    for point in points:
+        if point.seen and _is_number(point.factors.get(point.sweeps)):
+            fixed = tuple((name, value) for name, value in sorted(point.factors.items()) if name != point.sweeps)
+            groups.setdefault((point.workload, point.sweeps, fixed), []).append(point)
+    for (_, factor, fixed), own in groups.items():
+        yield factor, dict(fixed), sorted(own, key=lambda point, name=factor: float(point.factors[name] or 0))  # type: ignore[misc]
+
+
+def _knee(factor: str, fixed: Mapping[str, Value], points: Sequence[Point]) -> Document | None:
+    if len(points) < LEAST:
+        return None
+    levels = [point.factors[factor] for point in points]
+    rates = [median(rate for rate, _, _ in point.seen.values()) for point in points]
+    means_ms = [median(mean_ms for _, mean_ms, _ in point.seen.values()) for point in points]
+    found = knee(rates, means_ms)
+    inside = found.place == "inside"
+    whole = [n for n in points[0].seen if all(n in point.seen for point in points)]
+    each = [knee([point.seen[n][0] for point in points], [point.seen[n][1] for point in points]) for n in whole]
+    return {
+        "workload": points[0].workload,
+        "factor": factor,
+        "fixed": dict(fixed),
+        "levels": levels,
+        "power": list(found.power),
+        "place": found.place,
+        "knee": levels[found.index] if inside else None,
+        "between": [levels[found.index - 1], levels[found.index + 1]] if inside else None,
+        "agree": sum(one.index == found.index for one in each),
+        "of": len(each),
+        "requests_per_s": rates[found.index],
+        "latency_mean_ms": means_ms[found.index],
+        "mean_conditional": points[found.index].conditional,
+        "saturated": [levels[index] for index in _saturated(factor, points, rates)],
+    }
+
+
+def _saturated(factor: str, points: Sequence[Point], rates: Sequence[float]) -> list[int]:
+    if factor == USERS:
+        return list(range(full_from(rates) + 1, len(points)))
+    return [
+        index
+        for index, point in enumerate(points)
+        if 2 * sum(saturated for _, _, saturated in point.seen.values()) > len(point.seen)
+    ]
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,121 @@
+"""The servers that the trials of a summary were measured on, as their load.json tell, and whether they are one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+from seamark.model.plurals import counted
+from seamark.model.server_identity import image_digests, place, recorded
+from seamark.model.trial import Trial
+from seamark.storage.paths import TrialFolder, read_json
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A server by its service, and the digests of its identity and images; without them it was not recorded."""
+
+    service: str
+    digest: str | None = None
+    images: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a trial comes from: its server, and whether its configuration is that of the plan."""
+
+    server: Server
+    planned: bool
+
+
+class ComparedServers:
+    """Which trial was measured on which server. Servers are called A, B, ... in the order of their first trials."""
+
+    def __init__(self) -> None:
+        self._origins: dict[str, Origin] = {}
+        self._trials: dict[Server, list[str]] = {}
+        self._known: dict[Server, Document] = {}
+
+    def add(self, trial: Trial, folder: TrialFolder) -> None:
+        """Note where a good trial was measured; of one without a readable load.json nothing is known."""
+        try:
+            load = read_json(folder.load)
+        except (OSError, ValueError):
+            load = {}
+        known = recorded(load)
+        server = Server(service=trial.service)
+        if known is not None:
+            server = Server(service=trial.service, digest=known["digest"], images=repr(image_digests(known)))
+        planned = load.get("config_hash") in (None, trial.config_hash)
+        self._origins[trial.id] = Origin(server=server, planned=planned)
+        self._trials.setdefault(server, []).append(trial.id)
+        if known is not None:
+            self._known.setdefault(server, {**known, "place": place(known)})
+
+    def document(self) -> list[Document]:
+        """Return all servers with their names and numbers of trials; the place of one is None if not recorded."""
+        return [
+            {
+                "name": name,
+                "service": server.service,
+                "digest": server.digest,
+                "place": None,
+                **self._known.get(server, {}),
+                "trials": len(self._trials[server]),
+            }
+            for server, name in self._names().items()
+        ]
+
+    def names_of(self, trials: Sequence[str]) -> list[str | None]:
+        """Return the name of each trial's server, None for those that are not good."""
+        names = self._names()
+        return [names[self._origins[trial].server] if trial in self._origins else None for trial in trials]
+
+    def several(self, trials: Sequence[str]) -> bool:
+        """Return whether these trials are of more than one server, as far as they know theirs."""
+        return len({self._origins[trial].server for trial in trials if self._known_server(trial)}) > 1
+
+    def _known_server(self, trial: str) -> bool:
+        return trial in self._origins and self._origins[trial].server.digest is not None
+
+    def reasons(self, own: Sequence[str], group: Sequence[str]) -> list[Document]:
+        """Return what stands against a treatment with these trials, `own`, among those it is compared with.
+
+        Trials that know no server are no reason: they are named with the servers.
+        """
+        found, mine = [], [self._origins[trial] for trial in own if trial in self._origins]
+        if len({origin for origin in mine if origin.server.digest}) > 1:
+            text = f"its repetitions are of {self._listed(own)}"
+            found.append(_reason("servers_mixed", "invalid", text, len(mine)))
+        elif mine and self.several(group):
+            text = f"treatments that are compared were measured on {self._listed(group)}"
+            found.append(_reason("servers_differ", "suspect", text, len(mine)))
+        if changed := sum(not origin.planned for origin in mine):
+            text = f"{counted(changed, 'trial')} of it: measured with another configuration than the plan has now"
+            found.append(_reason("configuration_differs", "suspect", text, changed))
+        return found
+
+    def _names(self) -> dict[Server, str]:
+        return {server: _letters(number) for number, server in enumerate(self._trials)}
+
+    def _listed(self, trials: Sequence[str]) -> str:
+        names = self._names()
+        servers = dict.fromkeys(self._origins[trial].server for trial in trials if trial in self._origins)
+        places = [f"{names[server]}, {self._known[server]['place']}" for server in servers if server in self._known]
+        return "; ".join(places) if len(places) > 1 else f"several configurations on {'; '.join(places)}"
+
+
+def _letters(number: int) -> str:
+    """Return A to Z, then AA, AB and so on."""
+    more, last = divmod(number, len(ascii_uppercase))
+    return (_letters(more - 1) if more else "") + ascii_uppercase[last]
+
+
+def _reason(code: str, severity: str, text: str, count: int) -> Document:
+    remedy = (
+        "Keep results of different servers in folders of their own, or measure all of them on one:"
+        " `bench submit --measure-anew`."
+    )
+    return {"code": code, "severity": severity, "text": text, "remedy": remedy, "count": count}

@@ -1,0 +1,144 @@
+"""Writes summary.json, and summary.csv and summary.parquet with one row for each planned trial."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from seamark.analysis.checks import verdict_of, worst
+from seamark.analysis.metrics import METRICS
+from seamark.analysis.metrics.objectives import look_up
+from seamark.analysis.metrics.table import BOUNDED
+from seamark.analysis.summary.outcome import Document, read_metrics
+from seamark.analysis.summary.search import FOUND, row_of_search
+from seamark.analysis.summary.summary import summarise
+from seamark.analysis.summary.tables import csv_lines
+from seamark.analysis.summary.treatments import group_of, levels_of
+from seamark.analysis.summary.trial_files import lower_bounds
+from seamark.model.service import Value
+from seamark.model.trial import Plan
+from seamark.storage.paths import ScenarioFolder, replacing, write_json
+
+ROWS_AT_ONCE = 1000
+IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
+PLACE = ("repetition", "block", "position")
+STATE = ("server", "status", "category", "verdict", "reasons", "throughput_unit")
+BOUND_COLUMNS = tuple(f"{group}_lower_bounds" for group in BOUNDED)
+SEARCH_WORDS = ("search_setting", "search_outcome", "search_confirmed")
+
+Row = dict[str, Any]
+
+
+def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
+    """Sum up a scenario and write its three files; return summary.json.
+
+    The tables have a row for each planned trial, failed ones too: identity, a column `factor_NAME` for whatever
+    varies within a group of treatments, status, verdict, every metric of the reference, and `quality_NAME`; where
+    loads were searched for, what was found.
+    """
+    summary = summarise(plan, folder)
+    levels = levels_of(plan)
+    qualities = list(dict.fromkeys(name for treatment in summary["treatments"] for name in treatment["quality"]))
+    factors = list(dict.fromkeys(name for treatment in levels.values() for name in treatment))
+    header = [
+        *IDENTITY,
+        *PLACE,
+        *(f"factor_{name}" for name in factors),
+        *STATE,
+        *(metric.column for metric in METRICS),
+        *BOUND_COLUMNS,
+        *(f"quality_{name}" for name in qualities),
+        *(f"search_{name}" for name in FOUND if any(each["search"] for each in summary["treatments"])),
+    ]
+    words = {*IDENTITY, *STATE, *SEARCH_WORDS, *BOUND_COLUMNS} | {
+        f"factor_{name}" for name in factors if _has_words(levels, name)
+    }
+    with (
+        replacing(folder.root / "summary.csv") as as_csv,
+        replacing(folder.root / "summary.parquet") as as_parquet,
+        as_csv.open("w", encoding="utf-8", newline="") as text,
+        _parquet_writer(as_parquet, header, words) as writer,
+    ):
+        text.write(",".join(header) + "\n")
+        rows = _rows(plan, folder, levels, qualities, summary)
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            text.write(csv_lines(header, some))
+            writer.write_table(_arrow(header, words, some))
+    write_json(folder.summary, summary)
+    return summary
+
+
+def _rows(
+    plan: Plan,
+    folder: ScenarioFolder,
+    levels: Mapping[str, Mapping[str, Value]],
+    qualities: Sequence[str],
+    summary: Document,
+) -> Iterator[Row]:
+    failed = {bad["trial"]: bad for bad in summary["failed"]}
+    by_twins = {name: why for each in summary["treatments"] for name, why in each["by_twins"].items()}
+    servers = _servers(summary)
+    for trial in plan.trials:
+        row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": group_of(trial)}
+        row |= {name: getattr(trial, name) for name in (*IDENTITY[3:], *PLACE)}
+        row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}
+        row["server"] = servers.get(trial.id)
+        bad = failed.get(trial.id)
+        if bad is None:
+            yield row | _figures(read_metrics(folder.trial(trial.id)), qualities, by_twins.get(trial.id, ()))
+        else:
+            state = {"status": bad["status"], "category": bad["category"]}
+            yield row | state | {"verdict": "INVALID", "reasons": bad["category"]}
+
+
+def _servers(summary: Document) -> dict[str, str]:
+    """Return where each good trial was measured, in words."""
+    places = {server["name"]: server["place"] or "not recorded" for server in summary["servers"]}
+    return {
+        trial: places[name]
+        for each in summary["treatments"]
+        for trial, name in zip(each["trials"], each["trial_servers"], strict=True)
+        if name is not None
+    }
+
+
+def _figures(metrics: Document, qualities: Sequence[str], by_twins: Sequence[Document]) -> Row:
+    row: Row = {
+        "status": metrics["status"],
+        "verdict": worst([metrics["verdict"], *map(verdict_of, by_twins)]),
+        "reasons": " ".join(reason["code"] for reason in (*metrics["reasons"], *by_twins)),
+        "throughput_unit": metrics["throughput"]["unit"],
+    }
+    row |= {metric.column: look_up(metrics, metric.path) for metric in METRICS}
+    row |= lower_bounds(metrics)
+    row |= {f"quality_{name}": metrics["quality"].get(name) for name in qualities}
+    search = metrics.get("search")
+    return row | ({f"search_{name}": value for name, value in row_of_search(search).items()} if search else {})
+
+
+def _has_words(levels: Mapping[str, Mapping[str, Value]], name: str) -> bool:
+    return any(isinstance(level.get(name), (str, bool)) for level in levels.values())
+
+
+def _parquet_writer(path: Any, header: Sequence[str], words: set[str]) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(path, _schema(header, words), compression="zstd")
+
+
+def _arrow(header: Sequence[str], words: set[str], rows: Sequence[Row]) -> Any:
+    import pyarrow as pa
+
+    columns = {name: [_typed(row.get(name), name in words) for row in rows] for name in header}
+    return pa.table(columns, schema=_schema(header, words))
+
+
+def _schema(header: Sequence[str], words: set[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.string() if name in words else pa.float64()) for name in header])
+
+
+def _typed(value: Any, as_word: bool) -> str | float | None:
+    if value is None:
+        return None
+    return str(value) if as_word else float(value)

@@ -1,0 +1,105 @@
+"""Writes what is derived from one trial: metrics.json and .csv, series.csv, histogram.json."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from seamark.analysis.metrics import METRICS, Measured, measure
+from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.analysis.metrics.table import BOUNDED
+from seamark.analysis.metrics.timeline import Second
+from seamark.analysis.summary.tables import csv_text
+from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
+from seamark.storage.paths import TrialFolder, read_json, write_json, write_text
+
+IDENTITY = (
+    "trial_id",
+    "trial",
+    "scenario",
+    "treatment",
+    "timestamp",
+    "component",
+    "service",
+    "status",
+    "category",
+    "reason",
+    "repetition",
+    "block",
+    "position",
+)
+
+
+def write_metrics(
+    trial: Trial,
+    folder: TrialFolder,
+    deployment: Deployment | None = None,
+    *,
+    scenario: str | None = None,
+    client_is_server: bool | None = None,
+    ceiling: Ceiling | None = None,
+) -> dict[str, Any]:
+    """Derive and write the four files of a trial and return metrics.json; a failed trial gets all four too.
+
+    `scenario` is what load.json says when it is not given, and the name of the folder around the trial's after that.
+    """
+    try:
+        load: Mapping[str, Any] = read_json(folder.load)
+    except (ValueError, OSError) as damage:
+        load = {"status": "failed", "category": "client_died", "reason": f"load.json cannot be read: {damage}"}
+    measured = measure(
+        trial,
+        load,
+        folder,
+        scenario=scenario or load.get("scenario") or folder.root.parent.name,
+        deployment=deployment,
+        client_is_server=client_is_server,
+        ceiling=ceiling,
+    )
+    write_text(folder.series, csv_text([field.name for field in fields(Second)], map(asdict, measured.series)))
+    write_json(folder.histogram, _histograms(measured))
+    row = flat(measured.document)
+    write_text(folder.metrics_csv, csv_text(list(row), [row]))
+    write_json(folder.metrics, measured.document)
+    return measured.document
+
+
+def flat(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics.json as one flat row: identity, settings as `config_NAME`, figures, quality, verdict."""
+    row = {name: document[name] for name in IDENTITY}
+    row |= {f"config_{name}": value for name, value in document["config"].items()}
+    row["throughput_unit"] = document["throughput"]["unit"]
+    row |= {metric.column: _at(document, metric.path) for metric in METRICS}
+    row |= lower_bounds(document)
+    row |= {f"window_{name}": value for name, value in document["window"].items()}
+    row |= _steady(document["steady_state"] or {})
+    row |= {f"quality_{name}": value for name, value in document["quality"].items()}
+    row["verdict"] = document["verdict"]
+    row["reasons"] = " ".join(reason["code"] for reason in document["reasons"])
+    return row
+
+
+def _steady(state: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"steady": "steady", "steady_reason": "reason", "advised_warmup_s": "advised_warmup_s"}
+    return {column: state.get(name) for column, name in names.items()}
+
+
+def lower_bounds(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns that name the statistics which are lower bounds: `latency_ms_lower_bounds` is `p999 max`."""
+    groups = {group: document.get(group) or {} for group in BOUNDED}
+    return {f"{group}_lower_bounds": " ".join(times.get("lower_bounds") or ()) for group, times in groups.items()}
+
+
+def _at(document: Any, path: str) -> Any:
+    for name in path.split("."):
+        document = document.get(name) if isinstance(document, Mapping) else None
+    return document
+
+
+def _histograms(measured: Measured) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "trial": measured.document["trial"],
+        "unit": "ns",
+        "histograms": {name: counted.to_json() for name, counted in measured.histograms.items()},
+        "censored": {name: counted.to_json() for name, counted in measured.censored.items()},
+    }

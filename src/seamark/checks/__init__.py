@@ -1,7 +1,0 @@
-"""Whether a trial's figures may be believed: small pure checks, each with a stable code and a remedy."""
-
-from seamark.checks.findings import Connections, Findings, Processors, Reason
-from seamark.checks.judge import CHECKS, judge, verdict_of, worst
-from seamark.checks.result import REMEDIES
-
-__all__ = ["CHECKS", "REMEDIES", "Connections", "Findings", "Processors", "Reason", "judge", "verdict_of", "worst"]

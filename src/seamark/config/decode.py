@@ -1,0 +1,163 @@
+"""Frozen dataclasses from Items, by their annotations; every mistake is noted with its line. No domain word."""
+
+import dataclasses
+import math
+import types
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import did_you_mean
+
+WRONG: Any = object()
+"""Stands for a value that could not be read; the reason is noted."""
+
+
+@cache
+def hints(form: type) -> dict[str, Any]:
+    """Return the resolved annotations of a dataclass."""
+    return get_type_hints(form)
+
+
+def structure(item: Item, form: Any, mistakes: Mistakes, *, given: Mapping[str, Any] | None = None) -> Any:
+    """Return what `item` holds as `form`: a dataclass, tuple, Mapping, Literal, union, or plain type.
+
+    `given` are fields of a dataclass that are already read. Returns WRONG after noting at least one mistake.
+    """
+    if dataclasses.is_dataclass(form):
+        return _dataclass(item, cast(type, form), mistakes, given or {})
+    origin = get_origin(form)
+    if origin in (Union, types.UnionType):
+        return _union(item, get_args(form), mistakes)
+    if origin is Literal:
+        return _literal(item, get_args(form), mistakes)
+    if origin is tuple:
+        return _tuple(item, get_args(form)[0], mistakes)
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(item, get_args(form)[1], mistakes)
+    return scalar(item, form, mistakes)
+
+
+def required(form: type) -> list[str]:
+    """Return the fields of a dataclass that have no default."""
+    return [
+        each.name
+        for each in dataclasses.fields(form)
+        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+    ]
+
+
+def known_keys(item: Item, allowed: Collection[str], mistakes: Mistakes) -> None:
+    """Note every key of a mapping that is not allowed."""
+    for key, entry in item.items():
+        if key not in allowed:
+            mistakes.unknown_key(entry, allowed)
+
+
+def is_mapping(item: Item, mistakes: Mistakes) -> bool:
+    """Whether it is a mapping; notes that it is not."""
+    if isinstance(item.value, dict):
+        return True
+    mistakes.add(item, f"expected keys and values, but it is {item.shown}.")
+    return False
+
+
+def _dataclass(item: Item, form: type, mistakes: Mistakes, given: Mapping[str, Any]) -> Any:
+    if not is_mapping(item, mistakes):
+        return WRONG
+    annotations = {name: hint for name, hint in hints(form).items() if name not in given}
+    known_keys(item, annotations, mistakes)
+    values: dict[str, Any] = dict(given)
+    for name, hint in annotations.items():
+        if name in item.value:
+            values[name] = structure(item.value[name], hint, mistakes)
+        elif name in required(form):
+            mistakes.add(item, f"the key '{name}' is missing.")
+            values[name] = WRONG
+    return WRONG if any(value is WRONG for value in values.values()) else form(**values)
+
+
+def _union(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
+    if item.value is None and type(None) in options:
+        return None
+    options = tuple(option for option in options if option is not type(None))
+    if len(options) == 1:
+        return structure(item, options[0], mistakes)
+    forms = [option for option in options if dataclasses.is_dataclass(option)]
+    if len(forms) == 1 and len(options) == 2:
+        word = next(option for option in options if option not in forms)
+        return structure(item, forms[0] if isinstance(item.value, dict) else word, mistakes)
+    if isinstance(item.value, (list, dict)) or item.value is None:
+        mistakes.add(item, f"expected one value, but it is {item.shown}.")
+        return WRONG
+    return item.value
+
+
+def _literal(item: Item, allowed: tuple[Any, ...], mistakes: Mistakes) -> Any:
+    if item.value in allowed and not isinstance(item.value, bool):
+        return item.value
+    words = ", ".join(str(each) for each in allowed)
+    mistakes.add(item, f"{item.shown} is none of {words}.{did_you_mean(item.text or '', allowed)}")
+    return WRONG
+
+
+def _tuple(item: Item, form: Any, mistakes: Mistakes) -> Any:
+    if not isinstance(item.value, list):
+        mistakes.add(item, f"expected a list, but it is {item.shown}. Write '[...]' or lines that begin with '-'.")
+        return WRONG
+    values = [structure(each, form, mistakes) for each in item.value]
+    return WRONG if any(value is WRONG for value in values) else tuple(values)
+
+
+def _mapping(item: Item, form: Any, mistakes: Mistakes) -> Any:
+    if not is_mapping(item, mistakes):
+        return WRONG
+    values = {key: structure(each, form, mistakes) for key, each in item.items()}
+    return WRONG if any(value is WRONG for value in values.values()) else values
+
+
+def scalar(item: Item, form: type, mistakes: Mistakes) -> Any:
+    """Return a plain value of exactly that type; a whole number also serves as a float."""
+    value: Any = item.value
+    if form is float and type(value) is int:
+        value = float(value)
+    if type(value) is form and (not isinstance(value, float) or math.isfinite(value)):
+        return value
+    mistakes.add(item, _not_a(form, item))
+    return WRONG
+
+
+NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
+def _not_a(form: type, item: Item) -> str:
+    value, text = item.value, item.text or ""
+    if value is None and text and form is str:
+        return f"expected text, but YAML reads {text} as nothing. Put it in quotes: '{text}'."
+    if isinstance(value, (list, dict)) or value is None:
+        return f"expected {NOUNS[form]}, but it is {item.shown}."
+    if form is str:
+        kind = NOUNS.get(type(value), "something else")
+        return f"expected text, but YAML reads {text} as {kind}. Put it in quotes: '{text}'."
+    if form is bool:
+        return f"expected true or false, but it is {item.shown}."
+    if isinstance(value, bool):
+        return f"expected {NOUNS[form]}, but YAML reads {text} as {str(value).lower()}."
+    if isinstance(value, str):
+        number = _number(value)
+        if number is None:
+            return f"expected {NOUNS[form]}, but it is the text '{text}'."
+        written = f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else repr(number)
+        return f"expected {NOUNS[form]}, but YAML reads {text} as text. Write {written}, without quotes."
+    if isinstance(value, float) and value.is_integer():
+        return f"expected {NOUNS[form]}. Write {value:.0f} instead of {text}."
+    return f"expected {NOUNS[form]}, but it is {text}."
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text.replace("_", ""))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

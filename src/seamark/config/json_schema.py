@@ -1,0 +1,225 @@
+"""JSON Schemas of scenario, service and site, generated from the nouns and the recipes. For editors and for CI.
+
+`python -m seamark.config.json_schema` writes workflow/schemas. They say what a file may hold; what its parts must be
+to each other (patterns, conditions, sites) is checked when the file is read.
+"""
+
+import dataclasses
+import json
+import sys
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from seamark.config.decode import hints, required
+from seamark.config.mix import MIX, mix_schema
+from seamark.config.read import read_services
+from seamark.config.scenario import COUNTS, TEXT_KEYS
+from seamark.config.schema_version import KEY, current
+from seamark.config.search import search_schema
+from seamark.config.workload import NAME, RESOURCE_SETTINGS
+from seamark.model.load_profile import LOAD_SETTINGS
+from seamark.model.scenario import Artifacts, Metadata
+from seamark.model.service import Service, Setting
+from seamark.model.site import Site
+
+Schema = dict[str, Any]
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FORM: Schema = {"const": current(), "description": "Version of the form of this file; without it 1."}
+PLAIN: dict[Any, Schema] = {
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    type(None): {"type": "null"},
+}
+
+
+def schemas(services: Mapping[str, Service]) -> dict[str, Schema]:
+    """Return every published schema by the name of its file."""
+    published = {
+        "scenario.schema.json": scenario_schema(services),
+        "service.schema.json": {"$schema": DIALECT, "title": "A Seamark service recipe", **service_schema()},
+        "site.schema.json": {"$schema": DIALECT, "title": "A Seamark site", **schema_of(Site)},
+    }
+    for schema in published.values():
+        schema["properties"][KEY] = FORM
+    return published
+
+
+def schema_of(form: Any) -> Schema:
+    """Return the schema of an annotation: a dataclass, tuple, Mapping, Literal, union, or plain type."""
+    if dataclasses.is_dataclass(form):
+        return _object(form if isinstance(form, type) else type(form))
+    origin, arguments = get_origin(form), get_args(form)
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [schema_of(each) for each in arguments]}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin is tuple:
+        return {"type": "array", "items": schema_of(arguments[0])}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": schema_of(arguments[1])}
+    return dict(PLAIN[form])
+
+
+def service_schema() -> Schema:
+    """Return the schema of a recipe: as the dataclass, but settings are a mapping from their names."""
+    schema = _object(Service)
+    setting = _object(Setting)
+    del setting["properties"]["name"]
+    setting["required"].remove("name")
+    schema["properties"]["settings"] = {"type": "object", "additionalProperties": setting}
+    paths: Schema = {"type": "string", "minLength": 1}
+    schema["properties"]["extends"] = {"anyOf": [paths, {"type": "array", "items": paths}]}
+    schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["name", "extends"]}]
+    return schema
+
+
+def scenario_schema(services: Mapping[str, Service]) -> Schema:
+    """Return the schema of a scenario, with the settings of all known recipes."""
+    name = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+    path = {"type": "string", "minLength": 1}
+    load = {each.name: _ref("load", each) for each in LOAD_SETTINGS}
+    every = [each.name for service in services.values() for each in service.settings]
+    artifacts = _object(Artifacts)
+    artifacts["properties"]["container"] = {"anyOf": [{"type": "string", "pattern": r"\.sif$"}, {"type": "null"}]}
+    metadata = _object(Metadata)
+    metadata["properties"]["seed"] |= {"minimum": 0, "maximum": 2**53 - 1}
+    resources = {each.name: _ref("resources", each) for each in RESOURCE_SETTINGS}
+    return {
+        "$schema": DIALECT,
+        "title": "A Seamark scenario",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["scenario"],
+        "anyOf": [{"required": ["workload"]}, {"required": ["workloads"]}, {"required": ["extends"]}],
+        "not": {"required": ["workload", "workloads"]},
+        "properties": {
+            "scenario": name | {"description": "Name of the scenario and of its folder in results."},
+            "extends": {
+                "anyOf": [path, {"type": "array", "items": path}],
+                "description": "Scenario files, relative to this one, that this one is merged over.",
+            },
+            **{key: {"type": "string", "pattern": r"^\S+$"} for key in TEXT_KEYS},
+            **{key: {"type": "integer", "minimum": low, "maximum": high} for key, (low, high) in COUNTS.items()},
+            "resources": {"type": "object", "additionalProperties": False, "properties": resources},
+            "defaults": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": dict.fromkeys(every, True) | load,
+                "description": "Settings of every workload that knows them and does not set them itself.",
+            },
+            "workload": {"$ref": "#/$defs/workload"},
+            "workloads": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/workload"}},
+            "artifacts": artifacts,
+            "binds": {"type": "array", "items": {"type": "string", "pattern": "^[^:]+:/[^:]*(:(ro|rw))?$"}},
+            "metadata": metadata,
+        },
+        "$defs": {
+            "workload": {
+                "type": "object",
+                "required": ["service"],
+                "properties": {"service": {"enum": sorted(services)}},
+                "allOf": [
+                    {
+                        "if": {"properties": {"service": {"const": each}}, "required": ["service"]},
+                        "then": {"$ref": f"#/$defs/workload_{each}"},
+                    }
+                    for each in sorted(services)
+                ],
+            },
+            **{f"workload_{each}": _workload(services[each]) for each in sorted(services)},
+            "level": {group: {s.name: level_schema(s) for s in each} for group, each in _groups(services).items()},
+            "levels": {
+                group: {s.name: _levels_schema(group, s) for s in each} for group, each in _groups(services).items()
+            },
+        },
+    }
+
+
+def _workload(service: Service) -> Schema:
+    settings = [*((service.name, each) for each in service.settings), *(("load", each) for each in LOAD_SETTINGS)]
+    treatable = [*settings, *(("resources", each) for each in RESOURCE_SETTINGS)]
+    one = {each.name: _ref(group, each, "level") for group, each in treatable}
+    partial = {"type": "object", "minProperties": 1, "additionalProperties": False, "properties": one}
+    texts = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+    return {
+        "type": "object",
+        "description": service.summary,
+        "additionalProperties": False,
+        "required": ["service"],
+        "properties": {
+            "name": {"type": "string", "pattern": f"^{NAME.pattern}$", "description": "Default: the service's name."},
+            "component": {"const": service.component},
+            "service": {"const": service.name},
+            **{each.name: _ref(group, each) for group, each in settings},
+            "include": {"type": "array", "items": partial, "description": "Treatments to add to the matrix."},
+            "exclude": {"type": "array", "items": partial, "description": "Treatments to drop: all that match."},
+            "where": texts | {"description": "Conditions that each treatment keeps: batch <= concurrency"},
+            "search": search_schema(),
+            "slos": texts | {"description": "Objectives in the metric's own unit: latency_p99_s <= 0.2"},
+        },
+    }
+
+
+def level_schema(setting: Setting) -> Schema:
+    """Return the schema of one value of a setting."""
+    if setting.name == MIX:
+        return {"anyOf": [mix_schema(), {"type": "null"}]}
+    schema = dict(PLAIN[{"int": int, "float": float, "str": str, "bool": bool}[setting.type]])
+    for key, value in (("minimum", setting.minimum), ("maximum", setting.maximum), ("default", setting.default)):
+        if value is not None:
+            schema[key] = value
+    if setting.allowed is not None:
+        schema["enum"] = list(setting.allowed)
+    if setting.type == "str":
+        schema["minLength"] = 1
+    if setting.words:
+        schema = {"anyOf": [schema, {"enum": list(setting.words)}]}
+    return schema if setting.default is not None else {"anyOf": [schema, {"type": "null"}]}
+
+
+def _groups(services: Mapping[str, Service]) -> dict[str, tuple[Setting, ...]]:
+    own = {name: services[name].settings for name in sorted(services)}
+    return {"load": LOAD_SETTINGS, "resources": RESOURCE_SETTINGS, **own}
+
+
+def _ref(group: str, setting: Setting, kind: str = "levels") -> Schema:
+    return {"$ref": f"#/$defs/{kind}/{group}/{setting.name}"}
+
+
+def _levels_schema(group: str, setting: Setting) -> Schema:
+    """Return the schema of a setting in a scenario: one value, or a list of different levels."""
+    one = _ref(group, setting, "level")
+    many = {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}
+    unit = f" [{setting.unit}]" if setting.unit else ""
+    return {"anyOf": [one, many], "description": f"{setting.help.strip()}{unit} ({setting.role} setting)"}
+
+
+def _object(form: type) -> Schema:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": required(form),
+        "properties": {name: schema_of(hint) for name, hint in hints(form).items()},
+    }
+
+
+def as_text(schema: Schema) -> str:
+    """Return a schema as the text of its file."""
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the schemas of the recipes in one folder (config/services) to another (workflow/schemas)."""
+    recipes, target = arguments or ["config/services", "workflow/schemas"]
+    Path(target).mkdir(parents=True, exist_ok=True)
+    for name, schema in schemas(read_services(Path(recipes))).items():
+        (Path(target) / name).write_text(as_text(schema), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""A value against the setting it is for: type, limits, allowed values. One rule for scenarios and for recipes."""
+
+import math
+from typing import Any
+
+from seamark.config.decode import WRONG, scalar
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import did_you_mean
+from seamark.model.service import Setting, Value
+
+TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
+
+
+def level(item: Item, setting: Setting, mistakes: Mistakes) -> Any:
+    """Return one value of a setting in its own type, or WRONG after noting why it cannot be one."""
+    if item.value is None:
+        if setting.default is None:
+            return None
+        mistakes.add(item, f"has no value. Remove the line for the default ({show(setting.default)}).")
+        return WRONG
+    if item.value in setting.words:
+        return item.value
+    if setting.words and isinstance(item.value, str):
+        words = " nor ".join(setting.words)
+        mistakes.add(item, f"{item.shown} is neither a number nor {words}.{did_you_mean(item.value, setting.words)}")
+        return WRONG
+    value = scalar(item, TYPES[setting.type], mistakes)
+    if value is WRONG:
+        return WRONG
+    complaint = misfit(value, setting)
+    if complaint:
+        mistakes.add(item, complaint)
+        return WRONG
+    return value
+
+
+def levels(item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...] | None:
+    """Return the levels of a setting: one for a scalar, all for a list; None after noting a mistake."""
+    if not isinstance(item.value, list):
+        only = level(item, setting, mistakes)
+        return None if only is WRONG else (only,)
+    if not item.value:
+        mistakes.add(item, "an empty list has no level. Write at least one value, or remove the line.")
+        return None
+    found: list[Value] = []
+    wrong = False
+    for each in item.value:
+        value = level(each, setting, mistakes)
+        if value is WRONG:
+            wrong = True
+        elif value in found:
+            mistakes.add(each, f"the level {show(value)} stands twice in the list. Remove one.")
+            wrong = True
+        else:
+            found.append(value)
+    return None if wrong else tuple(found)
+
+
+def misfit(value: Value, setting: Setting) -> str | None:
+    """Return why a value of the right type is outside of what the setting allows, or None."""
+    if value in setting.words:
+        return None
+    unit = f" {setting.unit}" if setting.unit else ""
+    if setting.allowed is not None and value not in setting.allowed:
+        words = ", ".join(show(each) for each in setting.allowed)
+        return f"{show(value)} is none of {words}.{did_you_mean(value, setting.allowed)}"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            return f"{value} is not a number that a setting can have."
+        if setting.minimum is not None and value < setting.minimum:
+            return f"{show(value)} is too small: at least {show(setting.minimum)}{unit}."
+        if setting.maximum is not None and value > setting.maximum:
+            return f"{show(value)} is too large: at most {show(setting.maximum)}{unit}."
+    if value == "":
+        return "the text is empty. Write a value, or remove the line for the default."
+    return None
+
+
+def show(value: Value) -> str:
+    """Return a value as YAML would write it: true, null, 8, 0.5, text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "null"
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.0f}"
+    return str(value)

@@ -1,0 +1,240 @@
+"""Whether a workload's settings make sense together: its load pattern has what it needs, its exclusions exist."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from itertools import product
+from os.path import expandvars
+
+from seamark.config.levels import show
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import did_you_mean
+from seamark.model.load_profile import AUTO, AUTO_RATIO, LOAD_SETTINGS, NEEDED, OPTIONAL, PATTERNS, steps_of
+from seamark.model.scenario import Resources, Workload
+from seamark.model.service import Service, Value
+from seamark.patterns.trace_file import Row, digest_of, recorded_arrivals, recorded_rows
+
+_OF_PATTERNS = dict.fromkeys(name for names in (*NEEDED.values(), *OPTIONAL.values()) for name in names)
+WITHOUT_EFFECT = {
+    pattern: tuple(name for name in _OF_PATTERNS if name not in (*NEEDED[pattern], *OPTIONAL.get(pattern, ())))
+    for pattern in PATTERNS
+}
+"""Settings that a pattern does not read, but for those of sessions (see `without_effect`)."""
+EXAMPLES = {
+    "burstiness": "0.5",
+    "step_rates": "50,100,200",
+    "burst_s": "1",
+    "burst_every_s": "10",
+    "amplitude": "0.5",
+    "period_s": "60",
+    "trace": "arrivals.jsonl",
+}
+"""Values for the lines that a message proposes; 100 where none stands here."""
+
+
+def without_effect(pattern: str, turns: Value) -> tuple[str, ...]:
+    """Return the settings that a pattern does not read; where it varies, they fall back to their defaults.
+
+    Users think between the `turns` of a session, whatever the pattern.
+    """
+    names = WITHOUT_EFFECT.get(pattern, ())
+    sessions = isinstance(turns, int) and turns > 1
+    return tuple(name for name in names if not (sessions and name == "think_time_s"))
+
+
+def check_shape(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> Workload:
+    """Note what a pattern lacks, does not read or cannot use.
+
+    Returns the workload without defaults that have no effect, and with what its traces hold.
+    """
+    misread = {key for key in item.value if key not in workload.levels}
+    if "pattern" in misread:
+        return workload
+    patterns = [str(each) for each in workload.levels.get("pattern", ("closed",))]
+    patterns += [str(each["pattern"]) for each in workload.include if "pattern" in each]
+    given = {key for key, values in workload.levels.items() if values != (None,)}
+    for pattern in dict.fromkeys(patterns):
+        needed = [name for name in NEEDED.get(pattern, ()) if name not in given | misread]
+        missing = [name for name in needed if not _included(workload, pattern, name)]
+        if missing:
+            names = " and ".join(f"'{name}'" for name in missing)
+            lines = " and ".join(f"'{name}: {EXAMPLES.get(name, '100')}'" for name in missing)
+            such = "a line such as" if len(missing) == 1 else "lines such as"
+            mistakes.add(
+                item.value.get("pattern", item), f"the pattern '{pattern}' needs {names}. Add {such} {lines}."
+            )
+    most_turns = max((int(each) for each in _numbers(workload, "turns", 1.0)), default=1)
+    unread = set.intersection(*(set(without_effect(pattern, most_turns)) for pattern in patterns))
+    for name in sorted(unread & given):
+        if name in item.value:
+            users = [pattern for pattern, names in WITHOUT_EFFECT.items() if name not in names]
+            remedy = f"Remove it, or set 'pattern' to {' or '.join(users)}."
+            remedy += " Or have sessions: 'turns: 2'." if name == "think_time_s" else ""
+            mistakes.add(item.value[name], f"has no effect with the pattern '{patterns[0]}'. {remedy}")
+    kept = replace(workload, levels={key: each for key, each in workload.levels.items() if key not in unread})
+    if most_turns > 1 and service.workers != "wire":
+        text = f"sessions need a driver that sends from an event loop; that of {service.name} does not. Set it to 1."
+        mistakes.add(item.value.get("turns", item), text)
+    _check_steps(item, kept, mistakes)
+    _check_bursts(item, kept, mistakes)
+    digests = _check_traces(item, kept, service, mistakes) if "trace" in patterns else {}
+    return replace(kept, contents=digests)
+
+
+def _included(workload: Workload, pattern: str, name: str) -> bool:
+    """Whether a pattern appears only in include entries that all bring what it needs."""
+    if pattern in workload.levels.get("pattern", ("closed",)):
+        return False
+    entries = [each for each in workload.include if each.get("pattern") == pattern]
+    return all(each.get(name) is not None for each in entries)
+
+
+def _check_steps(item: Item, workload: Workload, mistakes: Mistakes) -> None:
+    for at, text in _texts(item, workload, "step_rates"):
+        try:
+            steps = steps_of(text)
+        except ValueError as error:
+            mistakes.add(at, f"{error}.")
+            continue
+        until_s, total_s = _longest_s(item, workload), sum(step.length_s or 0.0 for step in steps)
+        if until_s is not None and total_s > until_s * (1 + 1e-9):
+            mistakes.add(
+                at,
+                f"the steps take {total_s:g} s, but the load only {until_s:g} s (warmup_s and duration_s). "
+                f"Raise duration_s, or shorten them.",
+            )
+
+
+def _check_bursts(item: Item, workload: Workload, mistakes: Mistakes) -> None:
+    lengths, periods = workload.levels.get("burst_s", ()), workload.levels.get("burst_every_s", ())
+    pairs = list(product(lengths, periods))
+    for entry in workload.include:  # what an entry does not name is at its first level
+        first = pairs[0] if pairs else (None, None)
+        pairs.append((entry.get("burst_s", first[0]), entry.get("burst_every_s", first[1])))
+    for length, period in pairs:
+        if isinstance(length, float) and isinstance(period, float) and length >= period:
+            mistakes.add(
+                item.value.get("burst_s", item),
+                f"a burst of {length:g} s does not fit into a period of {period:g} s. "
+                f"Raise burst_every_s, or shorten the burst.",
+            )
+            return
+
+
+def _check_traces(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> dict[str, str]:
+    """Read what the longest load would send of each trace; return the SHA-256 of each that could be read.
+
+    A path whose `$NAME` is not known here is not read.
+    """
+    digests: dict[str, str] = {}
+    for at, text in _texts(item, workload, "trace"):
+        if "$" in expandvars(text):
+            continue
+        try:
+            _check_trace(item, at, text, workload, service, mistakes)
+            digests[text] = digest_of(text)
+        except FileNotFoundError:
+            mistakes.add(
+                at, f"no such file: {text}. Correct the path; it begins in the folder where bench is called."
+            )
+        except OSError as error:
+            mistakes.add(at, f"{text}: cannot be read: {error.strerror}.")
+        except ValueError as error:
+            mistakes.add(at, f"{error}.")
+    return digests
+
+
+def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: Service, mistakes: Mistakes) -> None:
+    until_s, scale = _longest_s(item, workload), min(_numbers(workload, "time_scale", 1.0), default=1.0)
+    has_lengths = service.setting("prompt_len") is not None and workload.levels.get("trace_lengths") != (False,)
+    mixes = [set(json.loads(mix)) - {"name"} for _, mix in _texts(item, workload, "mix")]
+    rows = recorded_rows(text) if has_lengths or mixes else (Row(at_s=at_s) for at_s in recorded_arrivals(text))
+    first: Row | None = None
+    for row in rows:
+        first = first or row
+        if until_s is None or row.at_s * scale >= until_s:
+            break
+        name = row.request_class
+        if name is not None and not all(name in mix for mix in mixes):
+            guess = did_you_mean(name, set.union(*mixes))
+            mistakes.add(at, f"{text}: its class '{name}' (at {row.at_s:.9g} s) is none of the mix.{guess}")
+            break
+    if first is None:
+        mistakes.add(at, f"{text}: holds no arrival.")
+    elif until_s is not None and first.at_s * scale >= until_s:
+        mistakes.add(
+            at,
+            f"{text}: its first arrival lies at {first.at_s * scale:g} s, after the load ({until_s:g} s, warmup_s "
+            f"and duration_s). Raise duration_s, lower time_scale, or count its times from its first row.",
+        )
+    elif has_lengths and first.has_lengths:
+        _check_lengths(item, first, workload, mistakes)
+
+
+def _check_lengths(item: Item, first: Row, workload: Workload, mistakes: Mistakes) -> None:
+    """Note settings that a trace with lengths leaves without effect, or that cannot be had with one."""
+    for name in ("batch", "turns"):
+        if any(each is not None and each > 1 for each in _numbers(workload, name, 1.0)):
+            text = "is one for each row of a trace. Set it to 1, or 'trace_lengths' to false."
+            mistakes.add(item.value.get(name, item), text)
+    if set(workload.levels.get("pattern", ())) != {"trace"} or len(workload.levels.get("trace_lengths", ())) > 1:
+        return
+    recorded = {"prompt_len": first.prompt_tokens, "gen_tokens": first.output_tokens}
+    for setting in (name for name, length in recorded.items() if length is not None):
+        for name in (setting, f"{setting}_shape", f"{setting}_spread"):
+            if name in item.value:
+                mistakes.add(
+                    item.value[name],
+                    "has no effect: the trace says every length. Remove it, or set 'trace_lengths' to false.",
+                )
+
+
+def _texts(item: Item, workload: Workload, name: str) -> Iterator[tuple[Item, str]]:
+    """Give each text that a setting takes, with the best place to name."""
+    written = item.value.get(name, item)
+    places = written.value if isinstance(written.value, list) else []
+    for index, value in enumerate(workload.levels.get(name, ())):
+        if isinstance(value, str):
+            yield (places[index] if index < len(places) else written), value
+    for entry in workload.include:
+        if isinstance(value := entry.get(name), str):
+            yield item.value.get("include", item), value
+
+
+def _numbers(workload: Workload, name: str, default: float) -> list[float]:
+    """Return every number that a setting takes; `default` where none is written."""
+    values = [*workload.levels.get(name, ()), *(entry.get(name) for entry in workload.include)]
+    found = [float(value) for value in values if isinstance(value, (int, float))]
+    return found if name in workload.levels else [default, *found]
+
+
+def _is_auto(workload: Workload) -> bool:
+    """Whether some treatment has the warm-up `auto`."""
+    return AUTO in (*workload.levels.get("warmup_s", ()), *(entry.get("warmup_s") for entry in workload.include))
+
+
+def _longest_s(item: Item, workload: Workload) -> float | None:
+    """Return how long the longest load is, warm-up and duration; None when that cannot be read."""
+    total_s = 0.0
+    for name in ("warmup_s", "duration_s"):
+        if name in item.value and name not in workload.levels:
+            return None
+        default = next(each.default for each in LOAD_SETTINGS if each.name == name)
+        longest_s = max(_numbers(workload, name, float(default or 0.0)), default=0.0)
+        total_s += longest_s * (1 + AUTO_RATIO if name == "duration_s" and _is_auto(workload) else 1)
+    return total_s
+
+
+def check_excluded(item: Item, workload: Workload, resources: Resources, mistakes: Mistakes) -> None:
+    """Note exclusions that can match nothing: a setting that is not written, a level that it does not have."""
+    if "exclude" not in item.value or not isinstance(item.value["exclude"].value, list):
+        return
+    levels: dict[str, tuple[Value, ...]] = {**asdict(resources), **workload.levels}
+    for entry in item.value["exclude"].value:
+        for key, each in entry.items():
+            if key not in levels:
+                guess = did_you_mean(key, levels) or f" Written are: {', '.join(levels)}."
+                mistakes.add(each, f"can exclude nothing, for the workload does not set '{key}'.{guess}")
+            elif not isinstance(each.value, (list, dict)) and each.value not in levels[key]:
+                known = ", ".join(show(level) for level in levels[key])
+                mistakes.add(each, f"{each.shown} is none of the levels of '{key}': {known}.")

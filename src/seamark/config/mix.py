@@ -1,0 +1,168 @@
+"""Mixes of request classes as a scenario writes them: checked, and kept as one text that identity is made of.
+
+What a worker makes of that text: load/mix.py.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from seamark.config.decode import WRONG, is_mapping, scalar
+from seamark.config.levels import level, show
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.model.load_profile import LOAD_SETTINGS
+from seamark.model.scenario import Workload
+from seamark.model.service import Service, Setting, Value
+
+MIX = "mix"
+CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
+MOST_CLASSES = 32
+LEAST_SHARE = 0.001
+EXAMPLE = "{chat: {weight: 3, ...}, search: {weight: 1, ...}}"
+
+
+def mix_level(item: Item, service: Service, mistakes: Mistakes) -> Any:
+    """Return one mix as canonical compact JSON, or WRONG after noting every mistake in it.
+
+    Class name -> its weight and its own settings; `name` -> what the mix is called, where it is called something.
+    """
+    if item.value is None:
+        return None
+    if not isinstance(item.value, dict):
+        mistakes.add(item, f"expected classes such as {EXAMPLE}, but it is {item.shown}.")
+        return WRONG
+    before = mistakes.count
+    found: dict[str, Any] = {}
+    for name, each in item.items():
+        if name == "name":
+            found[name] = scalar(each, str, mistakes)
+        elif not CLASS.fullmatch(name):
+            mistakes.add(each, f"'{name}' cannot name a class: use letters, digits, '.', '_' and '-', at most 32.")
+        elif is_mapping(each, mistakes):
+            found[name] = _class(each, service, mistakes)
+    if mistakes.count == before:
+        _check_shares(item, found, mistakes)
+    return _canonical(found) if mistakes.count == before else WRONG
+
+
+def mix_levels(item: Item, service: Service, mistakes: Mistakes) -> tuple[Value, ...] | None:
+    """Return the levels of a mix: one for a mapping, all for a list of them; None after noting a mistake."""
+    if not isinstance(item.value, list):
+        only = mix_level(item, service, mistakes)
+        return None if only is WRONG else (only,)
+    if not item.value:
+        mistakes.add(item, "an empty list has no level. Write at least one mix, or remove the line.")
+        return None
+    found = [mix_level(each, service, mistakes) for each in item.value]
+    if any(each is WRONG for each in found):
+        return None
+    labels: dict[str, str] = {}
+    for each, text in zip(item.value, found, strict=True):
+        label = "none" if text is None else mix_label(text)
+        if label in labels:
+            remedy = "Remove one." if labels[label] == text else "Give one a line such as 'name: longer_prompts'."
+            mistakes.add(each, f"a mix above reads the same, '{label}'. {remedy}")
+            return None
+        labels[label] = text
+    return tuple(found)
+
+
+def check_mix(item: Item, workload: Workload, mistakes: Mistakes) -> None:
+    """Note settings of the workload that no class leaves to it, so that varying them would vary nothing."""
+    texts = [text for text in workload.levels.get(MIX, ()) if text is not None]
+    if not texts or len(texts) < len(workload.levels[MIX]):
+        return
+    own = [set(settings) for text in texts for settings in _classes(str(text)).values()]
+    for name, values in workload.levels.items():
+        if name in item.value and len(values) > 1 and all(name in each for each in own):
+            mistakes.add(item.value[name], "has no effect: every class of the mix has a value of its own. Remove it.")
+
+
+def mix_label(text: str) -> str:
+    """Return a mix in few words: its name, else its classes with their weights, `chat 3, search 1`."""
+    document = json.loads(text)
+    if "name" in document:
+        return str(document["name"])
+    return ", ".join(f"{name} {show(each['weight'])}" for name, each in document.items())
+
+
+def mix_text(text: str) -> str:
+    """Return all of a mix in words: `chat 3 (gen_tokens 64, prompt_len 128), search 1`."""
+    named = json.loads(text).get("name")
+    parts = []
+    for name, each in _classes(text).items():
+        settings = ", ".join(f"{key} {show(value)}" for key, value in each.items() if key != "weight")
+        parts.append(f"{name} {show(each['weight'])}" + (f" ({settings})" if settings else ""))
+    return (f"{named}: " if named else "") + ", ".join(parts)
+
+
+def mix_schema() -> dict[str, Any]:
+    """Return the JSON Schema of one mix. Which settings a class may have is checked when the file is read."""
+    plain = {"type": ["integer", "number", "string", "boolean", "null"]}
+    one = {
+        "type": "object",
+        "properties": {"weight": {"type": "number", "exclusiveMinimum": 0, "default": 1}},
+        "additionalProperties": plain,
+    }
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "properties": {"name": {"type": "string", "minLength": 1}},
+        "propertyNames": {"pattern": f"^{CLASS.pattern}$"},
+        "additionalProperties": one,
+    }
+
+
+def _classes(text: str) -> dict[str, dict[str, Value]]:
+    return {name: each for name, each in json.loads(text).items() if name != "name"}
+
+
+def _class(item: Item, service: Service, mistakes: Mistakes) -> dict[str, Value]:
+    """Return weight and settings of one class."""
+    known = {each.name: each for each in service.settings if each.role == "workload" and not each.alike_in_mix}
+    found: dict[str, Value] = {"weight": 1}
+    for key, each in item.items():
+        if key == "weight":
+            weight = scalar(each, float, mistakes)
+            if weight is not WRONG and weight <= 0:
+                mistakes.add(each, f"{show(weight)} is no weight: write more than 0, or remove the class.")
+            elif weight is not WRONG:
+                found[key] = int(weight) if weight.is_integer() else weight
+        elif isinstance(each.value, list):
+            mistakes.add(each, "a class has one value of each setting. To vary it, write a list of mixes.")
+        elif key in known:
+            found[key] = level(each, known[key], mistakes)
+        else:
+            mistakes.unknown_key(each, ("weight", *known), _why_not(key, service))
+    return found
+
+
+def _why_not(key: str, service: Service) -> str:
+    """Say where a setting belongs that a class may not have; "" for one that there is not."""
+    setting: Setting | None = service.setting(key)
+    if key in (each.name for each in LOAD_SETTINGS):
+        return " It shapes the whole load: write it beside 'mix'."
+    if setting is None:
+        return ""
+    if setting.alike_in_mix:
+        return " It decides how replies are read, so all classes have the same: write it beside 'mix'."
+    return " It needs a server of its own, so all classes have the same: write it beside 'mix'."
+
+
+def _check_shares(item: Item, found: Mapping[str, Any], mistakes: Mistakes) -> None:
+    weights = {name: each["weight"] for name, each in found.items() if name != "name"}
+    if not weights:
+        mistakes.add(item, f"has no class. Write classes such as {EXAMPLE}.")
+    elif len(weights) > MOST_CLASSES:
+        mistakes.add(item, f"{len(weights)} classes are more than {MOST_CLASSES}.")
+    else:
+        least = min(weights, key=lambda name: weights[name])
+        share = weights[least] / sum(weights.values())
+        if share < LEAST_SHARE:
+            text = f"its share, {share:.2g}, is less than {LEAST_SHARE:g} of the requests. Raise its weight."
+            mistakes.add(item.value[least], text)
+
+
+def _canonical(found: Mapping[str, Any]) -> str:
+    return json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)

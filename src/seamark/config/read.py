@@ -1,0 +1,207 @@
+"""From YAML files to the frozen nouns; every mistake of a file is reported at once. The only way in for config."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from seamark.config.decode import WRONG, is_mapping, structure
+from seamark.config.extends import load_merged
+from seamark.config.levels import TYPES, level, misfit, show
+from seamark.config.recipe_checks import check_service
+from seamark.config.scenario import lines_of, scenario_of
+from seamark.config.schema_version import load_form
+from seamark.config.site_limits import Asked, misfits
+from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
+from seamark.config.yaml_source import Item, Mistakes, shown
+from seamark.errors import UserError, did_you_mean
+from seamark.model.launcher import misplaced
+from seamark.model.load_profile import LOAD_SETTINGS
+from seamark.model.scenario import Scenario
+from seamark.model.service import Service, Setting
+from seamark.model.site import Pinning, Site
+from seamark.platform.cpu_lists import cores_in, shown_cores
+
+SiteOf = Callable[[str | None], Site]
+"""Gives the site for the name a scenario asks for (None: it asks for none)."""
+
+
+def read_services(folder: Path) -> dict[str, Service]:
+    """Read every recipe of a folder, by name. Raises UserError with all mistakes of all files."""
+    mistakes = Mistakes()
+    if not folder.is_dir():
+        raise UserError(f"{shown(folder)}: no such folder; recipes of services are expected there.")
+    found: dict[str, Service] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        service = _read_service(path, mistakes)
+        if service is not None:
+            found[service.name] = service
+    mistakes.raise_any()
+    return found
+
+
+def read_site(path: Path) -> Site:
+    """Read one site. Raises UserError with all mistakes."""
+    mistakes = Mistakes()
+    tree = load_form(path, mistakes)
+    if tree is not None:
+        site = structure(tree, Site, mistakes)
+        _named_as_file(tree, path, mistakes)
+        if site is not WRONG:
+            _check_site(tree, site, mistakes)
+        mistakes.raise_any()
+        return site  # type: ignore[no-any-return]
+    mistakes.raise_any()
+    raise AssertionError("a file that cannot be read leaves a mistake")
+
+
+def read_scenario(path: Path, services: Mapping[str, Service], site: Site | SiteOf | None = None) -> Scenario:
+    """Read a scenario and what it extends. Raises UserError with all mistakes.
+
+    With a site (or a function that finds one for the name under `site`), what the scenario asks of that machine
+    is checked too, so that those mistakes are reported with the others; `plan` checks it in any case.
+    """
+    mistakes = Mistakes()
+    tree = load_merged(path, mistakes)
+    scenario = scenario_of(tree, path, services, mistakes) if tree is not None else None
+    if site is not None and tree is not None:
+        try:
+            found = site if isinstance(site, Site) else site(_word(tree, "site"))
+        except UserError as error:
+            for line in error.mistakes:
+                mistakes.note(line)
+        else:
+            for line in misfits(_asked(tree), found, lines_of(tree)):
+                mistakes.note(line)
+    mistakes.raise_any()
+    assert scenario is not None, "a scenario that cannot be read leaves a mistake"
+    return scenario
+
+
+def _asked(tree: Item) -> Asked:
+    """What a scenario asks of a site, as far as it can be read."""
+    resources = tree.value.get("resources")
+    counts: dict[str, tuple[int, ...]] = {}
+    bounds = {setting.name: setting for setting in RESOURCE_SETTINGS}
+    for key, item in resources.items() if resources is not None else ():
+        entries = item.value if isinstance(item.value, list) else [item]
+        numbers = [each.value for each in entries if type(each.value) is int]
+        counts[key] = tuple(count for count in numbers if key in bounds and misfit(count, bounds[key]) is None)
+    return Asked(
+        partition=_word(tree, "partition"),
+        account=_word(tree, "account"),
+        qos=_word(tree, "qos"),
+        resources={key: each for key, each in counts.items() if each},
+    )
+
+
+def _word(tree: Item, key: str) -> str | None:
+    """Return the text under a key, None where there is none or something else."""
+    item = tree.value.get(key)
+    return item.value if item is not None and isinstance(item.value, str) else None
+
+
+def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
+    tree = load_merged(path, mistakes)
+    if tree is None:
+        return None
+    tree.value.pop("extends", None)
+    before = mistakes.count
+    given: dict[str, Any] = {}
+    if "settings" in tree.value:
+        given["settings"] = _settings(tree.value.pop("settings"), mistakes)
+    service = structure(tree, Service, mistakes, given=given)
+    _named_as_file(tree, path, mistakes)
+    if service is WRONG or mistakes.count > before:
+        return None
+    check_service(tree, service, mistakes)
+    return service  # type: ignore[no-any-return]
+
+
+def _named_as_file(tree: Item, path: Path, mistakes: Mistakes) -> None:
+    name = tree.value.get("name")
+    if name is not None and name.value != path.stem:
+        mistakes.add(name, f"{name.shown} is not the name of its file. Write '{path.stem}', or rename the file.")
+
+
+def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
+    """Settings are written as a mapping from name to the rest."""
+    if not is_mapping(item, mistakes):
+        return ()
+    reserved = {*WORKLOAD_KEYS, *(each.name for each in (*LOAD_SETTINGS, *RESOURCE_SETTINGS))}
+    found: list[Setting] = []
+    for name, each in item.items():
+        if name in reserved:
+            mistakes.add(each, f"'{name}' has a meaning of its own in a workload. Choose another name.")
+        elif not name.isidentifier():
+            mistakes.add(each, f"'{name}' is no name of a setting: use letters, digits and '_'.")
+        setting = structure(each, Setting, mistakes, given={"name": name})
+        if setting is not WRONG:
+            if setting.type == "float" and type(setting.default) is int:
+                setting = replace(setting, default=float(setting.default))
+            _check_setting(each, setting, mistakes)
+            found.append(setting)
+    return tuple(found)
+
+
+def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
+    entries = item.value
+    if setting.minimum is not None and setting.maximum is not None and setting.minimum > setting.maximum:
+        mistakes.add(entries["minimum"], f"is above the maximum ({show(setting.maximum)}).")
+    if setting.default is not None and type(setting.default) is not TYPES[setting.type]:
+        mistakes.add(entries["default"], f"{entries['default'].shown} is not of type {setting.type}.")
+    elif setting.default is not None and (complaint := misfit(setting.default, setting)):
+        mistakes.add(entries["default"], complaint)
+    for each in entries["allowed"].value if setting.allowed is not None else ():
+        level(each, Setting(name=setting.name, type=setting.type, role=setting.role, help=""), mistakes)
+
+
+def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:
+    found: dict[str, tuple[int, ...]] = {}
+    for name in {"client", "server"} & set(item.value):
+        try:
+            found[name] = cores_in(getattr(pinning, name) or "")
+        except ValueError as error:
+            mistakes.add(item.value[name], f"{error}.")
+    if both := set(found.get("client", ())) & set(found.get("server", ())):
+        mistakes.add(item, f"load and server would share CPU {shown_cores(both)}. Give each CPU to one of them.")
+
+
+def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
+    if site.max_submit is not None and site.max_submit < 1:
+        mistakes.add(tree.value["max_submit"], "must be at least 1 job.")
+    if site.deployments_per_job < 1:
+        mistakes.add(tree.value["deployments_per_job"], "must be at least 1.")
+    if site.placement == "share" and site.pinning == "auto":
+        mistakes.add(
+            tree.value["placement"], "loads that share a node would be kept to the same CPUs: 'pinning: none'."
+        )
+    for name, limit in site.qos_max_submit.items():
+        entry = tree.value["qos_max_submit"].value[name]
+        if name not in site.qos:
+            mistakes.add(entry, f"'{name}' is not in `qos` of this site.{did_you_mean(name, site.qos)}")
+        if limit < 1:
+            mistakes.add(entry, "must be at least 1 job.")
+
+
+def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
+    for key, partition in site.partitions.items():
+        entry = tree.value["partitions"].value[key]
+        for name, lowest in (("nodes", 1), ("cpus", 1), ("mem_gb", 1), ("gpus", 0)):
+            if getattr(partition, name) < lowest:
+                mistakes.add(entry.value[name], f"must be at least {lowest}.")
+    _check_limits(tree, site, mistakes)
+    for key in ("lease_s", "telemetry_interval_s"):
+        if getattr(site, key) <= 0:
+            mistakes.add(tree.value[key], "must be more than 0 s.")
+    if site.queue_deadline_s is not None and site.queue_deadline_s <= 0:
+        mistakes.add(tree.value["queue_deadline_s"], "must be more than 0 s, or null for no deadline.")
+    if site.idle_s < 0:
+        mistakes.add(tree.value["idle_s"], "must be 0 s or more.")
+    if isinstance(site.pinning, Pinning):
+        _check_pinning(tree.value["pinning"], site.pinning, mistakes)
+    if wrong := misplaced(site.carrier, site.carrier_address):
+        mistakes.add(tree.value.get("carrier_address") or tree.value["carrier"], wrong)
+    for each in tree.value["needs"].value if site.needs else ():
+        if each.value not in ("partition", "account", "qos"):
+            mistakes.add(each, f"{each.shown} is none of partition, account, qos.")

@@ -1,0 +1,104 @@
+"""Whether a recipe agrees with itself: ports, parts, and the names that its templates use. Reads no file."""
+
+import string
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from seamark.config.program_text import check_program_texts
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import did_you_mean
+from seamark.model.service import Health, Server, Service
+
+PLACES = (
+    *("ports", "host", "data", "settings", "switches", "user", "node", "nodes", "addresses"),
+    *("env", "python", "package", "site_packages", "libdir", "python_version"),
+)
+"""Names that a template of a server may use; servers/ fills them in."""
+
+MAIN = "server"
+"""The name of the server's own process among its parts."""
+
+
+def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
+    """Note what is wrong in a recipe that could be read."""
+    if service.driver.count(":") != 1:
+        mistakes.add(tree.value["driver"], f"'{service.driver}' is not of the form 'package.module:Name'.")
+    check_program_texts(tree, mistakes)
+    if service.server is None:
+        return
+    server = tree.value["server"]
+    _check_ports(server, service.server.health, service.server.ports, mistakes)
+    if service.server.metrics_port is not None and service.server.metrics_port not in service.server.ports:
+        mistakes.add(server.value["metrics_port"], f"is none of the ports {', '.join(service.server.ports)}.")
+    if unknown := [name for name in service.server.inner_ports if name not in service.server.ports]:
+        mistakes.add(server.value["inner_ports"], f"'{unknown[0]}' is none of the ports. Name it in `ports` too.")
+    if service.server.fewest_nodes < 1:
+        mistakes.add(server.value["fewest_nodes"], "must be at least 1.")
+    _check_parts(server, service.server, mistakes)
+    types = {setting.name: setting.type for setting in service.settings}
+    known = _known_ports(service.server)
+    parts = server.value["parts"].value if service.server.parts else []
+    for key, entry in server.items():
+        for text in _strings(entry) if key != "parts" else ():
+            _check_template(text, known, service.server, types, mistakes)
+    for entry, part in zip(parts, service.server.parts, strict=True):
+        for text in _strings(entry):
+            _check_template(text, known | set(part.ports), service.server, types, mistakes)
+
+
+def _known_ports(server: Server) -> set[str]:
+    """Return the ports that every process of a server knows: those of processes that are there once."""
+    return {*server.ports, *(port for part in server.parts if part.nodes == "server" for port in part.ports)}
+
+
+def _check_parts(item: Item, server: Server, mistakes: Mistakes) -> None:
+    if not server.parts:
+        return
+    entries = item.value["parts"].value
+    names = Counter(part.name for part in server.parts)
+    ports = Counter([*server.ports, *(port for part in server.parts for port in part.ports)])
+    for entry, part in zip(entries, server.parts, strict=True):
+        if part.name == MAIN or names[part.name] > 1:
+            mistakes.add(entry.value["name"], f"'{part.name}' is the name of something else. Choose another one.")
+        elif not part.name.replace("-", "_").isidentifier():
+            mistakes.add(entry.value["name"], f"'{part.name}' is no name: use letters, digits, '-' and '_'.")
+        for port in part.ports:
+            if ports[port] > 1:
+                mistakes.add(entry.value["ports"], f"'{port}' is a port of something else. Choose another name.")
+        if part.health is not None:
+            _check_ports(entry, part.health, part.ports, mistakes)
+
+
+def _check_ports(item: Item, health: Health, ports: Collection[str], mistakes: Mistakes) -> None:
+    if health.port not in ports and (ports or health.probe != "command"):
+        mistakes.add(item.value.get("health", item), f"the port '{health.port}' is none of {tuple(ports)}.")
+
+
+def _check_template(
+    item: Item, ports: set[str], server: Server, settings: Mapping[str, str], mistakes: Mistakes
+) -> None:
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(item.value) if field is not None]
+    except ValueError as error:
+        mistakes.add(item, f"{error}. A brace that is meant as one is written twice: '{{{{'.")
+        return
+    for field in fields:
+        name, _, rest = field.partition("[")
+        key = rest.rstrip("]")
+        if name not in PLACES:
+            mistakes.add(item, f"'{{{field}}}' is not known. Known: {', '.join(PLACES)}.")
+        elif name == "ports" and key not in ports:
+            mistakes.add(item, f"'{{{field}}}': no such port. Ports: {', '.join(sorted(ports))}.")
+        elif name == "addresses" and key not in (parts := [MAIN, *(part.name for part in server.parts)]):
+            mistakes.add(item, f"'{{{field}}}': no such part. Parts: {', '.join(parts)}.{did_you_mean(key, parts)}")
+        elif name in ("settings", "switches") and key not in settings:
+            mistakes.add(item, f"'{{{field}}}': no such setting of this service.")
+        elif name == "switches" and settings[key] != "bool":
+            mistakes.add(item, f"'{{{field}}}': only a setting of type bool is a switch.")
+
+
+def _strings(item: Item) -> list[Item]:
+    if isinstance(item.value, str):
+        return [item]
+    children = item.value.values() if isinstance(item.value, dict) else item.value
+    return [each for child in children for each in _strings(child)] if isinstance(item.value, (dict, list)) else []

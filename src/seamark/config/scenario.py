@@ -1,0 +1,141 @@
+"""The form of a scenario file, as Items, turned into a Scenario. Where files come from: read.py and extends.py."""
+
+import re
+from collections.abc import Mapping
+from os.path import expandvars
+from pathlib import Path
+from typing import Any, cast
+
+from seamark.config.decode import WRONG, is_mapping, known_keys, structure
+from seamark.config.levels import levels
+from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.model.scenario import Artifacts, Metadata, Resources, Scenario
+from seamark.model.service import Service
+
+TEXT_KEYS = ("site", "partition", "account", "qos")
+TOP_KEYS = (
+    *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "max_retries", "resources", "defaults"),
+    *("workload", "workloads", "artifacts", "binds", "metadata"),
+)
+COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
+
+
+def scenario_of(tree: Item, path: Path, services: Mapping[str, Service], mistakes: Mistakes) -> Scenario | None:
+    """Return the scenario that a merged tree holds, or None after noting at least one mistake."""
+    before = mistakes.count
+    known_keys(tree, TOP_KEYS, mistakes)
+    fields: dict[str, Any] = {"name": _name(tree, mistakes), "path": path}
+    for key in TEXT_KEYS:
+        if key in tree.value:
+            fields[key] = _text(tree.value[key], mistakes)
+    if isinstance(account := fields.get("account"), str):
+        fields["account"] = _from_environment(tree.value["account"], account, mistakes)
+    for key, (lowest, highest) in COUNTS.items():
+        if key in tree.value:
+            fields[key] = _count(tree.value[key], lowest, highest, mistakes)
+    if "resources" in tree.value:
+        fields["resources"] = _resources(tree.value["resources"], mistakes)
+    if "artifacts" in tree.value:
+        fields["artifacts"] = _artifacts(tree.value["artifacts"], mistakes)
+    if "binds" in tree.value:
+        fields["binds"] = _binds(tree.value["binds"], mistakes)
+    if "metadata" in tree.value:
+        fields["metadata"] = _metadata(tree.value["metadata"], mistakes)
+    fields["workloads"] = workloads_of(tree, fields.get("resources", Resources()), services, mistakes)
+    fields["lines"] = lines_of(tree)
+    return Scenario(**fields) if mistakes.count == before else None
+
+
+def _name(tree: Item, mistakes: Mistakes) -> str:
+    item = tree.value.get("scenario")
+    if item is None:
+        mistakes.add(tree, "the key 'scenario' is missing: the name of this scenario and of its folder in results.")
+        return ""
+    name = structure(item, str, mistakes)
+    if name is not WRONG and not NAME.fullmatch(name):
+        mistakes.add(item, f"'{name}' cannot name a folder: use letters, digits, '.', '_' and '-', at most 64.")
+    elif name is not WRONG and "--" in name:
+        mistakes.add(item, f"'{name}' holds '--', which separates the parts of a trial's name. Use one '-'.")
+    return str(name)
+
+
+def _text(item: Item, mistakes: Mistakes) -> Any:
+    if item.value is None:
+        mistakes.add(item, "has no value. Write one, or remove the line.")
+        return None
+    text = structure(item, str, mistakes)
+    if isinstance(text, str) and (not text.strip() or re.search(r"\s", text)):
+        mistakes.add(item, f"{item.shown} is not a name: it is empty or holds a blank.")
+    return text
+
+
+def _from_environment(item: Item, text: str, mistakes: Mistakes) -> str:
+    """Return text with `$NAME` put in: what differs from user to user can stay out of the file."""
+    expanded = expandvars(text)
+    if missing := re.search(r"\$\{?(\w+)", expanded):
+        mistakes.add(item, f"{missing[1]} is not set. Set it (export {missing[1]}=p200000), or write the name here.")
+    return expanded
+
+
+def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:
+    count = structure(item, int, mistakes)
+    if count is not WRONG and not lowest <= count <= highest:
+        mistakes.add(item, f"{count} is outside of {lowest} to {highest}.")
+    return count
+
+
+def _resources(item: Item, mistakes: Mistakes) -> Resources:
+    if not is_mapping(item, mistakes):
+        return Resources()
+    known = {setting.name: setting for setting in RESOURCE_SETTINGS}
+    known_keys(item, known, mistakes)
+    found = {key: levels(each, known[key], mistakes) for key, each in item.items() if key in known}
+    return Resources(**{key: cast("tuple[int, ...]", each) for key, each in found.items() if each is not None})
+
+
+def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
+    artifacts = structure(item, Artifacts, mistakes)
+    if artifacts is WRONG:
+        return Artifacts()
+    if artifacts.container is not None and not artifacts.container.endswith(".sif"):
+        mistakes.add(
+            item.value["container"], f"'{artifacts.container}' does not end in .sif: name an Apptainer image."
+        )
+    dataset = artifacts.dataset
+    if dataset is not None and not dataset.strip():
+        mistakes.add(item.value["dataset"], "the path is empty. Write one, or remove the line.")
+    elif dataset is not None and "$" not in dataset and not Path(dataset).expanduser().exists():
+        mistakes.add(item.value["dataset"], f"no such file: {dataset}. Correct the path, or make the file first.")
+    return cast(Artifacts, artifacts)
+
+
+def _binds(item: Item, mistakes: Mistakes) -> tuple[str, ...]:
+    binds = structure(item, tuple[str, ...], mistakes)
+    if binds is WRONG:
+        return ()
+    for each in item.value:
+        parts = each.value.split(":")
+        if len(parts) not in (2, 3) or not all(parts) or not parts[1].startswith("/"):
+            mistakes.add(each, f"'{each.value}' is not of the form 'outside:/inside' or 'outside:/inside:ro'.")
+        elif len(parts) == 3 and parts[2] not in ("ro", "rw"):
+            mistakes.add(each, f"'{parts[2]}' is neither ro nor rw.")
+    return cast("tuple[str, ...]", binds)
+
+
+def _metadata(item: Item, mistakes: Mistakes) -> Metadata:
+    metadata = structure(item, Metadata, mistakes)
+    if metadata is WRONG:
+        return Metadata()
+    if not 0 <= metadata.seed < 2**53:
+        mistakes.add(item.value["seed"], f"{metadata.seed} is outside of 0 to {2**53 - 1}.")
+    return cast(Metadata, metadata)
+
+
+def lines_of(tree: Item) -> dict[str, str]:
+    """Return where each part of a document was written, by its path."""
+    found = {tree.path: tree.where}
+    parts = tree.value
+    for child in parts.values() if isinstance(parts, dict) else parts if isinstance(parts, list) else ():
+        found |= lines_of(child)
+    return found

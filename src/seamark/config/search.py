@@ -1,0 +1,139 @@
+"""The `search` of a workload, read and checked against the rest of it, with every mistake noted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, cast, get_args
+
+from seamark.config.decode import WRONG, is_mapping, known_keys, structure
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.model.load_profile import LOAD_SETTINGS, STEADY
+from seamark.model.scenario import Levels, Slo
+from seamark.model.search import Search, Searched
+from seamark.model.service import Value
+
+KEYS = {"setting": "setting", "from": "from_level", "to": "to_level"} | {
+    name: name for name in ("within", "budget_s", "confirm")
+}
+"""Keys of `search`, with the fields that they fill."""
+FORMS: Mapping[str, Any] = {"setting": Searched, "confirm": int}
+LIMITS: Mapping[str, tuple[float, float]] = {"within": (0.001, 1.0), "budget_s": (1.0, 604800.0), "confirm": (0, 10)}
+MORE_IS_MORE = ("throughput", "requests_per_s", "bandwidth_mb_per_s")
+"""What a larger load makes larger: a lower limit on it does not end a search."""
+
+
+def search_of(
+    item: Item,
+    levels: Mapping[str, Levels],
+    include: Sequence[Mapping[str, Value]],
+    slos: Sequence[Slo],
+    mistakes: Mistakes,
+) -> Search | None:
+    """Return the search of the workload `item`, whose `levels`, `include` and `slos` are read already; None without
+    one, and after noting at least one mistake."""
+    written = item.value.get("search")
+    if written is None or not is_mapping(written, mistakes):
+        return None
+    before = mistakes.count
+    known_keys(written, KEYS, mistakes)
+    found = {
+        KEYS[key]: structure(each, FORMS.get(key, float), mistakes) for key, each in written.items() if key in KEYS
+    }
+    for key in ("setting", "from", "to"):
+        if key not in written.value:
+            mistakes.add(written, f"the key '{key}' is missing: {_meant(key)}.")
+    for key, (lowest, highest) in LIMITS.items():
+        value = found.get(key, WRONG)
+        if value is not WRONG and not lowest <= value <= highest:
+            mistakes.add(written.value[key], f"{value:g} is outside of {lowest:g} to {highest:g}.")
+    if found.get("setting", WRONG) is not WRONG:
+        _check_range(written, found, mistakes)
+        _check_setting(item, str(found["setting"]), levels, include, mistakes)
+    if not slos and "slos" not in item.value:
+        mistakes.add(
+            written,
+            "finds the largest load that meets 'slos', but there are none. Add such as 'slos: [latency_s <= 0.2]'.",
+        )
+    for slo in slos:
+        if slo.op == ">=" and slo.metric in MORE_IS_MORE:
+            mistakes.add(
+                item.value["slos"],
+                f"'{slo.metric} >=' is met by large loads and missed by small ones. Remove it here.",
+            )
+    return Search(**found) if mistakes.count == before else None
+
+
+def levels_with(search: Search | None, item: Item, levels: Mapping[str, Levels]) -> dict[str, Levels]:
+    """Return levels to which the searched setting is added at the level where the search begins; for a search that
+    could not be read, one that stands for it."""
+    if search is not None:
+        return {**levels, search.setting: (search.level(search.from_level),)}
+    return {"rate_rps": (1.0,), **levels} if item.value.get("search") is not None else dict(levels)
+
+
+def search_schema() -> dict[str, Any]:
+    """Return the JSON schema of `search`."""
+    defaults = {each.name: each.default for each in fields(Search)}
+    properties: dict[str, Any] = {"setting": {"enum": list(get_args(Searched))}}
+    properties |= {name: {"type": "number", "exclusiveMinimum": 0} for name in ("from", "to")}
+    for name, (lowest, highest) in LIMITS.items():
+        kind = "integer" if FORMS.get(name) is int else "number"
+        properties[name] = {"type": kind, "minimum": lowest, "maximum": highest, "default": defaults[name]}
+    return {
+        "type": "object",
+        "description": "Search for the largest load that meets the objectives.",
+        "additionalProperties": False,
+        "required": ["setting", "from", "to"],
+        "properties": properties,
+    }
+
+
+def _meant(key: str) -> str:
+    meanings = {
+        "setting": f"{' or '.join(get_args(Searched))}",
+        "from": "a load that the server surely bears",
+        "to": "the largest load that is tried",
+    }
+    return meanings[key]
+
+
+def _check_range(written: Item, found: Mapping[str, Any], mistakes: Mistakes) -> None:
+    setting = next(each for each in LOAD_SETTINGS if each.name == found["setting"])
+    lowest, highest = setting.minimum or 0.0, setting.maximum
+    for key in ("from", "to"):
+        value = found.get(KEYS[key], WRONG)
+        if value is WRONG:
+            continue
+        if value < lowest or (highest is not None and value > highest):
+            allowed = f"{lowest:g} to {highest:g}" if highest is not None else f"at least {lowest:g}"
+            mistakes.add(written.value[key], f"{value:g} is no {setting.name}: {allowed}.")
+        elif setting.type == "int" and not float(value).is_integer():
+            mistakes.add(
+                written.value[key], f"expected a whole number, for {setting.name} is one. Write {value:.0f}."
+            )
+    first, last = found.get("from_level", WRONG), found.get("to_level", WRONG)
+    if first is not WRONG and last is not WRONG and last <= first:
+        mistakes.add(written.value["to"], f"{last:g} is not above 'from' ({first:g}). Raise it.")
+
+
+def _check_setting(
+    item: Item,
+    setting: str,
+    levels: Mapping[str, Levels],
+    include: Sequence[Mapping[str, Value]],
+    mistakes: Mistakes,
+) -> None:
+    """Note what of the workload does not go with a search of that setting."""
+    if setting in item.value:
+        mistakes.add(item.value[setting], "is what 'search' looks for. Remove it: 'search.from' says where to begin.")
+    elif any(setting in entry for entry in include):
+        mistakes.add(item.value["include"], f"'{setting}' is what 'search' looks for. Remove it here.")
+    patterns = [str(each) for each in levels.get("pattern", ("closed",))]
+    patterns += [str(entry["pattern"]) for entry in include if "pattern" in entry]
+    wanted = STEADY if setting == "rate_rps" else ("closed",)
+    for pattern in dict.fromkeys(patterns):
+        if pattern not in wanted and ("pattern" not in item.value or "pattern" in levels):
+            mistakes.add(
+                cast(Item, item.value.get("pattern", item.value["search"])),
+                f"{setting} is not searched with the pattern '{pattern}'. Set 'pattern' to {' or '.join(wanted)}"
+                + (", or search rate_rps." if setting == "concurrency" else "."),
+            )

@@ -1,0 +1,219 @@
+"""Workloads of a scenario file: their settings, levels, exclusions and objectives, with every mistake noted."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from seamark.config.decode import WRONG, is_mapping, known_keys, structure
+from seamark.config.levels import level, levels
+from seamark.config.load_profile_checks import check_excluded, check_shape
+from seamark.config.mix import MIX, check_mix, mix_level, mix_levels
+from seamark.config.objectives import conditions_of, objectives_of
+from seamark.config.search import levels_with, search_of
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import did_you_mean
+from seamark.model.load_profile import LOAD_SETTINGS
+from seamark.model.scenario import Levels, Resources, Workload
+from seamark.model.service import Service, Setting, Value
+
+RESOURCE_SETTINGS = (
+    Setting(
+        name="nodes",
+        type="int",
+        role="deployment",
+        default=1,
+        minimum=1,
+        maximum=100_000,
+        help="Nodes of a deployment.",
+    ),
+    Setting(
+        name="gpus",
+        type="int",
+        role="deployment",
+        default=0,
+        minimum=0,
+        maximum=1_000_000,
+        help="GPUs over all nodes.",
+    ),
+    Setting(
+        name="cpus_per_task",
+        type="int",
+        role="deployment",
+        default=1,
+        minimum=1,
+        maximum=65_536,
+        unit="CPUs",
+        help="CPUs of a node.",
+    ),
+    Setting(
+        name="mem_gb",
+        type="int",
+        role="deployment",
+        default=1,
+        minimum=1,
+        maximum=1_000_000,
+        unit="GB",
+        help="Memory of a node.",
+    ),
+)
+
+WORKLOAD_KEYS = ("name", "component", "service", "include", "exclude", "where", "slos", "search")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ELSEWHERE = (
+    "site",
+    "partition",
+    "account",
+    "qos",
+    "repetitions",
+    "max_retries",
+    "artifacts",
+    "binds",
+    "metadata",
+    "extends",
+)
+"""Keys of the top of a scenario, for those who write them into a workload."""
+
+
+def workloads_of(
+    tree: Item, resources: Resources, services: Mapping[str, Service], mistakes: Mistakes
+) -> tuple[Workload, ...]:
+    """Return the workloads under `workload` or `workloads`, without those that could not be read."""
+    single, several = tree.value.get("workload"), tree.value.get("workloads")
+    if single is not None and several is not None:
+        mistakes.add(several, f"both 'workload' (line {single.line}) and 'workloads' are written. Keep one of them.")
+        return ()
+    if several is not None and not isinstance(several.value, list):
+        mistakes.add(
+            several, f"expected a list of workloads, but it is {several.shown}. Begin each with '- service:'."
+        )
+        return ()
+    items = [single] if single is not None else several.value if several is not None else []
+    if not items:
+        at = several or tree
+        mistakes.add(at, "no workload: write 'workload:' with a service, or a list of them under 'workloads:'.")
+        return ()
+    defaults = tree.value.get("defaults")
+    if defaults is not None and not is_mapping(defaults, mistakes):
+        defaults = None
+    made = [_workload(item, defaults, resources, services, mistakes) for item in items]
+    _check_defaults(defaults, made, services, mistakes)
+    found = [workload for workload in made if workload is not None]
+    _check_names(items, made, mistakes)
+    return tuple(found)
+
+
+def _workload(
+    item: Item, defaults: Item | None, resources: Resources, services: Mapping[str, Service], mistakes: Mistakes
+) -> Workload | None:
+    if not is_mapping(item, mistakes):
+        return None
+    service = _service(item, services, mistakes)
+    if service is None:
+        return None
+    known = {setting.name: setting for setting in (*service.settings, *LOAD_SETTINGS)}
+    written = {key: each for key, each in (defaults.items() if defaults else ()) if key in known}
+    written |= {key: each for key, each in item.items() if key not in WORKLOAD_KEYS}
+    found: dict[str, Levels] = {}
+    for key, each in written.items():
+        if key not in known:
+            mistakes.unknown_key(each, (*WORKLOAD_KEYS, *known), _hint(key))
+        elif (values := _levels(each, known[key], service, mistakes)) is not None:
+            found[key] = values
+    treatable = known | {setting.name: setting for setting in RESOURCE_SETTINGS}
+    parts = item.value
+    name = structure(parts["name"], str, mistakes) if "name" in parts else service.name
+    workload = Workload(
+        name=name if isinstance(name, str) else service.name,
+        component=service.component,
+        service=service.name,
+        levels=found,
+        include=_partial(parts.get("include"), treatable, service, mistakes),
+        exclude=_partial(parts.get("exclude"), treatable, service, mistakes),
+        where=conditions_of(parts.get("where"), treatable, mistakes),
+        slos=objectives_of(parts.get("slos"), mistakes),
+    )
+    search = search_of(item, found, workload.include, workload.slos, mistakes)
+    workload = replace(workload, levels=levels_with(search, item, found), search=search)
+    check_excluded(item, workload, resources, mistakes)
+    check_mix(item, workload, mistakes)
+    return check_shape(item, workload, service, mistakes)
+
+
+def _levels(item: Item, setting: Setting, service: Service, mistakes: Mistakes) -> Levels | None:
+    return mix_levels(item, service, mistakes) if setting.name == MIX else levels(item, setting, mistakes)
+
+
+def _hint(key: str) -> str:
+    if key == "settings":
+        return " Settings stand directly beside 'service', without a key of their own."
+    if key in (setting.name for setting in RESOURCE_SETTINGS):
+        return f" It belongs under 'resources:' at the top: 'resources.{key}'."
+    return " It belongs at the top of the file, not in a workload." if key in ELSEWHERE else ""
+
+
+def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) -> Service | None:
+    entry = item.value.get("service")
+    if entry is None:
+        mistakes.add(item, f"the key 'service' is missing. Known services: {', '.join(services)}.")
+        return None
+    name = structure(entry, str, mistakes)
+    if name is WRONG:
+        return None
+    if name not in services:
+        guess = did_you_mean(name, services)
+        mistakes.add(entry, f"unknown service '{name}'. Known: {', '.join(services) or 'none'}.{guess}")
+        return None
+    service = services[name]
+    component = item.value.get("component")
+    if component is not None and component.value != service.component:
+        mistakes.add(component, f"{component.shown} is not what {name} is. Write '{service.component}'.")
+    return service
+
+
+def _partial(
+    item: Item | None, known: Mapping[str, Setting], service: Service, mistakes: Mistakes
+) -> tuple[Mapping[str, Value], ...]:
+    if item is None:
+        return ()
+    if not isinstance(item.value, list):
+        mistakes.add(item, f"expected a list of mappings such as '- {{batch: 8}}', but it is {item.shown}.")
+        return ()
+    found: list[Mapping[str, Value]] = []
+    for each in item.value:
+        if not is_mapping(each, mistakes):
+            continue
+        if not each.value:
+            mistakes.add(each, "an empty mapping names no setting. Remove it.")
+        known_keys(each, known, mistakes)
+        values = {
+            key: mix_level(one, service, mistakes) if key == MIX else level(one, known[key], mistakes)
+            for key, one in each.items()
+            if key in known
+        }
+        if all(value is not WRONG for value in values.values()):
+            found.append(values)
+    return tuple(found)
+
+
+def _check_defaults(
+    defaults: Item | None, made: Iterable[Workload | None], services: Mapping[str, Service], mistakes: Mistakes
+) -> None:
+    workloads = list(made)
+    if defaults is None or any(workload is None for workload in workloads):
+        return
+    used = [services[workload.service] for workload in workloads if workload is not None]
+    known = [setting.name for setting in (*LOAD_SETTINGS, *(each for service in used for each in service.settings))]
+    known_keys(defaults, known, mistakes)
+
+
+def _check_names(items: list[Item], made: list[Workload | None], mistakes: Mistakes) -> None:
+    first: dict[str, int] = {}
+    for item, workload in zip(items, made, strict=True):
+        if workload is None:
+            continue
+        at = item.value.get("name", item)
+        if not NAME.fullmatch(workload.name):
+            mistakes.add(at, f"'{workload.name}' is no name: use letters, digits, '.', '_' and '-', at most 64.")
+        if "name" in item.value and workload.name in first:
+            mistakes.add(at, f"'{workload.name}' already names the workload in line {first[workload.name]}.")
+        first.setdefault(workload.name, at.line)

@@ -1,0 +1,72 @@
+"""Why a run lost jobs of its batch system, in words: how each ended, and what helps. Pure; none is called."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from seamark.dispatch.slurm.job_states import FORGOTTEN, OVERDUE, Seen
+
+HELPS = {
+    "CANCELLED": "Somebody cancelled it.",
+    "DEADLINE": "It could not end before its deadline.",
+    "NODE_FAIL": "Its node failed. `job_options: ['--exclude=NODE']` of the site keeps jobs off a bad one.",
+    "BOOT_FAIL": "Its node did not start. `job_options: ['--exclude=NODE']` of the site keeps jobs off a bad one.",
+    "OUT_OF_MEMORY": "It used more memory than it had asked for: raise 'resources: {mem_gb: ...}' of the scenario.",
+    "PREEMPTED": "A job of higher rank took its place. Another partition or QoS may not be preempted.",
+    "TIMEOUT": "Its time was over. The next asks for time for what is still to be measured; if it measured nothing,"
+    " its server took too long to come up.",
+    FORGOTTEN: "It has ended, and Slurm no longer says how.",
+    OVERDUE: "It waited longer than 'queue_deadline_s' of the site and was cancelled.",
+}
+STUCK = {
+    "Held": "A held job starts when it is released (`scontrol release`).",
+    "Limit": "A limit of its account, QoS or partition keeps it: ask for less, or for another.",
+    "Dependency": "It depends on a job that will not end well: look at 'job_options' of the site.",
+}
+"""What helps a job that waits, by a part of Slurm's reason."""
+
+ASSOCIATIONS = "`sacctmgr show associations user=$USER` lists them."
+REFUSED = {
+    "Invalid account": f"Name an account of yours as 'account' of the scenario; {ASSOCIATIONS} One whose hours are"
+    " spent is refused as well.",
+    "Invalid qos": f"Name a QoS that your account may use as 'qos' of the scenario; {ASSOCIATIONS}",
+    "nvalid partition": "Name another as 'partition' of the scenario; `sinfo -s` lists those of this Slurm.",
+    "Requested time limit": "The trials of a deployment take longer, together, than its partition or QoS lets a job"
+    " run: fewer or shorter ones, or another partition or QoS. `bench plan` shows the times.",
+    "Requested node": "No node of the partition has what 'resources' of the scenario ask for;"
+    " `sinfo -N -o '%N %c %m %G'` shows what they have.",
+    "policy": "A limit of your account or QoS (jobs, CPUs, GPUs, time) is reached: ask for less, wait for jobs of"
+    " yours to end, or lower 'max_submit' of the site.",
+}
+"""What helps where sbatch takes no job, by a part of what it says."""
+
+SBATCH = re.compile(r"sbatch: error: |Batch job submission failed: ")
+
+
+def lost(jobs: Mapping[str, Seen], deployments: Iterable[str]) -> list[str]:
+    """Return a line for each job that has ended without being completed, in the order of their numbers."""
+    names = list(deployments)
+    return [
+        _line(number, seen, [name for name in names if name in seen.comment])
+        for number, seen in sorted(jobs.items())
+        if seen.ended and seen.state != "COMPLETED"
+    ]
+
+
+def _line(number: str, seen: Seen, deployments: list[str]) -> str:
+    of = f" of {', '.join(deployments)}" if deployments else ""
+    on = f" on {seen.nodes}" if seen.nodes else ""
+    words = f"Slurm job {number}{of}{on}: {seen.state}. {HELPS.get(seen.state, 'Its own output says more.')}"
+    if seen.state == OVERDUE:
+        words += f" Slurm's reason: {seen.why}."
+        words += "".join(f" {remedy}" for part, remedy in STUCK.items() if part in seen.why)
+    return words
+
+
+def refused(reasons: Iterable[str]) -> list[str]:
+    """Return a line for each reason, in sbatch's words, why it took no job."""
+    return [f"Slurm refuses a job: {SBATCH.sub('', reason).rstrip('.')}. {_remedy(reason)}" for reason in reasons]
+
+
+def _remedy(reason: str) -> str:
+    otherwise = "Look at the scenario's 'resources' and at 'job_options' of the site."
+    return next((remedy for part, remedy in REFUSED.items() if part in reason), otherwise)

@@ -1,6 +1,0 @@
-"""What the JSON documents of the results hold. A key that is Required is in every version; others may be lacking."""
-
-from seamark.documents.known import OTHERWISE, REMEDIES, SHAPES
-from seamark.documents.study import Environment
-
-__all__ = ["OTHERWISE", "REMEDIES", "SHAPES", "Environment"]

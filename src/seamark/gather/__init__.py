@@ -1,6 +1,0 @@
-"""Hands on how results of another folder are brought here."""
-
-from seamark.gather.fetch import fetch, forget
-from seamark.gather.merge import Merged, Prefer, merge, take_calibrations
-
-__all__ = ["Merged", "Prefer", "fetch", "forget", "merge", "take_calibrations"]

@@ -1,0 +1,281 @@
+"""Whether this machine can measure, and what would make its numbers worse. Looks only; changes nothing."""
+
+import os
+import resource
+import shutil
+import socket
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from seamark.errors import UserError
+from seamark.model.plurals import counted
+from seamark.planning.study import Study
+from seamark.platform.connection_limits import TIME_WAIT_S, listen_queue, local_ports
+from seamark.platform.pinning import cores_here, split_cores
+from seamark.storage.paths import read_json
+from seamark.telemetry.provenance import hostname
+from seamark.trials.calibration import calibration_file
+
+Level = Literal["ok", "warning", "problem"]
+TIMER_SLEEPS = 200
+AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
+FEW_PORTS = 10_000
+SHORT_QUEUE = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing looked at: what was seen, and the remedy where it is not well."""
+
+    what: str
+    level: Level
+    seen: str
+    remedy: str = ""
+
+
+def examine(study: Study) -> tuple[Finding, ...]:
+    """Look at everything; a check that itself fails is a finding."""
+    return tuple(_safely(check, study) for check in CHECKS)
+
+
+def _safely(check: Callable[[Study], Finding], study: Study) -> Finding:
+    try:
+        return check(study)
+    except Exception as error:  # a doctor that dies of one patient's fever helps nobody
+        return Finding(what=check.__name__.strip("_"), level="warning", seen=f"could not be looked at: {error}")
+
+
+def _python(study: Study) -> Finding:
+    return Finding(what="Python", level="ok", seen=f"{sys.version.split()[0]} at {sys.prefix}")
+
+
+def _cores(study: Study) -> Finding:
+    cores = len(os.sched_getaffinity(0))
+    if cores < 2:
+        remedy = "Server and load share one core: their times disturb each other. Use two cores or more."
+        return Finding(what="cores", level="warning", seen=f"{cores}", remedy=remedy)
+    return Finding(what="cores", level="ok", seen=f"{cores}")
+
+
+def _pinning(study: Study) -> Finding:
+    try:
+        split = split_cores(study.site.pinning, workers="wire", shards=1, cores=cores_here())
+    except UserError as error:
+        return Finding(what="pinning", level="problem", seen="CPUs that are not there", remedy=str(error))
+    return Finding(what="pinning", level="ok", seen=str(split))
+
+
+def _sessions(study: Study) -> Finding:
+    enabled = AUTOGROUP.read_text(encoding="ascii").strip() == "1" if AUTOGROUP.exists() else None
+    spinning = sorted(
+        name for name, service in study.services.items() if service.server and service.server.busy_waits
+    )
+    split = split_cores(study.site.pinning, workers="wire", shards=1, cores=cores_here())
+    return sessions(enabled, spinning, apart=bool(split.client and split.server))
+
+
+def sessions(enabled: bool | None, spinning: Sequence[str], *, apart: bool) -> Finding:
+    """Judge whether the kernel shares its cores out by session (autogroup), None where it cannot.
+
+    A server and its load run in sessions of their own, each of which then gets half of a core that both are on: one
+    that spins while it waits keeps the other from running for tens of ms. `spinning` are the services whose recipes
+    say so; `apart`: load and server have cores of their own.
+    """
+    what = "sessions"
+    if not enabled:
+        seen = "cores are shared out by process" if enabled is False else "the kernel knows no autogroups"
+        return Finding(what=what, level="ok", seen=seen)
+    seen = "cores are shared out by session (autogroup)"
+    if apart:
+        return Finding(what=what, level="ok", seen=f"{seen}; load and server have cores of their own")
+    told = f" ({', '.join(spinning)})" if spinning else ""
+    remedy = (
+        "A server that spins while it waits can keep the load from running for tens of ms: trials then say "
+        f"client_stalled or loop_lag. `busy_waits: true` in its recipe lets every other session go first{told}. Of a "
+        "server that Seamark does not start: `echo 19 > /proc/PID/autogroup`, or boot with `noautogroup`."
+    )
+    return Finding(what=what, level="warning", seen=seen, remedy=remedy)
+
+
+def _idle(study: Study) -> Finding:
+    busy = psutil.cpu_percent(interval=1.0) / 100
+    if busy > 0.15:
+        top = max(psutil.process_iter(["name"]), key=lambda process: process.cpu_percent())
+        remedy = f"Something else is at work here (perhaps {top.info['name']}): measured times will vary."
+        return Finding(what="idle machine", level="warning", seen=f"{busy:.0%} busy", remedy=remedy)
+    return Finding(what="idle machine", level="ok", seen=f"{busy:.0%} busy")
+
+
+def _governor(study: Study) -> Finding:
+    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if not path.exists():
+        return Finding(what="CPU governor", level="ok", seen="not shown by this machine")
+    governor = path.read_text().strip()
+    level: Level = "ok" if governor == "performance" else "warning"
+    return Finding(
+        what="CPU governor", level=level, seen=governor, remedy="" if level == "ok" else "Set 'performance'."
+    )
+
+
+def _clock(study: Study) -> Finding:
+    path = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    source = path.read_text().strip() if path.exists() else "unknown"
+    slow = source in ("hpet", "acpi_pm", "jiffies")
+    remedy = "Reading this clock is slow; boot with clocksource=tsc where that is stable." if slow else ""
+    return Finding(what="clock", level="warning" if slow else "ok", seen=source, remedy=remedy)
+
+
+def _timer(study: Study) -> Finding:
+    late_us = []
+    for _ in range(TIMER_SLEEPS):
+        due = time.monotonic_ns() + 1_000_000
+        time.sleep(0.001)
+        late_us.append((time.monotonic_ns() - due) / 1000)
+    p99 = statistics.quantiles(late_us, n=100)[98]
+    level: Level = "ok" if p99 < 1000 else "warning"
+    remedy = "" if level == "ok" else "Sleeps end late: the machine is busy, or a guest without its share of time."
+    return Finding(what="timer", level=level, seen=f"a sleep of 1 ms ends {p99:.0f} us late (p99)", remedy=remedy)
+
+
+def _files(study: Study) -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    level: Level = "ok" if soft >= 4096 else "warning"
+    remedy = "" if level == "ok" else f"Raise it before loads of many connections: ulimit -n {min(hard, 65536)}."
+    return Finding(what="open files", level=level, seen=f"{soft} (at most {hard})", remedy=remedy)
+
+
+def _ports(study: Study) -> Finding:
+    ports = local_ports()
+    level: Level = "ok" if ports.total >= FEW_PORTS else "warning"
+    seen = (
+        f"{ports.total:,} to one address ({ports.first}-{ports.last}); a server that closes its connections leaves "
+        f"enough for {ports.total / TIME_WAIT_S:,.0f} new ones/s"
+    )
+    remedy = "" if level == "ok" else "More connections to one address: sysctl net.ipv4.ip_local_port_range."
+    return Finding(what="local ports", level=level, seen=seen, remedy=remedy)
+
+
+def _queues(study: Study) -> Finding:
+    whole, half = listen_queue()
+    if whole is None:
+        return Finding(what="listen queue", level="ok", seen="not shown by this machine")
+    level: Level = "ok" if whole >= SHORT_QUEUE else "warning"
+    seen = f"at most {whole} connections wait for a server" + ("" if half is None else f", {half} half open")
+    remedy = "" if level == "ok" else "More users than that at once wait for a second: raise net.core.somaxconn."
+    return Finding(what="listen queue", level=level, seen=seen, remedy=remedy)
+
+
+def _ceilings(study: Study) -> Finding:
+    path = calibration_file(study.results, hostname())
+    if not path.exists():
+        remedy = "`bench doctor --calibrate` measures it, so that trials bound by their client are marked."
+        return Finding(what="load generator", level="ok", seen="not calibrated on this machine", remedy=remedy)
+    known = read_json(path)
+    of = known["ceilings"]
+    mb = "" if of["wire"]["bytes_per_s"] is None else f" or {of['wire']['bytes_per_s'] / 1e6:,.0f} MB/s"
+    chunks = of["wire"].get("chunks_per_s")
+    mb += "" if chunks is None else f" or {chunks:,.0f} chunks/s"
+    seen = (
+        f"a wire worker {of['wire']['requests_per_s']:,.0f} requests/s{mb}, threads "
+        f"{of['threads']['requests_per_s']:,.0f}, a process {of['processes']['requests_per_s']:,.0f}; sends "
+        f"{known['schedule_lag_us']['p99']:.0f} us late (p99 at 1,000/s); {known['at'][:10]}"
+    )
+    return Finding(what="load generator", level="ok", seen=seen)
+
+
+def _space(study: Study) -> Finding:
+    folder = study.results
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        remedy = "Set paths.results of the site to a folder that you may write to."
+        return Finding(what="disk space", level="problem", seen=f"{folder} cannot be written to", remedy=remedy)
+    free_gb = shutil.disk_usage(folder).free / 1e9
+    level: Level = "ok" if free_gb > 10 else "warning" if free_gb > 2 else "problem"
+    remedy = "" if level == "ok" else "Free some space, or set paths.results and paths.scratch of the site elsewhere."
+    return Finding(what="disk space", level=level, seen=f"{free_gb:.1f} GB free for {study.results}", remedy=remedy)
+
+
+def _loopback(study: Study) -> Finding:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        with socket.create_connection(listening.getsockname(), timeout=2):
+            return Finding(what="loopback", level="ok", seen="a port can be opened and reached")
+
+
+def _environments(study: Study) -> Finding:
+    from seamark.services.runtimes.environments import environment_folder
+
+    wanted = {service.environment for service in study.services.values() if service.environment}
+    names = sorted(name for name in wanted if (study.locks / f"{name}.lock").is_file())
+    there = [name for name in names if environment_folder(name, study.locks, study.environments).is_dir()]
+    seen = f"{len(there)} of {len(names)} made ({', '.join(there) or 'none'})"
+    return Finding(what="environments", level="ok", seen=f"{seen}; the others are made on first use")
+
+
+def _images(study: Study) -> Finding:
+    if study.site.runtime != "apptainer":
+        return Finding(what="images", level="ok", seen=f"site '{study.site_name}' runs no containers")
+    from seamark.services.images.study_images import StudyImages
+
+    wanted = StudyImages(study=study).wanted()
+    lacking = [image.name for image in wanted if not image.there()]
+    engine = shutil.which("apptainer") or (f"from {study.site.modules[-1]}" if study.site.modules else "no apptainer")
+    seen = f"{engine}; {len(wanted) - len(lacking)} of {counted(len(wanted), 'image')} are there"
+    if engine == "no apptainer":
+        remedy = "Install Apptainer, or name its module in `modules` of the site."
+        return Finding(what="images", level="problem", seen=seen, remedy=remedy)
+    remedy = f"`bench prepare` gets {', '.join(lacking)}." if lacking else ""
+    return Finding(what="images", level="problem" if lacking else "ok", seen=seen, remedy=remedy)
+
+
+def _gpu(study: Study) -> Finding:
+    seen = shutil.which("nvidia-smi")
+    return Finding(what="GPU", level="ok", seen=seen or "none: GPU figures will be null")
+
+
+def _dot(study: Study) -> Finding:
+    if shutil.which("dot") is None:
+        remedy = "Only needed for pictures of the DAG: install graphviz."
+        return Finding(what="graphviz", level="warning", seen="no `dot`", remedy=remedy)
+    return Finding(what="graphviz", level="ok", seen="dot")
+
+
+def _batch(study: Study) -> Finding:
+    if not study.site.partitions:
+        return Finding(what="batch system", level="ok", seen=f"site '{study.site.name}' has none")
+    if shutil.which("sbatch") is None:
+        remedy = f"Site '{study.site.name}' submits to Slurm: run this on its login node."
+        return Finding(what="batch system", level="problem", seen="no `sbatch` here", remedy=remedy)
+    return Finding(what="batch system", level="ok", seen="sbatch")
+
+
+CHECKS = (
+    _python,
+    _cores,
+    _pinning,
+    _sessions,
+    _idle,
+    _governor,
+    _clock,
+    _timer,
+    _files,
+    _ports,
+    _queues,
+    _ceilings,
+    _space,
+    _loopback,
+    _environments,
+    _images,
+    _gpu,
+    _dot,
+    _batch,
+)

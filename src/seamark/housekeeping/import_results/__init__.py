@@ -1,0 +1,6 @@
+"""Hands on how results of another folder are brought here."""
+
+from seamark.housekeeping.import_results.fetch import fetch, forget
+from seamark.housekeeping.import_results.merge import Merged, Prefer, merge, take_calibrations
+
+__all__ = ["Merged", "Prefer", "fetch", "forget", "merge", "take_calibrations"]

@@ -1,0 +1,190 @@
+"""Puts fetched trials among ours. What is finished here stays, whatever came."""
+
+import filecmp
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from seamark.analysis.metrics.samples import DamagedError, open_samples
+from seamark.errors import UserError
+from seamark.model.plurals import counted
+from seamark.model.server_identity import place, recorded
+from seamark.model.trial import Plan, Trial
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, append_log, read_json
+from seamark.telemetry.cut import cut_telemetry
+from seamark.trials.pending import settled
+from seamark.trials.trial import republished
+from seamark.trials.trial_files import commit_mark, complete, put_aside, samples_complete
+
+CALIBRATIONS = ".calibration"
+Prefer = Literal["here", "there"]
+MOST_NAMED = 10
+NOT_RECORDED = "server not recorded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """Trials that were fetched: `taken` are ours now, `kept` were settled here, `unfinished` are so there. `places`
+    says where those that were taken had been measured, with how many."""
+
+    taken: tuple[str, ...]
+    places: Mapping[str, int]
+    kept: tuple[str, ...]
+    unfinished: tuple[str, ...]
+
+
+def merge(
+    plan: Plan, theirs: ScenarioFolder, ours: ScenarioFolder, source: str, prefer: Prefer | None = None
+) -> Merged:
+    """Take every trial that is finished there, or failed, and is not finished here, on whatever server it was.
+
+    A trial counts as finished when its samples are whole and of the plan's own configuration; one whose files have
+    not all come is unfinished. Raises UserError, before anything is changed, for trials that were measured both here
+    and there, here also with another configuration, unless it is known which to `prefer`; ours are put aside then,
+    not lost.
+    """
+    there = {trial.id: _outcome(theirs.trial(trial.id), trial) for trial in plan.trials}
+    here = {trial.id: _outcome(ours.trial(trial.id), trial) for trial in plan.trials}
+    twice = [
+        trial.id
+        for trial in plan.trials
+        if there[trial.id] == "ok"
+        and (
+            (here[trial.id] == "ok" and not _same(ours.trial(trial.id), theirs.trial(trial.id)))
+            or _otherwise(ours.trial(trial.id), trial)
+        )
+    ]
+    if twice and prefer is None:
+        raise UserError(*_conflicts(twice, theirs, ours, source))
+    wanted = [
+        trial
+        for trial in plan.trials
+        if (there[trial.id] == "ok" and here[trial.id] != "ok" and trial.id not in twice)
+        or (there[trial.id] == "failed" and here[trial.id] is None and not _otherwise(ours.trial(trial.id), trial))
+        or (trial.id in twice and prefer == "there")
+    ]
+    for trial in wanted:
+        _take(trial, theirs, ours.trial(trial.id), source)
+    kept_deployments = {trial.deployment for trial in plan.trials if here[trial.id] == "ok" and trial not in wanted}
+    for deployment in {trial.deployment for trial in wanted} - kept_deployments:
+        _take_deployment(theirs.deployment(deployment), ours.deployment(deployment))
+    taken = tuple(trial.id for trial in wanted)
+    return Merged(
+        taken=taken,
+        places=Counter(_place(ours.trial(trial.id)) for trial in wanted),
+        kept=tuple(name for name, outcome in there.items() if outcome and name not in taken),
+        unfinished=tuple(
+            name for name, outcome in there.items() if outcome is None and theirs.trial(name).root.exists()
+        ),
+    )
+
+
+def _outcome(folder: TrialFolder, trial: Trial) -> Literal["ok", "failed"] | None:
+    """Return what came of a trial in this folder; None when that is not known, or not whole."""
+    if samples_complete(folder, trial.config_hash):
+        return "ok" if _readable(folder) else None
+    return "failed" if settled(folder, trial) else None
+
+
+def _otherwise(folder: TrialFolder, trial: Trial) -> bool:
+    """Return whether a whole measurement of the trial with another configuration is there."""
+    mark = commit_mark(folder)
+    measured = None if mark is None else str(mark.get("config_hash"))
+    return mark is not None and measured != trial.config_hash and complete(folder, mark, str(measured))
+
+
+def _place(folder: TrialFolder) -> str:
+    """Return where a trial was measured, in words."""
+    for path in (folder.load, folder.record):
+        try:
+            known = recorded(read_json(path))
+        except (OSError, ValueError):
+            continue
+        return NOT_RECORDED if known is None else place(known)
+    return NOT_RECORDED
+
+
+def _readable(folder: TrialFolder) -> bool:
+    """Whether samples are whole and of the configuration that their record names."""
+    try:
+        open_samples(folder.samples, _measured_as(folder))
+    except DamagedError:
+        return False
+    return True
+
+
+def _measured_as(folder: TrialFolder) -> str:
+    """Return the configuration of a trial's samples: of a search that of its best probe."""
+    record = read_json(folder.record)
+    return str((record.get("probe") or record)["config_hash"])
+
+
+def _same(ours: TrialFolder, theirs: TrialFolder) -> bool:
+    """Whether two finished trials are one measurement."""
+    if ours.samples.samefile(theirs.samples):
+        return True
+    return filecmp.cmp(ours.samples, theirs.samples, shallow=False)
+
+
+def _conflicts(twice: list[str], theirs: ScenarioFolder, ours: ScenarioFolder, source: str) -> Iterable[str]:
+    scenario = ours.root.name
+    for name in twice[:MOST_NAMED]:
+        at = [
+            f"{read_json(own.record).get('finished_at')}, {_place(own)}"
+            for own in (ours.trial(name), theirs.trial(name))
+        ]
+        yield (
+            f"{name}: measured twice, in {ours.root / name} ({at[0]}) and in {source}/{scenario}/{name} ({at[1]})."
+        )
+    yield (
+        f"{counted(len(twice), 'trial')} measured here and there. Nothing is changed. Choose with --prefer here, or"
+        " --prefer there, which puts ours aside in 'attempts'."
+    )
+
+
+def _take(trial: Trial, theirs: ScenarioFolder, folder: TrialFolder, source: str) -> None:
+    """Move a trial's files here; those that say that it is finished come last."""
+    came = theirs.trial(trial.id)
+    if not settled(came, trial):
+        republished(came, trial)
+    cut_telemetry(theirs.deployment(trial.deployment).telemetry, came.client_telemetry, read_json(came.load), came)
+    shutil.rmtree(folder.parts, ignore_errors=True)
+    put_aside(folder, probes=True)
+    marks = (came.record, came.load)
+    for path in sorted(path for path in came.root.rglob("*") if path.is_file() and path not in (*marks, came.log)):
+        _move(path, folder.root / _numbered(path.relative_to(came.root), folder))
+    if came.log.exists():
+        with folder.log.open("a", encoding="utf-8") as log:
+            log.write(came.log.read_text(encoding="utf-8"))
+    append_log(folder.log, trial.trial_id, "collected", source=source)
+    for mark in marks:
+        if mark.exists():
+            _move(mark, folder.root / mark.name)
+
+
+def take_calibrations(copy: Path, results: Path) -> None:
+    """Take what is known of the nodes there, as far as it is not known here: trials are judged by it."""
+    for path in sorted((copy / CALIBRATIONS).glob("*.json")):
+        if not (results / CALIBRATIONS / path.name).exists():
+            _move(path, results / CALIBRATIONS / path.name)
+
+
+def _numbered(path: Path, folder: TrialFolder) -> Path:
+    """Return where a file of theirs goes: their attempts are numbered after ours."""
+    if path.parts[0] != folder.attempts.name:
+        return path
+    return Path(path.parts[0], f"there-{path.parts[1]}", *path.parts[2:])
+
+
+def _take_deployment(theirs: DeploymentFolder, ours: DeploymentFolder) -> None:
+    for path in sorted(theirs.root.glob("*"), key=lambda path: path == theirs.record):
+        if path.is_file():
+            _move(path, ours.root / path.name)
+
+
+def _move(path: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.replace(target)

@@ -1,0 +1,88 @@
+"""What of the results is old enough to be removed, and its removal. Samples go only where that is asked for."""
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from seamark.housekeeping.logs import ENDINGS
+from seamark.model.site import Retention
+from seamark.services.persistent.instance import STANDING, instances
+from seamark.services.supervisor.deployment import alive
+from seamark.storage.paths import DeploymentFolder, TrialFolder, read_json, write_json
+from seamark.trials.trial_files import PRUNED
+
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removable:
+    """Something that may go: `kind` is logs, attempts, standing or samples."""
+
+    kind: str
+    path: Path
+    size_bytes: int
+    changed: datetime
+
+
+def removable(results: Path, keep: Retention, now: datetime, scenarios: Sequence[str] = ()) -> list[Removable]:
+    """Return what is older than it is to be kept, of some scenarios or (none named) of all and of standing servers.
+
+    Nothing of a server that lives is in it. Samples are in it only of trials whose figures are there.
+    """
+    folders = [path.parent for path in sorted(results.glob("*/plan.json"))]
+    found: list[Removable] = []
+    for folder in folders:
+        if scenarios and folder.name not in scenarios:
+            continue
+        found += _old("logs", _logs(folder), keep.logs_days, now)
+        found += _old("attempts", folder.glob("*--*/attempts"), keep.attempts_days, now)
+        found += _old("samples", _samples(folder), keep.samples_days, now)
+    if not scenarios:
+        standing = (each.root for each in instances(results) if not each.living())
+        aside = (path for path in (results / STANDING).glob(".*") if path.is_dir())
+        found += _old("standing", [*standing, *aside], keep.standing_days, now)
+    return found
+
+
+def remove(found: Iterable[Removable], now: datetime) -> int:
+    """Remove it; return how many bytes that were. A trial whose samples go stays measured: samples.json says so."""
+    freed = 0
+    for each in found:
+        if each.kind == "samples":
+            record = TrialFolder(root=each.path.parent).record
+            write_json(record, read_json(record) | {PRUNED: now.isoformat(timespec="seconds")})
+        if each.path.is_dir():
+            shutil.rmtree(each.path)
+        else:
+            each.path.unlink(missing_ok=True)
+        freed += each.size_bytes
+    return freed
+
+
+def _old(kind: str, paths: Iterable[Path], days: float | None, now: datetime) -> Iterator[Removable]:
+    if days is None:
+        return
+    for path in paths:
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+        times = [file.stat().st_mtime for file in files] or [path.stat().st_mtime]
+        changed = datetime.fromtimestamp(max(times), UTC)
+        if (now - changed).total_seconds() > days * DAY_S:
+            size = sum(file.stat().st_size for file in files)
+            yield Removable(kind=kind, path=path, size_bytes=size, changed=changed)
+
+
+def _logs(folder: Path) -> Iterator[Path]:
+    """The output of jobs, and of servers that live no more. A trial's own log.jsonl is a part of its record."""
+    yield from (path for path in sorted((folder / "logs").rglob("*")) if path.is_file())
+    for deployment in sorted(folder.glob("deployments/*/")):
+        if not alive(DeploymentFolder(root=deployment)):
+            yield from (path for path in sorted(deployment.rglob("*")) if path.suffix in ENDINGS and path.is_file())
+
+
+def _samples(folder: Path) -> Iterator[Path]:
+    for record in sorted(folder.glob("*--*/samples.json")):
+        trial = TrialFolder(root=record.parent)
+        if trial.metrics.exists() and trial.load.exists():
+            yield from (path for path in (trial.samples, trial.chunks) if path.exists())

@@ -1,0 +1,172 @@
+"""Whether the results of a run will find room: what they are likely to take, and what disk and quota have left."""
+
+import os
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass
+from os.path import expandvars
+
+from seamark.errors import SiteError
+from seamark.model.load_profile import load_length_of
+from seamark.model.trial import Trial
+from seamark.planning.study import Study
+from seamark.services.study_identities import server_identities
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
+from seamark.trials.progress import progress
+
+LEAST_ROW_BYTES, MOST_ROW_BYTES = 4, 32
+"""Of a request in samples.parquet, as measured: short equal times pack well, long different ones do not."""
+LEAST_RPS, MOST_RPS = 0.1, 20_000.0
+"""Replies a second of one user of a closed loop, and of all users together."""
+SWING = 0.2
+"""How far the requests of an open loop may be from their rate times its duration."""
+CHUNK_BYTES = 6
+"""Of one chunk of a streamed reply in chunks.parquet."""
+TELEMETRY_BYTES = 6_000
+"""Of one look of all monitors, as CSV of the deployment, CSV and Parquet of the trial."""
+TRIAL_BYTES = 100_000
+"""Of a trial's other files, and its share of the report."""
+ANSWER_S = 30.0
+MISSING = ("planned", "running", "other")
+"""States of trials that a run measures; it refuses those of another server unless it is to measure them anew."""
+QUOTA_ROW = re.compile(r"(?:^|\s)/\S*\s+(\d+)\*?\s+(\d+)\s+(\d+)")
+"""`lfs quota` and `quota`: a file system, then kB in use, soft limit, hard limit; 0 is no limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """Bytes that are left somewhere; `of` says of what."""
+
+    of: str
+    free_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What the missing trials of a run will write: no less and hardly more than this."""
+
+    least_bytes: int
+    most_bytes: int
+
+
+def estimate(study: Study) -> Estimate:
+    """Return what the trials that are not measured yet will write.
+
+    A trial of a treatment that was measured before, in any repetition, is expected to write what that one did.
+    """
+    folder = study.folder(study.scenario.name)
+    states = progress(study.plan, folder, server_identities(study, study.scenario.name)).states
+    missing = [trial for trial, state in zip(study.plan.trials, states, strict=True) if state.state in MISSING]
+    known = {trial.treatment: size for trial in study.plan.trials if (size := _written(folder, trial))}
+    least = most = 0
+    for trial in missing:
+        fixed = TRIAL_BYTES + int(_seconds(trial) / study.site.telemetry_interval_s * TELEMETRY_BYTES)
+        if trial.treatment in known:
+            least, most = least + known[trial.treatment], most + known[trial.treatment] + fixed
+        else:
+            fewest, greatest = rows(trial)
+            least += int(fewest * LEAST_ROW_BYTES)
+            most += int(greatest * (MOST_ROW_BYTES + _chunks(trial) * CHUNK_BYTES)) + fixed
+    return Estimate(least_bytes=least, most_bytes=most)
+
+
+def rows(trial: Trial) -> tuple[float, float]:
+    """Return how many requests a trial may send, at the least and at the most."""
+    settings, seconds = trial.settings, _seconds(trial)
+    rate = float(settings.get("rate_rps") or 0.0)
+    if trial.search is not None:
+        least, most = 0.0, MOST_RPS * trial.search.budget_s
+    elif rate and settings["pattern"] != "closed":
+        rates = [rate, *(float(settings.get(name) or rate) for name in ("ramp_to_rps", "burst_rps"))]
+        least, most = min(rates) * seconds * (1 - SWING), max(rates) * seconds * (1 + SWING)
+    else:
+        users = float(settings.get("concurrency") or 1)
+        least, most = users * LEAST_RPS * seconds, MOST_RPS * seconds
+    limit = float(settings.get("requests") or 0) or most
+    return min(least, limit), min(most, limit)
+
+
+def rooms(study: Study) -> tuple[list[Room], list[str]]:
+    """Return what is left where the results go, and notes on what could not be found out."""
+    place = next(path for path in (study.results.absolute(), *study.results.absolute().parents) if path.exists())
+    disk = os.statvfs(place)
+    found = [Room(of=f"the file system of {study.results}", free_bytes=disk.f_bavail * disk.f_frsize)]
+    if study.site.quota_command is None:
+        return found, []
+    try:
+        said = subprocess.run(
+            shlex.split(expandvars(study.site.quota_command)),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ANSWER_S,
+        )
+        free = quota_left(said.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as cause:
+        return found, [f"the site's quota_command says nothing of use ({cause}): the quota is not known."]
+    return [*found, *([Room(of="your quota", free_bytes=free)] if free is not None else [])], []
+
+
+def quota_left(text: str) -> int | None:
+    """Return the bytes that a quota has left, None for one without limit.
+
+    `text` is a number of bytes, or the table of `lfs quota` or `quota`. ValueError when it is neither.
+    """
+    words = text.split()
+    if len(words) == 1 and words[0].isdigit():
+        return int(words[0])
+    row = QUOTA_ROW.search(" ".join(words))
+    if row is None:
+        raise ValueError(f"neither a number of bytes nor a table of `lfs quota`: '{' '.join(words)[:80]}'")
+    used, soft, hard = (int(number) * 1024 for number in row.groups())
+    limit = hard or soft
+    return max(0, limit - used) if limit else None
+
+
+def require_room(study: Study) -> list[str]:
+    """Raise SiteError when not even the least that a run will write finds room; return notes on what may not."""
+    wanted = estimate(study)
+    found, notes = rooms(study)
+    remedy = "Free some (`bench prune` shows what can go), or measure fewer or shorter trials."
+    for room in found:
+        if wanted.least_bytes > room.free_bytes:
+            raise SiteError(
+                f"{study.scenario_path}: its results need {shown_bytes(wanted.least_bytes)} or more, but {room.of}"
+                f" has {shown_bytes(room.free_bytes)} left. {remedy}"
+            )
+        if wanted.most_bytes > room.free_bytes:
+            notes.append(
+                f"the results may take up to {shown_bytes(wanted.most_bytes)}; {room.of} has"
+                f" {shown_bytes(room.free_bytes)} left. {remedy}"
+            )
+    return notes
+
+
+def shown_bytes(count: float) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _written(folder: ScenarioFolder, trial: Trial) -> int | None:
+    files = folder.trial(trial.id)
+    try:
+        return int(read_json(files.record)["samples_bytes"]) + _size(files)
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _size(files: TrialFolder) -> int:
+    return files.chunks.stat().st_size if files.chunks.exists() else 0
+
+
+def _seconds(trial: Trial) -> float:
+    return load_length_of(trial.settings)
+
+
+def _chunks(trial: Trial) -> float:
+    return float(trial.settings.get("gen_tokens") or 0) if trial.settings.get("stream") else 0.0

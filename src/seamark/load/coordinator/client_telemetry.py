@@ -1,0 +1,88 @@
+"""What the load's own processes use, sampled from outside them: so that a busy client shows. Parent side only."""
+
+import contextlib
+import csv
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from seamark.platform.socket_stats import Traffic
+
+HEADER = ("at_unix_s", "source", "name", "value", "unit")
+
+
+class ClientWatch:
+    """Writes CPU, memory, bytes and threads of some processes, summed, to a telemetry file (source 'client'). And
+    what this machine's connections to those `ports` of the server's `host` have moved. Without a process it writes
+    no row: the client runs elsewhere."""
+
+    def __init__(self, pids: Sequence[int], path: Path, ports: Collection[int] = (), host: str | None = None) -> None:
+        self._pids = pids
+        self._processes = [process for process in map(_process, pids) if process is not None]
+        self._traffic = Traffic(ports, "remote", host) if ports else None
+        self._cores = psutil.cpu_count() or 1
+        self._file = path.open("w", newline="", encoding="utf-8")
+        self._writer = csv.writer(self._file)
+        self._writer.writerow(HEADER)
+        self._cpu_s: dict[int, float] = {}
+        self._at_s = time.monotonic()
+        self._sample()
+
+    def __enter__(self) -> "ClientWatch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def sample_every(self, interval_s: float) -> None:
+        """Take a sample if the last is at least so old."""
+        if time.monotonic() - self._at_s >= interval_s:
+            self._sample()
+
+    def _sample(self) -> None:
+        """Read every process that still lives and write one row a name."""
+        before_s, self._at_s = self._at_s, time.monotonic()
+        if not self._pids:
+            return
+        spent_s = rss_bytes = read_bytes = write_bytes = threads = 0.0
+        known = bool(self._cpu_s)
+        for process in self._processes:
+            try:
+                with process.oneshot():
+                    times, moved = process.cpu_times(), process.io_counters()
+                    rss_bytes += process.memory_info().rss
+                    threads += process.num_threads()
+            except psutil.Error:
+                continue
+            cpu_s = times.user + times.system
+            spent_s += cpu_s - self._cpu_s.get(process.pid, cpu_s)
+            self._cpu_s[process.pid] = cpu_s
+            read_bytes += moved.read_bytes
+            write_bytes += moved.write_bytes
+        rows = [
+            ("rss_bytes", rss_bytes, "bytes"),
+            ("threads", threads, "threads"),
+            ("read_bytes", read_bytes, "bytes"),
+            ("write_bytes", write_bytes, "bytes"),
+        ]
+        if self._traffic:
+            with contextlib.suppress(OSError):
+                sent, received = self._traffic.look()
+                rows += [("net_sent_bytes", sent, "bytes"), ("net_received_bytes", received, "bytes")]
+        if known and self._at_s > before_s:
+            rows.append(("cpu_ratio", spent_s / (self._at_s - before_s) / self._cores, "ratio"))
+        at = f"{time.time():.6f}"
+        self._writer.writerows((at, "client", name, f"{value:.10g}", unit) for name, value, unit in rows)
+        self._file.flush()
+
+
+def _process(pid: int) -> psutil.Process | None:
+    try:
+        return psutil.Process(pid)
+    except psutil.Error:
+        return None

@@ -1,0 +1,314 @@
+"""The event-loop generator for wire drivers: no task, future or timer of its own for a request. Knows no service.
+
+Requests in flight are kept in the order in which they were sent, which is also the order of their time-outs, so one
+look at the oldest is enough. One periodic timer does this, watches the loop's own lateness and sees the end.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from seamark.load.driver import Wire
+from seamark.load.engine.connection import Connection, Outgoing
+from seamark.load.engine.schedule_lag import LagHistogram
+from seamark.load.engine.stalls import STALL_NS, Stalls
+from seamark.load.workers.records import ChunkRecorder, Recorder
+from seamark.model.failure import Failure
+from seamark.platform.timerfd import Timer
+
+TICK_NS = 10_000_000
+OVERDUE_NS = 50_000_000
+"""A server that never stops sending keeps the loop from its ticks: so long after one, a read looks at time-outs."""
+ASIDE = 0.37
+"""Part of a tick by which ticks lie beside the start of load: regular arrivals are not to fall on them."""
+FLUSH_EVERY = 100
+"""Ticks between two flushes, so that a killed worker loses at most about two seconds of samples."""
+CHORES_NS = 1_000_000
+LATEST = 2
+"""A flush waits until nothing is due for that long, but not for more than so many times as many ticks."""
+MOST_PIECES = 1024
+"""So many the kernel takes at once."""
+NEVER_NS = 1 << 62
+TIMEOUT, CONNECT = Failure.TIMEOUT, Failure.CONNECT
+"""Looking a name up in an enumeration takes as long as sending."""
+SHORTEST_CONNECT_S = 1.0
+"""Before the clock starts, connecting may take so long even where requests may not."""
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a body became: bytes on the wire, whole or in pieces, and their kind."""
+
+    data: bytes | tuple[bytes, ...]
+    kind: int
+
+    @property
+    def pieces(self) -> tuple[bytes, ...]:
+        return self.data if isinstance(self.data, tuple) else (self.data,)
+
+    def outgoing(self, *, in_pieces: bool) -> Outgoing:
+        """Return the request as a connection takes it."""
+        pieces = self.pieces
+        if len(pieces) > MOST_PIECES:
+            pieces = (b"".join(pieces),)
+        return Outgoing(pieces if in_pieces else pieces[0], sum(map(len, pieces)), self.kind)
+
+
+class Flow(Protocol):
+    """Which request goes next, and when: see flow.py."""
+
+    def start(self) -> None:
+        """The clock has started."""
+
+    def free(self, connection: Connection) -> None:
+        """`connection` has no request in flight."""
+
+    def late(self) -> None:
+        """A request was due while a reply was read: `due_ns` of the generator has passed."""
+
+    def over(self, now_ns: int) -> bool:
+        """Say whether no further request will be sent."""
+
+    def watch(self, now_ns: int) -> None:
+        """Look at the backlog; called at every tick."""
+
+    def scheduled(self, now_ns: int) -> int:
+        """Return how many requests were due by `now_ns`."""
+
+    sent: int
+    backlog_max: int
+
+
+class Generator:
+    """Keeps connections, requests in flight and records of one worker."""
+
+    def __init__(
+        self,
+        *,
+        driver: Wire,
+        requests: Sequence[Request],
+        recorder: Recorder,
+        chunks: ChunkRecorder | None,
+        worker: int,
+        timeout_ns: int,
+    ) -> None:
+        self.epoch_ns = 0
+        self.deadline_ns = 0
+        self.due_ns = NEVER_NS
+        self.look_ns = NEVER_NS
+        self.completed = 0
+        self.held_open_ns = 0
+        self.connected_anew = 0
+        self.survivors: int | None = None
+        self.loop_lag = LagHistogram()
+        self.stalls = Stalls()
+        self._driver = driver
+        self._address = driver.address()
+        self._tls: ssl.SSLContext | None = getattr(driver, "tls", None)
+        self.in_pieces = any(isinstance(request.data, tuple) for request in requests)
+        self._requests = [request.outgoing(in_pieces=self.in_pieces) for request in requests]
+        self._bodies = len(requests)
+        self._recorder = recorder
+        self._free: Callable[[Connection], None]
+        self._record = recorder.add
+        self._chunks = chunks
+        self._worker = worker
+        self._timeout_ns = timeout_ns
+        self._in_flight: dict[Connection, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._refused_in_a_row = 0
+        self._stopped = False
+
+    async def open(self, count: int, at_once: int = 64) -> list[Connection]:
+        """Open `count` connections before the clock starts, `at_once` side by side, each within the time-out of a
+        request. Raises OSError when one cannot be had."""
+        loop = asyncio.get_running_loop()
+        connections = [Connection(self, self._driver.decoder()) for _ in range(count)]
+        limit_s = max(SHORTEST_CONNECT_S, self._timeout_ns / 1e9)
+        for first in range(0, count, at_once):
+            group = connections[first : first + at_once]
+            made: list[Callable[[], Connection]] = [lambda one=one: one for one in group]  # type: ignore[misc]
+            try:
+                async with asyncio.timeout(limit_s):
+                    await asyncio.gather(
+                        *(loop.create_connection(each, *self._address, ssl=self._tls) for each in made)
+                    )
+            except TimeoutError:
+                host, port = self._address
+                raise TimeoutError(f"no connection to {host}:{port} in {limit_s:g} s") from None
+        return connections
+
+    def chunk(self, index: int, at_ns: int, events: int) -> None:
+        """Record a read of a streamed reply that brought content."""
+        assert self._chunks is not None
+        self._chunks.add(index, at_ns, events)
+
+    def late(self) -> None:
+        """Send what became due while a reply was read."""
+        self.flow.late()
+
+    def begin(self, connection: Connection, index: int, due_ns: int, now_ns: int) -> None:
+        """Send a request on a free connection, or on a new one when that was closed while it was free."""
+        if connection.closed:
+            connection = Connection(self, self._driver.decoder())
+        self._in_flight[connection] = None
+        connection.begin(index, due_ns, now_ns, self._requests[index % self._bodies])
+
+    def connect(self, connection: Connection) -> None:
+        """Connect for a request that is under way already."""
+        self.connected_anew += 1
+        task = asyncio.get_running_loop().create_task(self._connect(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, connection: Connection) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: connection, *self._address, ssl=self._tls)
+        except OSError:
+            if connection.busy:
+                self._refused_in_a_row += 1
+                connection.end(monotonic_ns(), Failure.CONNECT)
+            return
+        self._refused_in_a_row = 0
+
+    def ended(self, connection: Connection, now_ns: int, units: int, status: int, failure: Failure) -> None:
+        """Record a request that has ended and find its connection something to do."""
+        sent_ns = connection.sent_ns
+        request = connection.request
+        if not failure and now_ns - sent_ns > self._timeout_ns:
+            failure = TIMEOUT
+        del self._in_flight[connection]
+        self.completed += 1
+        self._record(
+            connection.index,
+            connection.due_ns,
+            sent_ns,
+            connection.first_ns,
+            connection.answer_ns,
+            now_ns,
+            units,
+            connection.first_units,
+            connection.uncounted,
+            0 if failure is CONNECT else request[1],
+            connection.received_bytes,
+            status,
+            failure,
+            request[2],
+            self._worker,
+        )
+        if self._stopped:
+            return
+        if connection.connected:
+            self._free(connection)
+        else:
+            self._replace(failure)
+
+    def _replace(self, failure: Failure) -> None:
+        """Let a new connection, which connects when it is used, take the place of one that has ended."""
+        fresh = Connection(self, self._driver.decoder())
+        if failure is CONNECT:
+            pause_s = min(FIRST_PAUSE_S * 2 ** min(self._refused_in_a_row, 10), LONGEST_PAUSE_S)
+            asyncio.get_running_loop().call_later(pause_s, self._free, fresh)
+        else:
+            self._free(fresh)
+
+    async def run(self, flow: Flow, epoch_ns: int, deadline_ns: int) -> int:
+        """Run from the epoch until every request has ended; return when that was.
+
+        After the deadline nothing is sent. Raises what went wrong on our own side (OSError: no space).
+        """
+        self.flow = flow
+        self._free = flow.free
+        self.epoch_ns = self._recorder.epoch_ns = epoch_ns
+        if self._chunks is not None:
+            self._chunks.epoch_ns = epoch_ns
+        self.deadline_ns = deadline_ns
+        loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[None] = loop.create_future()
+        loop.set_exception_handler(self._fault)
+        timer = Timer()
+        tick_ns = max(1_000_000, min(TICK_NS, self._timeout_ns // 10))
+        first_ns = epoch_ns + int(ASIDE * tick_ns)
+        ticks = -1
+        lags: list[int] = []
+
+        def tick() -> None:
+            nonlocal ticks
+            now_ns = monotonic_ns()
+            fired = timer.clear()
+            if not fired:
+                return
+            lag_ns = now_ns - (epoch_ns if ticks < 0 else first_ns + ticks * tick_ns)
+            if ticks < 0:
+                flow.start()
+                timer.arm(first_ns, tick_ns)
+            lags.append(lag_ns)
+            if lag_ns >= STALL_NS:
+                self.stalls.add(now_ns - self.epoch_ns - lag_ns, now_ns - self.epoch_ns)
+            ticks += fired
+            if len(lags) >= FLUSH_EVERY and (now_ns + CHORES_NS < self.due_ns or len(lags) > LATEST * FLUSH_EVERY):
+                self._keep(lags)
+            self.look(now_ns)
+
+        loop.add_reader(timer.fileno(), tick)
+        timer.arm(epoch_ns)
+        try:
+            await self._done
+        finally:
+            loop.remove_reader(timer.fileno())
+            timer.close()
+            self._stopped = True
+            self._keep(lags)
+        return monotonic_ns()
+
+    def stop(self) -> None:
+        """End now: what is in flight is recorded as cancelled."""
+        self._stopped = True
+        self.deadline_ns = 0
+        now_ns = monotonic_ns()
+        if self.survivors is None:
+            self.survivors = len(self._in_flight)
+        for connection in list(self._in_flight):
+            connection.end(now_ns, Failure.CANCELLED)
+        if not self._done.done():
+            self._done.set_result(None)
+
+    def look(self, now_ns: int) -> None:
+        """Time out what is too old, look at the backlog, see whether all is done."""
+        self.look_ns = now_ns + OVERDUE_NS
+        oldest_ns = now_ns - self._timeout_ns
+        late = []
+        for connection in self._in_flight:
+            if connection.sent_ns > oldest_ns:
+                break
+            late.append(connection)
+        for connection in late:
+            connection.end(now_ns, Failure.TIMEOUT)
+        if self.survivors is None:
+            self.flow.watch(now_ns)
+            if now_ns >= self.deadline_ns:
+                self.survivors = len(self._in_flight)
+        if not self._in_flight and self.flow.over(now_ns) and not self._done.done():
+            self._done.set_result(None)
+
+    def _keep(self, lags: list[int]) -> None:
+        self.loop_lag.add(np.array(lags, dtype=np.int64))
+        lags.clear()
+        self._recorder.flush()
+        if self._chunks is not None:
+            self._chunks.flush()
+
+    def _fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody caught: the network's are seen as lost connections, ours end the load."""
+        error = context.get("exception")
+        if error is None or isinstance(error, ConnectionError | TimeoutError) or self._done.done():
+            return
+        self._done.set_exception(error)

@@ -1,0 +1,250 @@
+"""A mix of request classes: one driver a class, and a seeded sequence that says which class each request is of.
+
+What a mix may be is checked where a scenario is read: model/mix.py.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import gcd, lcm
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from seamark.errors import UserError
+from seamark.load.driver import Body, Call, Decoder, Driver, Reply, Session, Target, Wire
+from seamark.load.workers.assignment import seed_for
+from seamark.model.failure import Failure
+from seamark.model.service import Value
+from seamark.patterns.trace_file import Row
+
+MOST_KINDS = 127
+"""A sample has one byte for the kind of its request."""
+FEWEST_BODIES = 16
+SEQUENCE = 8192
+
+AnyDriver = TypeVar("AnyDriver", bound=Driver)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestClass:
+    """Requests that are alike: what is different from the rest of the load, and how often they come."""
+
+    name: str
+    weight: float
+    settings: Mapping[str, Value]
+
+
+def classes_of(text: str) -> tuple[RequestClass, ...]:
+    """Return the classes of a setting `mix`, a JSON object. Raises UserError for what is none."""
+    try:
+        document: dict[str, Any] = json.loads(text)
+        found = tuple(
+            RequestClass(
+                name=name,
+                weight=float(each.get("weight", 1)),
+                settings={key: value for key, value in each.items() if key != "weight"},
+            )
+            for name, each in document.items()
+            if name != "name"
+        )
+    except (ValueError, TypeError, AttributeError):
+        found = ()
+    if not found or any(not 0 < each.weight < float("inf") for each in found):
+        raise UserError(f"mix: {text[:80]} is no mix. Write it as {{chat: {{weight: 3}}, search: {{weight: 1}}}}.")
+    return found
+
+
+def drawn(weights: Sequence[float], count: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return which class each of about `count` requests is of: seeded, and each class has exactly its share.
+
+    Exactly, where the weights are to each other as whole numbers of a sum up to `count`; else to the nearest request,
+    and each class at least once.
+    """
+    parts = [Fraction(str(weight)) for weight in weights]
+    common = lcm(*(part.denominator for part in parts))
+    whole = [int(part * common) for part in parts]
+    whole = [each // gcd(*whole) for each in whole]
+    total = sum(whole)
+    if total <= count:
+        counts = [each * (count // total) for each in whole]
+    else:
+        ends = [round(count * sum(whole[: at + 1]) / total) for at in range(len(whole))]
+        counts = [max(1, end - start) for start, end in zip([0, *ends], ends, strict=False)]
+    classes = np.repeat(np.arange(len(weights)), counts)
+    return np.random.default_rng(seed_for(seed, "classes")).permutation(classes)
+
+
+def mixed(make: Callable[[Target], Driver], target: Target) -> Driver:
+    """Return the driver of a target whose settings have a mix. Raises UserError for classes that do not fit."""
+    classes = classes_of(str(target.settings["mix"]))
+    drivers = [make(replace(target, settings={**target.settings, **each.settings})) for each in classes]
+    if all(hasattr(driver, "encode") for driver in drivers):
+        return MixedWire(classes, cast("list[Wire]", drivers), _turns(target))
+    if any(hasattr(driver, "encode") for driver in drivers):
+        raise UserError("mix: its classes are sent in different ways, some from an event loop and some from threads.")
+    return MixedCall(classes, cast("list[Call]", drivers), _turns(target))
+
+
+def _turns(target: Target) -> int:
+    return int(target.settings.get("turns") or 1)
+
+
+@dataclass(kw_only=True, slots=True)
+class Part:
+    """A request, and the number of the class it is of: the content of a mixed body. `wire` is kept for its reuse."""
+
+    number: int
+    body: Body
+    wire: bytes | tuple[bytes, ...] | None = None
+
+
+class _Mixed(Generic[AnyDriver]):
+    """What drivers of a mix have in common: the kinds of all classes, and bodies in the seeded sequence."""
+
+    def __init__(self, classes: Sequence[RequestClass], drivers: Sequence[AnyDriver], turns: int) -> None:
+        self.classes = classes
+        self.drivers = drivers
+        self.turns = turns
+        self.unit = drivers[0].unit
+        self.kinds: Sequence[str] = [
+            each.name if len(driver.kinds) == 1 else f"{each.name}/{kind}"
+            for each, driver in zip(classes, drivers, strict=True)
+            for kind in driver.kinds
+        ]
+        self._sequence: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._usual: dict[int, list[Body]] = {}
+        self._first_kinds = np.cumsum([0, *(len(driver.kinds) for driver in drivers)]).tolist()
+        if len(self.kinds) > MOST_KINDS:
+            raise UserError(
+                f"mix: {len(self.kinds)} kinds of request are more than {MOST_KINDS}. Use fewer classes or turns."
+            )
+        units = {driver.unit for driver in drivers}
+        if len(units) > 1:
+            raise UserError(f"mix: its classes are counted in different units: {', '.join(sorted(units))}.")
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return about `count` bodies, those of a session one after another and of one class.
+
+        A class has different ones up to a fair part of what its driver keeps, and begins anew after them.
+        """
+        sequence = drawn([each.weight for each in self.classes], max(count // self.turns, len(self.classes)), seed)
+        sessions = [self._sessions(number, int((sequence == number).sum()), count, seed) for number in self._numbers]
+        return [body for number in sequence.tolist() for body in next(sessions[number])]
+
+    def row_body(self, number: int, row: Row, seed: int) -> Body:
+        """Return the request of a row of a trace: of the class that it names, else of one in the seeded sequence.
+
+        Where the class's driver makes no requests of recorded lengths, one of its usual ones.
+        """
+        if not self._sequence.size:
+            self._sequence = drawn([each.weight for each in self.classes], SEQUENCE, seed)
+        which = int(self._sequence[number % len(self._sequence)])
+        if row.request_class is not None:
+            which = self._numbered(row.request_class)
+        driver = self.drivers[which]
+        if row.has_lengths and hasattr(driver, "row_body"):
+            return self.of_class(which, driver.row_body(number, row, seed))
+        if which not in self._usual:
+            kept = int(getattr(driver, "body_count", SEQUENCE))
+            made = driver.bodies(kept, seed_for(seed, f"class {self.classes[which].name}"))
+            self._usual[which] = [self.of_class(which, body) for body in made]
+        return self._usual[which][number % len(self._usual[which])]
+
+    def _numbered(self, name: str) -> int:
+        names = [each.name for each in self.classes]
+        if name not in names:
+            raise UserError(f"trace: its class '{name}' is none of the mix: {', '.join(names)}.")
+        return names.index(name)
+
+    @property
+    def _numbers(self) -> range:
+        return range(len(self.classes))
+
+    def _sessions(self, number: int, needed: int, count: int, seed: int) -> Iterator[list[Body]]:
+        """Yield the bodies of one session of a class after another, without end."""
+        driver, turns = self.drivers[number], self.turns
+        kept = int(getattr(driver, "body_count", count))
+        wanted = min(needed * turns, max(kept // len(self.classes), min(kept, FEWEST_BODIES)))
+        made = driver.bodies(max(1, wanted // turns) * turns, seed_for(seed, f"class {self.classes[number].name}"))
+        bodies = [self.of_class(number, body) for body in made]
+        at = 0
+        while True:
+            yield [bodies[(at + turn) % len(bodies)] for turn in range(turns)]
+            at += turns
+
+    def of_class(self, number: int, body: Body) -> Body:
+        """Return a body of one class as one of the mix."""
+        return Body(content=Part(number=number, body=body), kind=self._first_kinds[number] + body.kind)
+
+
+class MixedWire(_Mixed[Wire]):
+    """A Wire driver that asks each class's own driver for the bytes of a request."""
+
+    def __init__(self, classes: Sequence[RequestClass], drivers: Sequence[Wire], turns: int) -> None:
+        super().__init__(classes, drivers, turns)
+        decoders = {(type(decoder), decoder.streams) for decoder in (driver.decoder() for driver in drivers)}
+        if len(decoders) > 1:
+            raise UserError("mix: replies of its classes are read in different ways, such as streamed and whole.")
+        if len({driver.address() for driver in drivers}) > 1:
+            raise UserError("mix: its classes have different addresses.")
+        tls = getattr(drivers[0], "tls", None)
+        if tls is not None:
+            self.tls = tls
+
+    def address(self) -> tuple[str, int]:
+        """Return host and port of all classes."""
+        return self.drivers[0].address()
+
+    def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
+        """Return a request on the wire; the same bytes for the same body of a class."""
+        part: Part = body.content
+        if part.wire is None:
+            part.wire = self.drivers[part.number].encode(part.body)
+        return part.wire
+
+    def decoder(self) -> Decoder:
+        """Return a decoder, which reads the replies of all classes: that of the class with the largest."""
+        return max(self.drivers, key=lambda driver: getattr(driver, "most_units", 0)).decoder()
+
+
+class MixedCall(_Mixed[Call]):
+    """A Call driver whose sessions hold one of each class."""
+
+    def session(self) -> Session:
+        """Return a new session of every class."""
+        return _MixedSession([driver.session() for driver in self.drivers])
+
+    def failure(self, error: Exception) -> Failure:
+        """Return the category of an exception, as the first class's driver says: all are of one kind."""
+        return self.drivers[0].failure(error)
+
+
+class _MixedSession:
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        self._sessions = sessions
+
+    def call(self, body: Body) -> Reply:
+        part: Part = body.content
+        return self._sessions[part.number].call(part.body)
+
+    def close(self) -> None:
+        for session in self._sessions:
+            session.close()
+
+
+def mixed_quality(
+    classes: Sequence[RequestClass],
+    settings: Mapping[str, Value],
+    ask: Callable[[Mapping[str, Value]], Mapping[str, float]],
+) -> dict[str, float]:
+    """Return what the answers of a mix are worth: `ask` for the settings of each class, the mean by weight."""
+    found = [(each.weight, dict(ask({**settings, **each.settings}))) for each in classes]
+    names = dict.fromkeys(name for _, quality in found for name in quality)
+    means = {}
+    for name in names:
+        known = [(weight, quality[name]) for weight, quality in found if name in quality]
+        means[name] = sum(weight * value for weight, value in known) / sum(weight for weight, _ in known)
+    return means

@@ -1,0 +1,99 @@
+"""A driver's stage, populate and quality hooks: run in the service's environment, facts brought back as JSON."""
+
+import contextlib
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from seamark.load.driver import Target
+from seamark.platform.fork_server.client import OUTSIDE
+from seamark.platform.parent_death import die_with_parent
+
+TAIL_LINES = 20
+
+
+class PreparationError(Exception):
+    """A hook failed in the service's environment; `log_tail` has its last lines on stderr."""
+
+    def __init__(self, reason: str, log_tail: list[str]) -> None:
+        super().__init__("\n".join([reason, *log_tail]))
+        self.reason = reason
+        self.log_tail = log_tail
+
+
+def run_preparation(
+    hook: Literal["stage", "populate"],
+    driver: str,
+    target: Target,
+    seed: int,
+    python: Path | None,
+    *,
+    on_tick: Callable[[], str | None] = lambda: None,
+    timeout_s: float | None = None,
+) -> dict[str, Any]:
+    """Run `hook` of the driver's module (`module` or `module:Class`) with the interpreter `python` (None: this one).
+
+    Returns the facts that the hook returned, {} for a module without that hook. `on_tick` is called about every
+    0.1 s; a string that it returns ends the hook. Raises PreparationError when the hook fails, is ended so, or
+    takes longer than `timeout_s`; its process is gone then.
+    """
+    with tempfile.TemporaryDirectory(prefix="seamark-prepare-") as name:
+        folder = Path(name)
+        task, facts, log = folder / "task.json", folder / "facts.json", folder / "log"
+        document = asdict(target) | {"data": str(target.data)}
+        task.write_text(json.dumps({"hook": hook, "driver": driver, "seed": seed, "target": document}))
+        command = [str(python or sys.executable), OUTSIDE, "seamark.load.workers.hooks", str(task), str(facts)]
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            reason = _wait(process, on_tick, timeout_s)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if reason is None and process.returncode != 0:
+            reason = f"ended with exit code {process.returncode}"
+        if reason is not None:
+            tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+            raise PreparationError(f"{hook} of {driver} {reason}", tail)
+        brought: dict[str, Any] = json.loads(facts.read_text(encoding="utf-8"))
+        return brought
+
+
+def _wait(
+    process: "subprocess.Popen[bytes]", on_tick: Callable[[], str | None], timeout_s: float | None
+) -> str | None:
+    """Wait for the process; return why it must not go on, or None when it ended by itself."""
+    limit_s = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.1)
+            return None
+        reason = on_tick()
+        if reason is not None:
+            return f"was ended: {reason}"
+        if limit_s is not None and time.monotonic() > limit_s:
+            return f"was not done after {timeout_s:g} s"
+
+
+def call_hook(module_name: str, hook: str, target: Target, seed: int) -> Mapping[str, Any]:
+    """Call a hook of a driver's module in this process; {} where the module has none."""
+    function = getattr(importlib.import_module(module_name.partition(":")[0]), hook, None)
+    return {} if function is None else dict(function(target, seed))
+
+
+def main(argv: list[str]) -> int:
+    """Run one hook: `task.json facts.json`. Called through outside.py in the service's environment."""
+    die_with_parent()
+    task = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
+    target = Target(**(task["target"] | {"data": Path(task["target"]["data"])}))
+    facts = call_hook(task["driver"], task["hook"], target, task["seed"])
+    Path(argv[1]).write_text(json.dumps(dict(facts), allow_nan=False), encoding="utf-8")
+    return 0

@@ -1,0 +1,36 @@
+"""Which shape a document of the results has, by the name of its file, and what makes a damaged one again."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from seamark.model.results.figures import Histograms, Metrics
+from seamark.model.results.load import Load, Sent
+from seamark.model.results.study import Deployment, Meta, Planned
+
+SHAPES: Mapping[str, Any] = {
+    "load.json": Load,
+    "samples.json": Annotated[Load, Sent],
+    "metrics.json": Metrics,
+    "histogram.json": Histograms,
+    "meta.json": Meta,
+    "endpoint.json": Deployment,
+    "answer.json": Deployment,
+    "deployment.json": Deployment,
+    "plan.json": Planned,
+}
+"""By the name of a file. A file of another name is any object."""
+
+DERIVED = "Remove it: `bench collect` and `bench submit` derive it again from the samples."
+REMEDIES: Mapping[str, str] = {
+    "load.json": "`bench submit` writes it again from samples.json, or measures the trial again.",
+    "samples.json": "`bench submit` measures the trial again; `bench status` shows it meanwhile.",
+    "metrics.json": DERIVED,
+    "histogram.json": DERIVED,
+    "meta.json": "Where the trial was measured is not known then; `bench retry TRIAL` measures it again.",
+    "endpoint.json": "`bench submit` starts the server again.",
+    "deployment.json": "Remove it: `bench submit` writes it again.",
+    "plan.json": "`bench plan` writes it again.",
+    "summary.json": "`bench collect` writes it again.",
+}
+OTHERWISE = "Remove the file; the next run makes it again."
+"""The remedy for all others."""

@@ -1,0 +1,132 @@
+"""plan.json, meta.json, and the documents of servers and environments: what was planned, where it ran."""
+
+from collections.abc import Mapping
+from typing import Any, Required, TypedDict
+
+from seamark.model.results.load import Server
+from seamark.model.results.values import Count, Moment, Number, Setting, Word
+
+
+class Machine(TypedDict, total=False):
+    """What a node is."""
+
+    cpu_model: Word
+    cpus_logical: Count
+    cpus_physical: Count
+    memory_bytes: Count
+    cpu: Mapping[str, Any] | None
+    memory: Mapping[str, Any] | None
+    clock: Mapping[str, Any] | None
+    gpu: Mapping[str, Any] | None
+    network: Mapping[str, Any] | None
+    mounts: Mapping[str, Mapping[str, Any]] | None
+
+
+class Node(TypedDict, total=False):
+    """One node of a trial."""
+
+    machine: Machine | None
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+
+class Meta(TypedDict, total=False):
+    """meta.json: where and with what a trial was measured."""
+
+    trial_id: Word
+    server_identity: Server | None
+    timestamp: Moment | None
+    host: Word
+    node: Word
+    seed: Count
+    software: Mapping[str, Any] | None
+    slurm: Mapping[str, Any] | None
+    machine: Machine | None
+    pinning: Mapping[str, Any] | None
+    shards: list[Mapping[str, Any]] | None
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    nodes: Mapping[str, Node] | None
+    nodes_unknown: Word
+
+
+class Deployment(TypedDict, total=False):
+    """endpoint.json, answer.json and deployment.json: a server, where it is or was."""
+
+    status: Word
+    category: Word
+    reason: Word
+    log_tail: list[str] | None
+    deployment: Word
+    server_identity: Server | None
+    service: Word
+    host: Word
+    ports: Mapping[str, int] | None
+    data: Word
+    environment: Word
+    node: Word
+    gpus: Count
+    command: list[str] | None
+    phases: Mapping[str, Number] | None
+    facts: Mapping[str, Any] | None
+    pinning: Mapping[str, Any] | None
+    parts: list[Mapping[str, Any]] | None
+    load_nodes: list[str] | None
+    server_nodes: list[str] | None
+    started_at: Moment | None
+    ready_at: Moment | None
+    ended_at: Moment | None
+    ended: Mapping[str, Any] | None
+    idle_unix_s: list[float] | None
+    time_to_service_s: Mapping[str, Number] | None
+    uptime_s: Number
+    gpu_hours: Number
+    trials: Mapping[str, int] | None
+
+
+class PlannedTrial(TypedDict, total=False):
+    """A trial of a plan."""
+
+    id: Required[str]
+    trial_id: Required[str]
+    deployment: Required[str]
+    workload: Required[str]
+    component: Required[str]
+    service: Required[str]
+    settings: Required[Mapping[str, Setting]]
+    changed: Required[Mapping[str, Setting]]
+    repetition: Required[int]
+    block: Required[int]
+    position: Required[int]
+    seed: Required[int]
+    config_hash: Required[str]
+    group: str
+    slos: Required[list[Mapping[str, Any]]]
+    search: Mapping[str, Any] | None
+
+
+class PlannedDeployment(TypedDict, total=False):
+    """A deployment of a plan."""
+
+    id: Required[str]
+    service: Required[str]
+    settings: Required[Mapping[str, Setting]]
+
+
+class Planned(TypedDict, total=False):
+    """plan.json."""
+
+    scenario: Required[str]
+    source: Required[str]
+    seed: int
+    repetitions: Required[int]
+    factors: Required[Mapping[str, Mapping[str, list[Setting]]]]
+    deployments: Required[list[PlannedDeployment]]
+    trials: Required[list[PlannedTrial]]
+
+
+class Environment(TypedDict, total=False):
+    """Where an environment of a service was made: .environments/NAME-DIGEST.json."""
+
+    name: str
+    root: Required[str]

@@ -1,0 +1,81 @@
+"""Names of deployments, workloads and trials: readable, path-safe, made only of what differs from the defaults."""
+
+import hashlib
+import re
+import unicodedata
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from seamark.config.levels import show
+from seamark.config.mix import MIX, mix_label
+from seamark.model.digest import digest
+from seamark.model.service import Value
+from seamark.model.trial import SCHEMA_VERSION
+from seamark.storage.redaction import redacted
+
+NAMESPACE = uuid.UUID("6b0e6c1e-5b0f-5d2c-9d5e-2f6d1c0b7a41")
+LONGEST = 64
+LONGEST_WORD = 28
+DIGEST = 8
+UNSPOKEN = ("duration_s", "warmup_s", "timeout_s", "requests")
+"""How long to measure is part of the hash, but not of the words."""
+UNITS = {"nodes": "node", "gpus": "gpu", "cpus_per_task": "cpu", "mem_gb": "gb"}
+
+
+def part(words: list[str], identity: Mapping[str, Any]) -> str:
+    """Return `words-hash`: the words cut to fit, the hash of the whole identity and the schema's version.
+
+    It holds only letters, digits, '.', '_', '+' and '-', no `--`, and at most LONGEST characters.
+    """
+    mark = digest({"schema_version": SCHEMA_VERSION, **identity})[:DIGEST]
+    slug = ""
+    for word in words:
+        longer = f"{slug}-{word}" if slug else word
+        if len(longer) > LONGEST - DIGEST - 1:
+            break
+        slug = longer
+    return f"{slug or 'x'}-{mark}"
+
+
+def words_of(values: Mapping[str, Value]) -> list[str]:
+    """Return a word for each setting: the value where it is text, else the setting's name and the value."""
+    spoken = {name: value for name, value in values.items() if name not in UNSPOKEN}
+    return [word for name, value in spoken.items() if (word := _word(name, value))]
+
+
+def word(text: str) -> str:
+    """Return text as a part of a path: ASCII letters, digits, '.', '_', '+' and single '-'."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9._+]+", "-", plain).strip("-.")[:LONGEST_WORD].strip("-.")
+
+
+def trial_uuid(scenario: str, trial_id: str) -> str:
+    """Return the UUID of a trial: the same name in the same scenario gives the same."""
+    return str(uuid.uuid5(NAMESPACE, f"{scenario}/{trial_id}"))
+
+
+def seed_of(*parts: object) -> int:
+    """Return a 32-bit seed that depends on all parts and on nothing else."""
+    return int.from_bytes(_sha(*parts)[:4])
+
+
+def rank(*parts: object) -> bytes:
+    """Return a key that sorts things into a seeded random order: a thing keeps its key when others join."""
+    return _sha(*parts)
+
+
+def _sha(*parts: object) -> bytes:
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
+
+
+def _word(name: str, value: Value) -> str:
+    if redacted(value, name) != value:  # names of folders are seen by all: the hash tells secrets apart
+        return word(name)
+    if name in UNITS:
+        return f"{value}{UNITS[name]}"
+    if isinstance(value, str):
+        return word(mix_label(value) if name == MIX else value)
+    if value is None:
+        return f"{name}-none"
+    return f"{name}-{word(show(value).replace('-', 'minus', 1))}"

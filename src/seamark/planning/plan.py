@@ -1,0 +1,269 @@
+"""From a scenario and a site to deployments and trials, in the order in which they run. Pure; no file is touched."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+from seamark.config.site_limits import Asked, misfits
+from seamark.errors import UserError
+from seamark.model.digest import digest
+from seamark.model.scenario import Scenario, Workload
+from seamark.model.service import Service, Value
+from seamark.model.site import Site
+from seamark.model.trial import SCHEMA_VERSION, Deployment, Plan, Trial
+from seamark.planning.identity import part, rank, seed_of, trial_uuid, word, words_of
+from seamark.planning.plan_file import as_document, read_plan
+from seamark.planning.treatments import RESOURCES, Values, factors_of, settings_of, treatments
+
+__all__ = ["Treatment", "as_document", "plan", "read_plan"]
+
+RESOURCE_DEFAULTS = {"nodes": 1, "gpus": 0, "cpus_per_task": 1, "mem_gb": 1}
+MOST_TRIALS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Treatment:
+    """One combination of levels, with the deployment it runs on."""
+
+    id: str
+    workload: Workload
+    workload_id: str
+    deployment: Deployment
+    settings: Values
+    changed: Values
+    facts: Mapping[str, object]
+
+
+def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Plan:
+    """Return the plan of a scenario at a site. Raises UserError with everything that stands in its way.
+
+    Each repetition is a block: within a deployment it holds every treatment once, in an order drawn from the
+    scenario's seed. Deployments come in such an order as well.
+    """
+    mistakes: list[str] = []
+    factors: dict[str, dict[str, tuple[Value, ...]]] = {"deployment": {}, "workload": {}, "policy": {}}
+    found: dict[str, Treatment] = {}
+    for index, workload in enumerate(scenario.workloads):
+        at = _at(scenario, index)
+        try:
+            combinations = treatments(workload, scenario.resources, services[workload.service])
+        except ValueError as error:
+            mistakes.append(f"{at}: {error}.")
+            continue
+        _add_factors(factors, combinations, services[workload.service])
+        for values in combinations:
+            treatment = _treatment(scenario, workload, services[workload.service], values)
+            other = found.setdefault(treatment.id.casefold(), treatment)
+            if other is not treatment:
+                mistakes.append(_collision(at, treatment, other))
+    mistakes += _alike(scenario, [each.deployment for each in found.values()])
+    if site.runtime != "external":
+        mistakes += _too_few_nodes(scenario, services, [each.deployment for each in found.values()])
+    mistakes += _misfits(scenario, site, services, [each.deployment for each in found.values()])
+    if len(found) * scenario.repetitions > MOST_TRIALS:
+        mistakes.append(f"{_at(scenario)}: {len(found) * scenario.repetitions} trials are more than {MOST_TRIALS}.")
+    if mistakes:
+        raise UserError(*dict.fromkeys(mistakes))
+    deployments = _ordered(scenario, {each.deployment.id: each.deployment for each in found.values()})
+    return Plan(
+        scenario=scenario.name,
+        source=str(scenario.path),
+        seed=scenario.metadata.seed,
+        repetitions=scenario.repetitions,
+        max_retries=scenario.max_retries,
+        factors=factors,
+        deployments=deployments,
+        trials=tuple(_trials(scenario, deployments, found.values())),
+        partition=scenario.partition,
+        account=scenario.account,
+        qos=scenario.qos or ("default" if "default" in site.qos else None),
+        container=scenario.artifacts.container,
+        dataset=scenario.artifacts.dataset,
+        binds=scenario.binds,
+        git_commit=scenario.metadata.git_commit,
+        notes=scenario.metadata.notes,
+    )
+
+
+def _treatment(scenario: Scenario, workload: Workload, service: Service, values: Values) -> Treatment:
+    by_role = {"deployment": sorted(each.name for each in service.settings if each.role == "deployment")}
+    inside = [each.name for each in settings_of(service) if each.name not in by_role["deployment"]]
+    order = sorted(name for name in inside if service.setting(name)) + [n for n in inside if not service.setting(n)]
+    defaults = {each.name: each.default for each in settings_of(service)}
+    changed = {name: values[name] for name in (*by_role["deployment"], *order) if values[name] != defaults[name]}
+    deployment = _deployment(scenario, service, values, by_role["deployment"], changed)
+    load = {name: changed[name] for name in order if name in changed}
+    spoken = {name: value for name, value in load.items() if not _is_searched(workload, name)}
+    words = [*words_of(spoken), *([f"search-{workload.search.setting}"] if workload.search else [])]
+    workload_id = part(words or ["defaults"], {"settings": load} | _searched(workload) | _seed(scenario))
+    settings = {name: values[name] for name in defaults}
+    return Treatment(
+        id=f"{deployment.id}--{workload_id}",
+        workload=workload,
+        workload_id=workload_id,
+        deployment=deployment,
+        settings=settings,
+        changed=changed,
+        facts={
+            "schema_version": SCHEMA_VERSION,
+            "service": service.name,
+            "version": service.version,
+            "driver": service.driver,
+            "settings": {name: value for name, value in settings.items() if value is not None},
+            "resources": {name: values[name] for name in RESOURCES},
+            **_artifacts(scenario),
+            **_searched(workload),
+            **_contents(workload, values),
+        },
+    )
+
+
+def _contents(workload: Workload, values: Values) -> dict[str, str]:
+    """What the trace of a treatment holds is measured, wherever it lies."""
+    content = workload.contents.get(str(values["trace"])) if values["pattern"] == "trace" else None
+    return {} if content is None else {"trace_sha256": content}
+
+
+def _is_searched(workload: Workload, name: str) -> bool:
+    return workload.search is not None and workload.search.setting == name
+
+
+def _searched(workload: Workload) -> dict[str, object]:
+    """A search is a part of identity, and so are the objectives that decide what it finds."""
+    if workload.search is None:
+        return {}
+    slos = sorted(f"{slo.metric} {slo.op} {slo.limit!r}" for slo in workload.slos)
+    return {"search": asdict(workload.search), "slos": slos}
+
+
+def _deployment(
+    scenario: Scenario, service: Service, values: Values, names: list[str], changed: Values
+) -> Deployment:
+    ours = {name: changed[name] for name in names if name in changed}
+    asked = {name: values[name] for name in RESOURCES if values[name] != RESOURCE_DEFAULTS[name]}
+    identity = {"service": service.name, "settings": ours, "resources": asked}
+    return Deployment(
+        id=part(
+            [word(service.name), *words_of(ours), *words_of(asked)], identity | _seed(scenario) | _artifacts(scenario)
+        ),
+        service=service.name,
+        settings={name: values[name] for name in names},
+        **{name: int(values[name] or 0) for name in RESOURCES},
+    )
+
+
+def _seed(scenario: Scenario) -> dict[str, int]:
+    return {"seed": scenario.metadata.seed} if scenario.metadata.seed else {}
+
+
+def _artifacts(scenario: Scenario) -> dict[str, str]:
+    """The files a run needs, as written: `$NAME` stays, so that another user's folder gives the same identity."""
+    artifacts = {"container": scenario.artifacts.container, "dataset": scenario.artifacts.dataset}
+    return {name: path for name, path in artifacts.items() if path is not None}
+
+
+def _ordered(scenario: Scenario, deployments: Mapping[str, Deployment]) -> tuple[Deployment, ...]:
+    key = {name: rank(scenario.metadata.seed, "deployments", name) for name in deployments}
+    return tuple(sorted(deployments.values(), key=lambda deployment: key[deployment.id]))
+
+
+def _trials(scenario: Scenario, deployments: tuple[Deployment, ...], found: Iterable[Treatment]) -> Iterable[Trial]:
+    seed = scenario.metadata.seed
+    served: dict[str, list[Treatment]] = {deployment.id: [] for deployment in deployments}
+    for treatment in found:
+        served[treatment.deployment.id].append(treatment)
+    for deployment in deployments:
+        position = 0
+        for block in range(1, scenario.repetitions + 1):
+            keys = {each.id: rank(seed, deployment.id, block, each.id) for each in served[deployment.id]}
+            for treatment in sorted(served[deployment.id], key=lambda each: keys[each.id]):
+                position += 1
+                yield _trial(scenario, treatment, block, position)
+
+
+def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: int) -> Trial:
+    name = f"{treatment.id}--r{repetition}"
+    seed = seed_of(scenario.metadata.seed, treatment.id, repetition)
+    return Trial(
+        id=name,
+        trial_id=trial_uuid(scenario.name, name),
+        deployment=treatment.deployment.id,
+        workload=treatment.workload_id,
+        component=treatment.workload.component,
+        service=treatment.workload.service,
+        settings=treatment.settings,
+        changed=treatment.changed,
+        repetition=repetition,
+        block=repetition,
+        position=position,
+        seed=seed,
+        config_hash=digest({**treatment.facts, "repetition": repetition, "seed": seed}),
+        group=treatment.workload.name,
+        slos=treatment.workload.slos,
+        search=treatment.workload.search,
+    )
+
+
+def _add_factors(
+    factors: dict[str, dict[str, tuple[Value, ...]]], combinations: list[Values], service: Service
+) -> None:
+    roles = {each.name: each.role for each in settings_of(service)} | dict.fromkeys(RESOURCES, "deployment")
+    for name, levels in factors_of(combinations).items():
+        known = factors[roles[name]].get(name, ())
+        factors[roles[name]][name] = tuple(dict.fromkeys((*known, *levels)))
+
+
+def _misfits(
+    scenario: Scenario, site: Site, services: Mapping[str, Service], deployments: list[Deployment]
+) -> list[str]:
+    resources = {
+        (services[each.service].nodes_served(each.nodes), tuple(getattr(each, name) for name in RESOURCES))
+        for each in deployments
+    }
+    found: list[str] = []
+    for served, counts in sorted(resources):
+        asked = Asked(
+            partition=scenario.partition,
+            account=scenario.account,
+            qos=scenario.qos,
+            resources={name: (count,) for name, count in zip(RESOURCES, counts, strict=True)},
+            gpu_nodes=served,
+        )
+        found += misfits(asked, site, scenario.lines)
+    return found
+
+
+def _too_few_nodes(scenario: Scenario, services: Mapping[str, Service], deployments: list[Deployment]) -> list[str]:
+    at = scenario.lines.get("resources.nodes", _at(scenario))
+    found = []
+    for each in deployments:
+        server = services[each.service].server
+        if server is not None and each.nodes < server.fewest_nodes:
+            found.append(
+                f"{at}: the service '{each.service}' needs {server.fewest_nodes} nodes at least, not {each.nodes}."
+                f" Write 'resources: {{nodes: {server.fewest_nodes}}}'."
+            )
+    return found
+
+
+def _alike(scenario: Scenario, deployments: list[Deployment]) -> list[str]:
+    """Two deployments of one name, which only a collision of hashes can give."""
+    first: dict[str, Deployment] = {}
+    return [
+        f"{_at(scenario)}: two deployments get the name {each.id}. Change a setting of one, such as its mem_gb."
+        for each in deployments
+        if first.setdefault(each.id.casefold(), each) != each
+    ]
+
+
+def _collision(at: str, treatment: Treatment, other: Treatment) -> str:
+    first, second = other.workload.name, treatment.workload.name
+    whose = f"'{second}' measures the same as '{first}'" if first != second else f"'{second}' measures it twice"
+    return f"{at}: the trial {treatment.id} is planned twice: {whose}. Change a setting of one, or remove it."
+
+
+def _at(scenario: Scenario, index: int | None = None) -> str:
+    """Return where a workload was written, or the scenario."""
+    for path in (f"workloads[{index}]", "workload") if index is not None else ():
+        if path in scenario.lines:
+            return scenario.lines[path]
+    return scenario.lines.get("", str(scenario.path))

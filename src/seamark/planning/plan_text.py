@@ -1,0 +1,239 @@
+"""A plan for people and for machines: factors, time, cost, and what the design's statistics can tell."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamark.config.levels import show
+from seamark.config.mix import MIX, mix_label
+from seamark.model.design import factors_of_starts, why_no_p
+from seamark.model.plurals import counted
+from seamark.model.service import Service, Value
+from seamark.model.site import Site
+from seamark.model.trial import Plan, Trial
+from seamark.planning.plan_time import time_of
+from seamark.planning.treatments import RESOURCES
+from seamark.stats.power import detectable_shift, repetitions_for, smallest_p
+
+ALPHA = 0.05
+POWER = 0.8
+FIRST_TRIALS = 8
+
+
+def plan_facts(
+    plan: Plan,
+    services: Mapping[str, Service] | None = None,
+    site: Site | None = None,
+    environment: Mapping[str, str] = os.environ,
+    unmade: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return what `bench plan` shows as numbers. `services` and `site` make the notes and times more exact.
+
+    Statistics (`smallest_p` and what follows) are of treatments that share a start of a server; None where no two do.
+    `environment` is where the plan's paths look for their variables, `unmade` the names of services' environments
+    that the run has to make first.
+    """
+    sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
+    comparisons = _most_treatments_of_a_start(plan) - 1
+    time = time_of(plan, services or {}, len(unmade))
+    times = {name: span.most for name, span in time.deployments.items()}
+    best = smallest_p(plan.repetitions) if comparisons else None
+    facts = {
+        "scenario": plan.scenario,
+        "source": plan.source,
+        "seed": plan.seed,
+        "trials": len(plan.trials),
+        "treatments": sum(sizes.values()),
+        "repetitions": plan.repetitions,
+        "deployments": len(plan.deployments),
+        "factors": {role: {k: list(v) for k, v in each.items()} for role, each in plan.factors.items()},
+        "workloads": {
+            name: {"treatments": sizes[name], "factors": {k: list(v) for k, v in _factors(plan, trials).items()}}
+            for name, trials in _by_service(plan).items()
+        },
+        "loads_s": time.loads.most,
+        "estimated_least_s": time.whole.least,
+        "estimated_most_s": time.whole.most,
+        "environments_to_make": list(unmade),
+        "node_hours": sum(times[each.id] * each.nodes for each in plan.deployments) / 3600,
+        "gpu_hours": sum(times[each.id] * each.gpus for each in plan.deployments) / 3600,
+        "longest_deployment_s": max(times.values(), default=0.0),
+        "smallest_p": best,
+        "comparisons": comparisons,
+        "smallest_p_holm": None if best is None else min(1.0, best * comparisons),
+        "repetitions_needed": repetitions_for(ALPHA) if comparisons else None,
+        "repetitions_needed_holm": repetitions_for(ALPHA, comparisons) if comparisons else None,
+        "detectable_shift_sd": detectable_shift(plan.repetitions, ALPHA, POWER) if comparisons else None,
+        "factors_without_p": list(factors_of_starts(plan.factors)),
+        "first_trials": [trial.id for trial in plan.trials[:FIRST_TRIALS]],
+    }
+    return facts | {"notes": _notes(plan, facts, services or {}, site, environment)}
+
+
+def describe(
+    plan: Plan,
+    services: Mapping[str, Service] | None = None,
+    site: Site | None = None,
+    unmade: Sequence[str] = (),
+) -> str:
+    """Return the plan as text for a terminal; see `plan_facts`."""
+    facts = plan_facts(plan, services, site, unmade=unmade)
+    lines = [
+        f"Scenario {plan.scenario} ({plan.source})",
+        "",
+        f"  {counted(facts['treatments'], 'treatment')} x {counted(plan.repetitions, 'repetition')}"
+        f" = {counted(facts['trials'], 'trial')} on {counted(facts['deployments'], 'deployment')}; seed {plan.seed}",
+        f"  {duration(facts['estimated_least_s'])} to {duration(facts['estimated_most_s'])}, of it"
+        f" {duration(facts['loads_s'])} of load; at most {facts['node_hours']:.2f} node-hours"
+        + (f", {facts['gpu_hours']:.2f} GPU-hours" if facts["gpu_hours"] else ""),
+        "",
+        *_factor_lines(plan, facts),
+        "",
+        *_design_lines(plan, facts),
+        "",
+        "First trials",
+        *(f"  {name}" for name in facts["first_trials"]),
+    ]
+    more = facts["trials"] - len(facts["first_trials"])
+    lines += [f"  ... and {more} more"] if more > 0 else []
+    if facts["notes"]:
+        lines += ["", *(f"Note: {note}" for note in facts["notes"])]
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the largest units that matter: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _factor_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
+    lines = ["Factors"]
+    deployment = plan.factors.get("deployment", {})
+    policy = plan.factors.get("policy", {})
+    for service, about in facts["workloads"].items():
+        lines.append(f"  {service}: {counted(about['treatments'], 'treatment')}")
+        for name, levels in about["factors"].items():
+            role = "deployment" if name in deployment else "policy" if name in policy else "workload"
+            lines.append(f"    {name:<20} {role:<11} {_levels(name, levels)}")
+        if not about["factors"]:
+            lines.append("    nothing varies")
+        searches = dict.fromkeys(trial.search for trial in plan.trials if trial.service == service)
+        for search in filter(None, searches):
+            span = f"{show(search.level(search.from_level))} to {show(search.level(search.to_level))}"
+            lines.append(f"    {search.setting:<20} {'searched':<11} {span}, {duration(search.budget_s)} at most")
+    return lines
+
+
+def _design_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
+    count, comparisons = plan.repetitions, facts["comparisons"]
+    lines = ["What the design can tell (two treatments of one start compared, exact rank-sum test, two-sided)"]
+    if comparisons:
+        lines.append(f"  smallest p               {_number(facts['smallest_p'])} with {counted(count, 'repetition')}")
+    elif not facts["factors_without_p"]:
+        lines.append("  nothing                  no start has two treatments to compare")
+    if comparisons > 1:
+        lines.append(
+            f"  after Holm               {_number(facts['smallest_p_holm'])} in a family of {comparisons} comparisons"
+            " (all treatments of a start with one)"
+        )
+    if comparisons and facts["detectable_shift_sd"] is None:
+        lines.append(f"  smallest effect          none: no difference, however large, can reach {ALPHA}")
+    elif comparisons:
+        lines.append(
+            f"  smallest effect          {facts['detectable_shift_sd']:.2f} x the standard deviation between"
+            f" repetitions, at {POWER:.0%} power (simulated)"
+        )
+    if names := tuple(facts["factors_without_p"]):
+        lines.append(f"  between starts           {why_no_p(names)}")
+    return lines
+
+
+def _notes(
+    plan: Plan,
+    facts: Mapping[str, Any],
+    services: Mapping[str, Service],
+    site: Site | None,
+    environment: Mapping[str, str],
+) -> list[str]:
+    notes: list[str] = []
+    if facts["environments_to_make"]:
+        names = ", ".join(facts["environments_to_make"])
+        notes.append(f"environments that are made first: {names}. Their download and their making are in the time.")
+    if facts["comparisons"] and facts["smallest_p"] > ALPHA:
+        notes.append(
+            f"{counted(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"
+            f" {facts['repetitions_needed']} ('repetitions: {facts['repetitions_needed']}')."
+        )
+    if facts["comparisons"] > 1 and facts["smallest_p_holm"] > ALPHA:
+        notes.append(
+            f"for {facts['comparisons']} comparisons at once (Holm) it takes {facts['repetitions_needed_holm']}"
+            " repetitions, or fewer treatments: fewer levels, or 'exclude'."
+        )
+    for service in sorted({trial.service for trial in plan.trials}):
+        contained = site is not None and site.runtime == "apptainer"
+        if service in services and (reason := services[service].unseen(contained=contained)):
+            notes.append(f"{service}: {reason.strip()}")
+    if plan.dataset is not None:
+        notes.append(
+            f"artifacts.dataset ({plan.dataset}): no driver reads a data set in this version. A run is refused until"
+            " the line is removed."
+        )
+    for name in sorted(_variables(plan) - set(environment)):
+        notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
+    limit = site.qos.get(plan.qos or "") if site is not None else None
+    if limit is not None and facts["longest_deployment_s"] > limit:
+        notes.append(
+            f"a deployment takes up to {duration(facts['longest_deployment_s'])}, but the QoS '{plan.qos}' ends a job"
+            f" after {duration(limit)}. Use a longer one, or fewer trials for each deployment."
+        )
+    return notes
+
+
+def _variables(plan: Plan) -> set[str]:
+    """The environment variables that the plan's paths speak of."""
+    paths = " ".join(path for path in (plan.container, plan.dataset, *plan.binds) if path)
+    return set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", paths))
+
+
+def _most_treatments_of_a_start(plan: Plan) -> int:
+    """Return the most treatments that one start of a server measures: only these alternate in blocks."""
+    of_start: dict[str, set[str]] = {}
+    for trial in plan.trials:
+        of_start.setdefault(trial.deployment, set()).add(trial.treatment)
+    return max(map(len, of_start.values()), default=1)
+
+
+def _by_service(plan: Plan) -> dict[str, list[Trial]]:
+    found: dict[str, list[Trial]] = {}
+    for trial in plan.trials:
+        found.setdefault(trial.service, []).append(trial)
+    return dict(sorted(found.items()))
+
+
+def _factors(plan: Plan, trials: list[Trial]) -> dict[str, tuple[Value, ...]]:
+    """What varies among a service's trials; levels in ascending order where they can be ordered."""
+    levels = {name: tuple(dict.fromkeys(trial.settings[name] for trial in trials)) for name in trials[0].settings}
+    served = [each for each in plan.deployments if each.service == trials[0].service]
+    levels |= {name: tuple(dict.fromkeys(getattr(each, name) for each in served)) for name in RESOURCES}
+    return {name: _sorted(values) for name, values in levels.items() if len(values) > 1}
+
+
+def _sorted(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    numbers = all(isinstance(value, (int, float)) for value in values)
+    return tuple(sorted(values, key=lambda value: (value is not None, value if numbers else str(value))))
+
+
+def _levels(name: str, levels: list[Value]) -> str:
+    separator = "; " if name == MIX else ", "
+    shown = separator.join(mix_label(str(level)) if name == MIX and level else show(level) for level in levels[:12])
+    return f"{shown}, ... ({counted(len(levels), 'level')})" if len(levels) > 12 else shown
+
+
+def _number(p: float) -> str:
+    return f"{p:.2f}" if p >= 0.05 else f"{p:.2g}"

@@ -1,0 +1,290 @@
+"""A study: the folder a person works in, with its scenarios, recipes, site and results. Where plans come from."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import expandvars
+from pathlib import Path
+
+from seamark.config.read import read_scenario, read_services, read_site
+from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.model.scenario import Scenario
+from seamark.model.service import Service
+from seamark.model.site import Site
+from seamark.model.trial import Deployment, Plan, Trial
+from seamark.planning.plan import as_document, plan
+from seamark.storage.paths import ScenarioFolder, expanded, read_json, require_folder, write_json, write_text
+
+SHIPPED = Path(__file__).parents[1] / "shipped"
+DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
+VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+SCENARIO_NAME = re.compile(r"^scenario:\s*['\"]?([^'\"#\s]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Everything that is read from one working folder. `scenario_path` is the scenario asked for in this run."""
+
+    root: Path
+    site_name: str
+    scenario_path: Path
+    scenario: Scenario
+    services: Mapping[str, Service]
+
+    @classmethod
+    def at(cls, root: Path, *, scenario: str | None = None, site: str | None = None) -> "Study":
+        """Read the study in `root`. Raises UserError with every mistake of the scenario and its site."""
+        path = Path(scenario or DEFAULT_SCENARIO)
+        services = read_services(config_folder(root, "services"))
+        if path.is_absolute() and path.is_relative_to(root):
+            path = path.relative_to(root)
+        read = read_scenario(
+            path if root == Path.cwd() else root / path,
+            services,
+            lambda named: site_of(root, site or named or "local"),
+        )
+        name = site or read.site or "local"
+        return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=services)
+
+    @cached_property
+    def site(self) -> Site:
+        """The machine this run is for."""
+        return site_of(self.root, self.site_name)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the scenario asked for."""
+        return plan(self.scenario, self.services, self.site)
+
+    def write_plan(self, name: str) -> None:
+        """Write a scenario's plan.json, and a copy of its file beside it."""
+        folder, planned = self.folder(name), self.plan_of(name)
+        write_text(folder.scenario, (self.root / planned.source).read_text(encoding="utf-8"))
+        write_json(folder.plan, as_document(planned))
+
+    def refresh_plan(self, name: str) -> None:
+        """Write a scenario's plan.json where there is none, or one of another plan."""
+        folder = self.folder(name)
+        try:
+            stands = read_json(folder.plan) == json.loads(json.dumps(as_document(self.plan_of(name))))
+        except (OSError, ValueError):
+            stands = False
+        if not stands or not folder.scenario.exists():
+            self.write_plan(name)
+
+    @cached_property
+    def _plans(self) -> dict[str, Plan]:
+        return {}
+
+    def plan_of(self, name: str) -> Plan:
+        """Return the plan of the scenario of that name: the one asked for, or one in config/scenarios."""
+        if name == self.scenario.name:
+            return self.plan
+        if name not in self._plans:
+            scenario = read_scenario(self._from_here(self._find(name)), self.services, self.site)
+            self._plans[name] = plan(scenario, self.services, self.site)
+        return self._plans[name]
+
+    def _from_here(self, path: Path) -> Path:
+        """Name a file from the working folder where that is the study: a plan then reads the same however asked."""
+        return path.relative_to(self.root) if self.root == Path.cwd() and path.is_relative_to(self.root) else path
+
+    def _find(self, name: str) -> Path:
+        named = dict(scenario_files(self.root))
+        if name not in named:
+            raise UserError(
+                f"{name}: no scenario of that name in config/scenarios. Known: {', '.join(sorted(named)) or 'none'}."
+                f"{did_you_mean(name, named)} A scenario file elsewhere is named with `bench submit -c FILE`."
+            )
+        return named[name]
+
+    @cached_property
+    def results(self) -> Path:
+        """Root of all results."""
+        return expanded(self.site.paths.results, self.root)
+
+    @cached_property
+    def reports(self) -> Path:
+        """Root of all reports."""
+        return expanded(self.site.paths.reports, self.root)
+
+    @cached_property
+    def metrics(self) -> Path | None:
+        """Root of what is written for Prometheus, if the site names one."""
+        told = self.site.paths.metrics
+        return expanded(told, self.root) if told else None
+
+    @cached_property
+    def environments(self) -> Path:
+        """Root of the services' environments."""
+        return expanded(self.site.paths.environments, self.root)
+
+    @cached_property
+    def locks(self) -> Path:
+        """The folder of the lock files."""
+        return self.file("envs")
+
+    def file(self, relative: str) -> Path:
+        """Return the study's own copy of a shipped file or folder, else the package's."""
+        own = self.root / relative
+        return own if own.exists() else SHIPPED / relative
+
+    def require_nodes(self) -> None:
+        """Raise SiteError when a deployment wants several nodes where neither the site nor we have a batch job."""
+        wanted = max((deployment.nodes for deployment in self.plan.deployments), default=1)
+        if wanted == 1 or self.site.runtime == "external" or self.site.profile != Site.profile:
+            return
+        if not os.environ.get("SLURM_JOB_ID"):
+            raise SiteError(
+                f"{self.scenario_path}: {wanted} nodes are asked for, and site '{self.site_name}' has one: it has no"
+                " batch system, and this is no Slurm job. Choose another site with --site, run within"
+                f" `sbatch --nodes={wanted}`, or set 'resources: {{nodes: 1}}'."
+            )
+
+    def require_variables(self) -> None:
+        """Raise UserError when a path speaks of a variable that is not set: a folder would be called `$NAME`."""
+        lacking: dict[str, list[str]] = {}
+        for place, path in self._told_paths():
+            for name in VARIABLE.findall(expandvars(path)):
+                lacking.setdefault(name, []).append(place)
+        if lacking:
+            raise UserError(
+                *(
+                    f"${name} is not set, but used: {', '.join(places)}. `export {name}=/a/folder/of/yours` first."
+                    for name, places in sorted(lacking.items())
+                )
+            )
+
+    def require_no_dataset(self) -> None:
+        """Raise UserError for `artifacts.dataset`: no driver reads a data set, so other data would be measured."""
+        if self.scenario.artifacts.dataset is not None:
+            where = self.scenario.lines.get("artifacts.dataset", f"{self.scenario_path}: artifacts.dataset")
+            raise UserError(
+                f"{where}: no driver reads a data set in this version: requests are made from the seed and"
+                " from settings such as prompt_len. Remove the line; `pattern: trace` replays recorded lengths."
+            )
+
+    def _told_paths(self) -> Iterator[tuple[str, str]]:
+        """Give every path that site and scenario name, each with its place."""
+        site, scenario = f"site '{self.site_name}'", str(self.scenario_path)
+        images = {"base": self.site.images.base, "wheels": self.site.images.wheels}
+        for group, paths in (("paths", vars(self.site.paths)), ("images", images)):
+            yield from ((f"{group}.{name} of {site}", path) for name, path in paths.items() if path)
+        artifacts = {"container": self.plan.container, "dataset": self.plan.dataset}
+        yield from ((f"artifacts.{name} of {scenario}", path) for name, path in artifacts.items() if path)
+        yield from ((f"binds of {scenario}", bind) for bind in self.plan.binds)
+
+    def require_environments(self) -> None:
+        """Raise SiteError when a service of the plan cannot be started on this site, before anything runs."""
+        if self.site.runtime != "venv":
+            return
+        lacking = []
+        for name in sorted({deployment.service for deployment in self.plan.deployments}):
+            service = self.services[name]
+            lock = self.locks / f"{service.environment}.lock"
+            if service.environment is not None and not lock.is_file():
+                why = service.not_run_here or f"there is no {lock.name} in envs/"
+                lacking.append(
+                    f"{self.scenario_path}: service '{name}' cannot run on site '{self.site_name}': {why.strip()}"
+                    " Choose a site that runs containers with --site, or another service (`bench servers list`)."
+                )
+        if lacking:
+            raise SiteError(*lacking)
+
+    def require_drivers(self) -> None:
+        """Raise UserError when a driver of the plan cannot be loaded, or reads a setting that its recipe lacks."""
+        from seamark.planning.driver_check import require_drivers
+
+        require_drivers(self.plan, self.services, config_folder(self.root, "services"))
+
+    def folder(self, scenario: str) -> ScenarioFolder:
+        """Return the results folder of a scenario."""
+        return ScenarioFolder(root=self.results / scenario)
+
+    def deployment(self, scenario: str, deployment_id: str) -> Deployment:
+        """Return one deployment of a scenario; UserError when the plan has none of that id."""
+        found = self._deployments(scenario).get(deployment_id)
+        if found is None:
+            raise UserError(_not_planned("deployment", deployment_id, scenario, self._deployments(scenario)))
+        return found
+
+    def trial(self, scenario: str, trial_id: str) -> Trial:
+        """Return one trial of a scenario; UserError when the plan has none of that id."""
+        found = self._trials(scenario).get(trial_id)
+        if found is None:
+            raise UserError(_not_planned("trial", trial_id, scenario, self._trials(scenario)))
+        return found
+
+    def trials_of(self, scenario: str, deployment_id: str) -> tuple[Trial, ...]:
+        """Return the trials of one deployment in the order of their positions."""
+        return self._by_deployment(scenario).get(deployment_id, ())
+
+    @cached_property
+    def _index(self) -> dict[str, tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]]:
+        return {}
+
+    def _indexed(self, scenario: str) -> tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]:
+        if scenario not in self._index:
+            planned = self.plan_of(scenario)
+            grouped: dict[str, list[Trial]] = {}
+            for trial in planned.trials:
+                grouped.setdefault(trial.deployment, []).append(trial)
+            self._index[scenario] = (
+                {deployment.id: deployment for deployment in planned.deployments},
+                {trial.id: trial for trial in planned.trials},
+                {key: tuple(sorted(group, key=lambda trial: trial.position)) for key, group in grouped.items()},
+            )
+        return self._index[scenario]
+
+    def _deployments(self, scenario: str) -> dict[str, Deployment]:
+        return self._indexed(scenario)[0]
+
+    def _trials(self, scenario: str) -> dict[str, Trial]:
+        return self._indexed(scenario)[1]
+
+    def _by_deployment(self, scenario: str) -> dict[str, tuple[Trial, ...]]:
+        return self._indexed(scenario)[2]
+
+
+def results_of(root: Path, site: str) -> Path:
+    """Return the root of all results of a study on a site, without reading a scenario. UserError for a file there."""
+    results = expanded(site_of(root, site).paths.results, root)
+    require_folder(results)
+    return results
+
+
+def config_folder(root: Path, kind: str) -> Path:
+    """Return the study's own folder of services or sites, else the package's."""
+    own = root / "config" / kind
+    return own if own.is_dir() else SHIPPED / "config" / kind
+
+
+def site_of(root: Path, name: str) -> Site:
+    """Read a site by name; UserError names the known ones."""
+    folder = config_folder(root, "sites")
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(file.stem for file in folder.glob("*.yaml"))
+        raise UserError(
+            f"site '{name}': no such file in config/sites. Known: {', '.join(known)}.{did_you_mean(name, known)}"
+            f" On a login node of Slurm, `bench init --site {name}` writes it."
+        )
+    return read_site(path)
+
+
+def scenario_files(root: Path) -> Iterator[tuple[str, Path]]:
+    """Give name and file of every scenario in config/scenarios, without reading more than its name."""
+    folder = root / "config" / "scenarios"
+    for path in sorted((folder if folder.is_dir() else SHIPPED / "config" / "scenarios").glob("*.yaml")):
+        if match := SCENARIO_NAME.search(path.read_text(encoding="utf-8", errors="replace")):
+            yield match[1], path
+
+
+def _not_planned(kind: str, name: str, scenario: str, known: dict[str, Deployment] | dict[str, Trial]) -> str:
+    return (
+        f"{scenario}: no {kind} '{name}' in its plan.{did_you_mean(name, known)}"
+        f" `bench plan -c FILE --json` lists all of them."
+    )

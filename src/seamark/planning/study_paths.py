@@ -1,0 +1,88 @@
+"""Paths of a study that a tool of its site misreads: they are refused before anything runs."""
+
+import re
+import sys
+from collections.abc import Iterator
+from os.path import expandvars
+from pathlib import Path
+
+from seamark.errors import UserError
+from seamark.model.site import Site
+from seamark.planning.study import Study
+
+BATCH = re.compile(r"[^\w./@+=~ -]")
+"""Snakemake puts paths into the shell lines of its batch jobs, and of containers, between quotes of Python."""
+BIND = re.compile(r"[:,\\]")
+BRACE = re.compile(r"[{}]")
+PATTERN = re.compile(r"[*?[]")
+SPLIT = re.compile(r",|(?:.*?:){3}")
+UNSET = re.compile(r"\$\{?\w+\}?")
+"""A variable that is not set here: the machine of the run may have it, and a run without it is refused elsewhere."""
+Named = tuple[str, str]
+"""What a path is, and the path."""
+
+
+def require_paths(study: Study) -> None:
+    """Raise UserError, with a line for each path that cannot be used on the study's site."""
+    mistakes = list(dict.fromkeys(_mistakes(study)))
+    if mistakes:
+        raise UserError(*mistakes)
+
+
+def _mistakes(study: Study) -> Iterator[str]:
+    site, paths = study.site, list(_paths(study))
+    for place, path in paths:
+        if wrong := "".join(letter for letter in path if not letter.isprintable()):
+            yield _line(place, path, wrong[0], "programs of servers, such as initdb, refuse it")
+    for place, path in _told(study):
+        yield from _found(BRACE, place, path, "Snakemake takes it for a wildcard")
+    profile = study.file(f"profiles/{site.profile}")
+    if not profile.is_relative_to(study.root):
+        yield from _found(
+            PATTERN, "the folder of seamark's profiles", str(profile), "Snakemake takes it for a pattern"
+        )
+    if site.profile != Site.profile or site.partitions or site.images.jobs:
+        for place, path in (*paths, *_words(study)):
+            yield from _found(BATCH, place, path, "the shell lines of batch jobs and containers do not quote it")
+    elif site.runtime == "apptainer":
+        for place, path in paths:
+            yield from _found(BIND, place, path, "Apptainer parts there what it binds")
+    if site.runtime == "apptainer" or site.images.jobs:
+        for bind in map(expandvars, study.plan.binds):
+            yield from _found(SPLIT, f"a bind of {study.scenario_path}", bind, "Apptainer parts there what it binds")
+
+
+def _told(study: Study) -> Iterator[Named]:
+    """Give the folders that a site names for what rules write."""
+    for name in ("results", "reports", "metrics"):
+        if path := getattr(study.site.paths, name):
+            yield f"paths.{name} of site '{study.site_name}'", path
+
+
+def _paths(study: Study) -> Iterator[Named]:
+    """Give the study's folder, and those that its site names."""
+    yield "the study's folder", str(study.root)
+    for place, path in (*_told(study), (f"paths.scratch of site '{study.site_name}'", study.site.paths.scratch)):
+        yield place, UNSET.sub("", str(Path(expandvars(path)).expanduser()))
+
+
+def _words(study: Study) -> Iterator[Named]:
+    """Give what else stands in the shell lines of batch jobs."""
+    yield "the scenario's file", str(study.scenario_path)
+    yield "the site's name", study.site_name
+    yield "the interpreter's path", sys.executable
+
+
+def _found(wrong: re.Pattern[str], place: str, path: str, why: str) -> Iterator[str]:
+    if match := wrong.search(path):
+        yield _line(place, path, match[0][-1], why)
+
+
+def _line(place: str, path: str, letter: str, why: str) -> str:
+    return (
+        f"{place}, '{_printable(path)}', cannot be used: it holds '{_printable(letter)}'; {why}. Choose another name."
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

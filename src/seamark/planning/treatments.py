@@ -1,0 +1,86 @@
+"""The treatments of one workload: the product of its levels, less what is excluded, plus what is included. Pure."""
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from seamark.config.expression import Condition, condition
+from seamark.config.load_profile_checks import without_effect
+from seamark.model.load_profile import LOAD_SETTINGS
+from seamark.model.scenario import Resources, Workload
+from seamark.model.service import Service, Setting, Value
+
+Values = Mapping[str, Value]
+RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
+MOST_TREATMENTS = 1_000_000
+
+
+def settings_of(service: Service) -> tuple[Setting, ...]:
+    """Return every setting that a workload of this service has: the service's own, then the load's."""
+    return (*service.settings, *LOAD_SETTINGS)
+
+
+def levels_of(workload: Workload, resources: Resources) -> dict[str, tuple[Value, ...]]:
+    """Return the levels that are written, of resources and settings alike."""
+    return {**{name: getattr(resources, name) for name in RESOURCES}, **workload.levels}
+
+
+def treatments(workload: Workload, resources: Resources, service: Service) -> list[Values]:
+    """Return each treatment as the values of all settings and resources, in the order of the written levels.
+
+    With no factor, `include` alone is the list of treatments. A setting that a treatment's pattern does not read
+    is at its default, and treatments that are alike then are one. Raises ValueError that names what is wrong.
+    """
+    written = levels_of(workload, resources)
+    size = math.prod(len(levels) for levels in written.values())
+    if size > MOST_TREATMENTS:
+        raise ValueError(f"{size} treatments are more than {MOST_TREATMENTS}. Vary fewer settings, or fewer levels")
+    defaults = {setting.name: setting.default for setting in settings_of(service)}
+    fixed = defaults | {name: levels[0] for name, levels in written.items()}
+    conditions = [condition(text) for text in workload.where]
+    found: dict[tuple[Value, ...], Values] = {}
+    if size > 1 or not workload.include:
+        for values in _product(written, fixed):
+            if not _excluded(values, workload) and _allowed(values, conditions):
+                values = _as_read(values, defaults)
+                found.setdefault(tuple(values.values()), values)
+        if not found:
+            raise ValueError("'exclude' and 'where' leave no treatment. Remove one of them")
+    for entry in workload.include:
+        values = _as_read(fixed | dict(entry), defaults)
+        if tuple(values.values()) in found:
+            shown = ", ".join(f"{name}: {value}" for name, value in entry.items())
+            raise ValueError(f"the included treatment {{{shown}}} is among the treatments already. Remove it")
+        found[tuple(values.values())] = values
+    return list(found.values())
+
+
+def factors_of(found: list[Values]) -> dict[str, tuple[Value, ...]]:
+    """Return what varies among treatments, with its levels in order of first appearance."""
+    levels = {name: tuple(dict.fromkeys(values[name] for values in found)) for name in (found[0] if found else ())}
+    return {name: values for name, values in levels.items() if len(values) > 1}
+
+
+def _product(written: Mapping[str, tuple[Value, ...]], fixed: Values) -> Iterator[dict[str, Value]]:
+    varied = {name: levels for name, levels in written.items() if len(levels) > 1}
+    for combination in product(*varied.values()):
+        yield {**fixed, **dict(zip(varied, combination, strict=True))}
+
+
+def _excluded(values: Values, workload: Workload) -> bool:
+    return any(all(values[name] == level for name, level in entry.items()) for entry in workload.exclude)
+
+
+def _allowed(values: Values, conditions: list[Condition]) -> bool:
+    for each in conditions:
+        try:
+            if not each.holds(values):
+                return False
+        except ValueError as error:
+            raise ValueError(f"the condition '{each.text}' {error}") from None
+    return True
+
+
+def _as_read(values: dict[str, Value], defaults: Values) -> dict[str, Value]:
+    unread = without_effect(str(values["pattern"]), values["turns"])
+    return values | {name: defaults[name] for name in unread}

@@ -1,0 +1,244 @@
+"""Asks a fork server for a process, and starts the server where there is none yet."""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+from seamark.platform.fork_server.protocol import PACKAGE, address, function_of, is_ours, kind_of, name_of, send
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import IO, NoReturn
+
+OUTSIDE = f"{PACKAGE}/platform/isolated_main.py"
+OF_JOBS = ("seamark.workflow.preloaded",)
+"""What the fork server of a run's jobs has imported."""
+START_S = 20.0
+"""How long a fork server may take until it listens. It imports after that."""
+RETRY_S = 0.002
+WAIT_S = 0.1
+LEADER = "SEAMARK_LEADER"
+"""The variable that holds the process to which the scripts of a run belong: their parent, while it lives."""
+INSIDE_A_CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
+"""There a server could end with the container of the job that started it."""
+
+
+class Forked:
+    """A process that a fork server made for us, used as a `subprocess.Popen`. It ends when we do."""
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        self._connection = connection
+
+    def fileno(self) -> int:
+        """Return what becomes readable when the process has ended."""
+        return self._connection.fileno()
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative for a signal; None while the process lives."""
+        return self._hear(0.0)
+
+    def wait(self) -> int:
+        """Wait for the end of the process and return its exit code."""
+        code = self._hear(None)
+        assert code is not None
+        return code
+
+    def terminate(self) -> None:
+        """Send SIGTERM, which the process sees as SystemExit."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def _hear(self, timeout_s: float | None) -> int | None:
+        if self.returncode is None and _readable(self._connection, timeout_s):
+            line = _line(self._connection)
+            # a server that was killed says nothing, and the process has ended too: nobody knows how
+            self.returncode = -int(signal.SIGKILL) if line is None else int(line.removeprefix("exit "))
+            self._connection.close()
+        return self.returncode
+
+
+def fork(
+    target: str,
+    arguments: "Sequence[str]",
+    *,
+    owner: int,
+    files: "Sequence[int]",
+    preload: "Sequence[str]" = (),
+    python: "Path | None" = None,
+    orphan_signal: int = signal.SIGTERM,
+    import_environment: bool = False,
+    on_wait: "Callable[[], object]" = lambda: None,
+) -> Forked | None:
+    """Return a new process of the interpreter `python` (None: this one) that calls `target`, `module:function`.
+
+    `owner` is the process whose end ends the fork server, and `preload` the modules that this has imported. `files`
+    are the new process's standard input, output and error; `orphan_signal` is what it gets when we have gone. With
+    `import_environment` the server must have imported with the settings of our environment (numbers of threads).
+    `on_wait` is called about every 0.1 s while the server imports; what it raises ends the waiting. None where no
+    fork server can be had: the caller then starts a process of its own.
+    """
+    if any(name in os.environ for name in INSIDE_A_CONTAINER):
+        return None
+    interpreter = str(python or sys.executable)
+    kind = kind_of(interpreter, preload, os.environ if import_environment else {})
+    umask = os.umask(0o077)
+    os.umask(umask)
+    request = {
+        "kind": kind,
+        "target": target,
+        "arguments": list(arguments),
+        "folder": os.getcwd(),  # noqa: PTH109
+        "environment": dict(os.environ),
+        "umask": umask,
+        "orphan_signal": int(orphan_signal),
+    }
+    try:
+        connection = _connect(owner, interpreter, kind, preload, on_wait)
+    except OSError:
+        return None
+    line = None
+    try:
+        send(connection, request, files)
+        while not _readable(connection, WAIT_S):
+            on_wait()
+        line = _line(connection)
+    except OSError:
+        pass
+    finally:
+        if line is None:
+            connection.close()
+    return None if line is None else Forked(connection, int(line.removeprefix("pid ")))
+
+
+def with_pipes(errors: "Path", make: "Callable[[tuple[int, int, int]], Forked | None]") -> Forked | None:
+    """Return the process that `make` forks when it is given its three files: two pipes, whose other ends are its
+    `stdin` and `stdout`, and the file `errors`."""
+    child_in, stdin = os.pipe()
+    stdout, child_out = os.pipe()
+    process: Forked | None = None
+    try:
+        with errors.open("wb") as log:
+            process = make((child_in, child_out, log.fileno()))
+    finally:
+        for file in (child_in, child_out) if process else (child_in, child_out, stdin, stdout):
+            os.close(file)
+    if process is not None:
+        process.stdin, process.stdout = os.fdopen(stdin, "wb", buffering=0), os.fdopen(stdout, "rb", buffering=0)
+    return process
+
+
+def run(target: str, arguments: "Sequence[str]") -> "NoReturn":
+    """Run `target`, a job, in a process of the fork server of our parent's run, or here where there is none; end as
+    it does. When our parent goes we go, and what we asked for goes with us."""
+    parent = os.getppid()
+    if os.environ.get(LEADER, str(parent)) != str(parent):  # it was killed before we looked
+        os._exit(1)
+
+    def go_with_parent() -> None:
+        if os.getppid() != parent:
+            os._exit(1)
+
+    process = fork(target, arguments, owner=parent, files=(0, 1, 2), preload=OF_JOBS, on_wait=go_with_parent)
+    if process is None:
+        go_with_parent()
+        function_of(target)(*arguments)
+        raise SystemExit(0)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: _pass_on(process.pid))
+    while not _readable(process, WAIT_S):
+        go_with_parent()
+    code = process.wait()
+    os._exit(code if code >= 0 else 128 - code)  # nothing to finalise, and every job of every trial ends here
+
+
+def _pass_on(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+
+
+def start_server(owner: int) -> None:
+    """Start the fork server of a run whose jobs will ask for it soon: it imports meanwhile."""
+    with contextlib.suppress(OSError):
+        kind = kind_of(sys.executable, OF_JOBS, {})
+        _start_server(name_of(owner, kind), owner, sys.executable, kind, OF_JOBS)
+
+
+def _connect(
+    owner: int, python: str, kind: str, preload: "Sequence[str]", on_wait: "Callable[[], object]"
+) -> socket.socket:
+    """Return a connection to the fork server; start it, and wait until it listens, where there is none."""
+    name = name_of(owner, kind)
+    server: subprocess.Popen[bytes] | None = None
+    limit_s = time.monotonic() + START_S
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(address(name))
+        except OSError:
+            connection.close()
+            if server is not None and (server.poll() or time.monotonic() > limit_s):
+                raise
+            if server is None:
+                server = _start_server(name, owner, python, kind, preload)
+            on_wait()
+            time.sleep(RETRY_S)
+        else:
+            if is_ours(connection):
+                return connection
+            connection.close()
+            raise PermissionError("another user listens there")
+
+
+def _start_server(
+    name: str, owner: int, python: str, kind: str, preload: "Sequence[str]"
+) -> "subprocess.Popen[bytes]":
+    import subprocess
+
+    return subprocess.Popen(
+        [python, OUTSIDE, "seamark.platform.fork_server.server", name, str(owner), kind, *preload],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def _readable(file: "socket.socket | Forked", timeout_s: float | None) -> bool:
+    """Wait until there is something to read, or the end of it. `select` would fail above 1,024 open files."""
+    look = select.poll()
+    look.register(file, select.POLLIN)
+    return bool(look.poll(None if timeout_s is None else timeout_s * 1000))
+
+
+def _line(connection: socket.socket) -> str | None:
+    """Return the next line that comes, None when the other side has ended without one."""
+    heard = b""
+    while not heard.endswith(b"\n"):
+        try:
+            byte = connection.recv(1)
+        except ConnectionResetError:
+            return None
+        if not byte:
+            return None
+        heard += byte
+    return heard[:-1].decode()

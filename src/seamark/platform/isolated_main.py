@@ -1,0 +1,31 @@
+"""Runs one of our modules in a service's own environment, without our neighbours in site-packages.
+
+Called as `<environment>/bin/python <this file> MODULE ARGS...`; MODULE's `main(argv)` gives the exit code. The
+package is loaded by its folder, so a service keeps the versions of its libraries that it needs.
+"""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = HERE.parent
+
+
+def load_package() -> None:
+    """Put `seamark`, and nothing that lies beside it, among the modules that can be imported."""
+    spec = importlib.util.spec_from_file_location(
+        "seamark", PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["seamark"] = package
+    spec.loader.exec_module(package)
+
+
+if __name__ == "__main__":
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
+    load_package()
+    sys.exit(importlib.import_module(sys.argv[1]).main(sys.argv[2:]))

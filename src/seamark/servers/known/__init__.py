@@ -1,5 +1,0 @@
-"""The known-answer server: an OpenAI API whose every time, token and fault is known. Only hands `main` on."""
-
-from seamark.servers.known.command import main
-
-__all__ = ["main"]

@@ -1,0 +1,202 @@
+"""The Python environment of a service, made once from its lock file and found again by the lock's content.
+
+Virtual environments do not bear being moved, so one is built where it stays, behind a lock; a marker written last
+says that it is whole. What a killed build left is removed and built anew.
+"""
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.planning.study import Study
+from seamark.services.runtimes.pip_failures import pip_failure
+from seamark.services.supervisor.control_files import hold
+from seamark.storage.paths import write_text
+
+COMPLETE = ".complete"
+FAILED_IMPORTS = ("ImportError", "ModuleNotFoundError", "cannot open shared object", "bad marshal data", "null bytes")
+TAIL_LINES = 15
+WAIT_FOR_BUILD_S = 3600.0
+PIP_OPTIONS = "# pip:"
+"""A line of a lock that starts so gives options of `pip install`, such as `# pip: --no-deps`."""
+ALIAS = "# alias:"
+"""One that starts so names a distribution that another one stands for, such as `# alias: vllm==0.32.0+cpu`.
+
+Only its metadata are written: for code that asks under a name that its own distribution does not have.
+"""
+
+
+def environment_folder(name: str, locks: Path, root: Path) -> Path:
+    """Return where the environment of lock `name` lies or will lie. UserError when there is no such lock."""
+    lock = _lock_file(name, locks)
+    made_by = f"{platform.python_implementation()} {platform.python_version()} {platform.machine()}"
+    digest = hashlib.sha256(made_by.encode() + b"\n" + lock.read_bytes()).hexdigest()
+    return root.expanduser().absolute() / f"{name}-{digest[:12]}"
+
+
+def is_made(name: str, locks: Path, root: Path) -> bool:
+    """Return whether the environment of lock `name` is there and whole."""
+    return (environment_folder(name, locks, root) / COMPLETE).exists()
+
+
+def unmade_environments(study: Study) -> tuple[str, ...]:
+    """Return the names of the environments of a study's plan that a run here has to make first."""
+    if study.site.runtime != "venv":
+        return ()
+    wanted = {study.services[deployment.service].environment for deployment in study.plan.deployments}
+    there = {name for name in wanted if name and (study.locks / f"{name}.lock").is_file()}
+    return tuple(name for name in sorted(there) if not is_made(name, study.locks, study.environments))
+
+
+def prepare_environment(name: str, locks: Path, root: Path) -> Path:
+    """Return the environment of lock `name`, built first if it is not whole.
+
+    Of several processes that ask at once one builds and the others wait. Raises UserError for a lock that is
+    missing or has requirements without hashes, SiteError when it cannot be built here, or has lost its interpreter.
+    """
+    folder = environment_folder(name, locks, root)
+    if (folder / COMPLETE).exists():
+        _require_whole(folder)
+        return folder
+    lock = _lock_file(name, locks)
+    _require_hashes(lock)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        held = hold(folder.with_name(f".{folder.name}.lock"), wait_s=WAIT_FOR_BUILD_S)
+    except OSError as cause:
+        raise SiteError(
+            f"{folder.parent}: cannot be written ({cause}). Set paths.environments of the site."
+        ) from cause
+    if held is None:
+        raise SiteError(
+            f"{folder}: someone else has been building it for {WAIT_FOR_BUILD_S:.0f} s. End that, try again."
+        )
+    with held:
+        if not (folder / COMPLETE).exists():
+            _build(folder, lock)
+    return folder
+
+
+def damaged_by(folder: Path, lines: Sequence[str]) -> str:
+    """Return how to make an environment anew where the last lines of a process in it say that an import failed; ""
+    where they do not."""
+    if not any(word in line for line in lines for word in FAILED_IMPORTS):
+        return ""
+    return f" If it could be imported before, the environment is damaged. {_anew(folder)}"
+
+
+def _require_whole(folder: Path) -> None:
+    python = folder / "bin" / "python"
+    if not os.access(python, os.X_OK) or not any(folder.glob("lib/python*/site-packages/*")):
+        what = "no packages" if os.access(python, os.X_OK) else "no interpreter bin/python"
+        raise SiteError(f"{folder}: this environment is damaged: it has {what}. {_anew(folder)}")
+
+
+def _anew(folder: Path) -> str:
+    return f"`rm -r {shlex.quote(str(folder))}`, and the next run makes it anew."
+
+
+def _build(folder: Path, lock: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    log = folder.with_name(f"{folder.name}.log")
+    log.unlink(missing_ok=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+    bare = ["--without-pip"]
+    if not _has_pip():
+        pip, bare = [str(folder / "bin" / "python"), "-m", "pip"], []
+    _run(
+        [sys.executable, "-m", "venv", *bare, str(folder)], lock, log, "Is the venv module of this Python installed?"
+    )
+    _run(
+        [
+            *pip,
+            "install",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--require-hashes",
+            *said(lock, PIP_OPTIONS),
+            "-r",
+            str(lock),
+        ],
+        lock,
+        log,
+        "Is the network up, and does pip need a proxy (https_proxy) or an index of its own (PIP_INDEX_URL)?",
+    )
+    for alias in said(lock, ALIAS):
+        _write_metadata(folder, *alias.split("==", 1))
+    write_text(folder / COMPLETE, lock.read_text(encoding="utf-8"))
+
+
+def _run(command: list[str], lock: Path, log: Path, remedy: str) -> None:
+    try:
+        with log.open("ab") as output:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False, umask=_umask()
+            )
+    except OSError as cause:
+        raise SiteError(f"{lock}: the environment cannot be built: {cause}.") from cause
+    if done.returncode != 0:
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if failure := pip_failure(text, str(lock)):
+            raise SiteError(f"environment '{lock.stem}' ({lock}): {failure} Log: {log}")
+        raise SiteError(
+            f"environment '{lock.stem}' ({lock}): `{' '.join(command[1:4])} ...` ended with {done.returncode}."
+            f" {remedy} Its log is {log}:",
+            *(f"    {line}" for line in text.splitlines()[-TAIL_LINES:]),
+        )
+
+
+def _umask() -> int:
+    """Return the umask of what is built: of root's, other users read it, since servers of root's run as another."""
+    return 0o022 if os.geteuid() == 0 else -1
+
+
+def _has_pip() -> bool:
+    """Return whether our own pip can install into another environment: quicker than one pip in each."""
+    command = [sys.executable, "-m", "pip", "--python", sys.executable, "--version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def said(lock: Path, what: str) -> list[str]:
+    """Return the words that a lock has after `what`: PIP_OPTIONS or ALIAS."""
+    lines = lock.read_text(encoding="utf-8").splitlines()
+    return [word for line in lines if line.startswith(what) for word in line.removeprefix(what).split()]
+
+
+def _write_metadata(folder: Path, name: str, version: str) -> None:
+    packages = sysconfig.get_path("purelib", "venv", {"base": str(folder)})
+    metadata = Path(packages) / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
+    write_text(metadata, f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def _lock_file(name: str, locks: Path) -> Path:
+    lock = locks / f"{name}.lock"
+    if not lock.is_file():
+        known = sorted(path.stem for path in locks.glob("*.lock"))
+        raise UserError(
+            f"environment '{name}': no such lock as {lock}. Known: {', '.join(known) or 'none'}."
+            f"{did_you_mean(name, known)}"
+        )
+    return lock
+
+
+def _require_hashes(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8").replace("\\\n", " ")
+    bare = [
+        line.split()[0]
+        for line in map(str.strip, text.splitlines())
+        if line and not line.startswith(("#", "-")) and "--hash=" not in line
+    ]
+    if bare:
+        raise UserError(
+            *(f"{lock}: '{requirement}' has no --hash. Make the lock with hashes." for requirement in bare[:10])
+        )

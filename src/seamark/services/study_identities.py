@@ -1,0 +1,154 @@
+"""The server identities of a study's deployments, from its recipes, site, images and locks. Starts nothing."""
+
+import hashlib
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from seamark.model.server_identity import ServerIdentity
+from seamark.model.service import Container, Part, PartImage, Server, Service
+from seamark.model.site import Pinning, Site
+from seamark.model.trial import Deployment
+from seamark.planning.study import Study
+from seamark.services.images.images import Image, client_lock
+from seamark.services.images.study_images import StudyImages
+from seamark.services.runtimes.persistent_address import PREFIX
+from seamark.storage.redaction import masked_address, masked_command, masked_variables, redacted_text
+
+SITE_SETTINGS = ("pinning", "placement", "carrier", "network_environment")
+"""What a site says that changes how a server runs beside its load."""
+
+
+def server_identities(study: Study, scenario: str) -> Mapping[str, ServerIdentity]:
+    """Return the identity of the server of each deployment of a scenario, by the deployment's id."""
+    known: dict[tuple[str, str | None], ServerIdentity] = {}
+    found = {}
+    for deployment in study.plan_of(scenario).deployments:
+        key = (deployment.service, _address(study, deployment))
+        if key not in known:
+            known[key] = server_identity(study, scenario, deployment)
+        found[deployment.id] = known[key]
+    return found
+
+
+def server_identity(study: Study, scenario: str, deployment: Deployment) -> ServerIdentity:
+    """Return the identity of a deployment's server, the same on every node of a batch system's cluster."""
+    service, site, plan = study.services[deployment.service], study.site, study.plan_of(scenario)
+    address = _address(study, deployment)
+    images = StudyImages(study=study)
+    image = images.of_server(service, plan.container)
+    return ServerIdentity(
+        runtime=site.runtime,
+        site=study.site_name,
+        machine=_machine(study),
+        partition=plan.partition if site.partitions else None,
+        address=None if address is None else masked_address(address),
+        standing=_standing(study.results, address),
+        service=service.name,
+        version=service.version,
+        driver=service.driver,
+        recipe=_recipe(service, site, plan.container),
+        site_settings=_site_settings(site),
+        lock_sha256=_lock(study, client_lock(service, image)),
+        image_digests=_image_digests(images, service, image),
+    )
+
+
+def _address(study: Study, deployment: Deployment) -> str | None:
+    """Return where a server that is started by others is: a setting of its own, else the site's."""
+    if study.site.runtime != "external" or study.services[deployment.service].server is None:
+        return None
+    return str(deployment.settings.get("address") or study.site.address)
+
+
+def _machine(study: Study) -> str:
+    """Return the machine by its site's word, else the batch system's cluster, else the name of this node."""
+    site = study.site
+    if site.machine is not None:
+        return site.machine
+    if site.partitions or site.profile != Site.profile:
+        return study.site_name
+    if os.environ.get("SLURM_JOB_ID") and os.environ.get("SLURM_CLUSTER_NAME"):
+        return os.environ["SLURM_CLUSTER_NAME"]
+    return socket.gethostname()
+
+
+def _standing(results: Path, address: str | None) -> str | None:
+    if address is None or not address.startswith(PREFIX):
+        return None
+    asked = results / address / "scenario.yaml"
+    return hashlib.sha256(asked.read_bytes()).hexdigest() if asked.is_file() else None
+
+
+def _lock(study: Study, name: str | None) -> str | None:
+    path = study.locks / f"{name}.lock"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if name is not None and path.is_file() else None
+
+
+def _image_digests(images: StudyImages, service: Service, image: Image | None) -> dict[str, str | None]:
+    """Return the digests of images by role. One that is built from a file of this machine is known nowhere else."""
+    found = {"server": image, **images.of_parts(service), "client": images.of_client(service)}
+    based_on_file = images.base() is None
+    return {
+        role: None if each.origin == "definition" and based_on_file else each.digest
+        for role, each in found.items()
+        if each is not None
+    }
+
+
+def _recipe(service: Service, site: Site, container: str | None) -> dict[str, Any]:
+    """Return how a recipe starts its server, as far as the runtime does: nothing of one that others start."""
+    server, contained = service.server, site.runtime == "apptainer"
+    found: dict[str, Any] = {"workers": service.workers}
+    if server is not None and site.runtime != "external":
+        found |= _filled(
+            server, ("command", "setup", "environment", "network_environment", "busy_waits", "load_nodes")
+        )
+        found["parts"] = {part.name: _part(part, contained) for part in server.parts}
+    if server is not None and contained:
+        found["container"] = {
+            "scenario": container,
+            "built": service.name in site.images.build,
+            **(_container(service.container) if service.container else {}),
+        }
+    return _without_empty(found)
+
+
+def _part(part: Part, contained: bool) -> dict[str, Any]:
+    own = {"container": _container(part.container)} if contained and part.container else {}
+    return _without_empty({**_filled(part, ("command", "nodes", "environment")), **own})
+
+
+def _container(container: Container | PartImage) -> dict[str, Any]:
+    return _filled(container, ("image", "command", "environment", "binds"))
+
+
+def _filled(thing: Server | Part | Container | PartImage, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields of that name that are not left at their default, with secrets hidden."""
+    defaults = {each.name: each.default for each in fields(thing)}
+    values = {name: getattr(thing, name) for name in names}
+    return _without_empty({name: _plain(value) for name, value in values.items() if value != defaults[name]})
+
+
+def _plain(value: Any) -> Any:
+    """Return a command, commands, variables or text as they are written down."""
+    if isinstance(value, Mapping):
+        return masked_variables(value)
+    if isinstance(value, tuple):
+        nested = any(isinstance(each, tuple) for each in value)
+        return [masked_command(each) for each in value] if nested else masked_command(value)
+    return redacted_text(value) if isinstance(value, str) else value
+
+
+def _site_settings(site: Site) -> dict[str, Any]:
+    defaults = Site(name="", summary="")
+    values = {name: getattr(site, name) for name in SITE_SETTINGS}
+    kept = {name: value for name, value in values.items() if value != getattr(defaults, name)}
+    return {name: asdict(value) if isinstance(value, Pinning) else _plain(value) for name, value in kept.items()}
+
+
+def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value not in (None, False, (), [], {})}

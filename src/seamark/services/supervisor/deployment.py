@@ -1,0 +1,337 @@
+"""What scripts do with a deployment: serve, renew, stop, tear down, and sweep what earlier runs left.
+
+Nothing here raises for a service's failure: a server that does not come up is a result like any other. The keeper
+(keeper.py) does the work in a process of its own.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from seamark.errors import UserError
+from seamark.model.service import Service
+from seamark.model.site import Site
+from seamark.model.trial import SCHEMA_VERSION, Deployment
+from seamark.services.images.images import Image, client_lock
+from seamark.services.runtimes.containers import client_environment
+from seamark.services.runtimes.environments import prepare_environment
+from seamark.services.supervisor.control_files import (
+    Signs,
+    allocation,
+    beating,
+    hold,
+    node,
+    read_beat,
+    read_sign,
+    signs_of,
+    touch,
+    write_sign,
+)
+from seamark.services.supervisor.launch_spec import MARK, Order
+from seamark.services.supervisor.shutdown import ask_to_stop, end_strays, keepers, wait_until_gone
+from seamark.services.supervisor.supervisor_log import timestamp
+from seamark.storage.paths import DeploymentFolder, expanded, write_json
+
+STOP_WAIT_S = 30.0
+"""How long `stop` waits for a keeper beyond the server's own stop_timeout_s."""
+
+INTERRUPTED = {
+    "status": "failed",
+    "category": "interrupted",
+    "reason": "The run that asked for this server has gone.",
+}
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+
+
+def serve(
+    deployment: Deployment,
+    service: Service,
+    site: Site,
+    folder: DeploymentFolder,
+    *,
+    scenario: str,
+    seed: int,
+    locks: Path,
+    image: Image | None = None,
+    part_images: Mapping[str, Image] | None = None,
+    client: Image | None = None,
+    binds: Sequence[str] = (),
+    shards: int = 1,
+    identity: Mapping[str, Any] | None = None,
+    evict: bool = True,
+) -> dict[str, Any]:
+    """Start the deployment's server under a keeper, wait until it answers or fails, and write endpoint.json.
+
+    Ends this user's other deployments of the same results on this node (in this batch job) first, unless `evict` is
+    false: two servers side by side would measure each other. Returns what it wrote; `status` is 'ok' or 'failed', and
+    a failure carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `shards` are the most workers
+    of one of its loads. For sites that run containers, `image` is the server's, `part_images` are those that parts
+    have of their own, `client` is that of the load's workers (None: they run in the service's environment), and
+    `binds` are the scenario's own. `identity` is that of the server, for endpoint.json. When the process that called
+    us is gone before the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
+    """
+    parent_pid = os.getppid()
+    signs = signs_of(folder)
+    signs.root.mkdir(parents=True, exist_ok=True)
+    touch(signs.lease)
+    try:
+        environment = _environment(service, site, folder, locks, image, client, binds)
+    except UserError as cause:
+        answer = _no_answer(deployment, service, site, str(cause), []) | {"server_identity": identity}
+        write_json(folder.endpoint, answer)
+        return answer
+    order = Order(
+        deployment=deployment,
+        service=service,
+        site=site,
+        folder=DeploymentFolder(root=folder.root.resolve()),
+        scenario=scenario,
+        seed=seed,
+        environment=environment,
+        image=image,
+        part_images=dict(part_images or {}),
+        client=client,
+        binds=tuple(binds),
+        shards=shards,
+    )
+    with hold(signs.serve_lock, wait_s=600.0) or open(os.devnull):
+        _make_room(folder, evict)
+        folder.endpoint.unlink(missing_ok=True)
+        for old in (signs.end, signs.answer, signs.stop, signs.published, signs.ports):
+            old.unlink(missing_ok=True)
+        answer = _start_and_wait(order, signs, parent_pid) | {"server_identity": identity}
+        write_json(folder.endpoint, answer)
+        touch(signs.published)
+    return answer
+
+
+def _environment(
+    service: Service,
+    site: Site,
+    folder: DeploymentFolder,
+    locks: Path,
+    image: Image | None,
+    client: Image | None,
+    binds: Sequence[str],
+) -> Path | None:
+    if client is not None:
+        root = folder.root.resolve()
+        return client_environment(client, site, binds, root.parents[2], signs_of(folder).root.resolve() / "client")
+    lock = client_lock(service, image)
+    if lock is None:
+        return None
+    return prepare_environment(lock, locks, expanded(site.paths.environments))
+
+
+def leave_out(
+    deployment: Deployment, service: Service, site: Site, folder: DeploymentFolder, *, category: str, reason: str
+) -> None:
+    """Start no server; endpoint.json says why."""
+    write_json(folder.endpoint, _no_answer(deployment, service, site, reason, []) | {"category": category})
+
+
+def renew(folder: DeploymentFolder) -> None:
+    """Say that the server is still needed, for another `lease_s` of the site."""
+    touch(signs_of(folder).lease)
+
+
+def alive(folder: DeploymentFolder) -> bool:
+    """Return whether the deployment's server runs and its keeper says so, on this node or another."""
+    signs = signs_of(folder)
+    return not signs.end.exists() and beating(signs)
+
+
+def why_ended(folder: DeploymentFolder) -> dict[str, Any] | None:
+    """Return how the server ended, None while it lives or when it never was.
+
+    Keys: why, returncode, reason, log_tail, at (ISO 8601); `category` for one that never answered.
+    """
+    signs = signs_of(folder)
+    if signs.end.exists():
+        return read_sign(signs.end) or _unknown_end("How it ended could not be written: is the disk full?")
+    if not signs.beat.exists() or beating(signs):
+        return None
+    return _unknown_end("The keeper vanished without a word: it was killed, or its node went down.")
+
+
+def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WAIT_S) -> bool:
+    """End the server and wait until nothing of it is left. False when something still is after `wait_s`."""
+    signs = signs_of(folder)
+    if not signs.root.exists():
+        return True
+    ask_to_stop(signs, why)
+    return wait_until_gone(signs, wait_s)
+
+
+def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> dict[str, Any]:
+    """End the server and write deployment.json: what it was, how long each phase took, how it ended."""
+    stop(folder, "teardown")
+    signs = signs_of(folder)
+    endpoint = read_sign(folder.endpoint) or read_sign(signs.answer) or {"schema_version": SCHEMA_VERSION}
+    end = why_ended(folder) or {"why": "teardown", "returncode": None, "at": None}
+    reports = [read_sign(load) or {} for load in loads]
+    started_at = endpoint.get("started_at")
+    uptime_s = _seconds_between(endpoint.get("ready_at"), end.get("at"))
+    gpus = endpoint.get("gpus")
+    record = {
+        **{key: value for key, value in endpoint.items() if key not in ("phases", "ready_at")},
+        "ended": {key: value for key, value in end.items() if key not in ("at", "schema_version")},
+        "started_at": started_at,
+        "ended_at": end.get("at"),
+        "time_to_service_s": {
+            phase.removesuffix("_s"): taken for phase, taken in (endpoint.get("phases") or {}).items()
+        },
+        "uptime_s": uptime_s,
+        "gpu_hours": _gpu_hours(gpus, started_at, end.get("at")),
+        "trials": {"n": len(reports), "ok": sum(report.get("status") == "ok" for report in reports)},
+    }
+    write_json(folder.record, record)
+    return record
+
+
+def stop_all(results_root: Path, why: str = "stop") -> int:
+    """End every server of ours whose results lie under `results_root`; return how many lived."""
+    running = [signs for signs in keepers(results_root) if beating(signs)]
+    for signs in running:
+        ask_to_stop(signs, why)
+    for signs in running:
+        wait_until_gone(signs, STOP_WAIT_S)
+    return len(running)
+
+
+def sweep(results_root: Path) -> list[Path]:
+    """Remove every endpoint.json and warmup.json that no living keeper stands behind; return what was removed.
+
+    Also ends processes on this node that a killed keeper and its killed guard left behind.
+    """
+    removed = []
+    for root in sorted(results_root.glob("*/deployments/*/")):
+        folder = DeploymentFolder(root=root)
+        stale = [path for path in (folder.endpoint, folder.warmup) if path.exists()]
+        if not stale and not folder.runtime.exists():
+            continue
+        signs = signs_of(folder)
+        if signs.beat.exists() and not beating(signs):
+            end_strays(signs)
+        if stale and not alive(folder):
+            for path in stale:
+                path.unlink(missing_ok=True)
+            removed += stale
+    return removed
+
+
+def _unknown_end(reason: str) -> dict[str, Any]:
+    return {"why": "crash", "returncode": None, "reason": reason, "log_tail": [], "at": None}
+
+
+def _start_and_wait(order: Order, signs: Signs, parent_pid: int) -> dict[str, Any]:
+    keeper = _spawn_keeper(order, signs)
+    renewed = time.monotonic()
+    orphaned = False
+    try:
+        while True:
+            if not orphaned and os.getppid() != parent_pid:
+                orphaned = True
+                write_sign(signs.stop, {"why": "interrupted"})
+            if answer := read_sign(signs.answer):
+                return answer | INTERRUPTED if orphaned else answer
+            if keeper.poll() is not None:
+                return read_sign(signs.answer) or _keeper_lost(order, signs, keeper.returncode)
+            time.sleep(0.02)
+            if not orphaned and time.monotonic() - renewed > 1.0:
+                touch(signs.lease)
+                renewed = time.monotonic()
+    except BaseException:
+        write_sign(signs.stop, {"why": "stop"})
+        raise
+
+
+def _spawn_keeper(order: Order, signs: Signs) -> "subprocess.Popen[bytes]":
+    environment = {
+        **os.environ,
+        MARK: str(signs.root),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")))),
+    }
+    with signs.log.open("ab") as log:
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "seamark.services.supervisor.supervisor", str(order.folder.root)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+    assert keeper.stdin is not None
+    try:
+        keeper.stdin.write(pickle.dumps(order))
+        keeper.stdin.close()
+    except BrokenPipeError:
+        pass
+    return keeper
+
+
+def _keeper_lost(order: Order, signs: Signs, returncode: int) -> dict[str, Any]:
+    reason = f"The keeper ended with {returncode} before it could say anything; its log is {signs.log}."
+    lines = signs.log.read_text(errors="replace").splitlines()[-20:] if signs.log.exists() else []
+    return _no_answer(order.deployment, order.service, order.site, reason, lines)
+
+
+def _no_answer(
+    deployment: Deployment, service: Service, site: Site, reason: str, log_tail: list[str]
+) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "status": "failed",
+        "category": "setup_failed",
+        "reason": reason,
+        "log_tail": log_tail,
+        "deployment": deployment.id,
+        "service": service.name,
+        "runtime": site.runtime,
+        "image": None,
+        "client_image": None,
+        "host": site.address,
+        "ports": {},
+        "data": None,
+        "environment": None,
+        "metrics_url": None,
+        "server_pid": None,
+        "keeper_pid": None,
+        "node": node(),
+        "slurm_job_id": allocation(),
+        "gpus": deployment.gpus,
+        "phases": {},
+        "facts": {},
+        "started_at": timestamp(),
+    }
+
+
+def _make_room(folder: DeploymentFolder, evict: bool) -> None:
+    """End what would share this node with the new server: an earlier keeper of this deployment, others of ours."""
+    ours = signs_of(folder)
+    for signs in keepers(folder.root.resolve().parents[2]) if evict else ():
+        beat = read_beat(signs)
+        beside = beat and beat.node == node() and beat.allocation == allocation()
+        if (beside or signs.root == ours.root) and beating(signs):
+            ask_to_stop(signs, "evicted")
+            wait_until_gone(signs, STOP_WAIT_S)
+    end_strays(ours)
+    ours.beat.unlink(missing_ok=True)
+
+
+def _seconds_between(start: str | None, end: str | None) -> float | None:
+    if not start or not end:
+        return None
+    return round((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds(), 3)
+
+
+def _gpu_hours(gpus: Any, start: str | None, end: str | None) -> float | None:
+    taken_s = _seconds_between(start, end)
+    return None if taken_s is None or gpus is None else gpus * taken_s / 3600

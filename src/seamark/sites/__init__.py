@@ -1,1 +1,0 @@
-"""What a machine says of itself, written as a site."""

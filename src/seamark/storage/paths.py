@@ -1,0 +1,292 @@
+"""Every path of a study, and how its files are written: under a temporary name, then renamed."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from os.path import expandvars
+from pathlib import Path
+from typing import Any
+
+from seamark.errors import UserError
+from seamark.model.results import OTHERWISE, REMEDIES, SHAPES
+from seamark.storage.json_shapes import document_of
+
+TRIAL_PATTERN = "{scenario}/{deployment}--{workload}--r{repetition}"
+
+PROBES = "probes"
+
+
+def expanded(path: str, root: Path | None = None) -> Path:
+    """Return a path of a site with `~` and `$NAME` put in, below `root` (None: the folder we are in) if relative."""
+    return (Path.cwd() if root is None else root) / Path(expandvars(path)).expanduser()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFolder:
+    """The files of one trial."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "effective_config.yaml"
+
+    @property
+    def load(self) -> Path:
+        return self.root / "load.json"
+
+    @property
+    def samples(self) -> Path:
+        return self.root / "samples.parquet"
+
+    @property
+    def chunks(self) -> Path:
+        """When the parts of streamed replies came; absent where replies are whole."""
+        return self.root / "chunks.parquet"
+
+    @property
+    def record(self) -> Path:
+        """The record of a finished measurement, written after its samples: what says that they are complete."""
+        return self.root / "samples.json"
+
+    @property
+    def telemetry(self) -> Path:
+        return self.root / "telemetry.parquet"
+
+    @property
+    def telemetry_csv(self) -> Path:
+        return self.root / "telemetry.csv"
+
+    @property
+    def client_telemetry(self) -> Path:
+        """What the load watched of its own processes; same columns as a deployment's telemetry."""
+        return self.root / "client.csv"
+
+    @property
+    def series(self) -> Path:
+        return self.root / "series.csv"
+
+    @property
+    def histogram(self) -> Path:
+        return self.root / "histogram.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.json"
+
+    @property
+    def metrics_csv(self) -> Path:
+        return self.root / "metrics.csv"
+
+    @property
+    def meta(self) -> Path:
+        return self.root / "meta.json"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log.jsonl"
+
+    @property
+    def attempts(self) -> Path:
+        """Samples and records of earlier attempts, kept by `bench retry`."""
+        return self.root / "attempts"
+
+    @property
+    def search(self) -> Path:
+        """What a search asked and found, probe by probe; written anew after each."""
+        return self.root / "search.json"
+
+    @property
+    def probes(self) -> Path:
+        """The loads that a search measured, each in a folder like a trial's."""
+        return self.root / PROBES
+
+    @property
+    def parts(self) -> Path:
+        """What running loads write, each in a folder named by its process; gone when its samples are complete."""
+        return self.root / ".parts"
+
+    @property
+    def own_parts(self) -> Path:
+        """What the load of this process writes."""
+        return self.parts / str(os.getpid())
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentFolder:
+    """The files of one deployment; those under `runtime` matter only while its keeper lives."""
+
+    root: Path
+
+    @property
+    def endpoint(self) -> Path:
+        return self.root / "endpoint.json"
+
+    @property
+    def together(self) -> Path:
+        return self.root / "together"
+
+    @property
+    def warmup(self) -> Path:
+        return self.root / "warmup.json"
+
+    @property
+    def record(self) -> Path:
+        return self.root / "deployment.json"
+
+    @property
+    def server_log(self) -> Path:
+        return self.root / "server.log"
+
+    @property
+    def waiting(self) -> Path:
+        """There, and young, while a load of the deployment waits for another one on its node."""
+        return self.root / "waiting.json"
+
+    def part_log(self, part: str, node: str) -> Path:
+        """The log of a part of a server on one node; the server's own process writes `server_log`."""
+        return self.root / f"server-{part}-{node}.log"
+
+    @property
+    def telemetry(self) -> Path:
+        return self.root / "telemetry.csv"
+
+    @property
+    def runtime(self) -> Path:
+        return self.root / ".keeper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioFolder:
+    """The files of one scenario below the root of results."""
+
+    root: Path
+
+    def trial(self, trial_id: str) -> TrialFolder:
+        """Return the folder of one trial."""
+        return TrialFolder(root=self.root / trial_id)
+
+    def deployment(self, deployment_id: str) -> DeploymentFolder:
+        """Return the folder of one deployment."""
+        return DeploymentFolder(root=self.root / "deployments" / deployment_id)
+
+    def deaths(self, service: str) -> Path:
+        """Return the count of a service's deaths in the latest run."""
+        return self.root / ".deaths" / f"{service}.json"
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.json"
+
+    @property
+    def scenario(self) -> Path:
+        """The scenario's file as it was when the plan was written."""
+        return self.root / "scenario.yaml"
+
+    @property
+    def summary(self) -> Path:
+        return self.root / "summary.json"
+
+
+def failure_of(environment: Path) -> Path:
+    """Return where it is noted why the environment of a record could not be made."""
+    return environment.with_suffix(".failed")
+
+
+def put_away(path: Path) -> None:
+    """Take away what lies at a path where it cannot stay: a file is removed, anything of another kind is renamed to
+    `NAME.aside-1`, for it is none of our files."""
+    if path.is_file() or path.is_symlink():
+        path.unlink()
+        return
+    number = 1
+    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
+        number += 1
+    with suppress(FileNotFoundError):
+        path.rename(aside)
+
+
+def require_folder(path: Path) -> None:
+    """Raise UserError where something that is no folder lies at `path`, or where a folder above it is to be."""
+    for each in (path, *path.parents):
+        if each.is_dir():
+            return
+        if os.path.lexists(each):
+            raise UserError(f"{each}: is not a folder, and results are to lie in it. Move it away, or correct paths.")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; rename it to `path` when the block ends well, remove it otherwise.
+
+    A folder that lies at `path` is put away.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        put_away(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` so that a reader sees the old file or the new one, never a part."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON document, whole or not at all. NaN is an error: a missing number is null."""
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+class DamagedFileError(UserError, ValueError):
+    """A file of ours is not what we wrote: the message names it and the remedy."""
+
+
+def read_json(path: Path, shape: Any = None) -> dict[str, Any]:
+    """Read a JSON document of the results: the one way to all of them.
+
+    `shape` is what it has to be; without one, what documents.py has for a file of that name. A damaged document, and
+    a folder or a loop of links in its place, raise DamagedFileError that names the file and the remedy; a missing one
+    raises FileNotFoundError, one that may not be read PermissionError.
+    """
+    try:
+        return document_of(path.read_text(encoding="utf-8"), shape or SHAPES.get(path.name, Mapping[str, Any]))
+    except (FileNotFoundError, PermissionError):
+        raise
+    except OSError as cause:
+        raise DamagedFileError(f"{path}: {cause.strerror}. Move it away. {_remedy(path)}") from cause
+    except ValueError as cause:
+        raise DamagedFileError(f"{path}: {cause}. {_remedy(path)}") from cause
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether a document is there and cannot be read."""
+    try:
+        read_json(path)
+    except FileNotFoundError:
+        return os.path.lexists(path)
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def _remedy(path: Path) -> str:
+    return REMEDIES.get(path.name, OTHERWISE)
+
+
+def append_log(path: Path, trial_id: str, event: str, **facts: Any) -> None:
+    """Add a line to a JSONL log: when, which trial, what, and facts."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "trial_id": trial_id, "event": event, **facts}
+    with path.open("a", encoding="utf-8") as log:
+        log.write(json.dumps(line) + "\n")

@@ -1,0 +1,83 @@
+"""The telemetry of one trial: its share of what a deployment's keeper and the load's own watch wrote.
+
+Only the rows of the trial are held in memory, however long its deployment has lived.
+"""
+
+import contextlib
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from seamark.storage.paths import TrialFolder, replacing
+
+Row = tuple[float, str, str, float, str]
+
+SCHEMA = pa.schema(
+    [
+        ("at_s", pa.float64()),
+        ("source", pa.string()),
+        ("name", pa.string()),
+        ("value", pa.float64()),
+        ("unit", pa.string()),
+    ]
+)
+
+
+def cut(files: Sequence[Path], epoch_unix_s: float, end_s: float) -> pa.Table:
+    """Return the rows of all `files` from 0 to `end_s` seconds after `epoch_unix_s`, in order of time.
+
+    Columns at_s, source, name, value, unit. A file that is missing has no rows; a line that is torn or damaged is
+    passed over.
+    """
+    rows = sorted(row for file in files if file.is_file() for row in _rows(file, epoch_unix_s, end_s))
+    columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+
+def _rows(file: Path, epoch_unix_s: float, end_s: float) -> Iterator[Row]:
+    with file.open("rb") as lines:
+        inside = (line.decode(errors="replace") for line in lines if 0.0 <= _at_s(line, epoch_unix_s) <= end_s)
+        for cells in csv.reader(inside):
+            with contextlib.suppress(ValueError):
+                at, source, name, value, unit = cells
+                yield float(at) - epoch_unix_s, source, name, float(value), unit
+
+
+def _at_s(line: bytes, epoch_unix_s: float) -> float:
+    """Return when a line was written, NaN (which is inside of nothing) for one that does not begin with a time."""
+    try:
+        return float(line.partition(b",")[0]) - epoch_unix_s
+    except ValueError:
+        return math.nan
+
+
+def load_window(load: Mapping[str, Any]) -> tuple[float, float]:
+    """Return when a trial's load began (s since 1970) and how long it was, by its load.json.
+
+    A load that ended early, or never began, is no longer than it lasted.
+    """
+    epoch_unix_ns = load.get("epoch_unix_ns")
+    if epoch_unix_ns is None:
+        return 0.0, 0.0
+    epoch_unix_s = epoch_unix_ns / 1e9
+    planned_s = float(load.get("warmup_s") or 0.0) + float(load.get("duration_s") or 0.0)
+    if finished_at := load.get("finished_at"):
+        return epoch_unix_s, max(0.0, min(planned_s, datetime.fromisoformat(finished_at).timestamp() - epoch_unix_s))
+    return epoch_unix_s, planned_s
+
+
+def cut_telemetry(deployment_csv: Path, client_csv: Path, load: Mapping[str, Any], folder: TrialFolder) -> pa.Table:
+    """Write telemetry.parquet and telemetry.csv of a trial; return the table."""
+    table = cut([deployment_csv, client_csv], *load_window(load))
+    with replacing(folder.telemetry) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+    with replacing(folder.telemetry_csv) as temporary:
+        pa.csv.write_csv(table, temporary, pa.csv.WriteOptions(quoting_style="needed"))
+    return table

@@ -1,0 +1,60 @@
+"""NVIDIA GPUs, through NVML (the distribution nvidia-ml-py). Having none is said once and is no error."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from seamark.telemetry.sampler import Reading, Say
+
+
+def chosen_gpus(count: int) -> tuple[str, ...]:
+    """Return the GPUs that a deployment of `count` uses, by index or UUID.
+
+    They are the first of CUDA_VISIBLE_DEVICES, where the batch system or the user set it; else the machine's first.
+    """
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return tuple(map(str, range(count)))
+    return tuple(word.strip() for word in listed.split(",") if word.strip())[:count]
+
+
+class Gpus:
+    """Utilisation, memory, power, energy, temperature and clock of the GPUs that a deployment uses."""
+
+    def __init__(self, count: int, say: Say) -> None:
+        self._nvml: Any = None
+        self._handles: list[tuple[str, Any]] = []
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+            self._handles = list(self._visible(count))
+        except Exception as cause:
+            say("no-gpu-telemetry", reason=f"{type(cause).__name__}: {cause}")
+
+    def _visible(self, count: int) -> Iterator[tuple[str, Any]]:
+        """Give name and handle of each GPU that the deployment uses."""
+        for position, word in enumerate(chosen_gpus(count)):
+            if word.isdigit():
+                yield f"gpu{position}", self._nvml.nvmlDeviceGetHandleByIndex(int(word))
+            else:
+                yield f"gpu{position}", self._nvml.nvmlDeviceGetHandleByUUID(word)
+
+    def read(self) -> Iterator[Reading]:
+        """Return what each GPU tells; a figure that a model of GPU does not have is left out."""
+        nvml = self._nvml
+        for source, handle in self._handles:
+            figures: tuple[tuple[str, str, Callable[[], float]], ...] = (
+                ("util_ratio", "ratio", lambda h=handle: nvml.nvmlDeviceGetUtilizationRates(h).gpu / 100),  # type: ignore[misc]
+                ("memory_used_bytes", "bytes", lambda h=handle: nvml.nvmlDeviceGetMemoryInfo(h).used),  # type: ignore[misc]
+                ("power_w", "W", lambda h=handle: nvml.nvmlDeviceGetPowerUsage(h) / 1e3),  # type: ignore[misc]
+                ("energy_j", "J", lambda h=handle: nvml.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3),  # type: ignore[misc]
+                ("temperature_c", "C", lambda h=handle: nvml.nvmlDeviceGetTemperature(h, 0)),  # type: ignore[misc]
+                ("clock_hz", "Hz", lambda h=handle: nvml.nvmlDeviceGetClockInfo(h, 0) * 1e6),  # type: ignore[misc]
+            )
+            for name, unit, figure in figures:
+                try:
+                    yield Reading(source=source, name=name, value=float(figure()), unit=unit)
+                except nvml.NVMLError:
+                    continue

@@ -1,0 +1,75 @@
+"""The whole machine: processors, memory, disks, network. Through psutil, and the kernel's pressure (PSI)."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+
+from seamark.telemetry.sampler import Reading
+
+PRESSURES = ("cpu", "io", "memory")
+
+
+class Host:
+    """CPU since the last look as a ratio of the machine; memory; bytes moved since boot.
+
+    `proc` is where the kernel's files are.
+    """
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._before = psutil.cpu_times()
+        self._stalled_s = self._look_at_pressure()
+        self._at_s = time.monotonic()
+
+    def read(self) -> Iterator[Reading]:
+        """Return cpu_ratio, and of it cpu_steal_ratio and cpu_irq_ratio (interrupts, soft ones too);
+        cpu_iowait_ratio, processors, load_average, *_pressure_ratio, ram_used_bytes, read_bytes, write_bytes,
+        net_*_bytes. A pressure is the share of time in which some task waited for the resource."""
+        now, before = psutil.cpu_times(), self._before
+        self._before = now
+        spent = {name: max(0.0, getattr(now, name) - getattr(before, name)) for name in now._fields}
+        spent.pop("guest", None)
+        spent.pop("guest_nice", None)  # both are in user and nice already
+        total_s = sum(spent.values())
+        if total_s > 0:
+            iowait_s = spent.get("iowait", 0.0)
+            yield _reading("cpu_ratio", (total_s - spent["idle"] - iowait_s) / total_s, "ratio")
+            yield _reading("cpu_iowait_ratio", iowait_s / total_s, "ratio")
+            yield _reading("cpu_steal_ratio", spent.get("steal", 0.0) / total_s, "ratio")
+            yield _reading("cpu_irq_ratio", (spent.get("irq", 0.0) + spent.get("softirq", 0.0)) / total_s, "ratio")
+        yield _reading("processors", psutil.cpu_count() or 1, "processors")
+        yield _reading("load_average", os.getloadavg()[0], "tasks")
+        yield from self._pressure()
+        memory = psutil.virtual_memory()
+        yield _reading("ram_used_bytes", memory.total - memory.available, "bytes")
+        if disks := psutil.disk_io_counters():
+            yield _reading("read_bytes", disks.read_bytes, "bytes")
+            yield _reading("write_bytes", disks.write_bytes, "bytes")
+        if network := psutil.net_io_counters():
+            yield _reading("net_received_bytes", network.bytes_recv, "bytes")
+            yield _reading("net_sent_bytes", network.bytes_sent, "bytes")
+
+    def _pressure(self) -> Iterator[Reading]:
+        before, before_s = self._stalled_s, self._at_s
+        self._stalled_s, self._at_s = self._look_at_pressure(), time.monotonic()
+        for name, stalled_s in self._stalled_s.items():
+            if name in before and self._at_s > before_s:
+                ratio = min(1.0, max(0.0, stalled_s - before[name]) / (self._at_s - before_s))
+                yield _reading(f"{name}_pressure_ratio", ratio, "ratio")
+
+    def _look_at_pressure(self) -> Mapping[str, float]:
+        """Return for how many seconds since boot some task waited, by resource; of a kernel without PSI, nothing."""
+        found: dict[str, float] = {}
+        for name in PRESSURES:
+            with contextlib.suppress(OSError, ValueError):
+                some = (self._proc / "pressure" / name).read_text().splitlines()[0]
+                found[name] = int(some.rpartition("total=")[2]) / 1e6
+        return found
+
+
+def _reading(name: str, value: float, unit: str) -> Reading:
+    return Reading(source="host", name=name, value=float(value), unit=unit)

@@ -1,0 +1,159 @@
+"""The server's own figures, from its Prometheus endpoint: fetched, parsed, bounded. No client library.
+
+The unit of a series that `# TYPE` calls a counter, or that belongs to a histogram or summary and only grows, ends in
+the word `total` ("us total", or "total" alone): that is how who sums it up knows, whatever its name ends in.
+"""
+
+import math
+import re
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+from urllib.parse import urlsplit
+
+from seamark.load.fetch import fetch
+from seamark.telemetry.sampler import Reading, Say
+
+MOST_SERIES = 500
+MOST_BYTES = 1 << 23
+"""A longer page is cut there."""
+TIMEOUT_S = 1.0
+"""How long a scrape takes at most, all of it."""
+UNITS = (
+    ("_seconds", "s"),
+    ("_bytes", "bytes"),
+    ("_ratio", "ratio"),
+    ("_celsius", "C"),
+    ("_joules", "J"),
+    ("_us", "us"),
+)
+TOTAL = "total"
+LINE = re.compile(r"[^\r\n]+")
+TYPE = re.compile(r"^# TYPE [^\r\n]*", re.MULTILINE)
+MOST_TYPES = 10_000
+GROWING = {
+    "counter": ("_total",),
+    "histogram": ("_count", "_sum", "_bucket"),
+    "summary": ("_count", "_sum"),
+}
+"""By type of a metric, the endings of those of its series that only grow."""
+
+
+class Prometheus:
+    """Scrapes one endpoint, not more often than every `interval_s`; what does not answer gives nothing."""
+
+    def __init__(self, url: str, say: Say, interval_s: float = 1.0, *, tls: ssl.SSLContext | None = None) -> None:
+        self._url = urlsplit(url)
+        self._tls = tls
+        self._say = say
+        self._interval_s = interval_s
+        self._due_s = 0.0
+        self._dropped_said = False
+
+    def read(self) -> Iterator[Reading]:
+        """Return every series of the endpoint; buckets of histograms last, so that they are what a bound cuts."""
+        if time.monotonic() < self._due_s:
+            return
+        self._due_s = time.monotonic() + self._interval_s * 0.9
+        text = self._fetch()
+        if text is None:
+            return
+        seen = sum(1 for _ in parse(text))
+        if seen > MOST_SERIES and not self._dropped_said:
+            self._dropped_said = True
+            self._say("series-dropped", kept=MOST_SERIES, seen=seen)
+        types = types_of(text)
+        others = (one for one in parse(text) if not _is_bucket(one[0]))
+        buckets = (one for one in parse(text) if _is_bucket(one[0]))
+        for name, value in islice(chain(others, buckets), MOST_SERIES):
+            yield Reading(source="service", name=name, value=value, unit=unit_of(name, types))
+
+    def _fetch(self) -> str | None:
+        assert self._url.hostname is not None
+        try:
+            reply = fetch(
+                self._url.hostname,
+                self._url.port or (80 if self._tls is None else 443),
+                self._url.path or "/",
+                limit_s=TIMEOUT_S,
+                tls=self._tls,
+                most_bytes=MOST_BYTES,
+                cut=True,
+            )
+        except OSError:
+            return None
+        return reply.body.decode("utf-8", errors="replace") if reply.status == 200 else None
+
+
+def _is_bucket(name: str) -> bool:
+    return "_bucket" in name.partition("{")[0]
+
+
+def parse(text: str) -> Iterator[tuple[str, float]]:
+    """Give name (with labels, as printed) and value of each sample of the text format; NaN and infinity are left out.
+
+    A line that is no sample is passed over: half of a page that was cut off must not cost the other half.
+    """
+    for found in LINE.finditer(text):
+        line = found.group().strip()
+        if not line or line.startswith("#"):
+            continue
+        end = _end_of_name(line)
+        fields = line[end:].split()
+        try:
+            value = float(fields[0])
+        except (IndexError, ValueError):
+            continue
+        if math.isfinite(value):
+            yield line[:end], value
+
+
+def _end_of_name(line: str) -> int:
+    """Return where name and labels end; label values may hold braces, spaces and escaped quotes."""
+    brace, space = line.find("{"), line.find(" ")
+    if brace < 0 or (0 <= space < brace):
+        return space if space >= 0 else len(line)
+    quoted, position = False, brace + 1
+    while position < len(line):
+        letter = line[position]
+        if letter == "\\" and quoted:
+            position += 1
+        elif letter == '"':
+            quoted = not quoted
+        elif letter == "}" and not quoted:
+            return position + 1
+        position += 1
+    return len(line)
+
+
+def types_of(text: str) -> dict[str, str]:
+    """Return the type of each metric that has a `# TYPE` line, by its name."""
+    lines = (found.group().split() for found in islice(TYPE.finditer(text), MOST_TYPES))
+    return {words[2]: words[3] for words in lines if len(words) == 4}
+
+
+def unit_of(name: str, types: Mapping[str, str]) -> str:
+    """Return the unit that a metric's name ends in, '' when it names none; with `total` after it for a counter."""
+    word = name.partition("{")[0]
+    return " ".join(filter(None, (_physical_unit(word), TOTAL if _grows(word, types) else "")))
+
+
+def _grows(word: str, types: Mapping[str, str]) -> bool:
+    """Return whether a series is a counter by `types`: its own, or that of the metric whose part it is."""
+    if word in types:
+        return types[word] == "counter"
+    return any(
+        word.endswith(ending) and types.get(word.removesuffix(ending)) == kind
+        for kind, endings in GROWING.items()
+        for ending in endings
+    )
+
+
+def _physical_unit(word: str) -> str:
+    for suffix in ("_total", "_sum", "_count", "_bucket"):
+        if word.endswith(suffix):
+            if suffix in ("_count", "_bucket"):
+                return ""
+            word = word.removesuffix(suffix)
+    return next((unit for ending, unit in UNITS if word.endswith(ending)), "")

@@ -1,0 +1,105 @@
+"""The file systems under the paths of a trial: kind, options, free space, and Lustre's stripes."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seamark.telemetry.provenance.text import ROOT, text
+
+Facts = dict[str, Any]
+WAIT_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """One line of /proc/self/mountinfo."""
+
+    point: Path
+    kind: str
+    source: str
+    options: str
+
+
+def mounts(paths: Mapping[str, Path], root: Path = ROOT) -> dict[str, Facts]:
+    """Return for each path, by its role, the file system that holds it; a path that is not there yet counts as its
+    nearest folder that is. On Lustre with its stripes, as `lfs getstripe` says."""
+    table = mount_table(root)
+    return {role: _facts(path, table) for role, path in paths.items()}
+
+
+def mount_table(root: Path = ROOT) -> list[Mount]:
+    """Return all mounts in the order they were made."""
+    found = []
+    for line in (text(root / "proc/self/mountinfo") or "").splitlines():
+        before, _, behind = line.partition(" - ")
+        left, right = before.split(), behind.split()
+        if len(left) >= 6 and len(right) >= 2:
+            options = ",".join(dict.fromkeys(f"{left[5]},{right[2] if len(right) > 2 else ''}".strip(",").split(",")))
+            found.append(Mount(point=Path(_plain(left[4])), kind=right[0], source=_plain(right[1]), options=options))
+    return found
+
+
+def _plain(word: str) -> str:
+    """Return a path without the kernel's octal escapes."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), word)
+
+
+def _facts(path: Path, table: list[Mount]) -> Facts:
+    there = next((each for each in (path, *path.parents) if each.exists()), path).resolve()
+    holding = [mount for mount in table if there.is_relative_to(mount.point)]
+    facts: Facts = {"path": str(path), "mount": None, "type": None, "source": None, "options": None}
+    if holding:
+        deepest = max(len(mount.point.parts) for mount in holding)
+        mount = next(mount for mount in reversed(holding) if len(mount.point.parts) == deepest)
+        facts |= {
+            "mount": str(mount.point),
+            "type": mount.kind,
+            "source": mount.source,
+            "options": mount.options,
+        }
+    return facts | {
+        "free_bytes": _free_bytes(there),
+        "stripes": stripes(there) if facts["type"] == "lustre" else None,
+    }
+
+
+def _free_bytes(path: Path) -> int | None:
+    try:
+        seen = os.statvfs(path)
+    except OSError:
+        return None
+    return seen.f_bavail * seen.f_frsize
+
+
+def stripes(path: Path) -> Facts | None:
+    """Return count, size in bytes and pool of a Lustre folder's stripes; None where lfs does not tell.
+
+    Of a layout in several components, those of the first; `components` says how many there are.
+    """
+    if shutil.which("lfs") is None:
+        return None
+    try:
+        done = subprocess.run(
+            ["lfs", "getstripe", "-d", str(path)], capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    counts, sizes = _figures("stripe_count", done.stdout), _figures("stripe_size", done.stdout)
+    if done.returncode != 0 or not counts:
+        return None
+    pool = re.search(r"pool:\s*(\S+)", done.stdout)
+    return {
+        "count": counts[0],
+        "size_bytes": sizes[0] if sizes else None,
+        "pool": pool.group(1) if pool else None,
+        "components": len(counts),
+    }
+
+
+def _figures(name: str, said: str) -> list[int]:
+    return [int(value) for value in re.findall(rf"{name}:\s*(-?\d+)", said)]

@@ -1,0 +1,248 @@
+"""One client's connection: requests read from it one after another, each answered by its script, write by write."""
+
+import asyncio
+import os
+import socket
+import struct
+from time import monotonic_ns
+from typing import cast
+
+from seamark.testservers.reference import wire
+from seamark.testservers.reference.journal import Outcome
+from seamark.testservers.reference.request import MAX_HEAD_BYTES, PAGES, Ask, Head, RequestError, read_ask, read_head
+from seamark.testservers.reference.script import NOWHERE, Script
+from seamark.testservers.reference.server import Server
+
+NO_LINGER = struct.pack("ii", 1, 0)
+SILENT = -1
+"""Instead of a request's number: nothing on this connection is answered any more."""
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Connection(asyncio.Protocol):
+    """Answers in the order of the requests; one that comes before the last answer is out is read after it.
+
+    Writes go to the socket at once, by the system call: a transport may keep them until its loop comes round.
+    """
+
+    __slots__ = (
+        "_answer_ns",
+        "_at",
+        "_base_ns",
+        "_behind",
+        "_due_ns",
+        "_fd",
+        "_first_ns",
+        "_head",
+        "_last_ns",
+        "_needed",
+        "_number",
+        "_pending",
+        "_read_ns",
+        "_script",
+        "_server",
+        "_transport",
+    )
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._fd = -1
+        self._behind = False
+        self._pending = bytearray()
+        self._needed = 0
+        self._number = 0
+        self._at = 0
+        self._head: Head
+        self._script: Script
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count it."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._fd = transport.get_extra_info("socket").fileno()
+        self._server.connections[self] = None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Count it; what was being answered is lost."""
+        self._transport = None
+        self._fd = -1
+        self._server.connections.pop(self, None)
+        if self._number > 0:
+            self._end("lost")
+
+    def data_received(self, data: bytes) -> None:
+        """Stamp, then see whether a request is there as a whole."""
+        now_ns = monotonic_ns()
+        if self._number == SILENT:
+            return
+        if self._number or self._pending:
+            self._pending += data
+            if not self._number:
+                self._read(now_ns)
+            return
+        seen = self._server.seen.get(data)
+        if seen is None:
+            self._pending += data
+            self._read(now_ns)
+        else:
+            self._begin(*seen, now_ns)
+
+    def cut(self) -> None:
+        """Write down what was being answered; the server ends."""
+        if self._number > 0:
+            self._end("unfinished")
+
+    def advance(self, number: int, due_ns: int, now_ns: int) -> int:
+        """Write the step of request `number` that is due; return when the next one is, 0 for no more."""
+        if number != self._number:
+            return 0
+        script, at, server = self._script, self._at, self._server
+        data = script.steps[at]
+        if data:
+            self._write(data)
+        if at >= script.early:
+            server.lateness.add(now_ns - due_ns)
+        if at == script.first:
+            self._first_ns = now_ns
+        if at == script.answer:
+            self._answer_ns = now_ns
+        if at == script.last:
+            self._last_ns = now_ns
+        at += 1
+        self._at = at
+        if at == len(script.steps):
+            self._end(script.outcome)
+            return 0
+        return self._step_due_ns()
+
+    def _end(self, outcome: Outcome) -> None:
+        """Write down what was done for the request in flight, and go on with what follows it."""
+        server, script, at, number = self._server, self._script, self._at, self._number
+        chunks, tokens = (script.chunks_after[at - 1], script.tokens_after[at - 1]) if at else (0, 0)
+        server.end(outcome, chunks, tokens)
+        if server.journal is not None:
+            server.journal.add(
+                name=self._head.name,
+                number=number,
+                read_ns=self._read_ns,
+                due_ns=self._due_ns,
+                first_ns=self._first_ns,
+                answer_ns=self._answer_ns,
+                last_ns=self._last_ns,
+                chunks=chunks,
+                tokens=tokens,
+                outcome=outcome,
+            )
+        if outcome == "silent":
+            self._number = SILENT
+            return
+        self._number = 0
+        if outcome == "reset":
+            self._reset()
+        else:
+            self._go_on()
+
+    def _read(self, now_ns: int) -> None:
+        """Begin the first request of what is pending, if all of it is there."""
+        pending, server = self._pending, self._server
+        if len(pending) < self._needed:
+            return
+        end = pending.find(b"\r\n\r\n")
+        try:
+            if end < 0:
+                if len(pending) > MAX_HEAD_BYTES:
+                    raise RequestError(431, f"a head of more than {MAX_HEAD_BYTES} bytes")
+                return
+            head = read_head(bytes(pending[:end]))
+            if not self._needed and head.waits:
+                self._write(CONTINUE)
+            self._needed = end + 4 + head.length
+            if len(pending) < self._needed:
+                return
+        except RequestError as refused:
+            pending.clear()  # where the next request would begin is not known
+            self._write(wire.refusal(refused.status, refused.message, closes=True))
+            if self._transport is not None:
+                self._transport.close()
+            return
+        data = bytes(pending[: self._needed])
+        del pending[: self._needed]
+        self._needed = 0
+        self._head = head
+        try:
+            ask = read_ask(head.endpoint, data[end + 4 :])
+        except RequestError as refused:
+            self._write(wire.refusal(refused.status, refused.message))
+            self._go_on()
+            return
+        server.remember(data, head, ask)
+        self._begin(head, ask, now_ns)
+
+    def _read_on(self) -> None:
+        if self._pending and not self._number and self._transport is not None:
+            self._read(monotonic_ns())
+
+    def _begin(self, head: Head, ask: Ask, read_ns: int) -> None:
+        server = self._server
+        self._head = head
+        if head.endpoint in PAGES:
+            self._write(server.page(head.endpoint))
+            self._go_on()
+            return
+        number, script, base_ns = server.begin(ask, read_ns)
+        self._number, self._script, self._read_ns, self._base_ns = number, script, read_ns, base_ns
+        self._at = self._first_ns = self._answer_ns = self._last_ns = self._due_ns = 0
+        if not script.steps:
+            self._end(script.outcome)
+            return
+        waited_ns = 0 if script.first == NOWHERE else script.offsets_ns[script.first]
+        self._due_ns = server.not_before_ns(base_ns + waited_ns)
+        due_ns = self._step_due_ns()
+        if due_ns <= read_ns:
+            due_ns = self.advance(number, due_ns, monotonic_ns())
+        if due_ns:
+            server.deadlines.add(due_ns, number, self)
+
+    def _step_due_ns(self) -> int:
+        """Return when the next write is due."""
+        script, at = self._script, self._at
+        if at < script.early:
+            due_ns = self._read_ns + script.offsets_ns[at]
+        else:
+            due_ns = max(self._base_ns + script.offsets_ns[at], self._read_ns)
+        return self._server.not_before_ns(due_ns)
+
+    def _go_on(self) -> None:
+        """Do what comes after an answer: end the connection, or read the next request."""
+        if self._transport is None:
+            return
+        if self._head.closes:
+            self._transport.close()
+        elif self._pending:
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _write(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if self._behind:
+            if transport.get_write_buffer_size():
+                transport.write(data)
+                return
+            self._behind = False
+        try:
+            written = os.write(self._fd, data)
+        except BlockingIOError:
+            written = 0
+        except OSError:
+            transport.abort()
+            return
+        if written < len(data):
+            self._behind = True
+            self._server.blocked += 1
+            transport.write(data[written:])
+
+    def _reset(self) -> None:
+        if self._transport is not None:
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+            self._transport.abort()

@@ -1,0 +1,147 @@
+"""What all connections of the known-answer server share: its behaviour, what is due, what it counts. No sockets."""
+
+import asyncio
+from pathlib import Path
+from typing import Protocol
+
+from seamark.testservers.reference import wire
+from seamark.testservers.reference.answers import Answers
+from seamark.testservers.reference.behaviour import Behaviour
+from seamark.testservers.reference.deadlines import Deadlines
+from seamark.testservers.reference.journal import OUTCOMES, Journal, Outcome
+from seamark.testservers.reference.lateness import Lateness
+from seamark.testservers.reference.queueing import Queue
+from seamark.testservers.reference.request import Ask, Endpoint, Head
+from seamark.testservers.reference.script import Script
+
+MOST_SEEN_BYTES = 1 << 25
+LONGEST_SEEN_BYTES = 1 << 14
+"""Requests up to this length are read once: load generators send the same bytes again and again."""
+ENTRY_BYTES = 512
+"""What a kept request takes beside its bytes."""
+NEVER_NS = 1 << 62
+
+
+class Ended(Protocol):
+    """A connection, when the server ends."""
+
+    def cut(self) -> None:
+        """Write down what was being answered."""
+
+
+class Server:
+    """Numbers requests and says for each what is written when."""
+
+    def __init__(self, behaviour: Behaviour, loop: asyncio.AbstractEventLoop, truth: Path | None) -> None:
+        """Raises OSError when the file for the truth cannot be written."""
+        self.behaviour = behaviour
+        self.journal = None if truth is None else Journal(truth)
+        self.deadlines = Deadlines(loop)
+        self.lateness = Lateness()
+        self.seen: dict[bytes, tuple[Head, Ask]] = {}
+        self.requests = 0
+        self.running = 0
+        self.connections: dict[Ended, None] = {}
+        self.blocked = 0
+        self._seen_bytes = 0
+        self._answers = Answers(behaviour)
+        self._has_faults = behaviour.has_faults
+        self._queue = None
+        if behaviour.queue != "none":
+            self._queue = Queue(behaviour.queue, behaviour.ttft_ns, behaviour.service_seed)
+        self._stall_from_ns = self._stall_until_ns = NEVER_NS if behaviour.stall_for_s else 0
+        self._ended = dict.fromkeys(OUTCOMES, 0)
+        self._chunks = 0
+        self._tokens = 0
+        self._prompt_tokens = 0
+
+    def remember(self, data: bytes, head: Head, ask: Ask) -> None:
+        """Keep a request, so that the same bytes need not be read again."""
+        if len(data) > LONGEST_SEEN_BYTES:
+            return
+        if self._seen_bytes > MOST_SEEN_BYTES:
+            self.seen.clear()
+            self._seen_bytes = 0
+        self.seen[data] = head, ask
+        self._seen_bytes += len(data) + ENTRY_BYTES
+
+    def begin(self, ask: Ask, read_ns: int) -> tuple[int, Script, int]:
+        """Return number and script of a request that was read, and when its first token is due."""
+        self.requests += 1
+        self.running += 1
+        self._prompt_tokens += ask.prompt_tokens
+        number, behaviour = self.requests, self.behaviour
+        if number == 1 and behaviour.stall_for_s:
+            self._stall_from_ns = read_ns + round(behaviour.stall_from_s * 1e9)
+            self._stall_until_ns = self._stall_from_ns + round(behaviour.stall_for_s * 1e9)
+        script = self._answers.script(ask, behaviour.fault(number) if self._has_faults else None, number)
+        due_ns = read_ns + behaviour.ttft_ns if self._queue is None else self._queue.leaves_ns(read_ns)
+        return number, script, due_ns
+
+    def not_before_ns(self, due_ns: int) -> int:
+        """Return when something is written that was due at `due_ns`: after the stall if that falls into it."""
+        if self._stall_from_ns <= due_ns < self._stall_until_ns:
+            return self._stall_until_ns
+        return due_ns
+
+    def end(self, outcome: Outcome, chunks: int, tokens: int) -> None:
+        """Count a request that is over."""
+        self.running -= 1
+        self._ended[outcome] += 1
+        self._chunks += chunks
+        self._tokens += tokens
+
+    def page(self, endpoint: Endpoint) -> bytes:
+        """Return what /health, /v1/models or /metrics answers."""
+        if endpoint == "metrics":
+            return self.metrics()
+        return wire.models() if endpoint == "models" else wire.reply(200, b"", "text/plain")
+
+    def metrics(self) -> bytes:
+        """Return what /metrics shows, in Prometheus' text format."""
+        late = self.lateness.summary()
+        totals = (
+            ("chunks", "Chunks with tokens written, of requests that are over.", self._chunks),
+            ("tokens", "Tokens written, of requests that are over.", self._tokens),
+            ("prompt_tokens", "Tokens of the prompts read.", self._prompt_tokens),
+            ("writes_blocked", "Writes that the client was too slow to take at once.", self.blocked),
+        )
+        gauges = (
+            ("requests_running", "Requests read and not over.", self.running),
+            ("connections", "Open connections.", len(self.connections)),
+        )
+        lines = ["# HELP known_requests_total Requests that are over.", "# TYPE known_requests_total counter"]
+        lines += [f'known_requests_total{{outcome="{name}"}} {count}' for name, count in self._ended.items()]
+        for kind, suffix, rows in (("counter", "_total", totals), ("gauge", "", gauges)):
+            for name, what, value in rows:
+                lines += [f"# HELP known_{name}{suffix} {what}", f"# TYPE known_{name}{suffix} {kind}"]
+                lines.append(f"known_{name}{suffix} {value}")
+        lines.append("# HELP known_lateness_seconds From the time when something was due to its write.")
+        lines.append("# TYPE known_lateness_seconds summary")
+        for share, late_ns in [*late.quantiles_ns.items(), (1, late.max_ns)]:
+            value_s = "NaN" if late_ns is None else late_ns / 1e9
+            lines.append(f'known_lateness_seconds{{quantile="{share}"}} {value_s}')
+        lines += [
+            f"known_lateness_seconds_sum {late.total_ns / 1e9}",
+            f"known_lateness_seconds_count {late.count}",
+            "",
+        ]
+        return wire.reply(200, "\n".join(lines).encode(), "text/plain; version=0.0.4")
+
+    def said_at_exit(self) -> str:
+        """Return a line on what was done, and how late."""
+        late = self.lateness.summary()
+        ends = ", ".join(f"{count} {name}" for name, count in self._ended.items() if count)
+        done = f"{self.requests} requests ({ends or 'none over'}), {self._chunks} chunks, {self._tokens} tokens"
+        if late.max_ns is None:
+            return f"{done}; nothing written"
+        figures = [f"p{share * 100:g} {(value or 0) / 1e6:.3f}" for share, value in late.quantiles_ns.items()]
+        return f"{done}; lateness in ms of {late.count} writes: {', '.join(figures)}, max {late.max_ns / 1e6:.3f}"
+
+    def close(self) -> None:
+        """Stop everything that is due and write the rest of the truth."""
+        self.deadlines.close()
+        for connection in list(self.connections):
+            connection.cut()
+        if self.journal is not None:
+            self.journal.close()

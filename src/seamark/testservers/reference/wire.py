@@ -1,0 +1,137 @@
+"""The bytes of an answer: HTTP/1.1, chunked transfer, SSE events and the JSON in them, shaped as vLLM's."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from seamark.testservers.reference.behaviour import WRONG_TOKENS, Behaviour
+from seamark.testservers.reference.request import Ask
+
+MODEL = "known"
+TOKEN = " tøken"
+"""The text of one token; it holds a character of two bytes, so that a decoder can be tried with half of it."""
+PLAIN_BODY = b"the known answer\n"
+CREATED_S = 1_700_000_000
+LAST_CHUNK = b"0\r\n\r\n"
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    411: "Length Required",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+)
+JSON = "application/json"
+
+
+def reply(status: int, body: bytes, kind: str, more: str = "") -> bytes:
+    """Return a reply with its length in its head. `more`: further lines of the head, each with its end."""
+    head = f"HTTP/1.1 {status} {REASONS[status]}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{more}\r\n"
+    return head.encode() + body
+
+
+def refusal(status: int, message: str, *, closes: bool = False) -> bytes:
+    """Return an error as the OpenAI API words it. `closes`: it is the last on its connection."""
+    error = {"message": message, "type": REASONS[status], "param": None, "code": status}
+    return reply(status, compact({"error": error}), JSON, "connection: close\r\n" if closes else "")
+
+
+def models() -> bytes:
+    """Return what GET /v1/models answers."""
+    model = {"id": MODEL, "object": "model", "created": CREATED_S, "owned_by": "seamark"}
+    return reply(200, compact({"object": "list", "data": [model]}), JSON)
+
+
+def framed(payload: bytes) -> bytes:
+    """Return a piece of a body as one chunk of chunked transfer."""
+    return b"%x\r\n%b\r\n" % (len(payload), payload)
+
+
+def compact(value: Any) -> bytes:
+    """Return JSON as vLLM writes it: no spaces, characters as UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def usage_of(ask: Ask, tokens: int, reasoning_tokens: int, behaviour: Behaviour) -> dict[str, Any]:
+    """Return the usage object for `tokens` written so far, or a wrong one."""
+    usage: dict[str, Any] = {
+        "prompt_tokens": ask.prompt_tokens,
+        "total_tokens": ask.prompt_tokens + tokens,
+        "completion_tokens": WRONG_TOKENS.get(behaviour.usage, tokens),
+    }
+    if reasoning_tokens:
+        usage["completion_tokens_details"] = {"reasoning_tokens": reasoning_tokens}
+    return usage
+
+
+class Events:
+    """SSE events of a server with this behaviour; those that many replies share are made once."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self._field = behaviour.reasoning_field
+        self._behaviour = behaviour
+        self._begin = b"data: " if behaviour.space else b"data:"
+        self._end = b"\n\n" if behaviour.line_end == "lf" else b"\r\n\r\n"
+        self.done = self._begin + b"[DONE]" + self._end
+        self.content = lru_cache(maxsize=4096)(self._content)
+
+    def event(self, value: Mapping[str, Any]) -> bytes:
+        """Return one event."""
+        return self._begin + compact(value) + self._end
+
+    def role(self, is_chat: bool, choice: int) -> bytes:
+        """Return the chunk without a token that comes first: a role in a chat, an empty text else."""
+        said = {"delta": {"role": "assistant", "content": ""}} if is_chat else {"text": ""}
+        return self.event(_chunk(is_chat, [{"index": choice, **said, "logprobs": None, "finish_reason": None}]))
+
+    def usage(self, ask: Ask, tokens: int, reasoning_tokens: int) -> bytes:
+        """Return the chunk that has no choices and counts the tokens."""
+        chunk = _chunk(ask.endpoint == "chat", [])
+        return self.event({**chunk, "usage": usage_of(ask, tokens, reasoning_tokens, self._behaviour)})
+
+    def counted(
+        self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None, usage: Mapping[str, Any]
+    ) -> bytes:
+        """Return a content chunk that carries the usage so far as well."""
+        return self.event({**self._said(is_chat, choice, tokens, reasons, finish), "usage": usage})
+
+    def _content(self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None) -> bytes:
+        return self.event(self._said(is_chat, choice, tokens, reasons, finish))
+
+    def _said(self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None) -> dict[str, Any]:
+        text = TOKEN * tokens
+        said = {"delta": {self._field if reasons else "content": text}} if is_chat else {"text": text}
+        return _chunk(is_chat, [{"index": choice, **said, "logprobs": None, "finish_reason": finish}])
+
+
+def _chunk(is_chat: bool, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    name, kind = ("chatcmpl-known", "chat.completion.chunk") if is_chat else ("cmpl-known", "text_completion")
+    return {"id": name, "object": kind, "created": CREATED_S, "model": MODEL, "choices": choices}
+
+
+def whole(ask: Ask, counts: Sequence[int], finish: str, behaviour: Behaviour) -> bytes:
+    """Return the reply to a request that does not stream: chunks of `counts` tokens, the first of them reasoning."""
+    reasoning_chunks = behaviour.reasoning_chunks if ask.endpoint == "chat" else 0
+    is_chat = ask.endpoint == "chat"
+    reasoning, answer = sum(counts[:reasoning_chunks]), sum(counts[reasoning_chunks:])
+    message: dict[str, Any] = {"role": "assistant", "content": TOKEN * answer}
+    if reasoning:
+        message[behaviour.reasoning_field] = TOKEN * reasoning
+    said = {"message": message} if is_chat else {"text": TOKEN * answer}
+    value: dict[str, Any] = {
+        "id": "chatcmpl-known" if is_chat else "cmpl-known",
+        "object": "chat.completion" if is_chat else "text_completion",
+        "created": CREATED_S,
+        "model": MODEL,
+        "choices": [
+            {"index": choice, **said, "logprobs": None, "finish_reason": finish} for choice in range(ask.choices)
+        ],
+    }
+    if behaviour.usage != "never":
+        tokens = (reasoning + answer) * ask.choices
+        value["usage"] = usage_of(ask, tokens, reasoning * ask.choices, behaviour)
+    return reply(200, compact(value), JSON)

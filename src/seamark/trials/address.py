@@ -1,0 +1,120 @@
+"""What is at an address: whether it can be loaded, in words, and what it answers to one request by hand."""
+
+import contextlib
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from urllib.parse import SplitResult
+
+from seamark.errors import UserError
+from seamark.load.fetch import connect
+from seamark.platform.tls import said
+
+LOOK_S = 10.0
+"""How long connecting takes at most, with TLS."""
+ANSWER_S = 1.0
+"""How long the request by hand takes at most, all of it."""
+MOST_BYTES = 4096
+SHOWN = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What one request got: the beginning of the reply as text, or why there was none; and what may help."""
+
+    text: str
+    remedy: str = ""
+
+
+def look(url: SplitResult, tls: ssl.SSLContext | None, limit_s: float = LOOK_S) -> None:
+    """Connect once, shake hands where there is TLS, and leave, within `limit_s`. Raises UserError: what, where, and
+    the remedy."""
+    with contextlib.closing(_connected(url, tls, min(LOOK_S, limit_s))):
+        pass
+
+
+def port_of(url: SplitResult) -> int:
+    """Return the port of an address, by its scheme where it names none."""
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Answer:
+    """Send one request and return how the answer begins. Raises nothing."""
+    try:
+        until_s = time.monotonic() + ANSWER_S
+        with contextlib.closing(_connected(url, tls, ANSWER_S)) as connection:
+            connection.sendall(request)
+            connection.settimeout(max(0.001, until_s - time.monotonic()))
+            came = connection.recv(MOST_BYTES)
+    except TimeoutError:
+        return Answer(text=f"no answer in {ANSWER_S:g} s", remedy="Raise --timeout, or look at the server.")
+    except UserError as mistake:
+        return Answer(text=str(mistake))
+    except OSError as error:
+        came, why = b"", said(error)
+    else:
+        why = "closed without a byte"
+    if came.startswith(b"HTTP/1."):
+        body = came.partition(b"\r\n\r\n")[2].strip()
+        text = f"'{_line(came)}'" + (f" and '{_line(body)}'" if body else "")
+        return Answer(text=text, remedy=_of_status(came.split(maxsplit=2)[1:2]))
+    if url.scheme == "http" and (not came or came[:1] == b"\x15") and _speaks_tls(url):
+        return Answer(text="the port speaks TLS", remedy=f"Use https://{url.netloc}{url.path}.")
+    if not came:
+        return Answer(text=f"the connection was {why}" if why.startswith("closed") else why)
+    return Answer(text=f"'{_line(came)}', which is no HTTP/1.1", remedy="Is it the right port?")
+
+
+def _connected(url: SplitResult, tls: ssl.SSLContext | None, limit_s: float) -> socket.socket:
+    where, host, port = f"{url.scheme}://{url.netloc}", url.hostname or "", port_of(url)
+    until_s = time.monotonic() + limit_s
+    try:
+        connection = connect(host, port, None, until_s)
+    except (socket.gaierror, UnicodeError):
+        raise UserError(f"{where}: no host has the name '{host}'. Is it spelled right?") from None
+    except TimeoutError:
+        text = f"{where}: no connection in {limit_s:g} s. Does the server accept connections, and is the port open?"
+        raise UserError(text) from None
+    except ConnectionRefusedError:
+        raise UserError(f"{where}: nothing listens there (connection refused). Start the server first.") from None
+    except OSError as error:
+        raise UserError(f"{where}: no connection ({said(error)}).") from None
+    if tls is None:
+        return connection
+    try:
+        return tls.wrap_socket(connection, server_hostname=host)
+    except ssl.SSLCertVerificationError as error:
+        remedy = "Name its authority with --cacert FILE, or do not ask for one: --insecure."
+        text = f"{where}: its certificate is not believed ({said(error)}). {remedy}"
+    except TimeoutError:
+        text = f"{where}: no TLS handshake in {limit_s:g} s. Does this port speak TLS? Else use http."
+    except OSError as error:
+        text = f"{where}: no TLS handshake ({said(error)}). Does this port speak TLS? Else use http."
+    connection.close()
+    raise UserError(text) from None
+
+
+def _speaks_tls(url: SplitResult) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with contextlib.closing(_connected(url, context, ANSWER_S)):
+            return True
+    except UserError:
+        return False
+
+
+def _line(came: bytes) -> str:
+    """Return the first line, printable."""
+    line = came.splitlines()[0][:SHOWN].decode("latin-1")
+    return "".join(letter if letter.isprintable() else "." for letter in line)
+
+
+def _of_status(words: list[bytes]) -> str:
+    status = words[0] if words else b""
+    if status.startswith(b"3"):
+        return "Redirects are not followed: load the address that it points to."
+    if status in (b"401", b"403"):
+        return "It wants a key: --header 'Authorization: ...', or --set api_key_env=NAME with the OpenAI API."
+    return ""

@@ -1,0 +1,202 @@
+"""Measures what the load generator can do on this machine, and finds it again for a trial that ran here.
+
+Against the null server, which does nothing, what is left is the client's own cost. It is taken in CPU time: then
+neither the server nor another program is measured, where cores are few. One file for each machine, in the results:
+`.calibration/<node>.json`.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.load.coordinator.coordinator import LoadJob, run_load
+from seamark.load.workers.records import read_segments
+from seamark.model.sample import CHUNK
+from seamark.model.service import Value
+from seamark.model.site import Pinning
+from seamark.model.trial import SCHEMA_VERSION
+from seamark.platform.pinning import cores_here, split_cores
+from seamark.services.ephemeral_server import server_alone
+from seamark.storage.paths import read_json, write_json
+from seamark.telemetry import provenance
+
+NULL = "seamark.testservers.null"
+OPENAI = "seamark.drivers.openai:OpenAi"
+SECONDS = 2.0
+CONNECTIONS = 32
+THREADS = 4
+LARGE_REPLY_BYTES = 1 << 20
+TIMED_RPS = 1000.0
+CHUNKS = 256
+STREAMS, TURN_MS = 128, 1
+"""So many streams get a chunk every ms: as much as may be asked of a client that is to read each by itself."""
+JOINED = 32
+BOUND = 0.9
+"""From this share of a core on, the client was what held a load back."""
+
+Kind = Literal["wire", "threads", "processes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One load against the null server: its good samples, its chunks and what it cost its only worker."""
+
+    samples: NDArray[np.void]
+    chunks: NDArray[np.void]
+    cpu_s: float
+    wall_s: float
+
+    @property
+    def reads(self) -> int:
+        return len(self.chunks)
+
+    @property
+    def joined(self) -> int:
+        """Chunks that came in the same read as the one before."""
+        return int(self.chunks["events"].sum()) - len(self.chunks)
+
+    def said(self) -> dict[str, Any]:
+        """Return what the calibration's file says of it. `bound_by` is what held it back."""
+        busy = self.cpu_s / self.wall_s
+        return {
+            "requests_per_s": len(self.samples) / self.wall_s,
+            "chunks_per_s": (self.reads + self.joined) / self.wall_s or None,
+            "chunks_per_read": (self.reads + self.joined) / self.reads if self.reads else None,
+            "client_cpu_ratio": busy,
+            "bound_by": "client" if busy >= BOUND else "server or machine",
+        }
+
+
+def calibration_file(results: Path, node: str) -> Path:
+    """Return where the calibration of a machine lies."""
+    return results / ".calibration" / f"{node}.json"
+
+
+def ceiling_of(results: Path, load: Mapping[str, Any]) -> Ceiling | None:
+    """Return the ceiling of the client of a load.json; None where its machine was never calibrated, or where its
+    shards were carried to others."""
+    client, workers = load.get("client") or {}, load.get("workers") or ()
+    if any(worker.get("carrier", "local") != "local" for worker in workers):
+        return None
+    speaks = any(worker.get("network") for worker in workers)  # from an event loop, in however many processes
+    try:
+        known = read_json(calibration_file(results, str(load.get("node"))))
+        one = known["ceilings"]["wire" if speaks else client["workers"]]
+        many = min(int(client["processes"]), int(known["cores"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    names = ("bytes_per_s", "chunks_per_s", "joined_chunks_per_s")
+    rates = {name: None if one.get(name) is None else one[name] * many for name in names}
+    return Ceiling(requests_per_s=one["requests_per_s"] * many, **rates)
+
+
+def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = "auto") -> dict[str, Any]:
+    """Measure for about seven times `seconds`, write the machine's file and return what is in it.
+
+    `ceilings` has, for one worker of each kind, requests_per_s, and for wire workers bytes_per_s of large replies and
+    chunks_per_s of streams, see Ceiling: of wire workers by the CPU time that each takes, as if the worker had a core
+    to itself. `runs` tells what was reached while this was measured, and what held it back. `schedule_lag_us` has the
+    p50 and p99 of our lateness at 1,000 requests/s. Load and null server are kept apart as `pinning` of the site
+    says; raises UserError when it names CPUs that are not there.
+    """
+    split = split_cores(pinning, workers="wire", shards=1, cores=cores_here())
+    null = partial(server_alone, NULL, cores=split.server)
+    wire = partial(_load, "wire", cores=split.client)
+    with null() as port:
+        small = wire({"concurrency": CONNECTIONS}, seconds, port)
+        timed = wire({"pattern": "constant", "rate_rps": TIMED_RPS, "concurrency": 8}, seconds, port)
+    with null("--reply-bytes", LARGE_REPLY_BYTES) as port:
+        large = wire({"concurrency": 4}, seconds, port)
+    with null("--stream-chunks", CHUNKS, "--stream-turn-ms", TURN_MS) as port:
+        chunked = wire(_streams(STREAMS), seconds, port, OPENAI)
+    with null("--stream-chunks", CHUNKS, "--stream-joined", JOINED) as port:
+        joined = wire(_streams(CONNECTIONS), seconds, port, OPENAI)
+    threads = _load("threads", {"concurrency": THREADS}, seconds, 0)
+    processes = _load("processes", {"concurrency": 1}, seconds, 0)
+    lag_us = (timed.samples["sent_ns"] - timed.samples["due_ns"]) / 1e3
+    node = provenance.hostname()
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "at": provenance.now(),
+        "node": node,
+        "cores": len(os.sched_getaffinity(0)),
+        "machine": provenance.machine(),
+        "pinning": split.to_json(),
+        "ceilings": {
+            "wire": wire_ceilings(small, large, chunked, joined),
+            "threads": {"requests_per_s": _rate(threads)},
+            "processes": {"requests_per_s": _rate(processes)},
+        },
+        "runs": {
+            "small_replies": small.said(),
+            "large_replies": large.said(),
+            "chunks": chunked.said() | {"bound_by": f"a chunk of each of {STREAMS} streams every {TURN_MS} ms"},
+            "joined_chunks": joined.said(),
+        },
+        "schedule_lag_us": {name: float(np.percentile(lag_us, q)) for name, q in (("p50", 50), ("p99", 99))},
+    }
+    write_json(calibration_file(results, node), document)
+    return document
+
+
+def _streams(count: int) -> Mapping[str, Value]:
+    return {"prompt_len": 16, "gen_tokens": CHUNKS, "concurrency": count}
+
+
+def _load(
+    kind: Kind,
+    settings: Mapping[str, Value],
+    seconds: float,
+    port: int,
+    driver: str | None = None,
+    cores: tuple[int, ...] = (),
+) -> Run:
+    """Run one load of the null driver of that kind, or of `driver`; on `cores` where some are named."""
+    whole: dict[str, Value] = {"warmup_s": 0.0, "duration_s": seconds, "timeout_s": 10.0, **settings}
+    with tempfile.TemporaryDirectory(prefix="seamark-calibrate-") as name:
+        job = LoadJob(
+            driver=driver or ("seamark.drivers.null:Null" if kind == "wire" else "seamark.drivers.null:NullCall"),
+            workers=kind,
+            settings=whole,
+            seed=1,
+            data=Path(name),
+            ports={"main": port},
+            cores=cores,
+        )
+        outcome = run_load(job, None, Path(name) / "parts")
+        samples = read_segments(outcome.segments)
+        [report] = outcome.reports
+        return Run(
+            samples=samples[samples["failure"] == 0],
+            chunks=read_segments(outcome.chunks, CHUNK),
+            cpu_s=report["cpu_s"] - report["spin_s"],
+            wall_s=report["wall_s"],
+        )
+
+
+def _rate(run: Run) -> float:
+    """Return good replies a second."""
+    samples = run.samples
+    return float(len(samples) / ((samples["last_ns"].max() - samples["sent_ns"].min()) / 1e9))
+
+
+def wire_ceilings(small: Run, large: Run, chunked: Run, joined: Run) -> dict[str, float | None]:
+    """Solve for what a request, a byte, a chunk and a joined chunk cost in CPU time; return one over each."""
+    request_s = small.cpu_s / len(small.samples)
+    byte_s = (large.cpu_s / len(large.samples) - request_s) / LARGE_REPLY_BYTES
+    left_s = [
+        run.cpu_s - len(run.samples) * request_s - max(0.0, byte_s) * float(run.samples["bytes_received"].sum())
+        for run in (chunked, joined)
+    ]
+    counts = [[run.reads, run.joined] for run in (chunked, joined)]
+    read_s, joined_s = np.linalg.solve(counts, left_s).tolist()
+    costs_s = {"requests": request_s, "bytes": byte_s, "chunks": read_s, "joined_chunks": joined_s}
+    return {f"{name}_per_s": 1 / cost_s if cost_s > 0 else None for name, cost_s in costs_s.items()}

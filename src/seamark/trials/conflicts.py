@@ -1,0 +1,185 @@
+"""Trials that are there from another server or configuration than is asked for: found, named, put aside."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seamark.errors import UserError
+from seamark.model.plurals import counted
+from seamark.model.server_identity import (
+    BRIEF,
+    ServerIdentity,
+    belongs,
+    differences,
+    image_digests,
+    place,
+    recorded,
+    same_server,
+)
+from seamark.model.trial import Trial
+from seamark.planning.study import Study
+from seamark.services.study_identities import server_identities
+from seamark.storage.paths import TrialFolder, read_json
+from seamark.trials.trial_files import commit_mark, complete, put_aside
+
+MOST_DIFFERENCES = 4
+OF_A_TRIAL = ("settings", "search", "slos")
+"""Parts of a trial's configuration that effective_config.yaml keeps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflict:
+    """Trials that are there from one other server or configuration. `differences` are those of the first one."""
+
+    trials: tuple[str, ...]
+    measured: str | None
+    """Where they were measured; None where that was not recorded."""
+    asked: str
+    differences: tuple[str, ...]
+
+    def text(self) -> str:
+        """Return one sentence for people."""
+        what = f"{counted(len(self.trials), 'trial')} {'was' if len(self.trials) == 1 else 'were'} measured"
+        shown = "; ".join(self.differences[:MOST_DIFFERENCES])
+        more = len(self.differences) - MOST_DIFFERENCES
+        shown = (f": {shown}" if shown else "") + (f"; and {more} more" if more > 0 else "")
+        if self.measured is None or self.measured == self.asked:
+            return f"{what} with another configuration{'' if self.measured is None else f' on {self.asked}'}{shown}."
+        return f"{what} on {self.measured}; this run asks for {self.asked}{shown}."
+
+    def document(self) -> dict[str, Any]:
+        """Return the conflict as plain data for JSON."""
+        return {**vars(self), "trials": list(self.trials), "differences": list(self.differences)}
+
+
+class CommitMarks:
+    """The commit marks of a scenario's trials, each read once, and which of its trials they say are measured."""
+
+    def __init__(self, study: Study, scenario: str) -> None:
+        self._folder = study.folder(scenario)
+        self._servers = server_identities(study, scenario)
+        self._marks: dict[str, Mapping[str, Any] | None] = {}
+
+    def of(self, trial: Trial) -> Mapping[str, Any] | None:
+        """Return a trial's mark, None where it has none."""
+        if trial.id not in self._marks:
+            self._marks[trial.id] = commit_mark(self._folder.trial(trial.id))
+        return self._marks[trial.id]
+
+    def server(self, trial: Trial) -> ServerIdentity:
+        """Return the server that a trial is to be measured on."""
+        return self._servers[trial.deployment]
+
+    def measured(self, trial: Trial) -> bool:
+        """Return whether a trial was measured as it is planned, and its samples are all there or pruned."""
+        mark = self.of(trial)
+        own = self._folder.trial(trial.id)
+        return mark is not None and complete(own, mark, trial.config_hash, self.server(trial))
+
+    def complete(self, folder: TrialFolder, trial: Trial, config_hash: str) -> bool:
+        """Return whether samples of this configuration are all there or pruned, on whatever server."""
+        mark = self.of(trial)
+        return mark is not None and complete(folder, mark, config_hash)
+
+
+def conflicts(study: Study, marks: CommitMarks | None = None, deployment: str | None = None) -> tuple[Conflict, ...]:
+    """Return the measured trials of a study's plan, or of one deployment, that do not count as measured now.
+
+    Those that are alike come together. Each commit mark is read once; one that knows no server, since it was made
+    before servers had identities, counts as long as its configuration is the trial's.
+    """
+    name = study.scenario.name
+    marks = CommitMarks(study, name) if marks is None else marks
+    groups: dict[tuple[object, ...], list[Trial]] = {}
+    for trial in study.plan.trials if deployment is None else study.trials_of(name, deployment):
+        mark = marks.of(trial) or _search_mark(study.folder(name).trial(trial.id), trial)
+        if mark is not None and not belongs(mark, trial.config_hash, marks.server(trial)):
+            known = recorded(mark) or {}
+            changed = mark.get("config_hash") != trial.config_hash
+            key = (trial.service, known.get("digest"), repr(image_digests(known)), changed)
+            groups.setdefault(key, []).append(trial)
+    return tuple(_conflict(study, trials, marks.server(trials[0])) for trials in groups.values())
+
+
+def require_no_conflicts(study: Study, besides: Sequence[str] = ()) -> None:
+    """Raise UserError when trials are there from another server or configuration, but for those named `besides`."""
+    found = [each for each in conflicts(study) if not set(each.trials) <= set(besides)]
+    if found:
+        raise UserError(*refusal(study, found))
+
+
+def refusal(study: Study, found: Sequence[Conflict]) -> Iterator[str]:
+    """Give the lines that name conflicts, and how to keep both measurements or to measure anew."""
+    folder, site = study.folder(study.scenario.name).root, study.site_name
+    folder = folder.relative_to(study.root) if folder.is_relative_to(study.root) else folder
+    paths = f"`paths: {{results: results-{site}, reports: reports-{site}}}` in config/sites/{site}.yaml"
+    for each in found:
+        yield f"{folder}: {each.text()}"
+    yield (
+        f"To keep both, submit a copy of {study.scenario_path} with another name at `scenario:`, or give the site"
+        f" folders of its own: {paths}. To measure these trials anew, `bench submit --measure-anew`: what is there"
+        " goes to `attempts` of each trial."
+    )
+
+
+def put_conflicts_aside(study: Study, deployment: str | None = None) -> tuple[str, ...]:
+    """Put the files of conflicting trials into `attempts`, so that they are measured anew; return their ids."""
+    folder = study.folder(study.scenario.name)
+    names = [name for each in conflicts(study, deployment=deployment) for name in each.trials]
+    for name in names:
+        put_aside(folder.trial(name), probes=True)
+    return tuple(names)
+
+
+def _search_mark(folder: TrialFolder, trial: Trial) -> Mapping[str, Any] | None:
+    """Return what says where the probes of a search without a result were measured; None for other trials."""
+    return _read(folder.search) or None if trial.search else None
+
+
+def _conflict(study: Study, trials: Sequence[Trial], server: ServerIdentity) -> Conflict:
+    first = trials[0]
+    folder = study.folder(study.scenario.name).trial(first.id)
+    mark = commit_mark(folder) or _search_mark(folder, first) or {}
+    known = recorded(mark)
+    whole = recorded(_read(folder.meta)) or known
+    found = [] if whole is None or same_server(known, server) else _served_otherwise(whole, server)
+    if mark.get("config_hash") != first.config_hash:
+        found += _configured_otherwise(folder, first)
+    return Conflict(
+        trials=tuple(trial.id for trial in trials),
+        measured=None if known is None else place(known),
+        asked=place(server.brief()),
+        differences=tuple(found),
+    )
+
+
+def _served_otherwise(whole: Mapping[str, Any], server: ServerIdentity) -> list[str]:
+    """Return what differs between servers, but for where they are. Recipes of two runtimes are not compared."""
+    left_out = BRIEF if whole.get("runtime") == server.runtime else (*BRIEF, "recipe")
+    old, new = whole, server.document() if "service" in whole else server.brief()
+    return differences(
+        *({name: value for name, value in each.items() if name not in left_out} for each in (old, new))
+    )
+
+
+def _configured_otherwise(folder: TrialFolder, trial: Trial) -> list[str]:
+    """Return which settings of a trial have changed, as its effective_config.yaml says."""
+    try:
+        document = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
+        old = {name: document["trial"].get(name) for name in OF_A_TRIAL}
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return []
+    if not isinstance(old["settings"], Mapping):
+        return []
+    found = differences(dict(old["settings"]), dict(trial.settings))
+    return found or ["what a file of its settings holds, or how trials are made, has changed (config_hash)"]
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        return read_json(path)
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,150 @@
+"""How far a scenario is: what every trial's folder says. Reads files only, so it works while a run goes on."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from seamark.model.server_identity import ServerIdentity, belongs
+from seamark.model.trial import Plan
+from seamark.storage.paths import ScenarioFolder, read_json
+
+WAITING_STALE_S = 15.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Where one trial is: planned, running, ok, failed or timeout, and why it failed; `detail` says what it is at.
+
+    `part` is the share of a running search's budget that its finished probes took. One that is `other` was measured
+    on another server, or as something else, than is asked for now.
+    """
+
+    trial: str
+    deployment: str
+    state: str
+    category: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+    part: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The states of all trials of a plan, in their order."""
+
+    scenario: str
+    states: tuple[State, ...]
+
+    def count(self, *states: str) -> int:
+        """Return how many trials are in one of `states`."""
+        return sum(state.state in states for state in self.states)
+
+    @property
+    def failed(self) -> tuple[State, ...]:
+        """The trials that were tried and have no valid measurement."""
+        return tuple(state for state in self.states if state.state in ("failed", "timeout", "damaged"))
+
+    @property
+    def waiting(self) -> str | None:
+        """What the next load waits for, None while none waits."""
+        return next((state.detail for state in self.states if state.state == "planned" and state.detail), None)
+
+    @property
+    def done(self) -> int:
+        """How many trials were tried to their end, well or not."""
+        return self.count("ok") + len(self.failed)
+
+    @property
+    def part(self) -> float:
+        """How far the trials that run are, in trials: so that a search moves the whole."""
+        return sum(state.part for state in self.states)
+
+    def document(self) -> Mapping[str, Any]:
+        """Return what `bench status --json` prints."""
+        return {
+            "schema_version": 1,
+            "scenario": self.scenario,
+            "trials": len(self.states),
+            "ok": self.count("ok"),
+            "failed": len(self.failed),
+            "running": self.count("running"),
+            "planned": self.count("planned"),
+            "other": self.count("other"),
+            "states": [vars(state) for state in self.states],
+        }
+
+
+def progress(plan: Plan, folder: ScenarioFolder, servers: Mapping[str, ServerIdentity] | None = None) -> Progress:
+    """Return the state of every trial of `plan`. With `servers`, of its deployments, results of others are `other`,
+    and failures on others are still planned."""
+    states = []
+    for trial in plan.trials:
+        files = folder.trial(trial.id)
+        if files.load.exists():
+            try:
+                load = read_json(files.load)
+                if not belongs(load, trial.config_hash, (servers or {}).get(trial.deployment)):
+                    load = {"status": "other" if load.get("status") == "ok" else "planned"}
+                if load.get("status") == "ok" and files.metrics.exists():
+                    load = read_json(files.metrics)
+            except ValueError as cause:
+                load = {"status": "damaged", "category": "damaged", "reason": str(cause)}
+            states.append(
+                State(
+                    trial=trial.id,
+                    deployment=trial.deployment,
+                    state=load.get("status", "damaged"),
+                    category=load.get("category"),
+                    reason=load.get("reason"),
+                )
+            )
+        else:
+            state = "running" if _at_work(files.parts) else "planned"
+            part = 0.0
+            if state == "planned":
+                detail = _waiting(folder.deployment(trial.deployment).waiting)
+            else:
+                detail, part = _probe(files.search) if trial.search else (None, 0.0)
+            states.append(State(trial=trial.id, deployment=trial.deployment, state=state, detail=detail, part=part))
+    return Progress(scenario=plan.scenario, states=tuple(states))
+
+
+def held_by(holder: Mapping[str, Any]) -> str:
+    """Return who holds a node's lock: process, user and study."""
+    if not holder:
+        return "a process that has not said who it is"
+    return f"process {holder.get('pid')} of {holder.get('user')}, in the study {holder.get('study')}"
+
+
+def _waiting(path: Path) -> str | None:
+    """Return what a deployment's load waits for, by the file that it writes anew every second while it waits."""
+    try:
+        if time.time() - path.stat().st_mtime > WAITING_STALE_S:
+            return None
+        return f"waits for another load on its node: {held_by(read_json(path)['holder'])}"
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _probe(search: Path) -> tuple[str | None, float]:
+    """Return which probe of a search is measured, `probe 4, 120 requests/s, 18 of 45 s`, and that share of time."""
+    try:
+        document = read_json(search)
+        running, unit = document["running"], "users" if document["setting"] == "concurrency" else "requests/s"
+        spent_s, budget_s = float(document["spent_s"]), float(document["budget_s"])
+        part = min(1.0, spent_s / budget_s)
+        if not running:
+            return None, part
+        time = f"{spent_s:.0f} of {budget_s:.0f} s"
+        return f"probe {running['probe']}, {running['level']:g} {unit}, {time}", part
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, 0.0
+
+
+def _at_work(parts: Path) -> bool:
+    """Whether one of the processes that `parts` is named after lives; after a kill its folder stays for a while."""
+    return any(path.name.isdigit() and psutil.pid_exists(int(path.name)) for path in parts.glob("*"))

@@ -1,0 +1,156 @@
+"""A load on one address, without a scenario: the engine, the files and the figures of a trial."""
+
+import hashlib
+import importlib
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from seamark.analysis.metrics import Measured, measure
+from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.load.coordinator.coordinator import LoadError, LoadJob, run_load
+from seamark.load.coordinator.launchers.launcher import Carrier
+from seamark.load.driver import Target, Wire
+from seamark.load.workers.records import segment_state
+from seamark.load.workers.segments import gather_chunks, gather_samples, read_samples
+from seamark.model.failure import Failure
+from seamark.model.load_profile import LOAD_SETTINGS, warmup_of
+from seamark.model.scenario import Slo
+from seamark.model.service import Value
+from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.storage.paths import TrialFolder
+from seamark.storage.redaction import redacted
+from seamark.telemetry import provenance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """What is asked: `driver` is `module:Class`, made from `settings`, at `host` and its port `http`."""
+
+    driver: str
+    settings: Mapping[str, Value]
+    host: str
+    port: int
+    service: str
+
+
+def first_request(address: Address, seed: int = 1) -> bytes:
+    """Return the bytes of a load's first request. Raises UserError for settings that its driver does not take."""
+    module, _, name = address.driver.partition(":")
+    target = Target(settings=address.settings, data=Path(), host=address.host, ports={"http": address.port})
+    driver = cast(Wire, getattr(importlib.import_module(module), name)(target))
+    request = driver.encode(driver.bodies(1, seed)[0])
+    return request if isinstance(request, bytes) else b"".join(request)
+
+
+def statuses_of(samples: Path) -> dict[str, Counter[int]]:
+    """Return the HTTP statuses of a load's failed requests by the category of their failure, each with its count."""
+    found: dict[str, Counter[int]] = {}
+    for batch in read_samples(samples):
+        failure, status = (batch.column(name).to_numpy() for name in ("failure", "status"))
+        pairs, counts = np.unique(np.stack([failure, status])[:, failure != 0], axis=1, return_counts=True)
+        for (kind, number), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
+            if number:
+                found.setdefault(Failure(kind).name.lower(), Counter())[number] += count
+    return found
+
+
+def run_oneoff(
+    address: Address,
+    load_settings: Mapping[str, Value],
+    folder: TrialFolder,
+    *,
+    slos: tuple[Slo, ...] = (),
+    seed: int = 1,
+    ceiling: Ceiling | None = None,
+    on_progress: Callable[[Mapping[str, int]], None] = lambda recorded: None,
+    carrier: Carrier | None = None,
+) -> Measured:
+    """Run the load and return what was measured; its samples lie in `folder`.
+
+    `load_settings` has what differs from the defaults of a scenario's load. `on_progress` gets about every 0.1 s how
+    many requests each worker has recorded; a worker records what it has once a second or so. Secrets of settings are
+    sent, and stand in nothing that is written or returned. `carrier` is as `run_load` has it. Raises LoadError when
+    the load cannot begin.
+    """
+    settings = {setting.name: setting.default for setting in LOAD_SETTINGS} | dict(load_settings)
+    trial = _trial(address, settings, slos, seed)
+    job = LoadJob(
+        driver=address.driver,
+        workers="wire",
+        settings={**settings, **address.settings},
+        seed=seed,
+        data=folder.root,
+        host=address.host,
+        ports={"http": address.port},
+        judged_in_time=True,
+    )
+    started_at = provenance.now()
+
+    def tick() -> None:
+        on_progress({path.name: _count(path) for path in folder.own_parts.glob("*.samples")})
+
+    outcome = run_load(job, None, folder.own_parts, tick, carrier=carrier)
+    if outcome.died == len(outcome.reports):
+        raise LoadError("; ".join(str(report["reason"]) for report in outcome.reports), outcome.log_tail)
+    about: dict[str, Any] = {
+        "config_hash": trial.config_hash,
+        "trial": trial.id,
+        "unit": outcome.unit,
+        "kinds": list(outcome.kinds),
+    }
+    about |= {"epoch_unix_ns": outcome.epoch_unix_ns, "schema_version": SCHEMA_VERSION}
+    gather_samples(outcome.segments, folder.samples, about)
+    if outcome.chunks:
+        gather_chunks(outcome.chunks, folder.chunks)
+    load = {
+        "status": "ok",
+        "started_at": started_at,
+        "node": provenance.hostname(),
+        "warmup_s": warmup_of(trial.settings),
+        "duration_s": trial.settings["duration_s"],
+        "unit": outcome.unit,
+        "kinds": list(outcome.kinds),
+        "scheduled": outcome.scheduled,
+        "client": {"workers": "wire", "processes": len(outcome.reports)},
+        "workers": [dict(report) for report in outcome.reports],
+        "quality": dict(outcome.quality),
+        "over_saturated_at_s": outcome.over_saturated_at_s,
+    }
+    return measure(trial, load, folder, scenario="load", client_is_server=False, ceiling=ceiling)
+
+
+def _trial(address: Address, load_settings: Mapping[str, Value], slos: tuple[Slo, ...], seed: int) -> Trial:
+    settings = redacted({**load_settings, **address.settings})
+    text = json.dumps([address.driver, address.host, address.port, settings, seed], sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Trial(
+        id=f"{address.service}--load-{digest[:8]}--r1",
+        trial_id=str(uuid.uuid5(uuid.NAMESPACE_URL, digest)),
+        deployment=address.service,
+        workload="load",
+        component="inference" if address.service == "openai" else "http",
+        service=address.service,
+        settings=settings,
+        changed=settings,
+        repetition=1,
+        block=1,
+        position=1,
+        seed=seed,
+        config_hash=digest[:16],
+        group="load",
+        slos=slos,
+    )
+
+
+def _count(segment: Path) -> int:
+    try:
+        return segment_state(segment)[0]
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,73 @@
+"""Whether loads or servers of a service end in the same way again and again in one run: then the rest is not tried.
+
+A death is an end before the first request: of a load whose server is well, or of a server that never answered. Three
+in a row of one cause end it: three trials, or three deployments. A load that sends anything begins the count anew,
+and so does the next run. What is not tried is no result: the next `bench submit` tries it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Required, TypedDict
+
+from seamark.dispatch.fencing import TURN
+from seamark.storage.paths import ScenarioFolder, put_away, read_json, write_json
+
+NOT_TRIED = "not_tried"
+"""Category of a trial that was not tried, and of a server that was not started, for this reason."""
+MOST = 3
+CHANGING = re.compile(r"\d+|\S*/\S*")
+"""What is another in each of several deaths of one cause: numbers and paths."""
+
+
+class Deaths(TypedDict):
+    """What is kept of a service: the run, the cause, and which trials or deployments ended so."""
+
+    run: Required[str]
+    kind: Required[str]
+    cause: Required[str]
+    said: Required[str]
+    names: Required[list[str]]
+
+
+def run_of(environment: Mapping[str, str]) -> str | None:
+    """Return what tells a run from others; None outside of `bench` and of batch jobs: nothing is counted then."""
+    return environment.get(TURN) or environment.get("SLURM_JOB_ID")
+
+
+def note_death(
+    folder: ScenarioFolder, service: str, run: str | None, *, kind: str, name: str, said: str, tail: Sequence[str]
+) -> None:
+    """Count the death of a trial or deployment (`kind`) called `name`; `tail` are the last lines of its log."""
+    if run is None:
+        return
+    cause = CHANGING.sub("#", " ".join([said, *tail[-1:]]))
+    known = _known(folder, service, run)
+    alike = known is not None and (known["cause"], known["kind"]) == (cause, kind)
+    names = [*(known["names"] if known and alike else []), name]
+    document = {"run": run, "kind": kind, "cause": cause, "said": said, "names": list(dict.fromkeys(names))}
+    write_json(folder.deaths(service), document)
+
+
+def note_life(folder: ScenarioFolder, service: str) -> None:
+    """Begin the count anew: a load of the service has sent requests."""
+    if folder.deaths(service).exists():
+        put_away(folder.deaths(service))
+
+
+def why_not_tried(folder: ScenarioFolder, service: str, run: str | None) -> str | None:
+    """Return why nothing more of a service is tried in this run, None while it is."""
+    known = None if run is None else _known(folder, service, run)
+    if known is None or len(known["names"]) < MOST:
+        return None
+    return (
+        f"{len(known['names'])} {known['kind']}s of the service '{service}' before it ended alike, before the first"
+        f" request: {known['said']}. `bench submit` tries the rest, `bench retry` those as well."
+    )
+
+
+def _known(folder: ScenarioFolder, service: str, run: str) -> dict[str, Any] | None:
+    try:
+        known = read_json(folder.deaths(service), Deaths)
+    except (OSError, ValueError):
+        return None
+    return known if known["run"] == run else None

@@ -1,0 +1,119 @@
+"""search.json: what a search asked and found so far. Written anew after each probe; read when the search goes on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from seamark.model.server_identity import brief
+from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.storage import paths
+from seamark.storage.paths import TrialFolder, read_json
+from seamark.telemetry import provenance
+from seamark.trials.search.probe import folder_name
+from seamark.trials.search.steps import Found, Probe, Verdict
+
+Document = dict[str, Any]
+
+
+class SearchRecord:
+    """The record of one search, as it grows. Time that probes of an earlier run took counts as spent."""
+
+    def __init__(self, trial: Trial, folder: TrialFolder, server: Mapping[str, Any]) -> None:
+        assert trial.search is not None
+        search = trial.search
+        self._trial = trial
+        self._folder = folder
+        self._before = _spent_before(folder)
+        self._begun = False
+        self._document: Document = {
+            "schema_version": SCHEMA_VERSION,
+            "trial": trial.id,
+            "trial_id": trial.trial_id,
+            "config_hash": trial.config_hash,
+            "server_identity": brief(server),
+            "setting": search.setting,
+            "from": search.level(search.from_level),
+            "to": search.level(search.to_level),
+            "within": search.within,
+            "confirm": search.confirm,
+            "slos": [{"metric": slo.metric, "op": slo.op, "limit": slo.limit} for slo in trial.slos],
+            "budget_s": search.budget_s,
+            "spent_s": 0.0,
+            "outcome": None,
+            "found": None,
+            "confirmed": False,
+            "bracket": [None, None],
+            "confidence": None,
+            "running": None,
+            "probes": [],
+        }
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that all probes so far took, their figures included."""
+        return float(self._document["spent_s"])
+
+    def took_s(self, folder: str, took_s: float) -> float:
+        """Return how long a probe took: what an earlier run of this search has recorded, else `took_s`."""
+        return self._before.get(folder, took_s)
+
+    def begin(self, probe: Probe) -> None:
+        """Say which probe is measured now. Nothing is written before the first: until then old answers are read."""
+        self._begun = True
+        number = len(self._document["probes"]) + 1
+        folder = folder_name(self._trial, probe)
+        self._document["running"] = {"probe": number, "level": probe.level, "folder": folder, "at": provenance.now()}
+        self._write()
+
+    def add(
+        self,
+        probe: Probe,
+        folder: str,
+        verdict: Verdict,
+        why: str,
+        metrics: Mapping[str, Any],
+        load: Mapping[str, Any],
+        took_s: float,
+    ) -> None:
+        """Add what a probe said."""
+        self._document["spent_s"] = round(self.spent_s + took_s, 3)
+        self._document["running"] = None
+        self._document["probes"].append(
+            {
+                "level": probe.level,
+                "look": probe.look,
+                "attempt": probe.attempt,
+                "times": probe.times,
+                "verdict": verdict,
+                "why": why,
+                "slos": metrics["slos"],
+                "requests": metrics["counts"]["requests"],
+                "achieved_rps": metrics["achieved_rps"],
+                "over_saturated_at_s": load.get("over_saturated_at_s"),
+                "trial_verdict": metrics["verdict"],
+                "reasons": [reason["code"] for reason in metrics["reasons"]],
+                "spent_s": round(took_s, 3),
+                "folder": f"{self._folder.probes.name}/{folder}",
+            }
+        )
+        if self._begun:
+            self._write()
+
+    def end(self, found: Found) -> Document:
+        """Say what was found; return what load.json and metrics.json know of the search."""
+        ended = {"outcome": found.outcome, "found": found.found, "confirmed": found.confirmed}
+        self._document |= {**ended, "bracket": list(found.bracket), "confidence": found.confidence, "running": None}
+        self._write()
+        about = {name: self._document[name] for name in ("setting", *ended, "bracket", "confidence", "spent_s")}
+        return {"search": about | {"probes": len(self._document["probes"])}}
+
+    def _write(self) -> None:
+        paths.write_json(self._folder.search, self._document)
+
+
+def _spent_before(folder: TrialFolder) -> dict[str, float]:
+    """Return how long each probe took that an earlier run of this search has recorded, by its folder's name."""
+    try:
+        probes = read_json(folder.search)["probes"]
+        return {str(probe["folder"]).rpartition("/")[2]: float(probe["spent_s"]) for probe in probes}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

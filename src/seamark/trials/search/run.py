@@ -1,0 +1,206 @@
+"""A search as a trial: its probes are measured one after another on one server, and the best one is the trial's own.
+
+Whatever is done is in files, so a search that was ended goes on: it asks for its steps again from the beginning, and
+takes the answers of the probes that are there.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seamark.analysis.metrics import is_older
+from seamark.analysis.summary import write_metrics
+from seamark.model.plurals import counted
+from seamark.model.server_identity import ServerIdentity, belongs
+from seamark.model.trial import Trial
+from seamark.storage import paths
+from seamark.storage.paths import TrialFolder, read_json
+from seamark.telemetry import provenance
+from seamark.telemetry.cut import cut_telemetry
+from seamark.trials.calibration import ceiling_of
+from seamark.trials.deployment_context import Bench, abandoned, taken_away
+from seamark.trials.search.largest import Measured, largest_load
+from seamark.trials.search.probe import duration_of, folder_name, probe_trial
+from seamark.trials.search.record import SearchRecord
+from seamark.trials.search.steps import Answer, Found, Probe, Verdict
+from seamark.trials.search.values import values_of
+from seamark.trials.search.verdict import ends_search, seen_of
+from seamark.trials.trial import alone_on_this_node, clear, ended_by_signals, measure_here, republished
+from seamark.trials.trial_files import put_aside, record_of, samples_complete, served_by, write_config, write_meta
+
+Document = dict[str, Any]
+
+
+def measure_search(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
+    """Search for the largest load that meets the trial's objectives, unless that is done; load.json says what came
+    of it. A probe that is there, finished, is not measured again."""
+    folder = bench.results.trial(trial.id)
+    with alone_on_this_node(bench, parent_pid), ended_by_signals():
+        if republished(folder, trial, bench.server):
+            return
+        before, started_at = provenance.look(), provenance.now()
+        clear(folder)
+        if not goes_on(folder, trial, bench.server):
+            if why := taken_away(bench):
+                raise SystemExit(why)
+            put_aside(folder, probes=True)
+        folder.own_parts.mkdir(parents=True)
+        write_config(folder, trial, bench)
+        document = _search(bench, trial, folder, parent_pid, max_retries)
+        document.setdefault("started_at", started_at)
+        clear(folder)
+        write_meta(bench, trial, folder, before)
+        status, reason = document["status"], document["reason"]
+        paths.append_log(folder.log, trial.trial_id, "search ended", status=status, reason=reason)
+        if status == "ok":
+            paths.write_json(folder.record, document)
+        paths.write_json(folder.load, document)
+
+
+def _search(bench: Bench, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int) -> Document:
+    """Measure one probe after another until something is found; return the document of load.json."""
+    search = trial.search
+    assert search is not None
+    probes = _Probes(bench, trial, folder, parent_pid, max_retries)
+    try:
+        found = largest_load(search, duration_of(trial), probes.measure, probes.note)
+    except _BrokenOffError as ended:
+        return ended.document
+    return probes.record.end(found) | _published(bench, trial, folder, found, probes.made)
+
+
+class _BrokenOffError(Exception):
+    """A search cannot go on: what its trial's load.json says then."""
+
+    def __init__(self, document: Document) -> None:
+        super().__init__(document["reason"])
+        self.document = document
+
+
+class _Probes:
+    """Measures the probes of a search, or takes those that are there, and keeps its record."""
+
+    def __init__(self, bench: Bench, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int) -> None:
+        self.record = SearchRecord(trial, folder, served_by(bench))
+        self.made: list[Answer] = []
+        self._bench, self._trial, self._parent_pid, self._max_retries = bench, trial, parent_pid, max_retries
+        self._last: tuple[Document, Mapping[str, Any], float] | None = None
+
+    def measure(self, probe: Probe) -> Measured:
+        """Return what a probe saw. Raises _BrokenOffError when its load failed so that the next would as well."""
+        bench, trial = self._bench, self._trial
+        its = probe_trial(trial, probe, bench.scenario)
+        own, name = bench.results.trial(its.id), folder_name(trial, probe)
+        began_s, known = time.monotonic(), finished(own, its, bench.server)
+        if not known:
+            self.record.begin(probe)
+            measure_here(bench, its, self._parent_pid, max_retries=self._max_retries)
+            load = read_json(own.load)
+            if ends_search(load):
+                raise _BrokenOffError(
+                    record_of(bench, trial, None, (load["category"], load["reason"]), load["log_tail"])
+                )
+        load, metrics = read_json(own.load), _metrics(bench, its, own)
+        seen = seen_of(metrics, load, values_of(trial.slos, own, metrics))
+        took_s = load["warmup_s"] + load["duration_s"] if known else time.monotonic() - began_s
+        took_s = round(self.record.took_s(name, took_s), 3)
+        self._last = load, metrics, took_s
+        return Measured(seen=seen, took_s=took_s)
+
+    def note(self, probe: Probe, verdict: Verdict, why: str) -> None:
+        """Write down what the last probe said. Raises _BrokenOffError when the run is over."""
+        assert self._last is not None
+        self.made.append(Answer(probe=probe, verdict=verdict))
+        load, metrics, took_s = self._last
+        self.record.add(probe, folder_name(self._trial, probe), verdict, why, metrics, load, took_s)
+        if reason := abandoned(self._bench, self._parent_pid):
+            raise _BrokenOffError(record_of(self._bench, self._trial, None, ("interrupted", reason), []))
+
+
+def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
+    """Whether search.json is of this very search on this server, so that its probes are answers; also without one."""
+    try:
+        record = read_json(folder.search)
+    except (OSError, ValueError):
+        return True
+    return belongs(record, trial.config_hash, server)
+
+
+def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
+    """Whether a probe was measured to its end, well or badly, as this very trial on this server."""
+    try:
+        load = read_json(folder.load)
+    except (OSError, ValueError):
+        return False
+    if load.get("status") == "ok":
+        return samples_complete(folder, trial.config_hash, server)
+    return "config_hash" in load and belongs(load, trial.config_hash, server) and not ends_search(load)
+
+
+def _metrics(bench: Bench, trial: Trial, folder: TrialFolder) -> Mapping[str, Any]:
+    """Return a probe's metrics.json, made as the rules `monitor` and `metrics` make a trial's."""
+    try:
+        known = read_json(folder.metrics)
+        if known.get("trial_id") == trial.trial_id and not (is_older(known) and folder.samples.exists()):
+            return known
+    except (OSError, ValueError):
+        pass
+    load = read_json(folder.load)
+    cut_telemetry(bench.folder.telemetry, folder.client_telemetry, load, folder)
+    ceiling = ceiling_of(bench.study.results, load)
+    in_client = bool(load.get("in_client"))
+    return write_metrics(trial, folder, bench.deployment, client_is_server=in_client, ceiling=ceiling)
+
+
+def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, made: Sequence[Answer]) -> Document:
+    """Make the samples of the last probe at the level that was found the trial's own; return load.json but for what
+    is known of the search."""
+    good = [answer.probe for answer in made if answer.probe.level == found.found and answer.verdict != "void"]
+    if not good:
+        return record_of(bench, trial, None, _nothing(trial, found, made), [])
+    best = good[-1]  # it was not picked for having passed
+    its = probe_trial(trial, best, bench.scenario)
+    own = bench.results.trial(its.id)
+    for source, target in (
+        (own.samples, folder.samples),
+        (own.chunks, folder.chunks),
+        (own.client_telemetry, folder.client_telemetry),
+    ):
+        _link(source, target)
+    probe = {
+        "folder": str(own.root.relative_to(folder.root)),
+        "level": best.level,
+        "times": best.times,
+        "config_hash": its.config_hash,
+    }
+    names = {"trial": trial.id, "trial_id": trial.trial_id, "config_hash": trial.config_hash, "probe": probe}
+    return read_json(own.record) | names
+
+
+def _nothing(trial: Trial, found: Found, made: Sequence[Answer]) -> tuple[str, str]:
+    """Return category and reason of a search that found no level."""
+    search = trial.search
+    assert search is not None
+    setting, tried = search.setting, counted(len(made), "probe")
+    lowest = min((answer.probe.level for answer in made), default=search.from_level)
+    if found.outcome == "budget_spent":
+        why = f"the budget of {search.budget_s:g} s was spent before a {setting} met the objectives ({tried})"
+        return "no_level_met_the_slo", why
+    if found.outcome == "not_judged":
+        return "no_probe_could_tell", f"at {setting} {lowest:g} no probe could tell whether objectives are met"
+    return "no_level_met_the_slo", f"no {setting} down to {lowest:g} meets the objectives ({tried})"
+
+
+def _link(source: Path, target: Path) -> None:
+    """Put a file of a probe into the trial's folder, whole or not at all, without a second copy where that can be."""
+    target.unlink(missing_ok=True)
+    if not source.exists():
+        return
+    with paths.replacing(target) as temporary:
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)

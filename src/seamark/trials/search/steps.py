@@ -1,0 +1,197 @@
+"""Which level a search measures next, from what its probes have answered so far. Pure, and the same every time.
+
+It doubles from where it begins until a level fails and bisects the grid between. Up to there a level counts by what
+is more likely. Then the levels on both sides of the limit are measured on, each time longer and with another seed,
+until all probes of a level together decide at the stated error, or the level has had MOST_LOOKS of them. A level that
+is not decided then lies inside the bracket, and levels further out are decided instead. A level that no probe can
+judge, twice, is not gone beyond.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from seamark.model.search import Outcome, Search
+from seamark.trials.search.levels import Levels, levels_of
+
+Verdict = Literal["pass", "fail", "likely_pass", "likely_fail", "void"]
+ATTEMPTS = 2
+"""How often a probe is measured that says nothing of the server."""
+TIMES = (1, 1, 2, 4, 8)
+"""How many times `duration_s` each look at a level takes: sixteen in all."""
+MOST_LOOKS = len(TIMES)
+LOOK_ERROR = 0.005
+"""How often a look may decide wrongly. A bracket's confidence is 1 less this for each look of its search."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """One load to measure. `look` counts those of its level from 1, `attempt` those of a look. It takes `times` as
+    long as the scenario's duration."""
+
+    level: int | float
+    look: int = 1
+    attempt: int = 1
+    times: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What all probes of a level say after this one: the server bears the load or does not, surely or likely; or
+    (void) this probe cannot tell."""
+
+    probe: Probe
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """How a search ended. `found`: the largest level that met the objectives, by all of its probes together.
+
+    `bracket`: the largest level that was decided to pass and the smallest that was decided to fail, at `confidence`;
+    None where there is none. `confirmed`: what was found is decided, by 1 + confirm probes at least.
+    """
+
+    outcome: Outcome
+    found: int | float | None
+    confirmed: bool
+    bracket: tuple[int | float | None, int | float | None]
+    confidence: float
+
+
+def next_step(search: Search, answers: Sequence[Answer]) -> Probe | Found:
+    """Return what to measure next, or what was found."""
+    levels = levels_of(search)
+    known = _Known(levels, answers)
+    low, high = known.likely()
+    if low is None and high is None:
+        return known.probe(levels.index(search.level(search.from_level)))
+    if high is None and low is not None and low < len(levels) - 1:
+        return known.probe(_twice(levels, low))
+    if low is None and high is not None and high > 0 and not known.void(high):
+        return known.probe(_half(levels, high))
+    if low is not None and high is not None and high - low > 1:
+        return known.probe((low + high) // 2)
+    edges = [edge for edge in (known.open_edge(low, -1), known.open_edge(high, 1)) if edge is not None]
+    if edges:
+        return known.probe(min(edges, key=known.looks))
+    if low is not None and known.looks(low) <= search.confirm and not known.used_up(low):
+        return known.probe(low)
+    return _found(search, known, _outcome(known, low, high))
+
+
+def spent(search: Search, answers: Sequence[Answer]) -> Found:
+    """Return what is found when there is no time for another probe."""
+    step = next_step(search, answers)
+    return step if isinstance(step, Found) else _found(search, _Known(levels_of(search), answers), "budget_spent")
+
+
+class _Known:
+    """What the answers say of each level, by its place."""
+
+    def __init__(self, levels: Levels, answers: Sequence[Answer]) -> None:
+        self.levels = levels
+        self.answers = answers
+        self._of: dict[float, list[Answer]] = {}
+        for answer in answers:
+            self._of.setdefault(answer.probe.level, []).append(answer)
+
+    def verdict(self, place: int) -> Verdict | None:
+        """What all probes of a level say together; None where there are none, or but one that was void."""
+        told = [answer.verdict for answer in self._at(place) if answer.verdict != "void"]
+        if told:
+            return told[-1]
+        return "void" if self.void(place) else None
+
+    def looks(self, place: int) -> int:
+        return sum(answer.verdict != "void" for answer in self._at(place))
+
+    def void(self, place: int) -> bool:
+        """Whether all attempts to judge the level for the first time said nothing."""
+        return len(self._at(place)) >= ATTEMPTS and all(answer.verdict == "void" for answer in self._at(place))
+
+    def used_up(self, place: int) -> bool:
+        """Whether a level is not measured again: it had all of its looks, or the next one was void twice."""
+        look = self.looks(place) + 1
+        return look > MOST_LOOKS or sum(answer.probe.look == look for answer in self._at(place)) >= ATTEMPTS
+
+    def likely(self) -> tuple[int | None, int | None]:
+        """Return the places of the largest level that likely passes below all that do not, and of the smallest of
+        these."""
+        verdicts = [self.verdict(place) for place in range(len(self.levels))]
+        bad = [place for place, verdict in enumerate(verdicts) if verdict in ("fail", "likely_fail", "void")]
+        high = min(bad, default=None)
+        below = verdicts if high is None else verdicts[:high]
+        good = [place for place, verdict in enumerate(below) if verdict in ("pass", "likely_pass")]
+        return max(good, default=None), high
+
+    def decided(self) -> tuple[int | None, int | None]:
+        """Return the places of the largest level that is decided to pass below all that are decided to fail, and of
+        the smallest of these."""
+        verdicts = [self.verdict(place) for place in range(len(self.levels))]
+        high = next((place for place, verdict in enumerate(verdicts) if verdict == "fail"), None)
+        below = verdicts if high is None else verdicts[:high]
+        return max((place for place, verdict in enumerate(below) if verdict == "pass"), default=None), high
+
+    def open_edge(self, place: int | None, way: int) -> int | None:
+        """Return the level to be measured for this edge of the bracket; None when it is decided, or cannot be.
+
+        That is the level at `place`, and when its looks are used up one that lies 1, 3, 7 ... further out.
+        """
+        if place is None:
+            return None
+        for out in _outwards(place, way, len(self.levels)):
+            verdict = self.verdict(out)
+            if verdict == ("pass" if way < 0 else "fail") or self.void(out):
+                return None
+            if not self.used_up(out):
+                return out
+        return None
+
+    def probe(self, place: int) -> Probe:
+        """Return the next probe of a level: another attempt when the last one was void, else the next look."""
+        look = self.looks(place) + 1
+        attempts = sum(answer.probe.look == look for answer in self._at(place))
+        return Probe(level=self.levels[place], look=look, attempt=attempts + 1, times=TIMES[look - 1])
+
+    def _at(self, place: int) -> Sequence[Answer]:
+        return self._of.get(self.levels[place], ())
+
+
+def _outwards(place: int, way: int, count: int) -> Iterator[int]:
+    step = 1
+    while 0 <= place < count:
+        yield place
+        place, step = place + way * step, 2 * step
+
+
+def _twice(levels: Levels, place: int) -> int:
+    return next((i for i, level in enumerate(levels) if level >= 2 * levels[place]), len(levels) - 1)
+
+
+def _half(levels: Levels, place: int) -> int:
+    return max((i for i, level in enumerate(levels[:place]) if level <= levels[place] / 2), default=0)
+
+
+def _outcome(known: _Known, low: int | None, high: int | None) -> Outcome:
+    if high is not None and known.void(high):
+        return "not_judged"
+    if low is None:
+        return "none_pass"
+    sure_low, sure_high = known.decided()
+    if sure_low != low or sure_high != high:
+        return "undecided"
+    return "all_pass" if high is None else "converged"
+
+
+def _found(search: Search, known: _Known, outcome: Outcome) -> Found:
+    place, _ = known.likely()
+    low, high = known.decided()
+    looks = sum(answer.verdict != "void" for answer in known.answers)
+    return Found(
+        outcome=outcome,
+        found=None if place is None else known.levels[place],
+        confirmed=place is not None and place == low and known.looks(place) > search.confirm > 0,
+        bracket=(None if low is None else known.levels[low], None if high is None else known.levels[high]),
+        confidence=max(0.0, round(1 - LOOK_ERROR * looks, 6)),
+    )

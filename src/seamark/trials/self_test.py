@@ -1,0 +1,122 @@
+"""Checks the load generator against the truth on this machine: a server that writes down what it really did.
+
+The known-answer server and its clients share one monotonic clock, so what the client measured of each request can be
+held against what happened. What it measured may only be longer, by its own error and the way through the kernel.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
+from seamark.load.workers.records import read_segments
+from seamark.model.sample import CHUNK, MISSING_NS
+from seamark.model.service import Value
+from seamark.model.site import Pinning
+from seamark.platform.pinning import Split, cores_here, split_cores
+from seamark.services.ephemeral_server import server_alone
+from seamark.testservers.reference.truth import Truth, read_truth
+
+TTFT_MS, GAP_MS, TOKENS = 50.0, 10.0, 32
+LOADS: Mapping[str, Mapping[str, Value]] = {
+    "16 users": {"pattern": "closed", "concurrency": 16},
+    "64 users": {"pattern": "closed", "concurrency": 64},
+    "50/s": {"pattern": "poisson", "rate_rps": 50.0, "concurrency": 128},
+    "1,000/s, one token": {"pattern": "poisson", "rate_rps": 1000.0, "concurrency": 256, "gen_tokens": 1},
+}
+WELL_P50_MS, WELL_P99_MS = 1.5, 6.0
+"""Errors above these are said to be large: a machine with load of its own, or without the cores for both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """What the client's figures of one load are off by, in ms; counts that should be 0; lateness in us."""
+
+    load: str
+    requests: int
+    ttft_p50_ms: float
+    ttft_p99_ms: float
+    end_p50_ms: float
+    end_p99_ms: float
+    wrong_tokens: int
+    wrong_chunks: int
+    failed: int
+    lag_p99_us: float | None
+
+    @property
+    def right(self) -> bool:
+        """Whether every reply was good and every token and chunk was counted."""
+        return not (self.failed or self.wrong_tokens or self.wrong_chunks)
+
+    @property
+    def well(self) -> bool:
+        """Whether the times are near the truth as well."""
+        return self.right and self.ttft_p50_ms <= WELL_P50_MS and self.ttft_p99_ms <= WELL_P99_MS
+
+
+def self_test(
+    seconds: float = 3.0, loads: Sequence[str] = tuple(LOADS), pinning: Pinning | str = "auto"
+) -> list[Errors]:
+    """Run each load for `seconds` against a server of its own; return how far the client was off. Load and server are
+    kept apart as `pinning` of the site says; raises UserError when it names CPUs that are not there."""
+    split = split_cores(pinning, workers="wire", shards=1, cores=cores_here())
+    return [_one(name, LOADS[name], seconds, split) for name in loads]
+
+
+def _one(name: str, shape: Mapping[str, Value], seconds: float, split: Split) -> Errors:
+    settings: dict[str, Value] = {
+        "endpoint": "completions",
+        "prompt_len": 16,
+        "gen_tokens": TOKENS,
+        "warmup_s": 0.0,
+        "duration_s": seconds,
+        "timeout_s": 30.0,
+        **shape,
+    }
+    with tempfile.TemporaryDirectory(prefix="seamark-self-test-") as folder:
+        truth_file = Path(folder) / "truth.jsonl"
+        behaviour = ("--truth", truth_file, "--ttft-ms", TTFT_MS, "--gap-ms", GAP_MS)
+        with server_alone("seamark.testservers.reference", *behaviour, cores=split.server) as port:
+            job = replace(_job(settings, Path(folder), port), cores=split.client)
+            outcome = run_load(job, None, Path(folder) / "parts")
+        samples, chunks = read_segments(outcome.segments), read_segments(outcome.chunks, CHUNK)
+        return _errors(name, outcome, samples, chunks, read_truth(truth_file))
+
+
+def _job(settings: Mapping[str, Value], data: Path, port: int) -> LoadJob:
+    driver = "seamark.drivers.openai:OpenAi"
+    return LoadJob(driver=driver, workers="wire", settings=settings, seed=1, data=data, ports={"http": port})
+
+
+def _errors(
+    name: str, outcome: LoadOutcome, samples: NDArray[np.void], chunks: NDArray[np.void], truth: Truth
+) -> Errors:
+    """Join samples with the truth: the k-th that was sent is the k-th that the server read. What it read after them
+    are the driver's own checks of its prompts."""
+    samples = samples[samples["sent_ns"] != MISSING_NS]  # what was due and never sent, nobody can have read
+    samples = samples[np.argsort(samples["sent_ns"], kind="stable")]
+    failed = int((samples["failure"] != 0).sum()) + max(0, len(samples) - len(truth.number))
+    both = min(len(samples), len(truth.number))
+    samples, order = samples[:both], np.argsort(truth.read_ns, kind="stable")[:both]
+    known = (samples["failure"] == 0) & truth.of_outcome("good")[order]
+    mine, order = samples[known], order[known]
+    ttft_ms = ((mine["first_ns"] - mine["sent_ns"]) - (truth.first_ns - truth.read_ns)[order]) / 1e6
+    end_ms = ((mine["last_ns"] - mine["sent_ns"]) - (truth.last_ns - truth.read_ns)[order]) / 1e6
+    events = np.bincount(chunks["index"], weights=chunks["events"], minlength=int(mine["index"].max(initial=0)) + 1)
+    lags = [report["lag_ns"]["p99"] / 1e3 for report in outcome.reports if report["lag_ns"]]
+    return Errors(
+        load=name,
+        requests=len(mine),
+        ttft_p50_ms=float(np.percentile(ttft_ms, 50)),
+        ttft_p99_ms=float(np.percentile(ttft_ms, 99)),
+        end_p50_ms=float(np.percentile(end_ms, 50)),
+        end_p99_ms=float(np.percentile(end_ms, 99)),
+        wrong_tokens=int((mine["units"] != truth.tokens[order]).sum()),
+        wrong_chunks=int((events[mine["index"]] != truth.chunks[order]).sum()),
+        failed=failed,
+        lag_p99_us=max(lags, default=None),
+    )

@@ -1,0 +1,260 @@
+"""What one trial leaves: its samples, the record that says they are complete, and where it was measured."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seamark.load.coordinator.coordinator import LoadOutcome
+from seamark.model.load_profile import warmup_of
+from seamark.model.plurals import counted
+from seamark.model.server_identity import ServerIdentity, brief, recorded, same_server
+from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.services.images.images import facts_of_file
+from seamark.storage import paths
+from seamark.storage.paths import TrialFolder, expanded, read_json
+from seamark.storage.redaction import redacted, redacted_text
+from seamark.telemetry import provenance
+from seamark.telemetry.provenance.software import container_around_us
+from seamark.trials.deployment_context import Bench
+from seamark.trials.repeated_failures import NOT_TRIED
+
+PRUNED = "pruned_at"
+"""In samples.json: when the samples were removed on purpose. The trial stays measured."""
+MARK = ("config_hash", "server_identity", "samples_bytes", PRUNED)
+"""What of samples.json tells whose a measurement is, and whether it is whole."""
+
+
+def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdentity | None = None) -> bool:
+    """Whether a trial was measured with this very configuration and its samples are all there, or were pruned.
+
+    With `server`, also whether it was measured on that one; a record that knows no server counts as of any.
+    """
+    record = commit_mark(folder)
+    return record is not None and complete(folder, record, config_hash, server)
+
+
+def commit_mark(folder: TrialFolder) -> Mapping[str, Any] | None:
+    """Return what tells a finished measurement from another one, None where there is none that can be read."""
+    try:
+        record = read_json(folder.record)
+    except (OSError, ValueError):
+        return None
+    return {name: record[name] for name in MARK if name in record}
+
+
+def complete(
+    folder: TrialFolder, record: Mapping[str, Any], config_hash: str, server: ServerIdentity | None = None
+) -> bool:
+    """Whether a trial's commit mark is of this configuration and server, and its samples are all there or pruned."""
+    try:
+        whole = record.get(PRUNED) is not None or folder.samples.stat().st_size == record["samples_bytes"]
+        return bool(whole and record["config_hash"] == config_hash and same_server(recorded(record), server))
+    except (OSError, KeyError):
+        return False
+
+
+def stands(folder: TrialFolder) -> bool:
+    """Whether a trial's load.json can be believed: it is whole, and a measurement that it claims has its samples."""
+    try:
+        load = read_json(folder.load)
+    except ValueError:
+        return False
+    if load.get("category") == NOT_TRIED:
+        return False
+    return load.get("status") != "ok" or samples_complete(folder, str(load.get("config_hash")))
+
+
+def search_ended(folder: TrialFolder) -> bool:
+    """Whether a trial is a search that came to its end, with a result or without one; not one that broke off."""
+    try:
+        return read_json(folder.search)["outcome"] is not None
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def put_aside(folder: TrialFolder, *, probes: bool = False) -> Path | None:
+    """Keep everything that an attempt left under `attempts/N`, so that the trial is measured again; return where.
+
+    The trial's log goes on. Probes of a search that has not come to its end stay, unless `probes`: it goes on with
+    them. The commit mark goes first: an interrupted move leaves a trial that is not measured.
+    """
+    stays = {folder.attempts, folder.log}
+    if not probes and not search_ended(folder):
+        stays |= {folder.search, folder.probes}
+    kept = [path for path in folder.root.glob("[!.]*") if path not in stays]
+    if all(path == folder.config for path in kept):
+        return None
+    target = folder.attempts / str(1 + max(map(_number, folder.attempts.glob("*")), default=0))
+    target.mkdir(parents=True)
+    for path in sorted(kept, key=lambda path: path not in (folder.record, folder.load)):
+        path.rename(target / path.name)
+    return target
+
+
+def _number(attempt: Path) -> int:
+    return int(attempt.name) if attempt.name.isdigit() else 0
+
+
+def record_of(
+    bench: Bench,
+    trial: Trial,
+    outcome: LoadOutcome | None,
+    failure: tuple[str, str] | None,
+    tail: list[str],
+) -> dict[str, Any]:
+    """Return load.json without samples' own facts."""
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "scenario": bench.scenario,
+        "trial": trial.id,
+        "trial_id": trial.trial_id,
+        "config_hash": trial.config_hash,
+        "server_identity": brief(served_by(bench)),
+        "status": "ok" if failure is None else "failed",
+        "category": failure[0] if failure else None,
+        "reason": redacted_text(failure[1]) if failure else None,
+        "log_tail": redacted(tail),
+        "finished_at": provenance.now(),
+        "node": provenance.hostname(),
+        "warmup_s": warmup_of(trial.settings),
+        "duration_s": trial.settings["duration_s"],
+        "republished": False,
+        "in_client": bench.service.server is None,
+        "quality": {},
+        "failures": {},
+        "client": {"workers": bench.service.workers, "processes": 0},
+        "workers": [],
+        "scheduled": 0,
+        "sent": 0,
+        "completed": 0,
+        "unit": None,
+        "kinds": [],
+        "epoch_unix_ns": None,
+        "over_saturated_at_s": None,
+    }
+    if outcome is not None:
+        document |= {
+            "scheduled": outcome.scheduled,
+            "sent": outcome.sent,
+            "completed": outcome.completed,
+            "client": {
+                "workers": bench.service.workers,
+                "processes": len(outcome.reports),
+                "cores": list(outcome.cores),
+            },
+            "workers": [dict(report) for report in outcome.reports],
+            "quality": dict(outcome.quality),
+            "unit": outcome.unit,
+            "kinds": list(outcome.kinds),
+            "epoch_unix_ns": outcome.epoch_unix_ns,
+            "over_saturated_at_s": outcome.over_saturated_at_s,
+        }
+    return document
+
+
+def served_by(bench: Bench) -> Mapping[str, Any]:
+    """Return the identity of the server that was started, as endpoint.json has it; without one, that of the plan."""
+    endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
+    return recorded(endpoint) or bench.server.document()
+
+
+def keep_samples(folder: TrialFolder, trial: Trial, outcome: LoadOutcome, document: dict[str, Any]) -> None:
+    """Write samples.parquet, and chunks.parquet of streams; note failures, and a load without one good reply."""
+    from seamark.load.workers.segments import gather_chunks, gather_samples
+
+    head = {
+        key: document[key] for key in ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
+    }
+    written = gather_samples(outcome.segments, folder.samples, head)
+    folder.chunks.unlink(missing_ok=True)
+    if outcome.chunks:
+        document["chunks"] = gather_chunks(outcome.chunks, folder.chunks)
+    document["failures"] = {name: count for name, count in written.failures.items() if count}
+    document["rows"] = written.rows
+    document["samples_bytes"] = folder.samples.stat().st_size
+    if outcome.client_csv.exists():
+        shutil.copyfile(outcome.client_csv, folder.client_telemetry)
+    if document["status"] == "ok" and written.rows == sum(document["failures"].values()):
+        worst = max(document["failures"], key=document["failures"].__getitem__, default="none")
+        document |= {"status": "failed", "category": "all_requests_failed"}
+        document["reason"] = f"none of {counted(written.rows, 'request')} succeeded; most failed with '{worst}'"
+        document["log_tail"] = redacted(outcome.log_tail)
+
+
+def write_config(folder: TrialFolder, trial: Trial, bench: Bench) -> None:
+    """Write effective_config.yaml: everything that this trial is, defaults included, secrets not."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "scenario": bench.scenario,
+        "site": bench.site.name,
+        "trial": redacted(json.loads(json.dumps(asdict(trial)))),
+        "deployment": redacted(json.loads(json.dumps(asdict(bench.deployment)))),
+    }
+    paths.write_text(folder.config, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+
+
+PLACE = ("worker", "carrier", "host", "shared", "offset_ns", "offset_error_ns", "offset_drift_ns")
+"""Of a WorkerReport, what says where it ran and how far its clock was from ours."""
+
+
+def write_meta(
+    bench: Bench,
+    trial: Trial,
+    folder: TrialFolder,
+    before: provenance.Nodes,
+    workers: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write meta.json: on what and with what this trial was measured. `workers` are the load's WorkerReports."""
+    seen = provenance.look(_paths(bench, folder), whole=True)
+    plan = bench.study.plan_of(bench.scenario)
+    endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
+    slurm, around = provenance.slurm(os.environ), container_around_us()
+    software = provenance.software(bench.study.root, bench.lock)
+    paths.write_json(
+        folder.meta,
+        {
+            "schema_version": SCHEMA_VERSION,
+            "trial_id": trial.trial_id,
+            "timestamp": provenance.now(),
+            "git_commit": software["git_commit"],
+            "host": provenance.hostname(),
+            "partition": plan.partition,
+            "slurm_job_id": (slurm or {}).get("slurm_job_id"),
+            "container_digest": (endpoint.get("image") or {}).get("digest"),
+            "container": endpoint.get("image"),
+            "client_container": facts_of_file(Path(around)) if around else endpoint.get("client_image"),
+            "seed": trial.seed,
+            "block": trial.block,
+            "position": trial.position,
+            "node": provenance.hostname(),
+            "placement": bench.site.placement,
+            "runtime": bench.site.runtime,
+            "server_identity": served_by(bench),
+            "service_version": bench.service.version,
+            "licence": bench.service.licence,
+            "slurm": slurm,
+            "software": software,
+            "machine": seen.here["machine"],
+            "pinning": endpoint.get("pinning"),
+            "shards": [{name: worker.get(name) for name in PLACE} for worker in workers],
+            "before": before.here["moment"],
+            "after": seen.here["moment"],
+            "nodes": provenance.after(before, seen),
+            "nodes_unknown": seen.reason,
+        },
+    )
+
+
+def _paths(bench: Bench, folder: TrialFolder) -> dict[str, Path]:
+    """Return the paths that a trial uses, by their role."""
+    endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
+    scratch = expanded(bench.site.paths.scratch, bench.study.root)
+    paths = {"results": folder.root, "scratch": scratch, "data": Path(endpoint.get("data") or scratch)}
+    image = (endpoint.get("image") or {}).get("path")
+    return paths | ({"container": Path(image)} if image else {})

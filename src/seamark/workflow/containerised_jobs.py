@@ -1,0 +1,138 @@
+"""Loads inside a container of Snakemake's: the image of their rules, how Apptainer is called, what then runs in it.
+
+`<image>/loads/bin/python isolated_main.py seamark.workflow.containerised_jobs OWNER CHECKOUT JOB ARGS...` runs a
+function of rules_api.py there.
+Starts no container itself.
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from shlex import join, quote
+
+from seamark.dispatch.path_shims import folder_of, stand_before
+from seamark.errors import SiteError, UserError
+from seamark.planning.study import Study
+from seamark.platform.container import engine
+from seamark.platform.fork_server.client import OUTSIDE
+from seamark.services.images.study_images import StudyImages
+from seamark.services.runtimes.containers import INSIDE, PACKAGE
+from seamark.services.supervisor.node_locks import node_folder
+from seamark.storage.paths import expanded
+from seamark.telemetry.provenance.software import CHECKOUT, git
+
+PYTHON = INSIDE / "loads" / "bin" / "python"
+LOOK_S = 0.5
+NAME = "apptainer"
+COMMAND = """\
+#!/bin/sh
+# Apptainer as Snakemake calls it for a load: after the site's modules, and with what the load needs bound in.
+own={folder}
+path=:$PATH:
+while case $path in *":$own:"*) ;; *) false ;; esac; do
+    path=${{path%%":$own:"*}}:${{path#*":$own:"}}
+done
+path=${{path#:}}
+PATH=${{path%:}}
+export PATH
+case "$1 $2" in
+    "exec --contain"*) exec apptainer "$@" ;;  # of our own: a server, or a worker
+    --version*) {engine} "$@" {or_else} ; exit ;;
+esac
+export APPTAINER_BINDPATH={binds}
+exec {engine} "$@"
+"""
+
+
+def image_of(study: Study, scenario: str, deployment: str) -> str:
+    """Return the image in which the loads of a deployment run as a whole."""
+    service = study.services[study.deployment(scenario, deployment).service]
+    image = StudyImages(study=study).of_job(service)
+    assert image is not None
+    return str(image.path)
+
+
+def require_jobs_images(study: Study) -> None:
+    """Raise UserError where the site does not say that loads run in images, SiteError where one is missing."""
+    if not study.site.images.jobs:
+        raise UserError(
+            f"site '{study.site_name}': its loads have no image for Snakemake to run them in. Write"
+            " 'images: {jobs: true}' into the site, and make it with `bench prepare`; or leave"
+            " --software-deployment-method out."
+        )
+    if study.site.carrier != "local":
+        raise UserError(
+            f"site '{study.site_name}': 'carrier: {study.site.carrier}' starts workers outside of the container that"
+            " a load with 'images: {jobs: true}' runs in. Write 'images: {client: true}' instead."
+        )
+    images = StudyImages(study=study)
+    found = [images.of_job(study.services[each.service]) for each in study.plan.deployments]
+    if missing := dict.fromkeys(str(image.path) for image in found if image is not None and not image.there()):
+        raise SiteError(
+            f"{', '.join(missing)}: the image that loads run in is not there. Make it:"
+            f" bench prepare -c {study.scenario_path} --site {study.site_name}"
+        )
+
+
+def stand_before_apptainer(study: Study) -> None:
+    """Write the study's own command `apptainer`, and put it first in the PATH of this process and of what it starts.
+
+    Snakemake knows neither the modules of a site nor what our loads need of the machine. Raises SiteError where there
+    is no Apptainer and no module that would bring it.
+    """
+    root = study.root.resolve()
+    scratch = expanded(study.site.paths.scratch, study.root)
+    for each in (scratch, study.results):
+        each.mkdir(parents=True, exist_ok=True)
+    open_to = [study.root, study.results, scratch, PACKAGE, Path(tempfile.gettempdir())]
+    open_to += [node_folder()]  # a load in a container takes the node's lock like any other
+    open_to += [(study.root / study.scenario_path).parent, *map(study.file, ("config", "containers", "envs"))]
+    binds = dict.fromkeys(str(path.resolve()) for path in open_to)
+    images = f"{StudyImages(study=study).folder}:{StudyImages(study=study).folder}:ro"
+    # where there are modules, the machine on which Snakemake runs may have none: its jobs find theirs
+    or_else = "|| echo apptainer version 1.0.0" if study.site.modules else ""
+    text = COMMAND.format(
+        folder=quote(str(folder_of(root))),
+        engine=join(engine(study.site, ())),
+        binds=quote(",".join([*binds, images, *map(os.path.expandvars, study.plan.binds)])),
+        or_else=or_else,
+    )
+    stand_before(root, {NAME: text})
+
+
+def words(study: Study, job: str) -> list[str]:
+    """Return the words that run a job of ours in its image; they end when this process, Snakemake's, has gone."""
+    return [
+        str(PYTHON),
+        OUTSIDE,
+        "seamark.workflow.containerised_jobs",
+        str(os.getpid()),
+        json.dumps(git(study.root)),
+        job,
+    ]
+
+
+def main(argv: list[str]) -> int:
+    """Run the function `seamark.workflow.rules_api:JOB`: `OWNER CHECKOUT JOB ARGS...`."""
+    owner, checkout, job, *arguments = argv
+    os.environ[CHECKOUT] = checkout
+    threading.Thread(target=_go_with, args=(int(owner),), daemon=True).start()
+    getattr(importlib.import_module("seamark.workflow.rules_api"), job)(*arguments)
+    return 0
+
+
+def _go_with(owner: int) -> None:
+    """End this process when its run has gone: the container's own process, our parent, does not notice."""
+    while Path(f"/proc/{owner}").exists():
+        time.sleep(LOOK_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

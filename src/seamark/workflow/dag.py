@@ -1,0 +1,318 @@
+"""What Snakemake asks of a study: patterns, inputs, priorities, resources, targets. No rule and no measurement."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from shlex import quote
+from typing import Any, Protocol
+
+from seamark.dispatch.resources import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of, serve_min
+from seamark.dispatch.slurm.job_states import stand_before_slurm
+from seamark.model.service import Value
+from seamark.model.trial import Deployment, Trial
+from seamark.planning.study import Study
+from seamark.planning.study_paths import require_paths
+from seamark.platform.fork_server.client import LEADER
+from seamark.services.supervisor.deployment import stop_all
+from seamark.storage.paths import DeploymentFolder
+from seamark.trials.conflicts import CommitMarks
+from seamark.workflow.containerised_jobs import image_of, require_jobs_images, stand_before_apptainer, words
+from seamark.workflow.stale_results import sweep
+
+PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
+SLOTS = 100
+
+
+class Wildcards(Protocol):
+    """The wildcards of a job of ours."""
+
+    scenario: str
+    deployment: str
+    workload: str
+    repetition: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dag:
+    """The answers to Snakemake's questions, for one study."""
+
+    study: Study
+    contained: bool = False
+    """Whether loads run in containers of Snakemake's: its `--software-deployment-method apptainer`."""
+    _minutes: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict, init=False, repr=False)
+    """What each trial of a deployment takes, once it was asked for."""
+    _marks: dict[str, CommitMarks] = field(default_factory=dict, init=False, repr=False)
+    """The commit marks of each scenario's trials, once they were asked for."""
+
+    def __post_init__(self) -> None:
+        require_paths(self.study)
+        self.study.require_environments()
+        self.study.require_no_dataset()
+        if self.contained:
+            require_jobs_images(self.study)
+            stand_before_apptainer(self.study)
+
+    def lead(self) -> None:
+        """Tell the scripts of this process, Snakemake's, whose they are: they end at once where it has gone."""
+        os.environ[LEADER] = str(os.getpid())
+
+    @property
+    def patterns(self) -> tuple[str, str, str]:
+        """Folders of a scenario, a deployment and a trial, with Snakemake's wildcards, relative to the study."""
+        scenario = f"{self._relative(self.study.results)}/{{scenario}}"
+        trial = f"{scenario}/{{deployment}}--{{workload}}--r{{repetition}}"
+        return scenario, f"{scenario}/deployments/{{deployment}}", trial
+
+    @property
+    def reports(self) -> str:
+        """Root of the reports, relative to the study."""
+        return self._relative(self.study.reports)
+
+    @property
+    def group(self) -> str | Callable[[Wildcards], str]:
+        """The group of the rules of a deployment: what one job is made of."""
+        return self._group_of if self._together else "dep_{scenario}_{deployment}"
+
+    def _group_of(self, w: Wildcards) -> str:
+        return f"dep_{w.scenario}_{self._first_together(w).id}"
+
+    def together(self, w: Wildcards) -> list[str]:
+        """Return what serve waits for, so that Snakemake has several deployments in one group; else nothing."""
+        if not self._together:
+            return []
+        folder = self.study.folder(w.scenario).deployment(self._first_together(w).id)
+        return [self._relative(folder.together)]
+
+    def _first_together(self, w: Wildcards) -> Deployment:
+        """Return the first of the deployments that go into one job with this one."""
+        deployments = self.study.plan_of(w.scenario).deployments
+        place = next(i for i, deployment in enumerate(deployments) if deployment.id == w.deployment)
+        return deployments[place - place % self.study.site.deployments_per_job]
+
+    def script(self, name: str, *wildcards: str) -> str:
+        """Return the shell line that runs one of our scripts; `exec` makes Snakemake its parent."""
+        words = [sys.executable, self.file(f"scripts/{name}.py"), str(self.study.scenario_path), self.study.site_name]
+        return _shell_line(words, wildcards)
+
+    def derive(self, name: str, *paths: str) -> str:
+        """Return the shell line of a script that needs only the files it is given, and no scenario."""
+        return _shell_line([sys.executable, self.file(f"scripts/{name}.py")], paths)
+
+    @property
+    def exposition(self) -> list[str]:
+        """Return the folder in which each trial's metrics are written for Prometheus too, if the site names one."""
+        return [_literal(self._relative(self.study.metrics))] if self.study.metrics else []
+
+    def objectives(self, w: Wildcards) -> list[str]:
+        """Return a trial's objectives: its metrics are derived again when they change, and nothing is measured."""
+        return [f"{slo.metric} {slo.op} {slo.limit!r}" for slo in self.trial(w).slos]
+
+    def file(self, relative: str) -> str:
+        """Return the path of a shipped file."""
+        return str(self.study.file(relative))
+
+    def load_script(self, name: str, *wildcards: str) -> str:
+        """Return the shell line of a script that loads a server: in its image where Snakemake runs it in one."""
+        if not self.contained:
+            return self.script(name, *wildcards)
+        return _shell_line([*words(self.study, name), str(self.study.scenario_path), self.study.site_name], wildcards)
+
+    def image(self, w: Wildcards) -> str | None:
+        """Return the image that a deployment's loads run in, None outside of containers."""
+        return image_of(self.study, w.scenario, w.deployment) if self.contained else None
+
+    def outside(self, w: Wildcards) -> None:
+        """Return no image: what sends no load runs in the base environment, a server where its keeper starts it."""
+
+    def targets(self) -> list[str]:
+        """Return what a run is to make: every trial's metrics, every deployment's record, the report."""
+        name = self.study.scenario.name
+        return [*self.metrics(name), *self.records(name), f"{self.reports}/{name}/index.html"]
+
+    def metrics(self, scenario: str) -> list[str]:
+        """Return the metrics.json of every trial of a scenario."""
+        folder = self.study.folder(scenario)
+        return [self._relative(folder.trial(t.id).metrics) for t in self.study.plan_of(scenario).trials]
+
+    def records(self, scenario: str) -> list[str]:
+        """Return the deployment.json of every deployment of a scenario."""
+        folder = self.study.folder(scenario)
+        return [self._relative(folder.deployment(d.id).record) for d in self.study.plan_of(scenario).deployments]
+
+    def loads(self, w: Wildcards) -> list[str]:
+        """Return the load.json of every trial of a deployment."""
+        folder = self.study.folder(w.scenario)
+        trials = self.study.trials_of(w.scenario, w.deployment)
+        return [self._relative(folder.trial(trial.id).load) for trial in trials]
+
+    def server_for_trial(self, w: Wildcards) -> list[str]:
+        """Return the files that say a server is ready, or nothing when the trial's samples are complete."""
+        trial = self.trial(w)
+        return [] if self._measured(w.scenario, trial) else self._server_files(w)
+
+    def endpoint_for_teardown(self, w: Wildcards) -> list[str]:
+        """Return the endpoint, or nothing when no trial of the deployment needs its server."""
+        trials = self.study.trials_of(w.scenario, w.deployment)
+        return [] if all(self._measured(w.scenario, trial) for trial in trials) else self._server_files(w)[:1]
+
+    def deployment(self, w: Wildcards) -> Deployment:
+        """Return the deployment a job belongs to."""
+        return self.study.deployment(w.scenario, w.deployment)
+
+    def trial(self, w: Wildcards) -> Trial:
+        """Return the trial a job belongs to."""
+        return self.study.trial(w.scenario, f"{w.deployment}--{w.workload}--r{w.repetition}")
+
+    def changed(self, w: Wildcards) -> dict[str, Value]:
+        """Return what a load's identity is made of: it runs again when this changes, and not else."""
+        trial = self.trial(w)
+        return {**trial.changed, "config_hash": trial.config_hash}
+
+    def environment_record(self, environment: str) -> str:
+        """Return the file that says an environment is ready; its name ends in the lock's digest."""
+        return f"{self._relative(self.study.results)}/.environments/{environment}.json"
+
+    def environment_for(self, w: Wildcards) -> list[str]:
+        """Return the record of the environment that a deployment needs, or nothing for the base one."""
+        service = self.study.services[self.deployment(w).service]
+        if service.environment is None or self.study.site.runtime != "venv":
+            return []
+        lock = self.study.locks / f"{service.environment}.lock"
+        digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:12]
+        return [self.environment_record(f"{service.environment}-{digest}")]
+
+    def priority(self, phase: str) -> Callable[[Wildcards], int]:
+        """Return the priority of a phase: deployments one after another, their trials in block order."""
+
+        def of(w: Wildcards) -> int:
+            deployments = self.study.plan_of(w.scenario).deployments
+            rank = next(i for i, deployment in enumerate(deployments) if deployment.id == w.deployment)
+            count = len(self.study.trials_of(w.scenario, w.deployment))
+            base = 1 + (len(deployments) - rank) * 1_000_000
+            steps = {"serve": 0, "warmup": 1, "teardown": count + 2}
+            return base + (steps[phase] if phase in steps else 2 + count - self.trial(w).position)
+
+        return of
+
+    def runtime_min(self, phase: str) -> Callable[..., int]:
+        """Return the minutes to ask a batch system for: grows with the attempt."""
+
+        def of(w: Wildcards, attempt: int = 1) -> int:
+            if phase == "serve":
+                return serve_min(self.study.site) * attempt
+            if phase in PHASE_MIN:
+                return PHASE_MIN[phase] * attempt
+            key = (w.scenario, w.deployment)
+            if key not in self._minutes:
+                self._minutes[key] = minutes_of(self.study.trials_of(*key))
+            return self._minutes[key][self.trial(w).id] * attempt
+
+        return of
+
+    def cpus(self, w: Wildcards) -> int:
+        """Return the CPUs a deployment asks for."""
+        return self.deployment(w).cpus_per_task
+
+    def mem_mb(self, w: Wildcards) -> int:
+        """Return the memory a deployment asks for, in MB."""
+        return self.deployment(w).mem_gb * 1024
+
+    def site_resources(self) -> dict[str, Any]:
+        """Return what a batch system is asked for beyond memory and time; empty for a machine without one.
+
+        The CPUs are among it since Snakemake cuts threads to the cores of the machine on which it runs.
+        The executor takes `tasks` for those of each GPU where it knows of GPUs; then Slurm starts one on each node.
+        GPUs that are no `gres` must be an option of the job: the executor would ask one node for those of all.
+        """
+        site = self.study.site
+        if not site.partitions:
+            return {}
+        asked: dict[str, Any] = {
+            "slurm_account": lambda w: self.study.plan_of(w.scenario).account or "",
+            "slurm_partition": lambda w: self.study.plan_of(w.scenario).partition or "",
+            "cpus_per_task": self.cpus,
+            "nodes": lambda w: self.deployment(w).nodes,
+            "tasks": lambda w: 0 if "gres" in self._gpu_request(w) else self.deployment(w).nodes,
+            "slurm_extra": self._job_options,
+        }
+        if self._shares:
+            del asked["nodes"], asked["tasks"]  # they would be added up, and one is what a job has without
+        if self.study.plan.qos:
+            asked["qos"] = self.study.plan.qos
+        if site.gpu_request == "gres" and any(deployment.gpus for deployment in self.study.plan.deployments):
+            asked["gres"] = lambda w: self._gpu_request(w).get("gres", "")
+        return asked
+
+    def _gpu_request(self, w: Wildcards) -> dict[str, str]:
+        deployment, site = self.deployment(w), self.study.site
+        if self._shares:  # words are not added up
+            deployment = replace(deployment, gpus=deployment.gpus * site.deployments_per_job)
+        service = self.study.services[deployment.service]
+        return gpu_request(deployment, service, site, self.study.plan_of(w.scenario).partition)
+
+    def _job_options(self, w: Wildcards) -> str:
+        gpus = [f"--{name}={value}" for name, value in self._gpu_request(w).items() if name != "gres"]
+        return " ".join(map(quote, [*self.study.site.job_options, *gpus]))
+
+    @property
+    def slots(self) -> int:
+        """What a machine has of slots; a load takes all, where it does not share its node."""
+        return SLOTS
+
+    @property
+    def slot(self) -> int:
+        """What a phase of a deployment takes of a machine's slots."""
+        return SLOTS // self.study.site.deployments_per_job if self._shares else SLOTS
+
+    @property
+    def _shares(self) -> bool:
+        return self._together and self.study.site.placement == "share"
+
+    @property
+    def _together(self) -> bool:
+        return bool(self.study.site.partitions) and self.study.site.deployments_per_job > 1
+
+    @property
+    def analysis_slot(self) -> int:
+        """What a job that measures nothing takes of a machine's slots: a load takes all, so they never overlap."""
+        return SLOTS // 2
+
+    def sweep(self) -> None:
+        """Put away what earlier runs left. Raises UserError when trials were measured on another server, or as
+        something else than is planned now."""
+        sweep(self.study, self._marks_of(self.study.scenario.name))
+        if self.study.site.partitions:
+            stand_before_slurm(self.study.root, self.study.site.queue_deadline_s)
+
+    def stop_leftovers(self) -> None:
+        """End every server of this study that still runs."""
+        stop_all(self.study.results)
+
+    def _measured(self, scenario: str, trial: Trial) -> bool:
+        return self._marks_of(scenario).measured(trial)
+
+    def _marks_of(self, scenario: str) -> CommitMarks:
+        if scenario not in self._marks:
+            self._marks[scenario] = CommitMarks(self.study, scenario)
+        return self._marks[scenario]
+
+    def _server_files(self, w: Wildcards) -> list[str]:
+        folder: DeploymentFolder = self.study.folder(w.scenario).deployment(w.deployment)
+        return [self._relative(folder.endpoint), self._relative(folder.warmup)]
+
+    def _relative(self, path: Path) -> str:
+        return str(path.relative_to(self.study.root)) if path.is_relative_to(self.study.root) else str(path)
+
+
+def _shell_line(words: Sequence[str], fields: Sequence[str]) -> str:
+    """Return the shell line that becomes a program, its output in the rule's log. `fields` are Snakemake's own, such
+    as `{wildcards.scenario:q}`."""
+    return " ".join(["exec", *map(_literal, words), *fields, "> {log:q} 2>&1"])
+
+
+def _literal(word: str) -> str:
+    """Return one word of a shell line of a rule, where braces are Snakemake's."""
+    return quote(word).replace("{", "{{").replace("}", "}}")

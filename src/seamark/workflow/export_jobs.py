@@ -1,0 +1,142 @@
+"""What jobs a scenario's deployments are to Slurm: one array for each set of equal resources. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from seamark.dispatch.resources import (
+    deployment_min,
+    gpu_request,
+    gpus_per_node,
+    loads_min,
+)
+from seamark.errors import UserError
+from seamark.model.service import Service
+from seamark.model.site import Site
+from seamark.model.trial import Deployment, Plan, Trial
+
+LONGEST_ARRAY = 1000
+"""Slurm's own limit, unless a site has changed it (MaxArraySize)."""
+REPORT_MIN = 30
+REPORT_GB = 4
+END_S = 120
+"""How long before its time is up a job is told to end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Deployments of equal resources: the tasks of one array, or a plain job where there is one only.
+
+    `needs_min` are the minutes that the longest of them takes, `time_min` those that are asked for: less, where the
+    QoS ends a job earlier. `service` is that of the first; all ask for the same GPUs of a node.
+    """
+
+    deployments: tuple[Deployment, ...]
+    service: Service
+    needs_min: int
+    time_min: int
+
+    @property
+    def is_array(self) -> bool:
+        return len(self.deployments) > 1
+
+    def said(self) -> str:
+        """Return the job in words: what it serves, on what, for how long."""
+        first, count = self.deployments[0], len(self.deployments)
+        count_gpus = gpus_per_node(first, self.service) if first.gpus else 0
+        gpus = f", {count_gpus} GPU{'s' * (count_gpus > 1)} a node" if count_gpus else ""
+        what = f"an array of {count} deployments" if self.is_array else "1 deployment"
+        return f"{what}, {first.nodes} x {first.cpus_per_task} CPUs{gpus}, {clock(self.time_min)} at most"
+
+
+def jobs_of(plan: Plan, site: Site, services: Mapping[str, Service]) -> list[Job]:
+    """Return the jobs of a plan in the order of its deployments; `services` are the recipes by name.
+
+    Raises UserError when a single trial takes longer than the QoS lets a job run.
+    """
+    trials: dict[str, list[Trial]] = {deployment.id: [] for deployment in plan.deployments}
+    for trial in plan.trials:
+        trials[trial.deployment].append(trial)
+    limit_s = site.qos.get(plan.qos or "")
+    limit_min = None if limit_s is None else limit_s // 60
+    if limit_min is not None:
+        _require_room(plan, site, limit_min)
+    found = []
+    for alike in _alike(plan.deployments, services):
+        for part in _parts(alike, LONGEST_ARRAY):
+            needs_min = max(deployment_min(trials[each.id], site) for each in part)
+            time_min = needs_min if limit_min is None else min(needs_min, limit_min)
+            service = services[part[0].service]
+            found.append(Job(deployments=part, service=service, needs_min=needs_min, time_min=time_min))
+    return found
+
+
+def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) -> list[str]:
+    """Return the options of sbatch for a job; of an array at most `at_once` tasks run at the same time."""
+    first = job.deployments[0]
+    return [
+        f"--job-name={name}",
+        *_charged(plan),
+        f"--nodes={first.nodes}",
+        f"--ntasks={first.nodes}",
+        *(f"--{key}={value}" for key, value in gpu_request(first, job.service, site, plan.partition).items()),
+        f"--cpus-per-task={first.cpus_per_task}",
+        f"--mem={first.mem_gb}G",
+        f"--time={clock(job.time_min)}",
+        *([f"--array=0-{len(job.deployments) - 1}{throttle(at_once)}"] if job.is_array else []),
+        *_output("%x_%A_%a" if job.is_array else "%x_%j"),
+        f"--signal=B:TERM@{END_S}",
+        *site.job_options,
+    ]
+
+
+def throttle(at_once: int | None) -> str:
+    """Return what stands behind the tasks of an array of which at most `at_once` run at the same time."""
+    return f"%{at_once}" if at_once else ""
+
+
+def report_options(plan: Plan, name: str) -> list[str]:
+    """Return the options of sbatch for the job that writes the report."""
+    asked = ["--nodes=1", "--ntasks=1", "--cpus-per-task=1", f"--mem={REPORT_GB}G", f"--time={clock(REPORT_MIN)}"]
+    return [f"--job-name={name}", *_charged(plan), *asked, *_output("%x_%j")]
+
+
+def clock(minutes: int) -> str:
+    """Return minutes as Slurm takes them: HH:MM:00, and days before that."""
+    days, rest = divmod(minutes, 24 * 60)
+    return (f"{days}-" if days else "") + f"{rest // 60:02d}:{rest % 60:02d}:00"
+
+
+def _charged(plan: Plan) -> list[str]:
+    asked = {"partition": plan.partition, "account": plan.account, "qos": plan.qos}
+    return [f"--{name}={value}" for name, value in asked.items() if value]
+
+
+def _output(name: str) -> list[str]:
+    return [f"--output=logs/{name}.out", f"--error=logs/{name}.err", "--open-mode=append"]
+
+
+def _alike(deployments: Sequence[Deployment], services: Mapping[str, Service]) -> Iterator[list[Deployment]]:
+    """Give the deployments that ask for the same, in the order of their first."""
+
+    def resources(each: Deployment) -> tuple[int, ...]:
+        return each.nodes, gpus_per_node(each, services[each.service]), each.cpus_per_task, each.mem_gb
+
+    first = {key: at for at, key in reversed(list(enumerate(map(resources, deployments))))}
+    for _, alike in groupby(sorted(deployments, key=lambda each: first[resources(each)]), key=resources):
+        yield list(alike)
+
+
+def _parts(deployments: Sequence[Deployment], longest: int) -> Iterator[tuple[Deployment, ...]]:
+    for begin in range(0, len(deployments), longest):
+        yield tuple(deployments[begin : begin + longest])
+
+
+def _require_room(plan: Plan, site: Site, limit_min: int) -> None:
+    longest = max(plan.trials, key=lambda trial: loads_min([trial]))
+    needs_min = deployment_min([longest], site) + END_S // 60
+    if needs_min > limit_min:
+        raise UserError(
+            f"{plan.source}: qos: '{plan.qos}' ends a job after {limit_min} min, but one trial of {longest.treatment}"
+            f" takes {needs_min} min with its server. Choose another QoS, or a shorter duration_s."
+        )

@@ -1,0 +1,191 @@
+"""A scenario as job scripts for Slurm: one for the deployments of equal resources, one for the report, submit.sh."""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from seamark.dispatch.resources import most_jobs, submit_limits
+from seamark.errors import UserError
+from seamark.model.plurals import counted
+from seamark.planning.study import Study
+from seamark.storage.paths import write_text
+from seamark.workflow.export_jobs import LONGEST_ARRAY, Job, clock, jobs_of, options, report_options, throttle
+
+SUBMIT = "submit.sh"
+REPORT = "report.sbatch"
+UNSAFE = re.compile(r'([\\"`]|\$(?![A-Za-z_{]))')
+CHECKED = (
+    "python=${{SEAMARK_PYTHON:-{python}}}\n"
+    "\"$python\" -c 'import seamark' || {{\n"
+    '  echo "$python: no interpreter that has seamark. Name one in SEAMARK_PYTHON." >&2\n'
+    "  exit 3\n"
+    "}}"
+)
+SHIPPED = "scripts=$(\"$python\" -c 'import seamark; print(seamark.__path__[0])')/shipped/scripts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What was written to `folder`: the jobs by their scripts, and what its user has to know."""
+
+    folder: Path
+    jobs: Mapping[str, Job]
+    notes: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return what `bench export slurm --json` prints."""
+        jobs = [
+            {
+                "script": name,
+                "deployments": [deployment.id for deployment in job.deployments],
+                "time_min": job.time_min,
+                "needs_min": job.needs_min,
+            }
+            for name, job in self.jobs.items()
+        ]
+        return {"schema_version": 1, "folder": str(self.folder), "jobs": jobs, "notes": list(self.notes)}
+
+
+def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_once: int | None = None) -> Export:
+    """Write the job scripts of the study's scenario to `folder`, below the study's.
+
+    `python` is the interpreter on the machine of the jobs, None for the study's own, or python3 of PATH; `at_once`
+    are the most tasks of an array that run at the same time, None for what the site's profile says. Raises UserError
+    for a folder elsewhere, and for a site without a batch system.
+    """
+    if not study.site.partitions and study.site.profile == "default":
+        raise UserError(
+            f"site '{study.site_name}': it has no batch system. Name one that has, with --site;"
+            " `bench submit` runs it here."
+        )
+    root = study.root.resolve()
+    if not folder.resolve().is_relative_to(root) or folder.resolve() == root:
+        raise UserError(f"{folder}: not a folder below the study, {study.root}. Scripts find the study from there.")
+    jobs = jobs_of(study.plan, study.site, study.services)
+    texts = _Texts(study, folder.resolve().relative_to(root), python or _python(study.root))
+    at_once = _at_once(study) if at_once is None else at_once
+    numbers = [f"-{k}" if len(jobs) > 1 else "" for k in range(1, len(jobs) + 1)]
+    scripts = {f"deployments{number}.sbatch": job for number, job in zip(numbers, jobs, strict=True)}
+    for old in folder.glob("deployments*.sbatch"):
+        old.unlink()
+    for number, (name, job) in zip(numbers, scripts.items(), strict=True):
+        write_text(folder / name, texts.job(job, number, at_once))
+    write_text(folder / REPORT, texts.report())
+    write_text(folder / SUBMIT, texts.submit(scripts, at_once))
+    (folder / SUBMIT).chmod(0o755)
+    return Export(folder=folder, jobs=scripts, notes=tuple(_notes(study, jobs)))
+
+
+class _Texts:
+    """The texts of one export."""
+
+    def __init__(self, study: Study, folder: Path, python: str) -> None:
+        self._study = study
+        self._folder = folder
+        own = (study.root / "scripts").is_dir()
+        self._environment = Environment(
+            loader=FunctionLoader(lambda name: files("seamark.workflow").joinpath(name).read_text(encoding="utf-8")),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        self._environment.filters["quote"] = shlex.quote
+        self._told = {
+            "scenario": study.scenario.name,
+            "scenario_file": str(study.scenario_path),
+            "site": study.site_name,
+            "results": shell_path(study.site.paths.results),
+            "interpreter": CHECKED.format(python=shell_path(python)),
+            "where": "scripts=scripts" if own else SHIPPED,
+        }
+
+    def job(self, job: Job, number: str, at_once: int | None) -> str:
+        count = len(job.deployments)
+        name = f"{self._study.scenario.name}{number}"
+        return self._text(
+            "deployments.sbatch.j2",
+            what=f"{count} deployments, a task of an array each," if job.is_array else job.deployments[0].id,
+            options=options(self._study.plan, self._study.site, job, name, at_once),
+            modules=_module_lines(self._study),
+            deployments=[deployment.id for deployment in job.deployments],
+        )
+
+    def report(self) -> str:
+        name = f"{self._study.scenario.name}-report"
+        return self._text("report.sbatch.j2", options=report_options(self._study.plan, name))
+
+    def submit(self, scripts: Mapping[str, Job], at_once: int | None) -> str:
+        limits = submit_limits(self._study.site, self._study.plan.qos)
+        return self._text(
+            "submit.sh.j2",
+            scripts=[(name, len(job.deployments) if job.is_array else 0) for name, job in scripts.items()],
+            throttle=throttle(at_once),
+            limits=[("." if qos is None else f"^ *{re.escape(qos)} *$", most) for qos, most in limits.items()],
+            longest=LONGEST_ARRAY,
+            count=counted(sum(len(job.deployments) for job in scripts.values()), "deployment"),
+            folder=str(self._folder),
+            up="/".join([".."] * len(self._folder.parts)),
+        )
+
+    def _text(self, template: str, **told: object) -> str:
+        return self._environment.get_template(template).render(self._told | told)
+
+
+def shell_path(path: str) -> str:
+    """Return a path of a site as a word of bash: `~` and `$NAME` keep their meaning there, nothing else has one."""
+    home = path == "~" or path.startswith("~/")
+    text = UNSAFE.sub(r"\\\1", path[1:] if home else path)
+    plain = re.fullmatch(r"[\w./$+-]*", text) and not home
+    return text if plain and "$" not in text else f'"{"$HOME" if home else ""}{text}"'
+
+
+def _python(root: Path) -> str:
+    own = Path(sys.executable)
+    here = root.absolute()
+    return str(own.relative_to(here)) if own.is_relative_to(here) else "python3"
+
+
+def _module_lines(study: Study) -> list[str]:
+    site = study.site
+    if not site.modules:
+        return []
+    start = [f". {shell_path(site.module_init)}"] if site.module_init else []
+    return [*start, f"module load {' '.join(map(shlex.quote, site.modules))}"]
+
+
+def _at_once(study: Study) -> int | None:
+    """Return how many jobs profile and site let a user have at the same time; None when neither says."""
+    document = yaml.safe_load(study.file(f"profiles/{study.site.profile}/config.yaml").read_text(encoding="utf-8"))
+    limits = [(document or {}).get("jobs"), most_jobs(study.site, study.plan.qos)]
+    return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)
+
+
+def _notes(study: Study, jobs: Sequence[Job]) -> list[str]:
+    plan = study.plan
+    notes = [
+        f"{counted(len(job.deployments), 'deployment')} may take {clock(job.needs_min)}, and QoS '{plan.qos}' ends a"
+        f" job after {clock(job.time_min)}: it ends with what it has measured then; submit.sh goes on from there."
+        for job in jobs
+        if job.time_min < job.needs_min
+    ]
+    tasks, most = sum(len(job.deployments) for job in jobs), most_jobs(study.site, plan.qos)
+    if most is not None and tasks + 1 > most:
+        notes.append(
+            f"A user may have {most} jobs here, and these are {tasks + 1}: {SUBMIT} submits them part by part and"
+            " waits until there is room. Leave it running (tmux, nohup); called again, it goes on."
+        )
+    if study.site.runtime == "apptainer":
+        notes.append(f"Images come first: bench prepare -c {study.scenario_path} --site {study.site_name}")
+    if _python(study.root) == "python3" and "SEAMARK_PYTHON" not in os.environ:
+        notes.append("Jobs run python3 of the PATH they are submitted with; --python names another interpreter.")
+    return notes

@@ -1,0 +1,44 @@
+"""What a killed run of a study left at work: found and ended before anything is measured again."""
+
+import re
+
+from seamark.dispatch.slurm import commands
+from seamark.errors import SiteError
+from seamark.planning.study import Study
+from seamark.services.supervisor.control_files import beating, read_beat
+from seamark.services.supervisor.shutdown import ask_to_stop, keepers, wait_until_gone
+
+OF_A_RUN = re.compile(r"(?:^|_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""How Snakemake's Slurm executor names the jobs of a run."""
+
+JOBS_S = 120.0
+KEEPERS_S = 30.0
+
+
+def end_jobs_left(study: Study) -> list[commands.Job]:
+    """End the Slurm jobs that an earlier run of the study submitted, with their servers; return them.
+
+    To be called when no run is at work: two jobs must never measure one deployment at once. Jobs of standing servers
+    and exported ones have other names, and stay. Raises SiteError when Slurm does not answer, or a job does not end.
+    """
+    if not study.site.partitions:
+        return []
+    jobs = [job for job in commands.jobs(folder=study.root) if OF_A_RUN.search(job.name)]
+    numbers = [job.number for job in jobs]
+    if left := commands.end(numbers, within_s=JOBS_S):
+        told = ", ".join(f"{job.number} ({job.state.lower()} on {job.nodes or 'no node'})" for job in left)
+        raise SiteError(
+            f"{study.root}: jobs of an earlier run do not end: {told}. Nothing is measured beside them. Submit again"
+            " when `squeue --me` does not show them any more; a node that is lost must be given up by its site first."
+        )
+    _end_servers(study, numbers)
+    return jobs
+
+
+def _end_servers(study: Study, numbers: list[str]) -> None:
+    """End the keepers that these jobs have left: where Slurm knows no cgroups they outlive their job for a while."""
+    for signs in keepers(study.results):
+        beat = read_beat(signs)
+        if beat and beat.allocation in numbers and beating(signs):
+            ask_to_stop(signs, "interrupted")
+            wait_until_gone(signs, KEEPERS_S)

@@ -1,0 +1,188 @@
+"""How a run ends before its time: Snakemake, its jobs and their servers are ended, and what is left is named."""
+
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+import psutil
+
+from seamark.errors import SiteError
+from seamark.planning.study import Study
+from seamark.platform.process_tree import with_variable
+from seamark.services.supervisor.control_files import Signs, beating, hold
+from seamark.services.supervisor.launch_spec import MARK
+from seamark.services.supervisor.shutdown import ask_to_stop, end_strays, keepers
+
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SNAKEMAKE_S = 5.0
+"""What Snakemake gets to end in order. It would wait for its jobs, which are ended beside it."""
+CANCEL_S = 30.0
+"""The same where it has to cancel batch jobs first."""
+JOBS_S = 10.0
+"""What jobs get; a process whose client has gone is given 5 s by its fork server."""
+SERVERS_S = 60.0
+SLURM_S = 60.0
+KILLED_S = 5.0
+LOOK_S = 0.05
+FORK_SERVER = "seamark.platform.fork_server.server"
+
+
+class EndSignals:
+    """Counts SIGINT, SIGTERM and SIGHUP from its start on, so that none of them ends this process at once.
+
+    Signals that were ignored stay ignored, as under nohup. Once one came they are ignored for good: what they ask for
+    is done by then, and the process is about to end.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Self:
+        for number in ASKING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_IGN if self.count else before)  # type: ignore[arg-type]
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+
+
+def end_run(study: Study, runs: Sequence[psutil.Process], asked: Callable[[], int] = lambda: 1) -> list[str]:
+    """End runs of a study, given by Snakemake's processes, with their jobs and servers. Standing servers stay.
+
+    `asked` says how often the end was asked for: from the second time on Snakemake and its jobs are killed, from the
+    third time on servers are. Returns a line for each thing that still runs, with how to end it.
+    """
+    jobs = _end_snakemake(study, runs, asked)
+    _end_processes(jobs, JOBS_S, lambda: asked() > 1)
+    left = _end_slurm_jobs(study, lambda: asked() > 1)
+    _end_servers(study.results, lambda: asked() > 2)
+    for process in [*_living(jobs), *_living(runs), *_of_servers(study.results)]:
+        with suppress(psutil.Error):
+            left.append(f"Process {process.pid} ({process.name()}) still runs. End it: kill -KILL {process.pid}")
+    return left
+
+
+def _end_snakemake(study: Study, runs: Sequence[psutil.Process], asked: Callable[[], int]) -> set[psutil.Process]:
+    """End Snakemake, and ask its jobs to end. Returns the processes of its jobs."""
+    for run in runs:
+        _send([run], signal.SIGINT)
+    limit_s = time.monotonic() + (CANCEL_S if study.site.partitions else SNAKEMAKE_S)
+    jobs: set[psutil.Process] = set()
+    while True:
+        found = {process for run in runs for process in _jobs_of(run)}
+        _send(found - jobs, signal.SIGTERM)
+        jobs |= found
+        if not _living(runs):
+            return jobs
+        if asked() > 1 or time.monotonic() > limit_s:
+            _send(runs, signal.SIGKILL)
+        time.sleep(LOOK_S)
+
+
+def _jobs_of(run: psutil.Process) -> set[psutil.Process]:
+    """Return the processes of a run's jobs: those below Snakemake, and its fork servers with those below them."""
+    found: set[psutil.Process] = set()
+    with suppress(psutil.Error):
+        found |= set(run.children(recursive=True))
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ValueError, IndexError):
+            words = process.cmdline()
+            if words[words.index(FORK_SERVER) + 2] == str(run.pid):
+                found |= {process, *process.children(recursive=True)}
+    return found
+
+
+def _end_processes(processes: Collection[psutil.Process], within_s: float, hurry: Callable[[], bool]) -> None:
+    """Wait until processes have ended, and kill those that have not in time."""
+    limit_s = time.monotonic() + within_s
+    while (left := _living(processes)) and not hurry() and time.monotonic() < limit_s:
+        time.sleep(LOOK_S)
+    limit_s = time.monotonic() + KILLED_S
+    while left and time.monotonic() < limit_s:
+        _send(left, signal.SIGKILL)
+        time.sleep(LOOK_S)
+        left = _living(left)
+
+
+def _end_servers(results: Path, hurry: Callable[[], bool]) -> None:
+    """Ask every keeper below a root of results to end its server, wait, and kill what does not end in time."""
+    asked: list[Signs] = []
+    limit_s = time.monotonic() + SERVERS_S
+    while True:
+        for signs in keepers(results):
+            if signs not in asked and beating(signs):
+                ask_to_stop(signs, "stop")
+                asked.append(signs)
+        left = _of_servers(results)
+        if hurry() or time.monotonic() > limit_s:
+            break
+        if not left and not any(map(beating, asked)):
+            break
+        _send([each for each in left if not _keeps(each, asked)], signal.SIGTERM)
+        time.sleep(LOOK_S)
+    _end_processes(_of_servers(results), 0.0, lambda: True)
+    for signs in asked:
+        if guarded := hold(signs.lock):
+            guarded.close()
+            end_strays(signs)
+            signs.beat.unlink(missing_ok=True)
+
+
+def _keeps(process: psutil.Process, asked: Iterable[Signs]) -> bool:
+    """Whether a process belongs to a keeper that was asked to end; one that has not beaten yet cannot be asked."""
+    with suppress(psutil.Error):
+        return process.environ().get(MARK) in {str(signs.root) for signs in asked}
+    return True
+
+
+def _of_servers(results: Path) -> list[psutil.Process]:
+    """Return the processes of this machine that belong to deployments below a root of results."""
+    found = []
+    for pid, mark in with_variable(MARK).items():
+        place = Path(mark)
+        if place.parent.parent.name == "deployments" and place.is_relative_to(results.resolve()):
+            with suppress(psutil.Error):
+                found.append(psutil.Process(pid))
+    return _living(found)
+
+
+def _end_slurm_jobs(study: Study, hurry: Callable[[], bool]) -> list[str]:
+    """Cancel the study's Slurm jobs and wait for their end. Returns a line for each that is still there."""
+    from seamark.dispatch.slurm import commands
+    from seamark.workflow.run_inventory import jobs_of
+
+    limit_s = time.monotonic() + SLURM_S
+    try:
+        commands.cancel([job.number for job in jobs_of(study, standing=False)])
+        while (left := jobs_of(study, standing=False)) and not hurry() and time.monotonic() < limit_s:
+            time.sleep(0.3)
+    except SiteError as silent:
+        return [f"Slurm jobs were not looked for: {silent}"]
+    return [f"Slurm job {job.number} ({job.name}) is still {job.state.lower()}: scancel {job.number}" for job in left]
+
+
+def _living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    found = []
+    for process in processes:
+        with suppress(psutil.Error):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _send(processes: Iterable[psutil.Process], number: int) -> None:
+    for process in processes:
+        with suppress(psutil.Error, ProcessLookupError):
+            process.send_signal(number)

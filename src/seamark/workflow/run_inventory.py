@@ -1,0 +1,87 @@
+"""What of a study runs now: its run, its Slurm jobs, its servers with their monitors, and where their logs are."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seamark.dispatch.slurm import commands
+from seamark.errors import SiteError
+from seamark.planning.study import Study
+from seamark.services.persistent.instance import instances
+from seamark.services.persistent.listing import listed
+from seamark.storage.paths import DeploymentFolder
+from seamark.workflow.snakemake_cli import runs_in
+
+YOUNG_S = 30.0
+"""A monitor whose last reading is older than this (or than ten of its intervals) is silent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One thing that runs: a run, job, server, monitor or log. `where` is an endpoint, a node or a file."""
+
+    kind: str
+    name: str
+    state: str
+    where: str | None = None
+    job: str | None = None
+
+
+def components(study: Study) -> list[Component]:
+    """Return everything of a study that lives now, and the log of its latest run."""
+    return [*_runs(study), *_jobs(study), *_servers(study), *_logs(study)]
+
+
+def jobs_of(study: Study, *, standing: bool) -> list[commands.Job]:
+    """Return the Slurm jobs of a study that have not ended, with those of standing servers or without.
+
+    None on a site without Slurm. Raises SiteError when Slurm does not answer.
+    """
+    if not study.site.partitions:
+        return []
+    apart = {each.job for each in instances(study.results)}
+    return [job for job in commands.jobs(folder=study.root) if standing or job.number not in apart]
+
+
+def _runs(study: Study) -> Iterator[Component]:
+    for process in runs_in(study.root):
+        yield Component(kind="run", name=f"process {process.pid}", state="running")
+
+
+def _jobs(study: Study) -> Iterator[Component]:
+    try:
+        for job in jobs_of(study, standing=False):
+            where = job.nodes or job.why
+            yield Component(kind="job", name=job.name, state=job.state.lower(), where=where, job=job.number)
+    except SiteError as silent:
+        yield Component(kind="job", name="Slurm", state="unknown", where=str(silent))
+
+
+def _servers(study: Study) -> Iterator[Component]:
+    for server in listed(study.results):
+        scenario, _, deployment = server.id.partition("/")
+        if deployment and scenario != study.scenario.name:
+            continue
+        yield Component(
+            kind="server", name=deployment or server.id, state=server.state, where=server.endpoint, job=server.job
+        )
+        folder = (
+            study.folder(scenario).deployment(deployment)
+            if deployment
+            else DeploymentFolder(root=study.results / "standing" / server.id)
+        )
+        if (state := _monitor(folder, study.site.telemetry_interval_s)) is not None:
+            yield Component(kind="monitor", name=deployment or server.id, state=state, where=str(folder.telemetry))
+
+
+def _monitor(folder: DeploymentFolder, interval_s: float) -> str | None:
+    if not folder.telemetry.exists():
+        return None
+    age_s = time.time() - folder.telemetry.stat().st_mtime
+    return "sampling" if age_s < max(YOUNG_S, 10 * interval_s) else "silent"
+
+
+def _logs(study: Study) -> Iterator[Component]:
+    logs = sorted((study.folder(study.scenario.name).root / "logs").glob("submit-*.log"))
+    if logs:
+        yield Component(kind="log", name="latest run", state="kept", where=str(logs[-1]))

@@ -1,0 +1,158 @@
+"""How Snakemake is called for a study, and who else is calling it. It is a process to us, never an import."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from seamark.dispatch import fencing
+from seamark.dispatch.resources import most_jobs
+from seamark.errors import UserError
+from seamark.planning.study import Study
+from seamark.platform.fork_server.client import start_server
+from seamark.services.supervisor.control_files import Signs, beating, boot_id, hold, node, read_beat, write_beat
+from seamark.trials.permissions import user_named
+
+IN_A_JOB = ["--mode", "remote"]
+"""How the words end with which Snakemake starts itself in a batch job."""
+
+
+def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()) -> list[str]:
+    """Return the command line that makes `targets` (all of the scenario when empty) on the study's site."""
+    words = [sys.executable, "-m", "snakemake", *targets]
+    words += ["--snakefile", str(study.file("Snakefile")), "--directory", str(study.root)]
+    words += ["--workflow-profile", _profile(study, "default")]
+    if study.site.profile != "default":
+        words += ["--profile", _profile(study, study.site.profile)]
+    if (most := most_jobs(study.site, study.plan.qos)) is not None:
+        words += ["--jobs", str(most)]
+    if study.site.images.jobs:
+        words += ["--software-deployment-method", "apptainer"]
+    words += list(extra)
+    told = {"scenario": str(study.scenario_path), "site": study.site_name}
+    # Snakemake reads a value as YAML, which a string in JSON is too, and strips quotes that stand outside of all
+    return [*words, "--config", *(f"{name}= {json.dumps(text, ensure_ascii=False)} " for name, text in told.items())]
+
+
+def _profile(study: Study, name: str) -> str:
+    """Return the folder of a profile, from the study's where it lies there: Snakemake takes `*?[` of it as a glob."""
+    folder = study.file(f"profiles/{name}")
+    return str(folder.relative_to(study.root) if folder.is_relative_to(study.root) else folder)
+
+
+def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start Snakemake with its output in `log`. Raises UserError while another run holds the study."""
+    release(study.root)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        run = subprocess.Popen(
+            command(study, targets, extra),
+            cwd=study.root,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1", fencing.TURN: fencing.take(study.root)},
+        )
+    start_server(run.pid)  # it imports while Snakemake does
+    return run
+
+
+def beat(root: Path, pid: int) -> None:
+    """Say to other machines that see this study that its run, Snakemake's process `pid`, is at work here."""
+    mark = _mark(root)
+    mark.root.mkdir(parents=True, exist_ok=True)
+    write_beat(mark, pid)
+
+
+def rest(root: Path) -> None:
+    """Say that the run has ended."""
+    _mark(root).beat.unlink(missing_ok=True)
+
+
+def _mark(root: Path) -> Signs:
+    return Signs(root=root / ".seamark" / "run")
+
+
+def release(root: Path) -> None:
+    """Take away the lock that a killed Snakemake left. Raises UserError when a live one, here or not, holds it."""
+    running, told = runs_in(root), read_beat(_mark(root))
+    where = f"process {running[0].pid}" if running else None
+    if where is None and told and beating(_mark(root)):  # another user's process does not show its folder
+        where = _process_of(told.pid) if told.boot == boot_id() else f"process {told.pid} on {told.node}"
+    if where:
+        raise UserError(another_run(root, where))
+    locks = root / ".snakemake" / "locks"
+    if locks.is_dir():
+        shutil.rmtree(locks, ignore_errors=True)
+
+
+def another_run(root: Path, where: str) -> str:
+    """Return what is said to a run that is not the only one of its study."""
+    return (
+        f"{root}: another run is at work here ({where}). Wait for it, look at it with `bench status --watch`, or"
+        " end it with `bench stop` where it runs."
+    )
+
+
+@contextmanager
+def the_only_run(root: Path) -> Iterator[None]:
+    """Hold the study while a run of it is prepared and under way. Raises UserError while another one holds it."""
+    path = _mark(root).root / "run.lock"
+    held = hold(path)
+    if held is None:
+        raise UserError(another_run(root, _holder(path)))
+    with held:
+        if held.writable():  # where another user made the file, it can be locked but not written
+            held.truncate(0)
+            held.write(f"process {os.getpid()} of {user_named(os.geteuid())}\n{node()}")
+            held.flush()
+        yield
+
+
+def _holder(path: Path) -> str:
+    try:
+        process, _, where = path.read_text(encoding="utf-8").partition("\n")
+    except OSError:
+        return "another user's"
+    there = "" if where == node() else f" on {where}"
+    return f"{process}{there}" if process else "a process that begins"
+
+
+def require_our_run(root: Path) -> None:
+    """Raise UserError where another user's run is at work in `root` on this machine: only they can end it."""
+    told = read_beat(_mark(root))
+    if not told or told.boot != boot_id() or not beating(_mark(root)) or os.geteuid() == 0:
+        return
+    with suppress(psutil.Error):
+        user = psutil.Process(told.pid).uids().real
+        if user != os.getuid():
+            raise UserError(
+                f"{root}: the run at work here is {user_named(user)}'s (process {told.pid}); ask them to end it."
+            )
+
+
+def _process_of(pid: int) -> str:
+    try:
+        return f"process {pid} of {user_named(psutil.Process(pid).uids().real)}"
+    except psutil.Error:
+        return f"process {pid}"
+
+
+def runs_in(root: Path) -> list[psutil.Process]:
+    """Return the live Snakemake processes of this machine that work in `root`, but those inside of batch jobs."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            named = any(Path(word).name == "snakemake" for word in words[:4]) and words[-2:] != IN_A_JOB
+            if named and process.pid != os.getpid() and Path(process.cwd()) == root.resolve():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found

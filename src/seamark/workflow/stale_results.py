@@ -1,0 +1,111 @@
+"""Puts away what a killed run, another version or another server left in the results, before a run begins."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seamark.errors import UserError
+from seamark.model.results import Environment
+from seamark.model.server_identity import belongs
+from seamark.model.trial import Trial
+from seamark.planning.study import Study
+from seamark.services.supervisor.deployment import sweep as sweep_servers
+from seamark.storage.paths import TrialFolder, is_damaged, put_away, read_json
+from seamark.trials.conflicts import CommitMarks, conflicts, refusal
+from seamark.trials.repeated_failures import NOT_TRIED
+from seamark.trials.trial_files import put_aside
+
+
+def sweep(study: Study, marks: CommitMarks) -> None:
+    """Put away stale endpoints, records of trials whose samples are gone, failures of another server, what cannot be
+    read, and metrics that an older version made.
+
+    Raises UserError, before anything is changed, when trials were measured on another server, or as something else
+    than is planned now.
+    """
+    if found := conflicts(study, marks):
+        raise UserError(*refusal(study, found))
+    sweep_servers(study.results)
+    _sweep_plan(study)
+    for record in study.results.glob(".environments/*.json"):
+        if not _is_made(record):
+            put_away(record)
+    folder = study.folder(study.scenario.name)
+    for trial in study.plan.trials:
+        _sweep_trial(folder.trial(trial.id), trial, marks)
+    for deployment in study.plan.deployments:
+        own = folder.deployment(deployment.id)
+        _sweep_folder(own.root)
+        _sweep_damaged(own.record)
+    _sweep_damaged(folder.summary)
+
+
+def _sweep_plan(study: Study) -> None:
+    """Write a plan.json anew that is not this scenario's plan: `bench plan`, or an older run, left it.
+
+    Putting it away instead would make Snakemake publish every trial again.
+    """
+    if study.folder(study.scenario.name).plan.exists():
+        study.refresh_plan(study.scenario.name)
+
+
+def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
+    """Put away what of a trial is to be made again: a load that does not stand or was not tried, figures that cannot
+    be read. A failure of another server is kept as an attempt."""
+    _sweep_folder(folder.root)
+    load = _load_of(folder)
+    claimed = load is not None and load.get("status") == "ok"
+    if load is not None and (_was_not_tried(load) or (claimed and not _is_whole(folder, trial, load, marks))):
+        put_away(folder.load)
+        put_away(folder.metrics)
+    elif load is not None and not claimed and not belongs(load, trial.config_hash, marks.server(trial)):
+        put_aside(folder, probes=True)
+    elif is_damaged(folder.metrics) or is_damaged(folder.histogram):
+        put_away(folder.metrics)
+    elif folder.metrics.exists() and _can_be_newer(folder):
+        folder.metrics.unlink()
+
+
+def _was_not_tried(load: Mapping[str, Any]) -> bool:
+    return load.get("category") == NOT_TRIED
+
+
+def _is_whole(folder: TrialFolder, trial: Trial, load: Mapping[str, Any], marks: CommitMarks) -> bool:
+    return marks.complete(folder, trial, str(load.get("config_hash")))
+
+
+def _can_be_newer(folder: TrialFolder) -> bool:
+    from seamark.workflow.derive import can_be_newer  # numpy and matplotlib, which a first run has no need of
+
+    return can_be_newer(folder)
+
+
+def _is_made(record: Path) -> bool:
+    """Whether the environment that a record names is there; a damaged record names none."""
+    try:
+        return Path(read_json(record, Environment)["root"]).is_dir()
+    except (ValueError, OSError):
+        return False
+
+
+def _load_of(folder: TrialFolder) -> Mapping[str, Any] | None:
+    """Return load.json, None where there is none; of a damaged one nothing but that it claims to be good."""
+    try:
+        return read_json(folder.load)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {"status": "ok"}
+
+
+def _sweep_folder(folder: Path) -> None:
+    """Put away what is in the place of a folder."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        put_away(folder)
+
+
+def _sweep_damaged(path: Path) -> None:
+    """Put away a document that cannot be read, so that it is made again."""
+    if is_damaged(path):
+        put_away(path)

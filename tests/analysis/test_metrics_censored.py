@@ -1,0 +1,185 @@
+"""Requests without an answer in the figures: time-outs and what the end of a load cut off are lower bounds."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from samples import a_load, a_trial, samples_of, write_samples
+
+from seamark.analysis.metrics.objectives import judged_objectives
+from seamark.analysis.prometheus_text import figures_of, text_of
+from seamark.analysis.summary import write_metrics
+from seamark.analysis.summary.outcome import read_outcome
+from seamark.analysis.summary.summary import summarise
+from seamark.model.failure import Failure
+from seamark.model.scenario import Slo
+from seamark.model.trial import Plan
+from seamark.report.oneoff import oneoff_text
+from seamark.report.terminal import summary_table
+from seamark.storage.paths import ScenarioFolder, TrialFolder, write_json
+
+pytestmark = pytest.mark.covers("E-FR09")
+approx = pytest.approx
+OPEN = {"pattern": "constant", "rate_rps": 2000.0, "timeout_s": 2.0}
+
+
+def codes(document: dict[str, Any]) -> set[str]:
+    return {reason["code"] for reason in document["reasons"]}
+
+
+def rows_with_time_outs(share: float = 0.009, **changes: Any) -> np.ndarray:
+    """20,000 requests of 1 to 12.7 ms in 10 s, of which a share timed out after 2 s."""
+    due = np.arange(20_000) / 2000.0
+    late = np.arange(20_000) % 1000 < 1000 * share
+    took_s = np.where(late, 2.0, np.random.default_rng(3).uniform(0.001, 0.0127, 20_000))
+    return samples_of(due, None, due + took_s, failure=np.where(late, Failure.TIMEOUT, 0), **changes)
+
+
+def measured(
+    folder: TrialFolder, rows: np.ndarray, slos: tuple[Slo, ...] = (), settings: Any = OPEN, **load: Any
+) -> dict[str, Any]:
+    write_samples(folder.samples, rows)
+    write_json(folder.load, a_load(**load))
+    return write_metrics(a_trial(settings, slos=slos), folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> TrialFolder:
+    return TrialFolder(root=tmp_path / "s" / "d-1--w-1--r1")
+
+
+def test_a_percentile_that_reaches_into_time_outs_is_a_lower_bound_and_a_reason_says_so(folder):
+    document = measured(folder, rows_with_time_outs())
+    times = document["latency_ms"]
+    assert document["errors"]["rate"] == approx(0.009, abs=1e-4), "not enough for the reason error_rate"
+    assert times["p99"] < 12.7
+    assert times["p999"] == times["max"] == approx(2000)
+    assert times["lower_bounds"] == ["p999", "max"]
+    assert times["censored"] == document["counts"]["timeouts"] == 180
+    assert times["mean"] == approx(6.85, rel=0.01), "of the answered ones"
+    assert document["service_time_ms"]["lower_bounds"] == ["p999", "max"]
+    assert document["ttft_ms"] is None, "no reply was streamed"
+    [reason] = [reason for reason in document["reasons"] if reason["code"] == "percentile_lower_bound"]
+    assert "180 requests timed out" in reason["text"]
+    assert "latency_ms p999, max" in reason["text"]
+
+
+def test_without_time_outs_no_figure_is_marked(folder):
+    document = measured(folder, rows_with_time_outs(0.0))
+    assert document["latency_ms"]["lower_bounds"] == []
+    assert document["latency_ms"]["censored"] == 0
+    assert "percentile_lower_bound" not in codes(document)
+
+
+def test_a_request_that_timed_out_after_its_first_token_has_a_time_to_it(folder):
+    rows = rows_with_time_outs(units=5)
+    begun = (rows["failure"] == 0) | (rows["index"] % 1000 < 5)
+    rows["first_ns"] = np.where(begun, rows["due_ns"] + 1_000_000, rows["first_ns"])
+    document = measured(folder, rows)
+    assert document["ttft_ms"]["censored"] == document["ttft_response_ms"]["censored"] == 80
+    assert document["ttft_ms"]["mean"] == document["ttft_ms"]["p99"] == approx(1)
+    assert document["ttft_ms"]["lower_bounds"] == ["p999", "max"]
+    assert document["latency_ms"]["censored"] == 180
+    assert document["tpot_ms"]["mean"] < 12.7 / 4, "of whole replies only"
+
+
+def test_what_a_load_leaves_unanswered_and_never_sent_is_in_its_percentiles(folder):
+    """Twice what is served is offered: half of the requests were never sent."""
+    due = np.arange(10_000) / 1000.0
+    sent = np.arange(10_000) / 500.0
+    kept = sent < 10
+    gone = np.where(kept, 0, int(Failure.CANCELLED))
+    rows = samples_of(due, np.where(kept, sent, np.nan), np.where(kept, sent + 0.002, np.nan), failure=gone)
+    document = measured(folder, rows, settings={"pattern": "constant", "rate_rps": 1000.0})
+    times = document["latency_ms"]
+    assert times["censored"] == document["counts"]["unfinished"] == 5000
+    assert {"p50", "p99", "max"} <= set(times["lower_bounds"])
+    assert times["p50"] < 5000, "which it would be if all had been served"
+    assert document["service_time_ms"]["censored"] == 0, "what was never sent was not served"
+    text = oneoff_text(document, None)
+    assert "response time †" in text
+    assert "† : saturated" in text
+    assert "≥" in text
+
+
+def test_an_objective_is_never_met_by_a_lower_bound(folder):
+    slos = tuple(
+        Slo(metric=name, op=op, limit=limit)
+        for name, op, limit in (
+            ("latency_p999_s", "<=", 0.5),
+            ("latency_p999_s", "<=", 3.0),
+            ("latency_p999_s", ">=", 1.0),
+            ("latency_p99_s", "<=", 0.5),
+            ("latency_mean_s", "<=", 0.5),
+            ("latency_mean_s", "<=", 0.001),
+            ("latency_s", "<=", 0.5),
+        )
+    )
+    document = measured(folder, rows_with_time_outs(), slos=slos)
+    assert [slo["met"] for slo in document["slos"]] == [False, None, True, True, None, False, True]
+    assert [slo["lower_bound"] for slo in document["slos"]] == [True, True, True, False, True, True, False]
+    assert document["slos"][4]["value"] == approx(0.00685 * 0.991, rel=0.01), "as if time-outs took no time"
+    assert "objective latency_p999_s <= 3: ≥ 2.00, unknown" in oneoff_text(document, None)
+
+
+def test_old_figures_without_bounds_are_judged_as_they_stand():
+    judged = judged_objectives((Slo(metric="latency_p99_s", op="<=", limit=1.0),), {"latency_ms": {"p99": 900.0}})
+    assert judged[0]["met"] is True
+
+
+def test_tables_terminal_and_export_mark_what_is_a_lower_bound(folder):
+    document = measured(folder, rows_with_time_outs())
+    [row] = csv.DictReader(folder.metrics_csv.open())
+    assert row["latency_ms_lower_bounds"] == "p999 max"
+    assert row["latency_ms_censored"] == "180"
+    trial = a_trial(OPEN)
+    text = "".join(text_of([figures_of(document, trial, {})]))
+    bounds = [
+        line for line in text.splitlines() if line.startswith("seamark_latency_seconds") and 'bound="lower"' in line
+    ]
+    assert [line.split('statistic="')[1].split('"')[0] for line in bounds] == ["p999", "max"]
+    assert 'statistic="mean",of="answered"' in text
+    assert "seamark_latency_censored_requests{" in text
+    shown = oneoff_text(document, None)
+    assert "≥ 2,000" in shown
+    assert "(6.8" in shown
+    assert "≥ : at least" in shown
+
+
+def test_pooled_percentiles_of_repetitions_reach_into_time_outs(folder, tmp_path):
+    """A repetition without a time-out and one with 1.8 %: 0.9 % of all."""
+    other = TrialFolder(root=tmp_path / "s" / "d-1--w-1--r2")
+    measured(folder, rows_with_time_outs(0.018))
+    clean = rows_with_time_outs()
+    clean["failure"], clean["last_ns"] = 0, clean["due_ns"] + 5_000_000
+    write_samples(other.samples, clean)
+    write_json(other.load, a_load())
+    trials = (a_trial(OPEN), a_trial(OPEN, repetition=2))
+    write_metrics(trials[1], other)
+    plan = Plan(
+        scenario="s", source="s", seed=1, repetitions=2, max_retries=0, factors={}, deployments=(), trials=trials
+    )
+    summary = summarise(plan, ScenarioFolder(root=tmp_path / "s"))
+    [times] = [treatment["latency_ms"] for treatment in summary["treatments"]]
+    assert times["p999"] == approx(2000, rel=0.005)
+    assert times["lower_bounds"] == ["p999", "max"]
+    assert times["n"] == 40_000
+    assert times["p99"] < 13
+    table = summary_table(summary, width=160)
+    assert table.caption is None, "none of the columns of this table is a lower bound"
+    summary["treatments"][0]["latency_ms"]["lower_bounds"] = ["p99"]
+    cells = [str(cell) for column in summary_table(summary, width=160).columns for cell in column.cells]
+    assert any(cell.startswith("≥") for cell in cells)
+    assert "at least" in str(summary_table(summary, width=160).caption)
+
+
+def test_a_histogram_file_of_an_older_version_has_no_bounds(folder):
+    measured(folder, rows_with_time_outs())
+    kept = json.loads(folder.histogram.read_text())
+    assert kept["censored"]["response_ns"]["count"] == 180
+    del kept["censored"]
+    folder.histogram.write_text(json.dumps(kept))
+    assert read_outcome(a_trial(OPEN), folder).censored == {}

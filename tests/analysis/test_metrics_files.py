@@ -1,0 +1,172 @@
+"""The four files of a trial: what they hold, that they match their schema, and a damaged load.json."""
+
+import csv
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
+
+from seamark.analysis.metrics import METRICS
+from seamark.analysis.metrics.schema import metrics_schema, schema_text
+from seamark.analysis.summary import write_metrics
+from seamark.model.scenario import Slo
+from seamark.model.trial import Deployment
+from seamark.stats.histogram import from_json
+from seamark.storage.paths import TrialFolder, write_json
+
+ROOT = Path(__file__).resolve().parents[2]
+
+DEPLOYMENT = Deployment(id="d-1", service="fileio", settings={}, nodes=2, gpus=4, cpus_per_task=8, mem_gb=32)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return TrialFolder(root=tmp_path / "my-scenario" / "d-1--w-1--r1")
+
+
+def a_measured_trial(folder, **changes):
+    ended = np.cumsum(np.full(2000, 0.005))
+    rows = samples_of(
+        ended - 0.005, None, ended, bytes_received=4096, first_s=ended - 0.001, kind=np.arange(2000) % 2
+    )
+    write_samples(folder.samples, rows)
+    write_telemetry(folder.telemetry, [(t, "host", "cpu_ratio", 0.5, "ratio") for t in range(10)])
+    write_json(folder.load, a_load(kinds=["get", "put"], quality={"recall_at_10": 0.9}, **changes))
+    return a_trial(slos=(Slo(metric="latency_s", op="<=", limit=1.0),))
+
+
+def valid(document):
+    jsonschema.Draft202012Validator(metrics_schema()).validate(document)
+    return True
+
+
+@pytest.mark.covers("E-SCHEMA", "E-FR10")
+def test_the_published_schema_is_the_one_that_the_table_gives():
+    published = (ROOT / "workflow/schemas/metrics.schema.json").read_text()
+    assert published == schema_text(), (
+        "python -m seamark.analysis.metrics.schema > workflow/schemas/metrics.schema.json"
+    )
+    jsonschema.Draft202012Validator.check_schema(json.loads(published))
+
+
+@pytest.mark.covers("E-SCHEMA", "E-FR10", "E-FR09")
+def test_a_measured_trial_matches_the_schema_and_has_every_key_that_is_asked_for(folder):
+    trial = a_measured_trial(folder)
+    document = write_metrics(trial, folder, DEPLOYMENT)
+    assert json.loads(folder.metrics.read_text()) == document
+    assert valid(document)
+    assert document["scenario"] == "my-scenario"
+    assert {name: document["config"][name] for name in ("gpus", "nodes", "concurrency", "batch")} == {
+        "gpus": 4,
+        "nodes": 2,
+        "concurrency": 1,
+        "batch": None,
+    }
+    assert document["throughput"]["unit"] == "replies_per_s"
+    assert set(document["latency_ms"]) >= {"p50", "p90", "p99"}
+    assert set(document["resource"]) >= {"gpu_util", "gpu_mem_mb", "cpu_util", "ram_mb"}
+    assert set(document["errors"]) >= {"rate", "timeouts"}
+    assert document["quality"] == {"recall_at_10": 0.9}
+
+
+@pytest.mark.covers("E-SCHEMA")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"verdict": "FINE"},
+        {"throughput": {"value": 1.0}},
+        {"latency_ms": None},
+        {"surplus": 1},
+        {"resource": {"cpu_util": "much"}},
+        {"timestamp": 5},
+    ],
+)
+def test_the_schema_refuses_what_is_not_a_metrics_document(folder, wrong):
+    document = write_metrics(a_measured_trial(folder), folder, DEPLOYMENT)
+    with pytest.raises(jsonschema.ValidationError):
+        valid(document | wrong)
+
+
+@pytest.mark.covers("E-FR10")
+def test_metrics_csv_is_one_row_with_every_metric(folder):
+    document = write_metrics(a_measured_trial(folder), folder, DEPLOYMENT)
+    rows = list(csv.DictReader(folder.metrics_csv.open()))
+    assert len(rows) == 1
+    row = rows[0]
+    assert {metric.column for metric in METRICS} <= set(row)
+    assert float(row["latency_ms_p50"]) == document["latency_ms"]["p50"]
+    assert row["latency_ms_p999"] == "", "what is not known is empty"
+    assert row["config_gpus"] == "4"
+    assert row["verdict"] == "VALID"
+    assert row["quality_recall_at_10"] == "0.9"
+
+
+@pytest.mark.covers("E-CLI04")
+def test_the_series_and_the_histogram_say_what_the_samples_say(folder):
+    write_metrics(a_measured_trial(folder), folder)
+    series = list(csv.DictReader(folder.series.open()))
+    assert list(series[0]) == [
+        "second",
+        "requests",
+        "units",
+        "failures",
+        "throughput",
+        "latency_p50_s",
+        "latency_p99_s",
+        "in_flight",
+    ]
+    assert [int(row["requests"]) for row in series] == [199, *[200] * 8, 201]
+    kept = json.loads(folder.histogram.read_text())["histograms"]
+    streamed = {"ttft_ns", "ttft_response_ns", "ttfo_ns", "tpot_ns", "inter_chunk_ns"}
+    assert set(kept) == {"response_ns", "service_ns", *streamed}
+    assert from_json(kept["response_ns"]).count == 2000
+    assert from_json(kept["response_ns"]).quantile(0.5) == pytest.approx(5e6, rel=0.005)
+
+
+@pytest.mark.covers("E-NFR04", "E-SCHEMA")
+@pytest.mark.parametrize("content", [None, "", "{", "[1]", '{"status": "failed", "category": "disk_full"}', "{}"])
+def test_a_missing_damaged_or_failed_load_still_gives_four_files_that_match_the_schema(folder, content):
+    folder.root.mkdir(parents=True)
+    if content is not None:
+        folder.load.write_text(content)
+    document = write_metrics(a_trial(), folder)
+    assert valid(document)
+    assert document["status"] == "failed"
+    assert document["reason"]
+    assert document["category"] == ("disk_full" if "disk_full" in str(content) else "client_died")
+    for path in (folder.metrics, folder.metrics_csv, folder.series, folder.histogram):
+        assert path.is_file()
+
+
+@pytest.mark.covers("E-NFR04")
+def test_a_failed_trial_keeps_what_its_load_counted(folder):
+    a_measured_trial(folder, status="failed", category="server_died", reason="gone", sent=900, failures={"reset": 7})
+    document = write_metrics(a_trial(), folder)
+    assert valid(document)
+    assert document["counts"]["requests"] == 900
+    assert document["errors"]["by_category"]["reset"] == 7
+    assert document["throughput"]["value"] is None
+    assert len(list(csv.DictReader(folder.series.open()))) == 10, "the series shows until when it went well"
+
+
+@pytest.mark.covers("E-NFR04")
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"workers": None},
+        {"workers": [{"worker": 0}]},
+        {"workers": [{"ok": True, "cpu_s": None, "wall_s": 0, "loop_lag_ns": None, "lag_ns": None}]},
+        {"quality": None},
+        {"unit": None, "kinds": None},
+        {"warmup_s": None, "duration_s": None, "scheduled": None},
+    ],
+)
+def test_nulls_in_load_json_are_not_errors(folder, strange):
+    document = write_metrics(a_measured_trial(folder) and a_trial(), folder)
+    write_json(folder.load, a_load() | strange)
+    document = write_metrics(a_trial(), folder)
+    assert valid(document)
+    assert document["status"] == "ok"

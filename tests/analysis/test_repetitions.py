@@ -1,0 +1,98 @@
+"""Repetitions of a treatment beside each other: an odd one is SUSPECT wherever its verdict is shown."""
+
+import csv
+
+import numpy as np
+import pytest
+from samples import a_load, a_trial, samples_of, write_samples
+
+from seamark.analysis.checks.repetitions import RESPONSE_FACTOR, THROUGHPUT_FACTOR, spread
+from seamark.analysis.summary import write_metrics, write_summary
+from seamark.model.trial import Plan
+from seamark.planning.plan_file import as_document
+from seamark.report.source import read_results
+from seamark.report.terminal import summary_table
+from seamark.storage.paths import ScenarioFolder, write_json
+
+OPEN = {"pattern": "poisson", "rate_rps": 100.0}
+
+
+def summed_up(folder, reply_s, settings=None):
+    """Leave the files of a treatment whose repetitions have these reply times; return its summary."""
+    trials = [a_trial(settings, repetition=r) for r in range(1, len(reply_s) + 1)]
+    for trial, each_s in zip(trials, reply_s, strict=True):
+        own = folder.trial(trial.id)
+        due = np.arange(1000) * 0.01 if settings else np.arange(int(10 / each_s)) * each_s
+        write_samples(own.samples, samples_of(due, None, due + each_s))
+        write_json(own.load, a_load())
+        write_metrics(trial, own)
+    plan = Plan(
+        scenario="s",
+        source="s.yaml",
+        seed=1,
+        repetitions=len(trials),
+        max_retries=0,
+        factors={},
+        deployments=(),
+        trials=tuple(trials),
+    )
+    write_json(folder.plan, as_document(plan))
+    return write_summary(plan, folder)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return ScenarioFolder(root=tmp_path / "s")
+
+
+@pytest.mark.parametrize("share", [0.10, 0.16, 0.6])
+def test_a_trial_at_a_fraction_of_its_twins_is_suspect_in_terminal_table_and_report(folder, share):
+    [treatment] = summed_up(folder, [0.001, 0.001 / share, 0.001])["treatments"]
+    assert treatment["trial_verdicts"] == ["VALID", "SUSPECT", "VALID"]
+    assert treatment["verdict"] == "SUSPECT"
+    [reason] = [reason for reason in treatment["reasons"] if reason["code"] == "spread"]
+    assert reason["count"] == 1
+    assert f"({share:.0%} of it)" in reason["text"]
+    with (folder.root / "summary.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["verdict"] for row in rows] == ["VALID", "SUSPECT", "VALID"]
+    assert ["spread" in row["reasons"].split() for row in rows] == [False, True, False]
+    records = read_results(folder.root).trials
+    assert [record.verdict for record in records] == ["VALID", "SUSPECT", "VALID"]
+    assert [reason["code"] for reason in records[1].reasons if reason["severity"] == "suspect"] == ["spread"]
+    assert str(next(iter(summary_table({"treatments": [treatment]}, 200).columns[-1].cells))) == "SUSPECT"
+
+
+def test_of_two_repetitions_that_differ_nothing_tells_which_is_odd(folder):
+    [treatment] = summed_up(folder, [0.001, 0.004])["treatments"]
+    assert treatment["trial_verdicts"] == ["SUSPECT", "SUSPECT"]
+
+
+def test_one_repetition_and_those_that_agree_have_nothing_against_them(folder):
+    assert summed_up(folder, [0.001])["treatments"][0]["trial_verdicts"] == ["VALID"]
+    assert summed_up(folder, [0.001, 0.0012, 0.0013])["treatments"][0]["by_twins"] == {}
+
+
+def test_where_the_rate_is_given_the_median_response_times_are_compared(folder):
+    [treatment] = summed_up(folder, [0.001, 0.0011, 0.003], OPEN)["treatments"]
+    assert treatment["trial_verdicts"][:2] == ["VALID", "VALID"]
+    [(trial, [reason])] = treatment["by_twins"].items()
+    assert trial.endswith("--r3")
+    assert "its median response time was 3 ms, the median of 3 repetitions 1.1 ms" in reason["text"]
+
+
+@pytest.mark.parametrize("factor", [THROUGHPUT_FACTOR, RESPONSE_FACTOR])
+@pytest.mark.parametrize("repetitions", [2, 3, 5])
+@pytest.mark.parametrize(("variation", "most"), [(0.05, 0.0), (0.10, 0.008)])
+def test_honest_noise_between_repetitions_is_not_flagged(factor, repetitions, variation, most):
+    draw, flagged, treatments = np.random.default_rng(4), 0, 2000
+    for _ in range(treatments):
+        values = draw.lognormal(0, variation, repetitions)
+        flagged += bool(spread(dict(enumerate(values)), "throughput", "units/s", factor))  # type: ignore[arg-type]
+    assert flagged <= most * treatments
+
+
+def test_a_trial_that_did_nothing_is_odd_and_a_treatment_that_did_nothing_has_no_odd_one():
+    assert set(spread({"a": 0.0, "b": 9.0, "c": 9.0}, "throughput", "units/s", 1.5)) == {"a"}
+    assert spread({"a": 0.0, "b": 0.0, "c": 9.0}, "throughput", "units/s", 1.5) == {}
+    assert spread({"a": 0.0, "b": 0.0}, "throughput", "units/s", 1.5) == {}

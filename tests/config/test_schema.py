@@ -1,0 +1,75 @@
+"""The published JSON Schemas: they are what the model says, they take what is shipped, they refuse what is wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from seamark.config.json_schema import as_text, main, schemas
+from seamark.config.read import read_services
+
+ROOT = Path(__file__).parents[2]
+KINDS = ("scenario", "service", "site")
+GENERATED = schemas(read_services(ROOT / "config" / "services"))
+SHIPPED = [(kind, path) for kind in KINDS for path in sorted((ROOT / "config" / f"{kind}s").glob("*.yaml"))]
+
+
+def validator(kind: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(GENERATED[f"{kind}.schema.json"])
+
+
+@pytest.mark.covers("E-INT01", "E-SVR05")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_committed_schema_is_the_generated_one(kind: str) -> None:
+    name = f"{kind}.schema.json"
+    committed = (ROOT / "workflow" / "schemas" / name).read_text(encoding="utf-8")
+    assert committed == as_text(GENERATED[name]), "run: python -m seamark.config.json_schema"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_schema_is_valid_itself(kind: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(GENERATED[f"{kind}.schema.json"])
+
+
+@pytest.mark.covers("E-INT01", "E-CFG", "E-EX")
+@pytest.mark.parametrize(("kind", "path"), SHIPPED, ids=lambda value: getattr(value, "stem", value))
+def test_every_shipped_file_follows_its_schema(kind: str, path: Path) -> None:
+    assert list(validator(kind).iter_errors(yaml.safe_load(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"repetition": 3},
+        {"repetitions": 0},
+        {"repetitions": "3"},
+        {"resources": {"mem_gb": 0}},
+        {"resources": {"gpu": 1}},
+        {"artifacts": {"container": "x.img"}},
+        {"workload": {"service": "foo"}},
+        {"workload": {"service": "fileio", "acess": "random"}},
+        {"workload": {"service": "fileio", "access": "randon"}},
+        {"workload": {"service": "fileio", "concurrency": [1, 1]}},
+        {"workload": {"service": "fileio", "concurrency": []}},
+        {"workload": {"service": "fileio", "concurrency": "4"}},
+        {"workload": {"service": "fileio", "component": "inference"}},
+        {"workload": {"service": "s3", "block_bytes": 4096}},
+        {"workloads": [{"service": "s3"}]},
+        {"binds": ["/data"]},
+        {"metadata": {"seed": -1}},
+    ],
+    ids=str,
+)
+def test_a_wrong_scenario_is_refused_by_the_schema_too(change: dict[str, Any]) -> None:
+    right = {"scenario": "a", "workload": {"service": "fileio"}}
+    assert validator("scenario").is_valid(right)
+    assert not validator("scenario").is_valid(right | change)
+
+
+def test_the_command_writes_the_same_files_elsewhere(tmp_path: Path) -> None:
+    assert main([str(ROOT / "config" / "services"), str(tmp_path / "schemas")]) == 0
+    for name, schema in GENERATED.items():
+        assert json.loads((tmp_path / "schemas" / name).read_text(encoding="utf-8")) == schema

@@ -1,0 +1,56 @@
+"""A load as data: what each worker gets of it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from seamark.load.workers.assignment import PROCESSES_A_CORE, LoadJob, Share, seed_for
+
+
+def test_a_share_survives_its_way_through_json(tmp_path: Path) -> None:
+    job = LoadJob(driver="a:B", workers="threads", settings={"x": None, "rate_rps": 1.5}, seed=3, data=tmp_path)
+    share = Share(job=job, worker=1, workers=2, segment=tmp_path / "s", report=tmp_path / "r", parent_pid=os.getpid())
+    assert Share.from_json(share.to_json()) == share
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "workers", "parts"), [(5, 2, [3, 2]), (3, 3, [1, 1, 1]), (7, 4, [2, 2, 2, 1])]
+)
+def test_users_are_shared_out_evenly(tmp_path: Path, concurrency: int, workers: int, parts: list[int]) -> None:
+    job = LoadJob(driver="a:B", workers="wire", settings={"concurrency": concurrency}, seed=1, data=tmp_path)
+    shares = [
+        Share(job=job, worker=k, workers=workers, segment=tmp_path, report=tmp_path, parent_pid=1)
+        for k in range(workers)
+    ]
+    assert [share.concurrency for share in shares] == parts
+
+
+@pytest.mark.parametrize(
+    ("workers", "settings", "processes"),
+    [
+        ("wire", {"concurrency": 64}, 1),
+        ("wire", {"concurrency": 64, "shards": 4}, 4),
+        ("wire", {"concurrency": 2, "shards": 4}, 2),
+        ("threads", {"concurrency": 8, "shards": 4, "requests": 3}, 3),
+        ("processes", {"concurrency": 1}, 1),
+        ("processes", {"concurrency": 1000}, PROCESSES_A_CORE * (os.cpu_count() or 1)),
+    ],
+)
+def test_there_are_never_more_processes_than_can_be_busy(
+    tmp_path: Path, workers: str, settings: dict, processes: int
+) -> None:
+    job = LoadJob(driver="a:B", workers=workers, settings=settings, seed=1, data=tmp_path)  # type: ignore[arg-type]
+    assert job.processes == processes
+
+
+@pytest.mark.parametrize("requests", [1, 7, 100])
+def test_the_workers_limits_add_up_to_the_requests(tmp_path: Path, requests: int) -> None:
+    job = LoadJob(driver="a:B", workers="wire", settings={"requests": requests}, seed=1, data=tmp_path)
+    shares = [Share(job=job, worker=k, workers=3, segment=tmp_path, report=tmp_path, parent_pid=1) for k in range(3)]
+    assert sum(share.requests or 0 for share in shares) == requests
+
+
+def test_seeds_of_different_purposes_are_apart_and_stay_the_same() -> None:
+    assert seed_for(1, "arrivals") != seed_for(1, "bodies") != seed_for(2, "bodies")
+    assert seed_for(1, "arrivals") == 161615046

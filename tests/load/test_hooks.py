@@ -1,0 +1,50 @@
+"""Hooks of drivers, run in another process: facts come back, failures say why, nothing is left behind."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from seamark.load.coordinator.coordinator import PreparationError, run_preparation
+from seamark.load.driver import Target
+
+HERE = Path(__file__).parent
+
+
+def children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "seamark.load" in " ".join(child.cmdline())]
+
+
+@pytest.fixture(autouse=True)
+def _odd_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+
+
+def test_a_hook_returns_its_facts_whatever_it_prints(tmp_path: Path) -> None:
+    target = Target(settings={"size": 4}, data=tmp_path)
+    facts = run_preparation("stage", "odd_drivers:Sleeping", target, 9, None)
+    assert facts == {"seed": 9, "size_bytes": 12, "setting": 4}
+
+
+def test_a_module_without_the_hook_has_no_facts(tmp_path: Path) -> None:
+    target = Target(settings={}, data=tmp_path)
+    assert run_preparation("populate", "seamark.drivers.null:Null", target, 1, None) == {}
+
+
+def test_a_hook_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(PreparationError, match="disk quota exceeded") as raised:
+        run_preparation("populate", "odd_drivers", Target(settings={}, data=tmp_path), 1, None)
+    assert "exit code 1" in raised.value.reason
+
+
+def test_a_hook_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    target = Target(settings={"sleep_s": 1}, data=tmp_path)
+    with pytest.raises(PreparationError, match="not done after"):
+        run_preparation("populate", "odd_drivers", target, 1, None, timeout_s=0.5)
+    assert not children()
+
+
+def test_a_hook_is_ended_when_the_deployment_is_given_up(tmp_path: Path) -> None:
+    target = Target(settings={"sleep_s": 1}, data=tmp_path)
+    with pytest.raises(PreparationError, match="server died"):
+        run_preparation("populate", "odd_drivers", target, 1, None, on_tick=lambda: "server died")

@@ -1,0 +1,58 @@
+"""The bench that the tests of servers work at, and known-answer servers; whatever a test leaves running is ended."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from known_client import Known
+from server_bench import HERE, TINY, Bench
+
+from seamark.model.service import Health, Server, Service
+from seamark.model.site import Paths, Site
+from seamark.services.supervisor import deployment as servers
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))  # where the hooks of tiny_driver.py are found
+    bench = Bench(
+        root=tmp_path,
+        site=Site(
+            name="here",
+            summary="",
+            lease_s=30.0,
+            telemetry_interval_s=0.1,
+            paths=Paths(scratch=str(tmp_path / "scratch"), environments=str(tmp_path / "environments")),
+        ),
+        service=Service(
+            name="tiny",
+            component="null",
+            summary="",
+            version="1",
+            licence="none",
+            driver="tiny_driver",
+            workers="wire",
+            settings=(),
+            server=Server(command=TINY, health=Health(probe="http", timeout_s=30.0), stop_timeout_s=5.0),
+        ),
+    )
+    yield bench
+    for folder in bench.folders:
+        servers.stop(folder)
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Iterator[Callable[..., Known]]:
+    """Start servers: `known("--ttft-ms", 20)`."""
+    started: list[Known] = []
+
+    def start(*arguments: object) -> Known:
+        started.append(Known.start(tmp_path, *arguments))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.process.kill()
+        server.process.wait()
+        assert server.process.stdout is not None
+        server.process.stdout.close()

@@ -1,0 +1,151 @@
+"""Addresses, names and digests of images; what a registry is asked; which flags a recipe's command has."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from seamark.config.read import read_services
+from seamark.errors import SiteError, UserError
+from seamark.services.images.engine_flags import flags_of
+from seamark.services.images.images import (
+    Image,
+    client_lock,
+    digest_of_parts,
+    image_file,
+    read_lock,
+    without_tag,
+    write_lock,
+)
+from seamark.services.images.registry import ask
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+INDEX = {
+    "mediaType": "application/vnd.oci.image.index.v1+json",
+    "manifests": [
+        {"digest": "sha256:arm", "platform": {"os": "linux", "architecture": "arm64"}},
+        {"digest": "sha256:amd", "platform": {"os": "linux", "architecture": "amd64"}},
+    ],
+}
+MANIFEST = {"layers": [{"size": 1000}, {"size": 234}]}
+
+
+@pytest.mark.parametrize(
+    ("address", "repository", "tag"),
+    [
+        ("docker://docker.io/library/postgres:18", "docker://docker.io/library/postgres", "18"),
+        ("docker://localhost:5000/postgres", "docker://localhost:5000/postgres", "latest"),
+        ("docker://localhost:5000/postgres:18", "docker://localhost:5000/postgres", "18"),
+        (f"docker://nvcr.io/nvidia/tritonserver@{DIGEST}", "docker://nvcr.io/nvidia/tritonserver", DIGEST),
+        ("docker://postgres:18", "docker://postgres", "18"),
+    ],
+)
+def test_an_address_is_parted_from_its_tag_or_digest_and_not_from_its_port(address: str, repository: str, tag: str):
+    assert without_tag(address) == (repository, tag)
+
+
+@pytest.mark.covers("E-FR13")
+def test_an_image_is_pulled_by_digest_and_its_file_is_named_by_it(tmp_path: Path):
+    path = image_file(tmp_path, "postgres", DIGEST)
+    assert path == tmp_path / "postgres-0123456789ab.sif"
+    image = Image(
+        name="postgres", origin="registry", source="docker://docker.io/a/b:18", digest=DIGEST, licence="", path=path
+    )
+    assert image.address == f"docker://docker.io/a/b@{DIGEST}"
+
+
+def test_what_an_image_is_built_from_cannot_be_shifted_from_one_file_to_the_next():
+    assert digest_of_parts("ab", "c") != digest_of_parts("a", "bc")
+
+
+def test_a_lock_is_read_as_it_was_written_and_another_file_is_refused(tmp_path: Path):
+    lock = tmp_path / "images.lock.yaml"
+    assert read_lock(lock) == {}
+    entries = {"b": {"digest": DIGEST, "size_bytes": 3}, "a": {"digest": None}}
+    write_lock(lock, entries)
+    assert read_lock(lock) == entries
+    lock.write_text("- a list")
+    with pytest.raises(UserError, match="no lock of images"):
+        read_lock(lock)
+
+
+def test_a_load_on_somebody_elses_image_needs_no_environment_that_holds_the_server(tmp_path: Path):
+    services = read_services(Path(__file__).parents[2] / "config" / "services")
+    image = Image(name="x", origin="registry", source="", digest=DIGEST, licence="", path=tmp_path / "x.sif")
+    built = replace(image, origin="definition")
+    assert [client_lock(services["vllm"], each) for each in (None, built, image)] == ["vllm", "vllm", None]
+    assert client_lock(services["postgres"], image) == "postgres", "psycopg2 is in it"
+
+
+def test_flags_are_found_in_a_command_and_switches_by_their_setting():
+    command = ("vllm", "serve", "{settings[model]}", "--max-model-len=4", "{switches[enforce_eager]}", "-D", "--x")
+    assert flags_of(command) == ["max-model-len", "enforce-eager", "x"]
+
+
+@pytest.fixture
+def asked() -> Iterator[tuple[str, list[str]]]:
+    """A registry that wants a token: its address, and what was asked of it with which credentials."""
+    told: list[str] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given = self.headers.get("Authorization", "")
+            told.append(f"{self.path} {given}".strip())
+            if self.path.startswith("/token"):
+                return self.answer(200, {"token": "open"})
+            if given != "Bearer open":
+                where = f"http://127.0.0.1:{self.server.server_address[1]}/token"
+                return self.answer(401, {}, f'Bearer realm="{where}",service="here",scope="ignored"')
+            if self.path.endswith("/manifests/1"):
+                return self.answer(200, INDEX)
+            return self.answer(200, MANIFEST) if self.path.endswith("sha256:amd") else self.answer(404, {})
+
+        def answer(self, code: int, document: object, wants: str | None = None) -> None:
+            self.send_response(code)
+            if wants:
+                self.send_header("WWW-Authenticate", wants)
+            if document is INDEX:
+                self.send_header("Docker-Content-Digest", DIGEST)
+            self.end_headers()
+            self.wfile.write(json.dumps(document).encode())
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"docker://127.0.0.1:{server.server_address[1]}/team/tiny", told
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.covers("E-FR13", "E-SEC")
+def test_a_tag_is_resolved_to_the_digest_of_all_machines_and_the_size_of_ours(
+    asked: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setenv("APPTAINER_DOCKER_USERNAME", "me")
+    monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "secret")
+    address, told = asked
+    found = ask(f"{address}:1")
+    assert (found.digest, found.size_bytes) == (DIGEST, 1234)
+    tokens = [line for line in told if line.startswith("/token")]
+    assert "scope=repository%3Ateam%2Ftiny%3Apull" in tokens[0]
+    assert tokens[0].endswith("Basic " + base64.b64encode(b"me:secret").decode())
+
+
+def test_an_image_that_is_not_for_this_machine_or_not_there_is_said(
+    asked: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(SiteError, match="no image of it for riscv64"):
+        ask(f"{asked[0]}:1")
+    with pytest.raises(UserError, match="has no such image"):
+        ask(f"{asked[0]}:2")
+    with pytest.raises(UserError, match="docker:// and oras:// only"):
+        ask("shub://somewhere/x:1")

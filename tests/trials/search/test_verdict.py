@@ -1,0 +1,113 @@
+"""What a probe's metrics.json says of the server: passed, failed, or nothing, and never one for the other."""
+
+from typing import Any
+
+import pytest
+
+from seamark.trials.search.evidence import judged as judged_together
+from seamark.trials.search.steps import Verdict
+from seamark.trials.search.verdict import ends_search, seen_of
+
+
+def judged(metrics: dict[str, Any], load: dict[str, Any]) -> tuple[Verdict, str]:
+    """What two probes of one level say that saw the same, with nothing known of single requests."""
+    seen = seen_of(metrics, load, {})
+    return judged_together([seen, seen])
+
+
+def metrics(*codes: str, slos: tuple[dict[str, Any], ...] | None = None, **other: Any) -> dict[str, Any]:
+    met = {"metric": "latency_p99_s", "op": "<=", "limit": 0.1, "value": 0.05, "met": True}
+    return {
+        "status": "ok",
+        "category": None,
+        "reason": None,
+        "reasons": [{"code": code, "text": f"because of {code}"} for code in codes],
+        "slos": list(slos or (met,)),
+        "counts": {"ok": 500},
+        "latency_ms": {"max": 80.0},
+        **other,
+    }
+
+
+def missed(**changes: Any) -> tuple[dict[str, Any], ...]:
+    return ({"metric": "latency_p99_s", "op": "<=", "limit": 0.1, "value": 0.2, "met": False, **changes},)
+
+
+LOAD = {"status": "ok", "workers": [{"backlog_max": 0}]}
+
+
+def test_a_probe_that_meets_every_objective_passes_and_one_that_misses_one_fails_and_says_which():
+    assert judged(metrics(), LOAD)[0] == "pass"
+    verdict, why = judged(metrics("slo_missed", slos=missed()), LOAD)
+    assert verdict == "fail"
+    assert why == "latency_p99_s <= 0.1 is missed: 0.2"
+
+
+@pytest.mark.parametrize("code", ["saturated", "over_saturated", "error_rate", "no_replies", "wrong_answers"])
+def test_a_server_that_cannot_keep_up_or_answers_badly_fails_whatever_its_good_replies_took(code):
+    assert judged(metrics(code), LOAD)[0] == "fail"
+
+
+def test_errors_within_an_objective_of_their_own_do_not_fail():
+    allowed = {"metric": "error_rate", "op": "<=", "limit": 0.05, "value": 0.02, "met": True}
+    assert judged(metrics("error_rate", slos=(allowed,)), LOAD)[0] == "pass"
+
+
+@pytest.mark.parametrize("ours", ["client_cpu", "client_bound", "loop_lag", "client_stalled", "schedule_lag"])
+def test_a_probe_that_may_have_failed_by_our_own_fault_says_nothing_and_one_that_passes_all_the_same_does(ours):
+    verdict, why = judged(metrics("slo_missed", ours, slos=missed()), LOAD)
+    assert verdict == "void"
+    assert f"because of {ours}" in why
+    assert "latency_p99_s <= 0.1 is missed" in why
+    assert judged(metrics(ours, "saturated"), LOAD)[0] == "void"
+    assert judged(metrics(ours), LOAD)[0] == "pass"
+
+
+def test_requests_that_were_late_since_every_connection_was_busy_are_the_servers_fault():
+    busy = {"status": "ok", "workers": [{"backlog_max": 0}, {"backlog_max": 12}]}
+    assert judged(metrics("slo_missed", "schedule_lag", slos=missed()), busy)[0] == "fail"
+
+
+@pytest.mark.parametrize("code", ["rate_not_sent", "rate_not_asked", "shard_lost", "users_idle"])
+def test_a_load_that_was_not_what_was_asked_for_does_not_pass(code):
+    assert judged(metrics(code), LOAD)[0] == "void"
+
+
+def test_a_percentile_that_is_not_known_is_met_when_the_slowest_reply_meets_it_and_else_says_nothing():
+    unknown = missed(value=None, met=None)
+    assert judged(metrics("percentile_withheld", slos=unknown), LOAD)[0] == "pass"
+    verdict, why = judged(metrics(slos=unknown, latency_ms={"max": 120.0}), LOAD)
+    assert verdict == "void"
+    assert "500 replies are too few" in why
+    of_ttft = missed(metric="ttft_response_p99_s", value=None, met=None)
+    assert judged(metrics(slos=of_ttft, ttft_response_ms={"max": 90.0}), LOAD)[0] == "pass"
+    assert judged(metrics(slos=of_ttft, ttft_response_ms=None), LOAD)[0] == "void"
+
+
+def test_a_percentile_that_is_a_lower_bound_is_missed_above_its_limit_and_says_nothing_below_it():
+    verdict, why = judged(metrics(slos=missed(lower_bound=True)), LOAD)
+    assert (verdict, why) == ("fail", "latency_p99_s <= 0.1 is missed: at least 0.2")
+    verdict, why = judged(metrics(slos=missed(lower_bound=True, value=0.05, met=None)), LOAD)
+    assert verdict == "void"
+    assert "is at least 0.05, for requests timed out. Raise timeout_s" in why
+    timed_out = metrics(slos=missed(value=None, met=None), latency_ms={"max": 90.0, "lower_bounds": ["max"]})
+    assert judged(timed_out, LOAD)[0] == "void", "how long the slowest would have taken is not known"
+
+
+@pytest.mark.parametrize(
+    ("category", "verdict", "ends"),
+    [
+        ("all_requests_failed", "fail", False),
+        ("server_died", "void", False),
+        ("client_died", "void", False),
+        ("no_samples", "void", False),
+        ("interrupted", None, True),
+        ("disk_full", None, True),
+        ("server_never_healthy", None, True),
+    ],
+)
+def test_a_load_that_failed_is_an_answer_or_none_or_the_end_of_the_search(category, verdict, ends):
+    load = {"status": "failed", "category": category, "reason": "x"}
+    assert ends_search(load) == ends
+    if verdict:
+        assert judged(load | {"reasons": []}, load)[0] == verdict
