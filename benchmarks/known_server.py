@@ -27,7 +27,7 @@ import numpy as np
 import seamark
 from seamark.testservers.reference.truth import Truth, read_truth
 
-OUTSIDE = Path(seamark.__file__).parent / "outside.py"
+OUTSIDE = Path(seamark.__file__).parent / "isolated_main.py"
 END = b"\r\n0\r\n\r\n"
 
 

@@ -1,6 +1,6 @@
 """Mixes of request classes as a scenario writes them: checked, and kept as one text that identity is made of.
 
-What a worker makes of that text: load/mix.py.
+What a worker makes of that text: load/engine/mix.py.
 """
 
 import json

@@ -12,7 +12,7 @@ from seamark.platform.tls import VERIFIED, tls_context
 
 class Http:
     """Sends the request of its settings: `url`, `method`, `headers` (a JSON object) and `body` (a file); over https
-    with `tls` and `tls_ca_file`, see load/tls.py."""
+    with `tls` and `tls_ca_file`, see platform/tls.py."""
 
     unit = "reply"
     body_count = 1

@@ -1,6 +1,6 @@
 """The settings that every workload has: how its load is shaped, and what some of them name in a text.
 
-Arrivals themselves are made in load/; what a trace holds is read in recorded.py.
+Arrivals themselves are made in load/; what a trace holds is read in patterns/trace_file.py.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A search for the largest load that meets a workload's objectives. Read in search_form.py, done in search/."""
+"""A search for the largest load that meets a workload's objectives. Read in config/search.py, done in search/."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -255,7 +255,7 @@ class DamagedFileError(UserError, ValueError):
 def read_json(path: Path, shape: Any = None) -> dict[str, Any]:
     """Read a JSON document of the results: the one way to all of them.
 
-    `shape` is what it has to be; without one, what documents.py has for a file of that name. A damaged document, and
+    `shape` is what it has to be; without one, what model/results has for a file of that name. A damaged document, and
     a folder or a loop of links in its place, raise DamagedFileError that names the file and the remedy; a missing one
     raises FileNotFoundError, one that may not be read PermissionError.
     """

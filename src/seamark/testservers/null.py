@@ -1,6 +1,6 @@
 """A small HTTP/1.1 server that does nothing, fast: what the load generator is measured and tested against.
 
-`main(["--host", ..., "--port", ...])`, run through outside.py. It answers every request with a body of so many bytes,
+`main(["--host", ..., "--port", ...])`, run through isolated_main.py. It answers every request with a body of so many bytes,
 `/health` alike and `/metrics` in Prometheus' text format; on demand it streams, is slow or ill in predictable ways.
 """
 
@@ -20,7 +20,7 @@ from seamark.testservers.null_streams import Streams
 class Behaviour:
     """How the server answers request number n (from 1). `None`: never so.
 
-    With `stream_chunks` each reply is a stream, see canned.py, and nothing else is looked at.
+    With `stream_chunks` each reply is a stream, see null_streams.py, and nothing else is looked at.
     A stall holds every reply that falls due from `stall_from_s` after the first request until `stall_for_s` later,
     and releases them together.
     """

@@ -18,6 +18,6 @@ def unpack(folder: Path) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Unpack into the folder that is named. Called through outside.py in the service's environment."""
+    """Unpack into the folder that is named. Called through isolated_main.py in the service's environment."""
     unpack(Path(argv[0]))
     return 0

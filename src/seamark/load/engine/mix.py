@@ -1,6 +1,6 @@
 """A mix of request classes: one driver a class, and a seeded sequence that says which class each request is of.
 
-What a mix may be is checked where a scenario is read: model/mix.py.
+What a mix may be is checked where a scenario is read: config/mix.py.
 """
 
 import json

@@ -4,7 +4,7 @@ A call cannot be ended from outside. One that takes longer than the time-out is 
 written off and another put in its place; whoever takes a request's claim writes its record, so it is written once.
 
 What every request of a closed loop passes through is `User._run`, which is one loop and calls nothing of ours: beside
-a busy server its code runs on cold caches (see replies.py).
+a busy server its code runs on cold caches (see call_records.py).
 """
 
 import contextlib

@@ -90,7 +90,7 @@ def call_hook(module_name: str, hook: str, target: Target, seed: int) -> Mapping
 
 
 def main(argv: list[str]) -> int:
-    """Run one hook: `task.json facts.json`. Called through outside.py in the service's environment."""
+    """Run one hook: `task.json facts.json`. Called through isolated_main.py in the service's environment."""
     die_with_parent()
     task = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
     target = Target(**(task["target"] | {"data": Path(task["target"]["data"])}))

@@ -1,4 +1,4 @@
-"""One worker process of a load: `main(["share.json"])`, run through outside.py in the service's environment, or
+"""One worker process of a load: `main(["share.json"])`, run through isolated_main.py in the service's environment, or
 `run("share.json")` in a process of a fork server.
 
 It makes its driver and requests, says `ready` on its standard output, waits for `go EPOCH_NS` on its standard input,

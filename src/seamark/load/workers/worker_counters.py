@@ -10,7 +10,7 @@ class Observed:
     """The counts of one worker. `scheduled` - `sent` requests were due but never sent; `written_off` threads hung
     in a call; `ran_out`: a limit of requests ended the sessions, not the end of the load; `spin_s` is CPU time that
     went into waiting exactly, not into work; `held_open_s`: streams were open for so long after their last content,
-    together; `stalls_ns` see stalls.py, `network` see limits.py."""
+    together; `stalls_ns` see stalls.py, `network` see connection_limits.py."""
 
     scheduled: int
     sent: int

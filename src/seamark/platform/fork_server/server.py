@@ -1,4 +1,4 @@
-"""The fork server: `main([NAME, OWNER_PID, KIND, PRELOAD...])`, run through outside.py. One thread, one loop.
+"""The fork server: `main([NAME, OWNER_PID, KIND, PRELOAD...])`, run through isolated_main.py. One thread, one loop.
 
 It listens, then imports, then forks for each request: who asks while it imports waits, so nothing is imported beside
 a load. The child has its client's folder, environment, umask and files, and gets a signal when the client has gone;

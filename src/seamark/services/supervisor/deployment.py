@@ -1,7 +1,7 @@
 """What scripts do with a deployment: serve, renew, stop, tear down, and sweep what earlier runs left.
 
 Nothing here raises for a service's failure: a server that does not come up is a result like any other. The keeper
-(keeper.py) does the work in a process of its own.
+(supervisor.py) does the work in a process of its own.
 """
 
 import os
