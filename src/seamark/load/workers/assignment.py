@@ -25,7 +25,7 @@ class LoadJob:
 
     `driver` is `module:Class` (or a function): called with a Target it gives a driver, a Wire one if that has
     `encode`. `workers` says how the recipe wants it spread: only `processes` takes more of them than `shards`.
-    `settings` holds every setting of the trial, the service's and those of model/load_profile.py. `bodies` is how many
+    `settings` holds every setting of the trial, the service's and those of LoadProfile. `bodies` is how many
     different requests are made before the clock starts; a driver with an attribute `body_count` says better.
     `latency_limit_s` is the longest that a reply may take by the trial's objectives, None where they do not say.
     `cores` are the CPUs that workers on this machine are kept to, () for all there are. With `judged_in_time` the

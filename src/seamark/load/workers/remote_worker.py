@@ -1,4 +1,4 @@
-"""One worker of a load on another machine: `main([])`, run through isolated_main.py, with its order in SEAMARK_CARRIED.
+"""One worker of a load on another machine: `main([])`, run by isolated_main.py, with its order in SEAMARK_CARRIED.
 
 It connects to its parent, shows its token, says where it is and gets its share. Then it works as any worker does, and
 says over the connection what the others say on standard output. It writes into the parent's folder where it can, else
