@@ -81,10 +81,10 @@ class Part:
 class Server:
     """How to start a server. Strings are `str.format` templates.
 
-    Names known to the templates: `{ports[NAME]}`, `{host}`, `{data}` (the deployment's private folder),
-    `{env}` (root of the service's environment), `{python}` (its interpreter), `{package}` (seamark's own folder,
-    whose isolated_main.py runs one of its modules in another environment), `{site_packages}`, `{libdir}` (where
-    libpython lies), `{python_version}`, `{user}`, `{settings[NAME]}`, and `{switches[NAME]}`: for a setting `some_name` that is
+    Names known to the templates: `{ports[NAME]}`, `{host}`, `{data}` (the deployment's private folder), `{env}` (root
+    of the service's environment), `{python}` (its interpreter), `{package}` (seamark's own folder, whose
+    isolated_main.py runs one of its modules in another environment), `{site_packages}`, `{libdir}` (where libpython
+    lies), `{python_version}`, `{user}`, `{settings[NAME]}`, and `{switches[NAME]}`: for a setting `some_name` that is
     true `--some-name`, for one that is false `--no-some-name`; `{node}`, the name of the process's own node, whose
     address is `{host}`; `{nodes}`, how many nodes the server has; `{addresses[PART]}`, the address of the first node
     of a part, or with `server` of the server's own process. `typical_start_s` only serves to estimate a plan.

@@ -1,8 +1,9 @@
 """Becomes an ordinary user without any capability, then the program of a server: `main([JSON, COMMAND...])`.
 
 Run by root through isolated_main.py, with the standard library alone. Paths that the program needs may lie below a
-folder that only root may enter, such as root's home. Each such folder is covered, for this process and its children alone (a
-mount namespace), by an empty one in which those paths are mounted where they were: nothing else of it can be seen.
+folder that only root may enter, such as root's home. Each such folder is covered, for this process and its children
+alone (a mount namespace), by an empty one in which those paths are mounted where they were: nothing else of it can be
+seen.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
 """A small HTTP/1.1 server that does nothing, fast: what the load generator is measured and tested against.
 
 `main(["--host", ..., "--port", ...])`, run through isolated_main.py. It answers every request with a body of so many
-bytes, `/health` alike and `/metrics` in Prometheus' text format; on demand it streams, is slow or ill in predictable ways.
+bytes, `/health` alike and `/metrics` in Prometheus' text format; on demand it streams, is slow or ill in predictable
+ways.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """The agent of a deployment on one of its server's other nodes: does there what the keeper asks, and nothing else.
 
 Run as a task of a Slurm step, through isolated_main.py. It connects to its keeper and answers its questions
-(remote_node.py). When the connection closes, whatever the reason, it ends everything that it has started; so it does when the keeper has
-asked nothing for as long as a lease. Like the keeper it has a guard, its parent, that does so when it is killed.
+(remote_node.py). When the connection closes, whatever the reason, it ends everything that it has started; so it does
+when the keeper has asked nothing for as long as a lease. Like the keeper it has a guard, its parent, that does so
+when it is killed.
 """
 
 import contextlib

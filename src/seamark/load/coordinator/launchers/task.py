@@ -12,8 +12,8 @@ ORDER = "SEAMARK_CARRIED"
 def carry(order: dict[str, Any]) -> dict[str, Any]:
     """Run the worker that `order` names until it ends; return how, and tell the load's parent.
 
-    `order` has the worker's number, the parent's addresses and token, the interpreter and the file isolated_main.py, used
-    if they exist on this machine too (else this interpreter's own seamark is), and `alone`: whether the process
+    `order` has the worker's number, the parent's addresses and token, the interpreter and the file isolated_main.py,
+    used if they exist on this machine too (else this interpreter's own seamark is), and `alone`: whether the process
     lives on when its launcher is killed. It always ends with its connection to the parent. Raises nothing.
     """
     import importlib.util
