@@ -35,7 +35,7 @@ FAULTS = [
     ("server_died", "invalid", CLOSED, {"status": "failed", "category": "server_died", "ok": 0}),
     ("no_replies", "invalid", CLOSED, {"ok": 0}),
     ("too_few_samples", "suspect", CLOSED, {"ok": 19}),
-    ("times_disordered", "invalid", CLOSED, {"disordered": 1}),
+    ("timestamp_order", "invalid", CLOSED, {"disordered": 1}),
     ("error_rate", "suspect", CLOSED, {"error_rate": 0.02}),
     ("error_rate", "invalid", CLOSED, {"error_rate": 0.6}),
     ("unfinished", "suspect", CLOSED, {"unfinished": 300}),
@@ -44,7 +44,7 @@ FAULTS = [
     ("saturated", "suspect", OPEN, {"saturated": True, "achieved_rps": 300.0}),
     ("over_saturated", "suspect", OPEN, {"over_saturated_at_s": 3.1}),
     ("rate_not_sent", "suspect", OPEN, {"sent_rps": 400.0}),
-    ("rate_not_asked", "suspect", OPEN, {"requested_rps": 700.0}),
+    ("offered_rate_mismatch", "suspect", OPEN, {"requested_rps": 700.0}),
     ("schedule_lag", "suspect", OPEN, {"lag_p99_s": 0.005}),
     ("loop_lag", "suspect", OPEN, {"loop_lag_p99_s": 0.005}),
     ("clock_offset", "suspect", OPEN, {"clock_error_s": 0.0011}),
@@ -53,7 +53,7 @@ FAULTS = [
     ("client_stalled", "note", CLOSED, {"stalled_s": 0.12, "longest_stall_s": 0.12, "window_s": 60.0}),
     ("client_cpu", "suspect", CLOSED, {"worker_cpu_ratio": 0.85}),
     ("client_bound", "suspect", CLOSED, {"ceiling_rps": 600.0}),
-    ("machine_full", "note", CLOSED, {"machine_cpu_ratio": 0.97}),
+    ("host_cpu_saturated", "note", CLOSED, {"machine_cpu_ratio": 0.97}),
     ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.86, others=0.76)]}),
     ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.95, others=0.11)]}),
     ("busy_elsewhere", "suspect", OPEN, {"processors": [Processors(node="n2", busy=0.2, others=0.0, steal=0.08)]}),
@@ -68,8 +68,8 @@ FAULTS = [
     ),
     ("connected_anew", "note", CLOSED, {"connections": Connections(asked=10, anew=4000, anew_per_s=450.0)}),
     ("listen_queue_full", "suspect", OPEN, {"connections": Connections(asked=1000, backlog=128, overflows=3)}),
-    ("users_idle", "suspect", CLOSED, {"concurrency_mean": 3.0, "ended_per_s": 300.0}),
-    ("users_idle", "suspect", CLOSED, {"concurrency_mean": 3.0, "ended_per_s": 300.0, "held_open": 0.5}),
+    ("client_underdriven", "suspect", CLOSED, {"concurrency_mean": 3.0, "ended_per_s": 300.0}),
+    ("client_underdriven", "suspect", CLOSED, {"concurrency_mean": 3.0, "ended_per_s": 300.0, "held_open": 0.5}),
     (
         "streams_held_open",
         "note",
@@ -82,8 +82,8 @@ FAULTS = [
     ("outage", "note", CLOSED, {"steady": False, "outages": ["no good reply came from 6 s to 8 s"] * 6}),
     ("no_steady_state", "note", OPEN, {"steady": None, "changing": True}),
     ("gpu_throttled", "suspect", CLOSED, {"gpu_clock_ratio": 0.7, "gpu_util_ratio": 0.9}),
-    ("fits_cache", "suspect", CLOSED, {"page_cache_ratio": 0.9}),
-    ("fits_cache", "note", CLOSED, {"page_cache_ratio": 0.9, "wants_cache": True}),
+    ("served_from_page_cache", "suspect", CLOSED, {"page_cache_ratio": 0.9}),
+    ("served_from_page_cache", "note", CLOSED, {"page_cache_ratio": 0.9, "wants_cache": True}),
     ("server_restarted", "suspect", CLOSED, {"server_restarted": "the server had ended before this trial (lease)"}),
     ("wrong_answers", "invalid", CLOSED, {"wrong_answers": ["right_ratio is 0.98"]}),
     ("quality_floor", "suspect", CLOSED, {"quality_missed": ["recall_at_10 >= 0.95, is 0.7"]}),
@@ -153,7 +153,7 @@ def test_the_sentences_on_a_busy_machine_say_what_was_seen_and_blame_nobody_for_
         "others used 86% of the processors of the machine during the window, the load 6%, the server 4%; "
         "some task waited for a processor 93% of the time; the load average was 23.1 on 2 processors"
     )
-    assert texts["machine_full"] == "the machine's processors were 97% busy, the load 6%, the server 4%"
+    assert texts["host_cpu_saturated"] == "the machine's processors were 97% busy, the load 6%, the server 4%"
 
 
 def test_a_saturated_trial_is_not_blamed_for_the_lag_that_follows_from_it():

@@ -372,7 +372,7 @@ def test_sessions_are_counted_beside_requests(folder):
     assert document["sessions"] == {"per_s": approx(9, abs=0.2), "begun_per_s": approx(10), "broken": 10}
     assert document["requests_per_s"] == approx(28, abs=0.2)
     assert document["counts"]["requests"] == 290
-    assert "rate_not_asked" not in codes(document)
+    assert "offered_rate_mismatch" not in codes(document)
     assert measured(folder, rows, {**settings, "turns": None})["sessions"] is None
 
 
@@ -468,7 +468,7 @@ def test_a_load_is_held_against_the_rate_of_its_own_pattern(folder, settings, se
     due = np.concatenate(list(schedule(pattern, seed=3, until_s=22.0))) / 1e9
     due = due[np.random.default_rng(1).random(len(due)) < sent_ratio]
     document = measured(folder, samples_of(due, None, due + 0.001), settings | {"warmup_s": 2.0, "duration_s": 20.0})
-    assert ("rate_not_asked" in codes(document)) == (sent_ratio < 1)
+    assert ("offered_rate_mismatch" in codes(document)) == (sent_ratio < 1)
     steady = [reason for reason in document["reasons"] if reason["code"] == "no_steady_state"]
     assert {reason["severity"] for reason in steady} <= ({"suspect"} if settings["pattern"] == "gamma" else {"note"})
 

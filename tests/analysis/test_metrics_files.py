@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 
-from seamark.analysis.metrics import METRICS
+from seamark.analysis.metrics import METRICS, VERSION, marked
 from seamark.analysis.metrics.schema import metrics_schema, schema_text
 from seamark.analysis.summary import write_metrics
 from seamark.model.scenario import Slo
@@ -170,3 +170,10 @@ def test_nulls_in_load_json_are_not_errors(folder, strange):
     document = write_metrics(a_trial(), folder)
     assert valid(document)
     assert document["status"] == "ok"
+
+
+def test_a_code_of_an_older_version_is_read_by_its_present_name():
+    older = {"code": "machine_full", "severity": "note", "text": "97% busy", "remedy": "Use more cores."}
+    unchanged = {"code": "saturated", "severity": "suspect", "text": "late", "remedy": "Lower the rate."}
+    document = {"status": "ok", "metrics_version": VERSION, "verdict": "SUSPECT", "reasons": [older, unchanged]}
+    assert marked(document)["reasons"] == [older | {"code": "host_cpu_saturated"}, unchanged]

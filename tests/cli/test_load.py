@@ -331,7 +331,7 @@ def test_a_stream_that_the_server_holds_open_is_not_called_idleness_of_the_clien
     document = json.loads(done.stdout)
     reasons = {reason["code"]: reason["text"] for reason in document["reasons"]}
     assert document["concurrency_mean"] < 4
-    assert "users_idle" not in reasons
+    assert "client_underdriven" not in reasons
     held_ms = float(re.search(r"after their last token, each for (\S+) ms", reasons["streams_held_open"])[1])
     assert held_ms == pytest.approx(60, abs=10)
 

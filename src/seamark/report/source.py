@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.analysis.checks import verdict_of, worst
-from seamark.analysis.metrics import marked
+from seamark.analysis.metrics import marked, with_present_codes
 from seamark.report.ordering import in_order
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
 from seamark.storage.redaction import redacted, redacted_text
@@ -108,7 +108,8 @@ def read_results(root: Path) -> Results:
     A damaged record of one trial or deployment is a finding about that one and not an error.
     """
     folder = ScenarioFolder(root=root)
-    plan, summary = read_json(folder.plan), read_json(folder.summary)
+    plan, summary = read_json(folder.plan), dict(read_json(folder.summary))
+    summary["treatments"] = [with_present_codes(treatment) for treatment in summary["treatments"]]
     levels = {name: values for role in (plan.get("factors") or {}).values() for name, values in role.items()}
     by_twins = {name: why for each in summary["treatments"] for name, why in (each.get("by_twins") or {}).items()}
     trials = tuple(

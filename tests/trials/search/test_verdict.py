@@ -68,7 +68,7 @@ def test_requests_that_were_late_since_every_connection_was_busy_are_the_servers
     assert judged(metrics("slo_missed", "schedule_lag", slos=missed()), busy)[0] == "fail"
 
 
-@pytest.mark.parametrize("code", ["rate_not_sent", "rate_not_asked", "shard_lost", "users_idle"])
+@pytest.mark.parametrize("code", ["rate_not_sent", "offered_rate_mismatch", "shard_lost", "client_underdriven"])
 def test_a_load_that_was_not_what_was_asked_for_does_not_pass(code):
     assert judged(metrics(code), LOAD)[0] == "void"
 

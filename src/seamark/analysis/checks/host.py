@@ -9,13 +9,13 @@ OTHERS, OTHERS_OF_FULL = 0.2, 0.1
 STEAL = 0.05
 
 
-def machine_full(found: Findings) -> Reason | None:
+def host_cpu_saturated(found: Findings) -> Reason | None:
     """Whatever shares the cores slows each other: a faster client a server, and the other way round."""
     if found.machine_cpu_ratio is None or found.machine_cpu_ratio <= FULL or found.client_is_server:
         return None
     own = next((each for each in found.processors if each.node is None), None)
     return Reason(
-        code="machine_full",
+        code="host_cpu_saturated",
         severity="note",
         text=f"the machine's processors were {found.machine_cpu_ratio:.0%} busy{_shares(own) if own else ''}",
         remedy="Compare only with results of the same machine, or load from another one.",

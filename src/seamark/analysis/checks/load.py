@@ -78,7 +78,7 @@ def rate_not_sent(found: Findings) -> Reason | None:
     )
 
 
-def rate_not_asked(found: Findings) -> Reason | None:
+def offered_rate_mismatch(found: Findings) -> Reason | None:
     """The schedule does not have the rate that the scenario asks for; four standard errors are chance."""
     if not found.requested_rps or found.offered_rps is None or not found.window_s:
         return None
@@ -87,7 +87,7 @@ def rate_not_asked(found: Findings) -> Reason | None:
     if off <= max(0.02 * found.requested_rps, chance, 1 / found.window_s):
         return None
     return Reason(
-        code="rate_not_asked",
+        code="offered_rate_mismatch",
         severity="suspect",
         text=f"{found.offered_rps:.4g} requests/s were due where {found.requested_rps:.4g} were asked for",
         remedy="A lost worker or too small a limit of `requests` does this.",
@@ -195,12 +195,12 @@ def littles_law(found: Findings) -> Reason | None:
     )
 
 
-def users_idle(found: Findings) -> Reason | None:
+def client_underdriven(found: Findings) -> Reason | None:
     """A closed loop keeps every user's request in flight; if not, time lies between a reply and the next request."""
     if not _is_short_of_users(found) or _is_held_open(found):
         return None
     return Reason(
-        code="users_idle",
+        code="client_underdriven",
         severity="suspect",
         text=f"{found.concurrency_mean:.3g} requests were in flight on average, of {found.requested_concurrency:g} "
         f"asked for: the rest of the time lies between a reply and the next request{_held(found)}",

@@ -67,12 +67,12 @@ def too_few_samples(found: Findings) -> Reason | None:
     )
 
 
-def times_disordered(found: Findings) -> Reason | None:
+def timestamp_order(found: Findings) -> Reason | None:
     """A reply cannot end before its request was sent."""
     if not found.disordered:
         return None
     return Reason(
-        code="times_disordered",
+        code="timestamp_order",
         severity="invalid",
         text=f"times out of order in {counted(found.disordered, 'sample')}: the end comes before the beginning",
         remedy="The driver or the machine's clock is at fault; report it with the samples.",
@@ -147,12 +147,12 @@ def gpu_throttled(found: Findings) -> Reason | None:
     )
 
 
-def fits_cache(found: Findings) -> Reason | None:
+def served_from_page_cache(found: Findings) -> Reason | None:
     """Reads from memory are not reads from a disk."""
     if found.page_cache_ratio is None or found.page_cache_ratio < 0.2:
         return None
     return Reason(
-        code="fits_cache",
+        code="served_from_page_cache",
         severity="note" if found.wants_cache else "suspect",
         text=f"{found.page_cache_ratio:.0%} of the data lay in the page cache after the load",
         remedy="Use direct I/O or a data set larger than memory, if the device is the question.",

@@ -8,6 +8,15 @@ from seamark.analysis.metrics.table import VERSION
 
 Document = dict[str, Any]
 
+RENAMED_CODES: Mapping[str, str] = {
+    "users_idle": "client_underdriven",
+    "machine_full": "host_cpu_saturated",
+    "rate_not_asked": "offered_rate_mismatch",
+    "fits_cache": "served_from_page_cache",
+    "times_disordered": "timestamp_order",
+}
+"""Codes of reasons in results of older versions, and their present names."""
+
 
 def is_older(document: Mapping[str, Any]) -> bool:
     """Return whether a metrics.json or summary.json has figures of an older version, which mean something else."""
@@ -15,8 +24,21 @@ def is_older(document: Mapping[str, Any]) -> bool:
     return not isinstance(version, int) or version < VERSION
 
 
+def with_present_codes(document: Document) -> Document:
+    """Return a metrics.json, or a treatment of a summary.json, with the present codes of its reasons."""
+    reasons = document.get("reasons")
+    if not isinstance(reasons, list):
+        return document
+    present = [
+        reason | {"code": RENAMED_CODES[reason["code"]]} if reason.get("code") in RENAMED_CODES else reason
+        for reason in reasons
+    ]
+    return document | {"reasons": present}
+
+
 def marked(document: Document) -> Document:
-    """Return a metrics.json with the reason `older_rule` when its figures are those of an older version."""
+    """Return a metrics.json with present codes, and with the reason `older_rule` for figures of an older version."""
+    document = with_present_codes(document)
     if document.get("status") != "ok" or not is_older(document):
         return document
     reason = _reason(document).to_json()

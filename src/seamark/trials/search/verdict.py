@@ -13,7 +13,7 @@ from seamark.trials.search.evidence import Limit, Seen, Values
 
 OURS = ("client_bound", "client_cpu", "client_stalled", "loop_lag", "rate_not_sent", "shard_lost")
 """Reasons for which a load that fails may have failed by us."""
-NOT_ASKED = ("rate_not_sent", "rate_not_asked", "shard_lost", "users_idle", "times_disordered")
+NOT_ASKED = ("rate_not_sent", "offered_rate_mismatch", "shard_lost", "client_underdriven", "timestamp_order")
 """Reasons for which a load was not the one that was asked for."""
 THEIRS = ("saturated", "over_saturated", "error_rate", "no_replies", "unfinished", "wrong_answers")
 """Reasons for which a load fails whatever its objectives."""
