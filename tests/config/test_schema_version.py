@@ -1,17 +1,12 @@
-"""Versions of the form of scenarios, recipes and sites: older ones are read with a note, newer ones are refused."""
+"""Schema versions of scenarios, recipes and sites: the present one is read, newer ones are refused."""
 
 import shutil
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from seamark.config import schema_version
-from seamark.config.schema_version import FormNote
-from seamark.config.yaml_source import Item
+from seamark.config.extends import SCHEMA_VERSION
 from seamark.errors import UserError
 from seamark.planning.plan import as_document
 from seamark.planning.study import Study
@@ -41,25 +36,19 @@ def identities(root: Path) -> list[tuple[str, str, str]]:
     return [(trial["id"], trial["trial_id"], trial["config_hash"]) for trial in trials]
 
 
-def rounds_became_repetitions(tree: Item) -> tuple[Item, str]:
-    """A step as a later version could have one."""
-    renamed = {"repetitions" if key == "rounds" else key: each for key, each in tree.items()}
-    return replace(tree, value=renamed), "'rounds' is now 'repetitions'"
-
-
 @pytest.mark.covers("E-NFR07")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_of_the_present_form_says_so_or_says_nothing(root: Path, kind: str) -> None:
     write(root, kind, schema_version=None)
     silent = identities(root)
-    write(root, kind, schema_version=schema_version.current())
+    write(root, kind, schema_version=SCHEMA_VERSION)
     assert identities(root) == silent
 
 
 @pytest.mark.covers("E-NFR07", "E-VAL")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_newer_form_is_one_mistake_that_says_what_is_needed(root: Path, kind: str) -> None:
-    write(root, kind, schema_version=schema_version.current() + 1, colour="blue")
+    write(root, kind, schema_version=SCHEMA_VERSION + 1, colour="blue")
     with pytest.raises(UserError) as refused:
         identities(root)
     [line] = refused.value.mistakes
@@ -78,45 +67,8 @@ def test_a_version_that_is_none_is_a_mistake(root: Path, wrong: str) -> None:
 
 
 @pytest.mark.covers("E-NFR07")
-def test_a_file_of_an_older_form_is_the_same_trials_with_a_note(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = identities(root)
-    monkeypatch.setattr(schema_version, "STEPS", (rounds_became_repetitions,))
-    write(root, "scenarios", repetitions=None, rounds=2)
-    with pytest.warns(FormNote) as notes:
-        assert identities(root) == before
-    said = next(str(note.message) for note in notes if "try.yaml" in str(note.message))
-    assert "read as form 2, though it has form 1: 'rounds' is now 'repetitions'." in said
-    assert "write 'schema_version: 2'" in said
-
-
-@pytest.mark.covers("E-NFR07")
-@pytest.mark.filterwarnings("ignore::seamark.config.schema_version.FormNote")
-def test_files_that_extend_each_other_are_each_read_by_their_own_form(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = identities(root)
-    monkeypatch.setattr(schema_version, "STEPS", (rounds_became_repetitions,))
-    old = SCENARIO | {"scenario": "old", "rounds": 2}
-    del old["repetitions"]
-    (root / "config/scenarios/old.yaml").write_text(yaml.safe_dump(old))
-    new = {"scenario": "try", "schema_version": 2, "extends": "old.yaml"}
-    (root / "config/scenarios/try.yaml").write_text(yaml.safe_dump(new))
-    assert identities(root) == before
-
-
-@pytest.mark.covers("E-NFR07")
 def test_every_form_has_its_row_and_every_shipped_recipe_says_its_own() -> None:
     rows = [line for line in (ROOT / "docs/forms.md").read_text().splitlines() if line[:3].strip("| ").isdigit()]
-    assert [int(row.split("|")[1]) for row in rows] == list(range(1, schema_version.current() + 1))
+    assert [int(row.split("|")[1]) for row in rows] == list(range(1, SCHEMA_VERSION + 1))
     for path in (ROOT / "config/services").glob("*.yaml"):
-        assert yaml.safe_load(path.read_text())["schema_version"] == schema_version.current(), path.name
-
-
-@pytest.mark.covers("E-NFR07")
-def test_bench_prints_a_note_on_a_form_as_one_line(tmp_path: Path) -> None:
-    script = (
-        "import warnings\nfrom seamark.cli import main\nfrom seamark.config.schema_version import FormNote\n"
-        "main.cli.main = lambda **_: warnings.warn(FormNote('old.yaml: read as form 2.'))\nmain.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "Note: old.yaml: read as form 2.\n")
+        assert yaml.safe_load(path.read_text())["schema_version"] == SCHEMA_VERSION, path.name

@@ -112,7 +112,6 @@ def test_four_deployments_with_nine_workloads_each_start_four_servers() -> None:
     assert found.factors == {
         "deployment": {"parallel": (1, 2, 3, 4)},
         "workload": {"batch": (1, 2, 3), "concurrency": (1, 2, 3)},
-        "policy": {},
     }
 
 

@@ -150,7 +150,7 @@ def planned(
         seed=seed,
         repetitions=repetitions,
         max_retries=0,
-        factors={"deployment": {}, "workload": factors, "policy": {}},
+        factors={"deployment": {}, "workload": factors},
         deployments=tuple(deployments),
         trials=tuple(trials),
         notes="Made by a model: no number here was measured.",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import json_option
-from seamark.config.duration import FORMS, span_s
+from seamark.cli.options import DURATION_FORMS, duration_s, json_option
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of
 
@@ -100,8 +99,8 @@ def _time(option: str, text: str | None) -> datetime | None:
     except ValueError:
         pass
     try:
-        return datetime.now(UTC) - timedelta(seconds=span_s(text))
+        return datetime.now(UTC) - timedelta(seconds=duration_s(text))
     except ValueError:
         raise UserError(
-            f"--{option} {text}: neither a time such as 2026-01-31T12:00 nor how long ago, as {FORMS}."
+            f"--{option} {text}: neither a time such as 2026-01-31T12:00 nor how long ago, as {DURATION_FORMS}."
         ) from None

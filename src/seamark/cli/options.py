@@ -1,5 +1,6 @@
-"""The options that several verbs share. Nothing else lives here."""
+"""The options that several verbs share, and how a duration is written."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import click
 from seamark.planning.study import DEFAULT_SCENARIO, Study
 from seamark.storage.paths import require_folder
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
+DURATION_FORMS = "45s, 30m, 2h, 1d or 02:00:00"
 
 
 def scenario_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,3 +51,17 @@ def open_study(scenario: str, site: str | None) -> Study:
     study = Study.at(Path.cwd(), scenario=scenario, site=site)
     require_folder(study.folder(study.scenario.name).root)
     return study
+
+
+def duration_s(text: str) -> float:
+    """Return a duration in seconds; a bare number is seconds. ValueError unless it is above 0."""
+    words = text.split(":")
+    if len(words) == 3 and all(word.isdigit() for word in words):
+        hours, minutes, seconds = map(int, words)
+        found = hours * 3600.0 + minutes * 60.0 + seconds
+    else:
+        match = DURATION.fullmatch(text)
+        found = float(match[1]) * SECONDS[match[2] or "s"] if match else 0.0
+    if found <= 0:
+        raise ValueError(f"{text}: not a duration. Give one as {DURATION_FORMS}.")
+    return found

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.options import json_option
-from seamark.config.duration import span_s
+from seamark.cli.options import duration_s, json_option
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import config_folder, results_of, site_of
 
@@ -197,7 +196,7 @@ def start(
 
     root = Path.cwd()
     try:
-        time_s = span_s(time)
+        time_s = duration_s(time)
     except ValueError as mistake:
         raise UserError(f"--time {mistake}") from None
     request = Request(

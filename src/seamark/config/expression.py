@@ -1,38 +1,34 @@
-"""Conditions that a scenario states: `where: batch <= concurrency` and `slos: latency_p99_s <= 0.2`. Never `eval`."""
+"""Conditions (`where: batch <= concurrency`) and objectives (`slos: latency_p99_s <= 0.2`) of a workload.
+
+A condition is Python restricted to names, constants, comparisons, `and`, `or`, `not`, `in` and arithmetic on numbers:
+its syntax tree is checked node by node and compiled once, then evaluated without builtins for each treatment.
+"""
 
 import ast
 import math
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import CodeType
+from typing import Any, Literal, cast
 
-from seamark.model.service import Value
+from seamark.config.decode import WRONG, structure
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import did_you_mean
+from seamark.model.objectives import OBJECTIVES, is_objective
+from seamark.model.scenario import Slo
+from seamark.model.service import Setting, Value
 
-COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda value, group: value in group,
-    ast.NotIn: lambda value, group: value not in group,
-}
-ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
+COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
+ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 ALLOWED = (
     *(ast.Compare, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd),
     *(ast.Name, ast.expr_context, ast.List, ast.Tuple),
 )
 LONGEST = 500
+CONSTANTS = {"true": True, "false": False, "null": None}
+_AS_NUMBER = " as number"
+"""Name under which a compiled condition calls `_number`; the blank keeps it apart from every setting."""
 _SLO = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
 
 
@@ -41,13 +37,13 @@ class Condition:
     """A parsed condition: holds or does not hold for the values of some settings."""
 
     text: str
-    tree: ast.expr
+    code: CodeType
     names: frozenset[str]
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Whether it holds. Raises ValueError that says what is wrong when it cannot be worked out."""
+        """Return whether it holds. Raises ValueError with the values for which it cannot be evaluated."""
         try:
-            return bool(_work_out(self.tree, values))
+            return bool(eval(self.code, {"__builtins__": {}, _AS_NUMBER: _number}, dict(values)))
         except (TypeError, ArithmeticError) as error:
             used = ", ".join(f"{name} = {values.get(name)}" for name in sorted(self.names))
             raise ValueError(f"cannot be worked out for {used} ({error})") from None
@@ -58,16 +54,16 @@ def condition(text: str) -> Condition:
     if len(text) > LONGEST:
         raise ValueError(f"is longer than {LONGEST} characters")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"'{text}' is not a condition such as 'batch <= concurrency'") from None
-    tree = _Words().visit(tree)
-    for node in ast.walk(tree):
+    names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)) - set(CONSTANTS)
+    for node in ast.walk(tree.body):
         _check(node)
-    if not isinstance(tree, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+    if not isinstance(tree.body, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
         raise ValueError(f"'{text}' is not a condition such as 'batch <= concurrency'")
-    names = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return Condition(text=text, tree=tree, names=names)
+    prepared = ast.fix_missing_locations(_Prepared().visit(tree))
+    return Condition(text=text, code=compile(prepared, "<condition>", "eval"), names=names)
 
 
 def slo_parts(text: str) -> tuple[str, str, float]:
@@ -89,65 +85,84 @@ def slo_parts(text: str) -> tuple[str, str, float]:
         ) from None
 
 
-class _Words(ast.NodeTransformer):
-    """Reads true, false and null as YAML does."""
+def conditions_of(item: Item | None, known: Mapping[str, Setting], mistakes: Mistakes) -> tuple[str, ...]:
+    """Return the conditions under `where`, after noting those that cannot be parsed or name no setting."""
+    texts: list[str] = []
+    for each, text in _texts(item, mistakes):
+        try:
+            parsed = condition(text)
+        except ValueError as error:
+            mistakes.add(each, f"{error}.")
+            continue
+        for name in sorted(parsed.names - set(known)):
+            guess = did_you_mean(name, known) or f" Quote it if it is text. Known: {', '.join(known)}."
+            mistakes.add(each, f"'{name}' in '{text}' is no setting of this workload.{guess}")
+        texts.append(text)
+    return tuple(texts)
+
+
+def objectives_of(item: Item | None, mistakes: Mistakes) -> tuple[Slo, ...]:
+    """Return the objectives under `slos`, after noting those that cannot be read or name no metric."""
+    slos: list[Slo] = []
+    for each, text in _texts(item, mistakes):
+        try:
+            metric, op, limit = slo_parts(text)
+        except ValueError as error:
+            mistakes.add(each, f"{error}.")
+            continue
+        if not is_objective(metric):
+            guess = did_you_mean(metric, OBJECTIVES) or f" Known: {', '.join(OBJECTIVES[:6])}, throughput, ..."
+            mistakes.add(each, f"'{metric}' is no metric an objective can speak of.{guess}")
+        if any(slo.metric == metric and slo.op == op for slo in slos):
+            mistakes.add(each, f"'{metric} {op}' has a limit already. Remove one.")
+        slos.append(Slo(metric=metric, op=cast(Literal["<=", ">="], op), limit=limit))
+    return tuple(slos)
+
+
+def _texts(item: Item | None, mistakes: Mistakes) -> Iterable[tuple[Item, str]]:
+    if item is None:
+        return
+    entries: list[Any] = item.value if isinstance(item.value, list) else [item]
+    for each in entries:
+        text = structure(each, str, mistakes)
+        if text is not WRONG:
+            yield each, text
+
+
+class _Prepared(ast.NodeTransformer):
+    """Constants as YAML writes them; operands of arithmetic checked to be numbers; `and`, `or` give a bool."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        words = {"true": True, "false": False, "null": None}
-        return ast.copy_location(ast.Constant(words[node.id]), node) if node.id in words else node
+        return ast.Constant(CONSTANTS[node.id]) if node.id in CONSTANTS else node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        return ast.BinOp(self._as_number(node.left), node.op, self._as_number(node.right))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        operand = self.visit(node.operand) if isinstance(node.op, ast.Not) else self._as_number(node.operand)
+        return ast.UnaryOp(node.op, operand)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        return ast.UnaryOp(ast.Not(), ast.UnaryOp(ast.Not(), self.generic_visit(node)))  # type: ignore[arg-type]
+
+    def _as_number(self, node: ast.expr) -> ast.expr:
+        return ast.Call(ast.Name(_AS_NUMBER, ast.Load()), [self.visit(node)], [])
 
 
 def _check(node: ast.AST) -> None:
     if isinstance(node, (ast.BinOp, ast.operator)):
-        kind = node.op if isinstance(node, ast.BinOp) else node
-        if type(kind) not in ARITHMETIC:
+        if not isinstance(node.op if isinstance(node, ast.BinOp) else node, ARITHMETIC):
             raise ValueError("only + - * / // % are allowed between numbers")
     elif isinstance(node, ast.Constant):
         if not isinstance(node.value, (int, float, str, bool, type(None))):
             raise ValueError(f"{node.value!r} is neither a number nor text")
     elif isinstance(node, ast.cmpop):
-        if type(node) not in COMPARISONS:
+        if not isinstance(node, COMPARISONS):
             raise ValueError("only < <= > >= == != in, not in compare")
-    elif not isinstance(
-        node,
-        ALLOWED,
-    ):
+    elif not isinstance(node, ALLOWED):
         raise ValueError(
             f"{type(node).__name__.lower()} is not allowed; use names, numbers, text, comparisons, and, or, not, in"
         )
-
-
-def _work_out(node: ast.expr, values: Mapping[str, Value]) -> Any:
-    match node:
-        case ast.Name(id=name):
-            return values[name]
-        case ast.Constant(value=value):
-            return value
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return [_work_out(part, values) for part in parts]
-        case ast.BoolOp(op=ast.And(), values=parts):
-            return all(_work_out(part, values) for part in parts)
-        case ast.BoolOp(values=parts):
-            return any(_work_out(part, values) for part in parts)
-        case ast.UnaryOp(op=ast.Not(), operand=part):
-            return not _work_out(part, values)
-        case ast.UnaryOp(op=sign, operand=part):
-            number = _number(_work_out(part, values))
-            return -number if isinstance(sign, ast.USub) else number
-        case ast.BinOp(left=left, op=op, right=right):
-            return ARITHMETIC[type(op)](_number(_work_out(left, values)), _number(_work_out(right, values)))
-        case ast.Compare(left=left, ops=ops, comparators=comparators):
-            return _chain(_work_out(left, values), ops, comparators, values)
-    raise TypeError(f"{type(node).__name__} is not allowed")
-
-
-def _chain(first: Any, ops: list[ast.cmpop], others: list[ast.expr], values: Mapping[str, Value]) -> bool:
-    for op, other in zip(ops, others, strict=True):
-        second = _work_out(other, values)
-        if not COMPARISONS[type(op)](first, second):
-            return False
-        first = second
-    return True
 
 
 def _number(value: Any) -> int | float:

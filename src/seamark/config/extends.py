@@ -1,12 +1,39 @@
-"""A file merged over those it extends: mappings key by key, everything else replaced. No scenario word but two."""
+"""Configuration files as Items: schema version checked, merged over the files that they extend.
+
+Mappings are merged key by key, everything else is replaced. docs/forms.md lists the schema versions.
+"""
 
 from dataclasses import replace
 from pathlib import Path
 
-from seamark.config.schema_version import load_form
-from seamark.config.yaml_source import Item, Mistakes, shown
+from seamark import __version__
+from seamark.config.yaml_source import Item, Mistakes, load, shown
 
 MOST_FILES = 50
+SCHEMA_VERSION_KEY = "schema_version"
+SCHEMA_VERSION = 1
+"""Schema version of scenarios, recipes and sites that this Seamark reads. A file without the key has version 1."""
+
+
+def load_versioned(path: Path, mistakes: Mistakes) -> Item | None:
+    """Return the mapping in a file without its schema version; None after noting why it cannot be read."""
+    tree = load(path, mistakes)
+    if tree is None:
+        return None
+    item = tree.value.get(SCHEMA_VERSION_KEY)
+    version = SCHEMA_VERSION if item is None else item.value
+    if item is not None and (type(version) is not int or version < 1):
+        mistakes.add(item, f"expected a number from 1 to {SCHEMA_VERSION}, but it is {item.shown}.")
+        return None
+    if item is not None and version > SCHEMA_VERSION:
+        mistakes.add(
+            item,
+            f"form {version} needs a newer Seamark: this one, {__version__}, reads forms up to {SCHEMA_VERSION}. "
+            f"Install the first release whose docs/forms.md lists form {version}, or a later one; or write the file "
+            f"in form {SCHEMA_VERSION}.",
+        )
+        return None
+    return replace(tree, value={key: each for key, each in tree.items() if key != SCHEMA_VERSION_KEY})
 
 
 def load_merged(path: Path, mistakes: Mistakes) -> Item | None:
@@ -15,7 +42,7 @@ def load_merged(path: Path, mistakes: Mistakes) -> Item | None:
 
 
 def _load(path: Path, chain: tuple[Path, ...], mistakes: Mistakes) -> Item | None:
-    tree = load_form(path, mistakes)
+    tree = load_versioned(path, mistakes)
     if tree is None:
         return None
     here = (*chain, path.resolve())

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from seamark.config.decode import hints, required
+from seamark.config.extends import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from seamark.config.mix import MIX, mix_schema
 from seamark.config.read import read_services
 from seamark.config.scenario import COUNTS, TEXT_KEYS
-from seamark.config.schema_version import KEY, current
 from seamark.config.search import search_schema
 from seamark.config.workload import NAME, RESOURCE_SETTINGS
 from seamark.model.load_profile import LOAD_SETTINGS
@@ -26,7 +26,7 @@ from seamark.model.site import Site
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-FORM: Schema = {"const": current(), "description": "Version of the form of this file; without it 1."}
+FORM: Schema = {"const": SCHEMA_VERSION, "description": "Version of the form of this file; without it 1."}
 PLAIN: dict[Any, Schema] = {
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -44,7 +44,7 @@ def schemas(services: Mapping[str, Service]) -> dict[str, Schema]:
         "site.schema.json": {"$schema": DIALECT, "title": "A Seamark site", **schema_of(Site)},
     }
     for schema in published.values():
-        schema["properties"][KEY] = FORM
+        schema["properties"][SCHEMA_VERSION_KEY] = FORM
     return published
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from seamark.config.decode import WRONG, is_mapping, structure
-from seamark.config.extends import load_merged
+from seamark.config.extends import load_merged, load_versioned
 from seamark.config.levels import TYPES, level, misfit, show
 from seamark.config.recipe_checks import check_service
 from seamark.config.scenario import lines_of, scenario_of
-from seamark.config.schema_version import load_form
 from seamark.config.site_limits import Asked, misfits
 from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
@@ -43,7 +42,7 @@ def read_services(folder: Path) -> dict[str, Service]:
 def read_site(path: Path) -> Site:
     """Read one site. Raises UserError with all mistakes."""
     mistakes = Mistakes()
-    tree = load_form(path, mistakes)
+    tree = load_versioned(path, mistakes)
     if tree is not None:
         site = structure(tree, Site, mistakes)
         _named_as_file(tree, path, mistakes)

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from seamark.config.decode import WRONG, is_mapping, known_keys, structure
+from seamark.config.expression import conditions_of, objectives_of
 from seamark.config.levels import level, levels
 from seamark.config.load_profile_checks import check_excluded, check_shape
 from seamark.config.mix import MIX, check_mix, mix_level, mix_levels
-from seamark.config.objectives import conditions_of, objectives_of
 from seamark.config.search import levels_with, search_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Value = int | float | str | bool | None
-Role = Literal["deployment", "workload", "policy"]
+Role = Literal["deployment", "workload"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """One thing a scenario may set or vary: its type, default, limits, and what a change of it needs.
 
-    A `deployment` setting needs a new server, a `workload` setting does not, a `policy` setting says how
-    trials are placed. `alike_in_mix`: it decides how replies are read, so the classes of a mix cannot differ in it.
+    A `deployment` setting needs a new server, a `workload` setting does not. `alike_in_mix`: it decides how replies
+    are read, so the classes of a mix cannot differ in it.
     `words` are texts that may stand in place of a number.
     """
 

@@ -40,7 +40,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     scenario's seed. Deployments come in such an order as well.
     """
     mistakes: list[str] = []
-    factors: dict[str, dict[str, tuple[Value, ...]]] = {"deployment": {}, "workload": {}, "policy": {}}
+    factors: dict[str, dict[str, tuple[Value, ...]]] = {"deployment": {}, "workload": {}}
     found: dict[str, Treatment] = {}
     for index, workload in enumerate(scenario.workloads):
         at = _at(scenario, index)

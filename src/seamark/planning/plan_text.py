@@ -115,11 +115,10 @@ def duration(seconds: float) -> str:
 def _factor_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
     lines = ["Factors"]
     deployment = plan.factors.get("deployment", {})
-    policy = plan.factors.get("policy", {})
     for service, about in facts["workloads"].items():
         lines.append(f"  {service}: {counted(about['treatments'], 'treatment')}")
         for name, levels in about["factors"].items():
-            role = "deployment" if name in deployment else "policy" if name in policy else "workload"
+            role = "deployment" if name in deployment else "workload"
             lines.append(f"    {name:<20} {role:<11} {_levels(name, levels)}")
         if not about["factors"]:
             lines.append("    nothing varies")

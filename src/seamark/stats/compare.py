@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from seamark.stats.multiple import holm
 from seamark.stats.ranks import Interval, Values, paired_interval, unpaired_interval
 
 Verdict = Literal["better", "worse", "equivalent", "inconclusive"]
@@ -79,6 +78,16 @@ def compare_family(
         one = replace(one, p_adjusted=p)
         found[name] = replace(one, verdict=_verdict(one, size, better, threshold_ratio, alpha))
     return found
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Return p values adjusted by Holm's step-down method: the family-wise error rate, under any dependence."""
+    adjusted = [0.0] * len(ps)
+    highest = 0.0
+    for place, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        highest = max(highest, min(1.0, (len(ps) - place) * ps[index]))
+        adjusted[index] = highest
+    return adjusted
 
 
 def reachable_p(method: Method, base_n: int, new_n: int) -> float:

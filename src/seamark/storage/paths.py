@@ -14,8 +14,6 @@ from seamark.errors import UserError
 from seamark.model.results import OTHERWISE, REMEDIES, SHAPES
 from seamark.storage.json_shapes import document_of
 
-TRIAL_PATTERN = "{scenario}/{deployment}--{workload}--r{repetition}"
-
 PROBES = "probes"
 
 

@@ -35,7 +35,6 @@ from seamark.platform.parent_death import die_with_parent
 CONNECT_S = 5.0
 PARTING_S = 30.0
 TAIL_BYTES = 1 << 14
-BLOCK_BYTES = 1 << 20
 
 
 class Connection:
