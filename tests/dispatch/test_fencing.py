@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from study_folder import StudyFolder
 
-from seamark.dispatch.fencing import TURN, past, take
+from seamark.dispatch.fencing import EPOCH, acquire_epoch, is_superseded
 from seamark.errors import UserError
 from seamark.workflow.snakemake_cli import beat, release, rest
 
@@ -24,26 +24,26 @@ def test_a_late_job_of_an_earlier_run_changes_nothing(tmp_path: Path, phase: str
     study = StudyFolder.new(tmp_path / "study")
     assert study.bench("plan", "-c", "config/scenarios/try.yaml").returncode == 0
     plan = study.json("plan.json")
-    old = take(study.root)
-    take(study.root)
+    token = acquire_epoch(study.root)
+    acquire_epoch(study.root)
     of = plan["trials"][0]["id"] if phase == "load" else plan["deployments"][0]["id"]
     words = [sys.executable, SCRIPTS / f"{phase}.py", "config/scenarios/try.yaml", "local", "try", of]
     before = sorted(study.results.rglob("*"))
     late = subprocess.run(
-        words, cwd=study.root, env={**os.environ, TURN: old}, capture_output=True, text=True, check=False
+        words, cwd=study.root, env={**os.environ, EPOCH: token}, capture_output=True, text=True, check=False
     )
     assert late.returncode != 0
-    assert "A later run has taken this study over" in late.stderr
+    assert "belongs to a superseded run" in late.stderr
     assert sorted(study.results.rglob("*")) == before
 
 
-def test_who_was_told_of_no_turn_is_never_past(tmp_path: Path) -> None:
-    assert not past(tmp_path, {TURN: "any"})
-    turn = take(tmp_path)
-    assert not past(tmp_path, {TURN: turn})
-    assert not past(tmp_path, {})
-    take(tmp_path)
-    assert past(tmp_path, {TURN: turn})
+def test_a_process_without_a_token_belongs_to_no_old_run(tmp_path: Path) -> None:
+    assert not is_superseded(tmp_path, {EPOCH: "any"})
+    token = acquire_epoch(tmp_path)
+    assert not is_superseded(tmp_path, {EPOCH: token})
+    assert not is_superseded(tmp_path, {})
+    acquire_epoch(tmp_path)
+    assert is_superseded(tmp_path, {EPOCH: token})
 
 
 @pytest.mark.covers("E-NFR04")

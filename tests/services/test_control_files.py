@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seamark.services.supervisor.control_files import Signs, beating, boot_id, hold, signs_of, write_beat
+from seamark.dispatch.identity import boot_id
+from seamark.services.supervisor.control_files import Signs, beating, hold, signs_of, write_beat
 from seamark.services.supervisor.deployment import alive, why_ended
 from seamark.services.supervisor.driver_hooks import offers
 from seamark.storage.paths import DeploymentFolder

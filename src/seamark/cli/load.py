@@ -97,12 +97,12 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     Ends with 0; with 1 when the verdict is INVALID or an objective is missed; with 2 for a mistake in what was asked,
     such as an address where nothing listens.
     """
+    from seamark.dispatch.identity import node
     from seamark.load.coordinator.coordinator import LoadError
     from seamark.load.coordinator.launchers.by_name import carrier_of
     from seamark.platform.tls import tls_context
     from seamark.report.oneoff import oneoff_text
     from seamark.storage.paths import TrialFolder
-    from seamark.telemetry.provenance import hostname
     from seamark.trials.address import answer_of, look, port_of
     from seamark.trials.calibration import ceiling_of
     from seamark.trials.quick_load import Address, first_request, run_oneoff, statuses_of
@@ -140,7 +140,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     if here:
         look(url, tls, asked["timeout"])
     console = Console(stderr=True)
-    client: dict[str, Any] = {"node": hostname(), "client": {"workers": "wire", "processes": asked["shards"]}}
+    client: dict[str, Any] = {"node": node(), "client": {"workers": "wire", "processes": asked["shards"]}}
     client["workers"] = [{"carrier": asked["carrier"]}]
     unwritten: OSError | None = None
     with ended_by_signals(), tempfile.TemporaryDirectory(prefix="seamark-load-") as name:

@@ -1,4 +1,4 @@
-"""Whose turn it is in a study: its latest run's. A late batch job of an earlier run must change nothing."""
+"""Fencing token of a study's latest run: jobs of superseded runs exit without changes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,25 +6,22 @@ from uuid import uuid4
 
 from seamark.storage.paths import write_text
 
-TURN = "SEAMARK_TURN"
-"""What a run's processes and batch jobs are told of its turn."""
+EPOCH = "SEAMARK_TURN"
+"""Environment variable that carries the token to the processes and batch jobs of a run."""
 
 
-def take(root: Path) -> str:
-    """Make it the turn of a new run of the study; return what its processes are to be told."""
-    turn = uuid4().hex
-    write_text(_file(root), turn)
-    return turn
+def acquire_epoch(root: Path) -> str:
+    """Begin the epoch of a new run of the study; return its token. Earlier tokens are superseded."""
+    token = uuid4().hex
+    write_text(_file(root), token)
+    return token
 
 
-def past(root: Path, environment: Mapping[str, str]) -> bool:
-    """Whether a later run has taken the turn of the one that this environment is of.
-
-    One that was told of none, as without `bench`, is never past.
-    """
-    told = environment.get(TURN)
+def is_superseded(root: Path, environment: Mapping[str, str]) -> bool:
+    """Return whether a later run holds the study; never for a process without a token, as one without `bench`."""
+    token = environment.get(EPOCH)
     try:
-        return told is not None and _file(root).read_text(encoding="utf-8") != told
+        return token is not None and _file(root).read_text(encoding="utf-8") != token
     except OSError:
         return False
 

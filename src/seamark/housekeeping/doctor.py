@@ -14,13 +14,13 @@ from typing import Literal
 
 import psutil
 
+from seamark.dispatch.identity import node
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.platform.connection_limits import TIME_WAIT_S, listen_queue, local_ports
 from seamark.platform.pinning import cores_here, split_cores
 from seamark.storage.paths import read_json
-from seamark.telemetry.provenance import hostname
 from seamark.trials.calibration import calibration_file
 
 Level = Literal["ok", "warning", "problem"]
@@ -173,7 +173,7 @@ def _queues(study: Study) -> Finding:
 
 
 def _ceilings(study: Study) -> Finding:
-    path = calibration_file(study.results, hostname())
+    path = calibration_file(study.results, node())
     if not path.exists():
         remedy = "`bench doctor --calibrate` measures it, so that trials bound by their client are marked."
         return Finding(what="load generator", level="ok", seen="not calibrated on this machine", remedy=remedy)

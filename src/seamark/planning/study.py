@@ -1,7 +1,6 @@
 """A study: the folder a person works in, with its scenarios, recipes, site and results. Where plans come from."""
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from os.path import expandvars
 from pathlib import Path
 
 from seamark.config.read import read_scenario, read_services, read_site
+from seamark.dispatch.identity import allocation
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service
@@ -137,7 +137,7 @@ class Study:
         wanted = max((deployment.nodes for deployment in self.plan.deployments), default=1)
         if wanted == 1 or self.site.runtime == "external" or self.site.profile != Site.profile:
             return
-        if not os.environ.get("SLURM_JOB_ID"):
+        if allocation() is None:
             raise SiteError(
                 f"{self.scenario_path}: {wanted} nodes are asked for, and site '{self.site_name}' has one: it has no"
                 " batch system, and this is no Slurm job. Choose another site with --site, run within"

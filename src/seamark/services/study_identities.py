@@ -1,13 +1,13 @@
 """The server identities of a study's deployments, from its recipes, site, images and locks. Starts nothing."""
 
 import hashlib
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from seamark.dispatch.identity import cluster
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Container, Part, PartImage, Server, Service
 from seamark.model.site import Pinning, Site
@@ -71,9 +71,7 @@ def _machine(study: Study) -> str:
         return site.machine
     if site.partitions or site.profile != Site.profile:
         return study.site_name
-    if os.environ.get("SLURM_JOB_ID") and os.environ.get("SLURM_CLUSTER_NAME"):
-        return os.environ["SLURM_CLUSTER_NAME"]
-    return socket.gethostname()
+    return cluster() or socket.gethostname()
 
 
 def _standing(results: Path, address: str | None) -> str | None:

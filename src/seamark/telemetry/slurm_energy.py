@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from seamark.dispatch.identity import job_step
+
 WAIT_S = 10.0
 LEAST_LOOKS = 4
 FIELDS = "ConsumedEnergyRaw"
@@ -30,8 +32,8 @@ class Consumed:
 def consumed(environment: Mapping[str, str]) -> Consumed:
     """Return what our step has used so far, by sstat, else by sacct. Asks for nothing outside of a job."""
     at_s = time.monotonic()
-    job = environment.get("SLURM_JOB_ID")
-    if not job:
+    step = job_step(environment)
+    if step is None:
         return Consumed(at_s=at_s, reason="not in a Slurm job")
     config = _said("scontrol", "show", "config")
     if config is None:
@@ -40,8 +42,7 @@ def consumed(environment: Mapping[str, str]) -> Consumed:
     if kind is None or kind.rpartition("/")[2] in ("none", "(null)"):
         return Consumed(at_s=at_s, reason="Slurm gathers no energy here (AcctGatherEnergyType is none)")
     every_s = float((_setting(config, "AcctGatherNodeFreq") or "0").split()[0])
-    number = environment.get("SLURM_STEP_ID", "")
-    step = f"{job}.{number if number.isdigit() and int(number) < 1 << 31 else 'batch'}"
+    job = step.partition(".")[0]
     for ask in (
         ("sstat", "--allsteps", f"--jobs={job}", f"--format=JobID,{FIELDS}"),
         ("sacct", f"--jobs={job}", f"--format=JobIDRaw,{FIELDS}"),

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.dispatch import identity
 from seamark.load.coordinator.coordinator import LoadJob, run_load
 from seamark.load.workers.records import read_segments
 from seamark.model.sample import CHUNK
@@ -122,7 +123,7 @@ def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = 
     threads = _load("threads", {"concurrency": THREADS}, seconds, 0)
     processes = _load("processes", {"concurrency": 1}, seconds, 0)
     lag_us = (timed.samples["sent_ns"] - timed.samples["due_ns"]) / 1e3
-    node = provenance.hostname()
+    node = identity.node()
     document = {
         "schema_version": SCHEMA_VERSION,
         "at": provenance.now(),

@@ -14,6 +14,7 @@ import numpy as np
 
 from seamark.analysis.metrics import Measured, measure
 from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.dispatch.identity import node
 from seamark.load.coordinator.coordinator import LoadError, LoadJob, run_load
 from seamark.load.coordinator.launchers.launcher import Carrier
 from seamark.load.driver import Target, Wire
@@ -112,7 +113,7 @@ def run_oneoff(
     load = {
         "status": "ok",
         "started_at": started_at,
-        "node": provenance.hostname(),
+        "node": node(),
         "warmup_s": warmup_of(trial.settings),
         "duration_s": trial.settings["duration_s"],
         "unit": outcome.unit,

@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Required, TypedDict
 
-from seamark.dispatch.fencing import TURN
+from seamark.dispatch.fencing import EPOCH
+from seamark.dispatch.identity import allocation
 from seamark.storage.paths import ScenarioFolder, put_away, read_json, write_json
 
 NOT_TRIED = "not_tried"
@@ -31,7 +32,7 @@ class Deaths(TypedDict):
 
 def run_of(environment: Mapping[str, str]) -> str | None:
     """Return what tells a run from others; None outside of `bench` and of batch jobs: nothing is counted then."""
-    return environment.get(TURN) or environment.get("SLURM_JOB_ID")
+    return environment.get(EPOCH) or allocation(environment)
 
 
 def note_death(

@@ -1,7 +1,6 @@
 """What one trial leaves: its samples, the record that says they are complete, and where it was measured."""
 
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from seamark.dispatch.identity import batch_job, node
 from seamark.load.coordinator.coordinator import LoadOutcome
 from seamark.model.load_profile import warmup_of
 from seamark.model.plurals import counted
@@ -121,7 +121,7 @@ def record_of(
         "reason": redacted_text(failure[1]) if failure else None,
         "log_tail": redacted(tail),
         "finished_at": provenance.now(),
-        "node": provenance.hostname(),
+        "node": node(),
         "warmup_s": warmup_of(trial.settings),
         "duration_s": trial.settings["duration_s"],
         "republished": False,
@@ -214,7 +214,7 @@ def write_meta(
     seen = provenance.look(_paths(bench, folder), whole=True)
     plan = bench.study.plan_of(bench.scenario)
     endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
-    slurm, around = provenance.slurm(os.environ), container_around_us()
+    slurm, around = batch_job(), container_around_us()
     software = provenance.software(bench.study.root, bench.lock)
     paths.write_json(
         folder.meta,
@@ -223,7 +223,7 @@ def write_meta(
             "trial_id": trial.trial_id,
             "timestamp": provenance.now(),
             "git_commit": software["git_commit"],
-            "host": provenance.hostname(),
+            "host": node(),
             "partition": plan.partition,
             "slurm_job_id": (slurm or {}).get("slurm_job_id"),
             "container_digest": (endpoint.get("image") or {}).get("digest"),
@@ -232,7 +232,7 @@ def write_meta(
             "seed": trial.seed,
             "block": trial.block,
             "position": trial.position,
-            "node": provenance.hostname(),
+            "node": node(),
             "placement": bench.site.placement,
             "runtime": bench.site.runtime,
             "server_identity": served_by(bench),

@@ -77,7 +77,7 @@ def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> N
     from seamark.trials.deployment_context import Bench
     from seamark.trials.trial import serve
 
-    _require_turn()
+    _require_current_epoch()
     serve(Bench.of(_study(scenario_file, site), scenario, deployment_id))
 
 
@@ -87,7 +87,7 @@ def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> 
     from seamark.trials.deployment_context import Bench
     from seamark.trials.trial import warm_up
 
-    _require_turn()
+    _require_current_epoch()
     study = _study(scenario_file, site)
     warm_up(Bench.of(study, scenario, deployment_id), study.trials_of(scenario, deployment_id)[0], parent_pid)
 
@@ -97,7 +97,7 @@ def load(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
     parent_pid = os.getppid()
     from seamark.trials.deployment_context import Bench
 
-    _require_turn()
+    _require_current_epoch()
     study = _study(scenario_file, site)
     trial = study.trial(scenario, trial_id)
     retries = study.plan_of(scenario).max_retries
@@ -112,7 +112,7 @@ def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -
     """End a deployment's server and record its life."""
     from seamark.services.supervisor.deployment import teardown
 
-    _require_turn()
+    _require_current_epoch()
     study = _study(scenario_file, site)
     folder = study.folder(scenario)
     loads = [folder.trial(trial.id).load for trial in study.trials_of(scenario, deployment_id)]
@@ -170,12 +170,12 @@ def report(scenario_file: str, site: str, scenario: str) -> None:
     write_report(study.folder(scenario).root, study.reports)
 
 
-def _require_turn() -> None:
-    """End here when a later run has taken over: two must never measure one deployment."""
-    from seamark.dispatch.fencing import past
+def _require_current_epoch() -> None:
+    """Exit when a later run holds the study: two jobs must never measure one deployment."""
+    from seamark.dispatch.fencing import is_superseded
 
-    if past(Path.cwd(), os.environ):
-        raise SystemExit("A later run has taken this study over; this job of an earlier one changes nothing.")
+    if is_superseded(Path.cwd(), os.environ):
+        raise SystemExit("This job belongs to a superseded run; exiting without changes.")
 
 
 def _study(scenario_file: str, site: str) -> "Study":

@@ -12,11 +12,12 @@ from pathlib import Path
 import psutil
 
 from seamark.dispatch import fencing
+from seamark.dispatch.identity import boot_id, node
 from seamark.dispatch.resources import most_jobs
 from seamark.errors import UserError
 from seamark.planning.study import Study
 from seamark.platform.fork_server.client import start_server
-from seamark.services.supervisor.control_files import Signs, beating, boot_id, hold, node, read_beat, write_beat
+from seamark.services.supervisor.control_files import Signs, beating, hold, read_beat, write_beat
 from seamark.trials.permissions import user_named
 
 IN_A_JOB = ["--mode", "remote"]
@@ -57,7 +58,7 @@ def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1", fencing.TURN: fencing.take(study.root)},
+            env=os.environ | {"PYTHONUNBUFFERED": "1", fencing.EPOCH: fencing.acquire_epoch(study.root)},
         )
     start_server(run.pid)  # it imports while Snakemake does
     return run

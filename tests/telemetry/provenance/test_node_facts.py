@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from made_node import add_process, make_node
 
+from seamark.dispatch.identity import allocated_nodes, batch_job
 from seamark.telemetry.provenance.clock import clock
 from seamark.telemetry.provenance.cpu import processors, turbo
 from seamark.telemetry.provenance.gpu import gpus
@@ -15,7 +16,6 @@ from seamark.telemetry.provenance.memory import memory
 from seamark.telemetry.provenance.moment import moment, others
 from seamark.telemetry.provenance.mounts import mounts
 from seamark.telemetry.provenance.network import network
-from seamark.telemetry.provenance.slurm import node_count, slurm
 
 
 @pytest.mark.covers("E-FR08")
@@ -282,8 +282,8 @@ def test_a_batch_job_is_named_with_its_array_step_and_restarts():
         "SLURM_RESTART_COUNT": "2",
         "SLURM_JWT": "secret",
     }
-    seen = slurm(told)
+    seen = batch_job(told)
     assert seen == {name.lower(): value for name, value in told.items() if name != "SLURM_JWT"}
-    assert slurm({"SLURM_JOB_ID": "1"})["slurm_restart_count"] == "0"
-    assert slurm({"SLURM_CONF": "/etc/slurm.conf"}) is None
-    assert (node_count(told), node_count({}), node_count({"SLURM_NNODES": "4"})) == (2, 1, 1)
+    assert batch_job({"SLURM_JOB_ID": "1"})["slurm_restart_count"] == "0"
+    assert batch_job({"SLURM_CONF": "/etc/slurm.conf"}) is None
+    assert (allocated_nodes(told), allocated_nodes({}), allocated_nodes({"SLURM_NNODES": "4"})) == (2, 1, 1)

@@ -24,7 +24,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from seamark import __version__
-from seamark.load.coordinator.launchers.machine_id import machine
+from seamark.dispatch.identity import boot_id, node, task_rank
 from seamark.load.coordinator.launchers.rendezvous import watched
 from seamark.load.coordinator.launchers.task import ORDER
 from seamark.load.workers.assignment import Share
@@ -110,10 +110,9 @@ def main(argv: list[str]) -> int:
         die_with_parent(order["parent_pid"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_stderr()
-    worker = order["worker"] if "worker" in order else int(os.environ["SLURM_PROCID"])
+    worker = order["worker"] if "worker" in order else task_rank()
     connection = Connection(connect(order["addresses"]))
-    host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    about = {"worker": worker, "host": host, "pid": os.getpid(), "machine": machine()}
+    about = {"worker": worker, "host": node(), "pid": os.getpid(), "machine": boot_id()}
     connection.write(f"{order['token']}\nhello {json.dumps(about | {'version': __version__})}\n")
     connection.start()
     word, _, rest = connection.read().partition(" ")

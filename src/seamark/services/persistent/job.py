@@ -10,13 +10,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from seamark.dispatch.identity import node
 from seamark.dispatch.slurm import commands
 from seamark.errors import UserError
 from seamark.services.persistent.instance import Instance
 from seamark.services.persistent.request import wanted
 from seamark.services.persistent.start import limit_min, serve
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import node
 from seamark.services.supervisor.supervisor_log import say
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -20,13 +20,13 @@ from typing import Any
 
 from seamark import __version__
 from seamark.config.recipe_checks import MAIN
+from seamark.dispatch.identity import node
 from seamark.errors import UserError
 from seamark.load.workers.remote_worker import connect
 from seamark.platform.pinning import cores_here, server_cpus
 from seamark.platform.process_stat import alive_below
 from seamark.platform.process_tree import become_subreaper, die_with_parent, kill_below, reap, send, wait_until_none
 from seamark.services.supervisor.commands import Seat
-from seamark.services.supervisor.control_files import node
 from seamark.services.supervisor.failure import FailedError
 from seamark.services.supervisor.launch_spec import Order
 from seamark.services.supervisor.node_telemetry import monitors_of

@@ -8,13 +8,13 @@ import contextlib
 import fcntl
 import json
 import os
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from seamark.dispatch.identity import allocation, boot_id, node
 from seamark.storage.paths import DeploymentFolder, read_json, write_json
 
 STALE_S = 10.0
@@ -27,8 +27,6 @@ STUCK_S = 60.0
 """A keeper on this node that is there but has not beaten for so long counts as gone."""
 
 BEAT_INTERVAL_S = 1.0
-
-BOOT_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,24 +98,6 @@ class Beat:
     boot: str
     allocation: str | None
     monotonic_ns: int
-
-
-def boot_id() -> str:
-    """Return what tells this boot of this machine, and its process ids as we see them, from any other."""
-    try:
-        return f"{BOOT_FILE.read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return f"{node()}-unknown-boot"
-
-
-def node() -> str:
-    """Return this machine's name; Slurm's own where it gives one."""
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-
-
-def allocation() -> str | None:
-    """Return the id of the batch job that we run in, or None."""
-    return os.environ.get("SLURM_JOB_ID")
 
 
 def write_beat(signs: Signs, pid: int) -> None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from seamark.dispatch.identity import allocation, node
 from seamark.errors import UserError
 from seamark.model.service import Service
 from seamark.model.site import Site
@@ -23,10 +24,8 @@ from seamark.services.runtimes.containers import client_environment
 from seamark.services.runtimes.environments import prepare_environment
 from seamark.services.supervisor.control_files import (
     Signs,
-    allocation,
     beating,
     hold,
-    node,
     read_beat,
     read_sign,
     signs_of,

@@ -3,6 +3,7 @@
 import os
 from contextlib import ExitStack
 
+from seamark.dispatch.identity import allocation
 from seamark.services.supervisor.failure import FailedError
 from seamark.services.supervisor.node_locks import lock_at_once
 
@@ -24,7 +25,7 @@ def claim_gpus(count: int, held: ExitStack) -> None:
 
 
 def _claimed(gpu: str, held: ExitStack) -> bool:
-    lock = lock_at_once(f"gpu-{os.environ.get('SLURM_JOB_ID', 'here')}-{gpu}.lock")
+    lock = lock_at_once(f"gpu-{allocation() or 'here'}-{gpu}.lock")
     if lock is not None:
         held.callback(lock.close)
     return lock is not None

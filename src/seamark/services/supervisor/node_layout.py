@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from seamark.dispatch.identity import node
 from seamark.errors import SiteError, UserError
 from seamark.model.service import Part, Service
 from seamark.model.trial import Deployment
-from seamark.services.supervisor.control_files import node
 
 ASK_S = 60.0
 LOOPBACK = "127."

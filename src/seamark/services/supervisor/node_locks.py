@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from seamark.dispatch.identity import node
 from seamark.errors import SiteError
-from seamark.services.supervisor.control_files import node
 
 RUNTIME_DIR = "SEAMARK_RUNTIME_DIR"
 """The variable that names where the folder is made instead of TEMPORARY: for tests, and where TEMPORARY is shared."""

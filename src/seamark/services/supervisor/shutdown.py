@@ -5,8 +5,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from seamark.dispatch.identity import node
 from seamark.platform.process_tree import marked, send
-from seamark.services.supervisor.control_files import Signs, beating, hold, node, read_beat, write_sign
+from seamark.services.supervisor.control_files import Signs, beating, hold, read_beat, write_sign
 from seamark.services.supervisor.launch_spec import MARK
 
 

@@ -7,13 +7,14 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from seamark.config.recipe_checks import MAIN
+from seamark.dispatch.identity import allocation, node
 from seamark.load.driver import Target
 from seamark.load.workers.hooks import PreparationError, run_preparation
 from seamark.model.service import Health, Server
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import Split, cores_here, pin, split_cores
 from seamark.services.runtimes.runtimes import external_ports, hook_interpreter
-from seamark.services.supervisor.control_files import allocation, node, write_sign
+from seamark.services.supervisor.control_files import write_sign
 from seamark.services.supervisor.driver_hooks import offers
 from seamark.services.supervisor.failure import EndedError, FailedError
 from seamark.services.supervisor.health import look

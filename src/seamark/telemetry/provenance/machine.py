@@ -1,11 +1,11 @@
 """One node: what does not change on it while a trial runs, and all that is known of it as one document."""
 
 import os
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seamark.dispatch.identity import node
 from seamark.telemetry.provenance.clock import clock
 from seamark.telemetry.provenance.cpu import processors
 from seamark.telemetry.provenance.gpu import gpus
@@ -19,16 +19,11 @@ from seamark.telemetry.provenance.text import ROOT, text
 Facts = dict[str, Any]
 
 
-def hostname() -> str:
-    """Return this node's name: Slurm's for it inside of a job step, else its own."""
-    return os.environ.get("SLURMD_NODENAME") or platform.node()
-
-
 def machine(paths: Mapping[str, Path] | None = None, root: Path = ROOT) -> Facts:
     """Return what does not change while a trial runs. `paths` are those that it uses, by their role."""
     cpu, pages = processors(root), memory(root)
     return {
-        "hostname": hostname(),
+        "hostname": node(),
         "cpu_model": cpu["model"],
         "cpus_logical": cpu["threads"],
         "cpus_physical": cpu["cores"],
@@ -50,5 +45,5 @@ def machine(paths: Mapping[str, Path] | None = None, root: Path = ROOT) -> Facts
 
 def described(paths: Mapping[str, Path], *, whole: bool = True) -> Facts:
     """Return this node as one document: its name, what changes, and, if `whole`, what does not."""
-    facts: Facts = {"schema_version": 1, "node": hostname(), "moment": moment()}
+    facts: Facts = {"schema_version": 1, "node": node(), "moment": moment()}
     return facts | ({"machine": machine(paths)} if whole else {})

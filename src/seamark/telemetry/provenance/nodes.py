@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seamark.telemetry.provenance.machine import described, hostname
-from seamark.telemetry.provenance.slurm import node_count
+from seamark.dispatch.identity import allocated_nodes, node
+from seamark.telemetry.provenance.machine import described
 
 Facts = dict[str, Any]
 WAIT_S = 30.0
@@ -29,7 +29,7 @@ class Nodes:
     @property
     def here(self) -> Facts:
         """What the node of this process said."""
-        return self.seen[hostname()]
+        return self.seen[node()]
 
 
 def look(paths: Mapping[str, Path] | None = None, *, whole: bool = False) -> Nodes:
@@ -39,7 +39,7 @@ def look(paths: Mapping[str, Path] | None = None, *, whole: bool = False) -> Nod
     """
     paths = paths or {}
     here = described(paths, whole=whole)
-    count = node_count(os.environ)
+    count = allocated_nodes()
     if count == 1:
         return Nodes(seen={here["node"]: here})
     answers, reason = _ask(count, paths, whole)

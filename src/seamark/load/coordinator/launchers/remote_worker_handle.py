@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from seamark.dispatch.identity import boot_id
 from seamark.load.coordinator.clock_offset import Exchange, Offset, offset_of
 from seamark.load.coordinator.launchers.launcher import Place
-from seamark.load.coordinator.launchers.machine_id import machine
 from seamark.load.coordinator.launchers.worker_state import Said
 from seamark.load.coordinator.local_worker import lost_report
 from seamark.load.workers.assignment import Share
@@ -57,7 +57,7 @@ class Distant(Said):
     @property
     def here(self) -> bool:
         """Whether it runs on this machine after all, among the processes that we see."""
-        return self._about.get("machine") == machine()
+        return self._about.get("machine") == boot_id()
 
     @property
     def host(self) -> str | None:
