@@ -19,7 +19,9 @@ from seamark.analysis.metrics import (
     timeline,
 )
 from seamark.analysis.metrics.table import VERSION
-from seamark.drivers import openai, openai_served, openai_stream, postgres_replies
+from seamark.drivers.openai import driver as openai
+from seamark.drivers.openai import stream
+from seamark.drivers.postgres import replies
 from seamark.load.coordinator import coordinator
 from seamark.load.coordinator.launchers import remote_worker_handle
 from seamark.load.engine import flow, http, mix, saturation
@@ -75,12 +77,12 @@ MEASUREMENT = {
     "health probe": f"{health.PROBE_TIMEOUT_S:g} s for a health probe "
     f"({2 * health.PROBE_TIMEOUT_S:g} s for a command)",
     "scrape": f"{prometheus.TIMEOUT_S:g} s for a scrape",
-    "models": f"at most {openai_served.MODELS_S:g} s for the models",
+    "models": f"at most {openai.MODELS_S:g} s for the models",
     "token counts": f"at most {openai.CHECK_S:g} s for the check of its token counts",
     "heads": f"| {in_unit(http.MAX_HEAD_BYTES, 1 << 10)} KiB each |",
     "bodies": f"body that is read whole (JSON) | {in_unit(http.MAX_BODY_BYTES, 1 << 20)} MiB |",
-    "events": f"all its lines | {in_unit(openai_stream.MAX_EVENT_BYTES, 1 << 20)} MiB |",
-    "replies of PostgreSQL": f"prepared statement | {in_unit(postgres_replies.MAX_REPLY_BYTES, 1 << 20)} MiB |",
+    "events": f"all its lines | {in_unit(stream.MAX_EVENT_BYTES, 1 << 20)} MiB |",
+    "replies of PostgreSQL": f"prepared statement | {in_unit(replies.MAX_REPLY_BYTES, 1 << 20)} MiB |",
     "ticks of a load": {0.1: "Ten times a second"}[coordinator.TICK_S],
     "first judgement": f"from {saturation.LEAST_S:g} s and {saturation.AFTER_WARMUP_S:g} s of measured load on",
     "growth": f"grew by at least {shared(saturation.SHARE)} of what arrived, and by "

@@ -15,7 +15,7 @@ SDK = {
     "postgres": {"psycopg2"},
     "s3": {"boto3", "botocore", "urllib3"},
     "triton": {"tritonclient", "grpc", "onnx", "onnxruntime"},
-    "openai_model": {"torch", "transformers", "tokenizers"},
+    "openai/models": {"torch", "transformers", "tokenizers"},
     "rpc": {"grpc"},
     "vectors/faiss": {"faiss"},
     "vectors/milvus": {"pymilvus", "milvus", "grpc", "google"},
@@ -26,7 +26,7 @@ WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers"}
 WORKER_FILES = {"dispatch/__init__.py", "dispatch/identity.py"}
 """What a worker needs of other rooms: the name of its node."""
 WORKER_MODEL = {"service", "load_profile", "sample", "failure"}
-LONGEST_LINES = 400
+LONGEST_LINES = 450
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")
 BASE_ONLY = {"load/workers/segments.py", "load/coordinator/client_telemetry.py", "load/coordinator/coordinator.py"}
 """Parts of load that run in the base environment, in the parent of the workers."""
@@ -184,7 +184,7 @@ def test_a_script_of_a_rule_imports_one_function_and_calls_it():
         assert kinds <= {ast.Import, ast.ImportFrom, ast.Expr}, path
 
 
-def test_a_file_has_one_noun_and_at_most_400_lines():
+def test_a_file_has_one_noun_and_at_most_450_lines():
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for _, path in layers.sources(PACKAGE)}
     long = {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > LONGEST_LINES}
     assert long == {}, "Split it: a file has one noun."

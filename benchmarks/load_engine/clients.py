@@ -12,7 +12,7 @@ from environments import QUIET, for_vllm, peer, tokenizer, vllm
 from load import ClientError, Load, Seen
 from ours import CONNECTIONS
 
-from seamark.drivers.openai_prompts import WORDS
+from seamark.drivers.openai.prompts import WORDS
 
 HERE = Path(__file__).parent
 PROMPTS = 1000

@@ -59,7 +59,7 @@ def tokenizer() -> Path:
     folder = CACHE / "tiny"
     if not (folder / "tokenizer.json").exists():
         code = (
-            "import sys; from pathlib import Path; from seamark.drivers.openai_model import write_tiny; "
+            "import sys; from pathlib import Path; from seamark.drivers.openai.models import write_tiny; "
             "write_tiny(Path(sys.argv[1]), 1)"
         )
         path = {"PYTHONPATH": str(Path(seamark.__file__).parents[1])}

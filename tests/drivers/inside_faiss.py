@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from seamark.drivers.vectors import faiss
+from seamark.drivers.vectors import faiss, faiss_index
 from seamark.drivers.vectors.dataset import Dataset
 from seamark.load.driver import Body, Target
 
@@ -65,11 +65,11 @@ def threads_of_two_users(settings: dict[str, Any], data: str) -> Any:
     """Give how many OpenMP threads a search may use in each of two threads, and before any search."""
     driver = faiss.Search(Target(settings=settings, data=Path(data)))
     (body,) = driver.bodies(1, 0)
-    seen = [faiss.faiss.omp_get_max_threads()]
+    seen = [faiss_index.faiss.omp_get_max_threads()]
 
     def user() -> None:
         driver.session().call(body)
-        seen.append(faiss.faiss.omp_get_max_threads())
+        seen.append(faiss_index.faiss.omp_get_max_threads())
 
     for _ in range(2):
         one = threading.Thread(target=user)

@@ -8,8 +8,9 @@ from typing import Any
 
 import psycopg2
 
-from seamark.drivers import postgres, postgres_tables
-from seamark.drivers.postgres_calls import PostgresCalls
+from seamark.drivers.postgres import driver as postgres
+from seamark.drivers.postgres import tables
+from seamark.drivers.postgres.calls import PostgresCalls
 from seamark.load.driver import Body, Target
 
 
@@ -18,7 +19,7 @@ def target(where: dict[str, Any]) -> Target:
 
 
 def sums(where: dict[str, Any]) -> Any:
-    return postgres_tables.sums(target(where))
+    return tables.sums(target(where))
 
 
 def judged(where: dict[str, Any]) -> Any:
@@ -27,7 +28,7 @@ def judged(where: dict[str, Any]) -> Any:
 
 def query(where: dict[str, Any], statement: str) -> Any:
     """Run one statement; give its rows as text."""
-    connection = postgres_tables.connect(target(where))
+    connection = tables.connect(target(where))
     with connection.cursor() as cursor:
         cursor.execute(statement)
         return [[str(value) for value in row] for row in cursor.fetchall()] if cursor.description else []
@@ -62,7 +63,7 @@ def trouble(where: dict[str, Any], trouble: str) -> Any:
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where application_name = 'seamark' and pid <> pg_backend_pid()",
         )
-    with postgres_tables.connect(target(where)).cursor() as cursor:
+    with tables.connect(target(where)).cursor() as cursor:
         cursor.execute("begin")
         if trouble == "locked":
             cursor.execute("lock table pgbench_accounts")

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seamark.drivers import s3, s3_objects
+from seamark.drivers import s3
 from seamark.errors import SiteError
 from seamark.load.driver import Target
 
@@ -17,7 +17,7 @@ def target(where: dict[str, Any]) -> Target:
 def objects(where: dict[str, Any], prefix: str) -> Any:
     """Give key, size, ETag and MD5 of the content of every object below a prefix, read by boto3."""
     there = target(where)
-    client, bucket = s3_objects.client(there), there.settings["bucket"]
+    client, bucket = s3.client(there), there.settings["bucket"]
     found = []
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         for entry in page.get("Contents", []):
@@ -29,7 +29,7 @@ def objects(where: dict[str, Any], prefix: str) -> Any:
 def replace(where: dict[str, Any], key: str, size: int | None) -> Any:
     """Put another object of that size in a key's place; None deletes it."""
     there = target(where)
-    client, place = s3_objects.client(there), {"Bucket": there.settings["bucket"], "Key": key}
+    client, place = s3.client(there), {"Bucket": there.settings["bucket"], "Key": key}
     if size is None:
         client.delete_object(**place)
     else:
@@ -50,7 +50,7 @@ def refused(where: dict[str, Any]) -> Any:
 
 
 def payload_md5(size: int) -> Any:
-    return hashlib.md5(s3_objects.payload(size)).hexdigest()
+    return hashlib.md5(s3.payload(size)).hexdigest()
 
 
 def requests(where: dict[str, Any], count: int, seed: int) -> Any:

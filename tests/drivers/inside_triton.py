@@ -11,9 +11,9 @@ from typing import Any
 import onnx
 import onnxruntime
 
-from seamark.drivers import triton
-from seamark.drivers.triton_models import expected
-from seamark.drivers.triton_requests import Requests
+from seamark.drivers.triton import driver as triton
+from seamark.drivers.triton.models import expected
+from seamark.drivers.triton.requests import Requests
 from seamark.load.driver import Body, Target
 
 

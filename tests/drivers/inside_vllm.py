@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seamark.drivers.openai_asks import FIRST_ID, LAST_ID
-from seamark.drivers.openai_model import write_tiny
-from seamark.drivers.openai_prompts import WORDS
+from seamark.drivers.openai.models import write_tiny
+from seamark.drivers.openai.prompts import WORDS
+from seamark.drivers.openai.requests import FIRST_ID, LAST_ID
 
 
 def versions() -> Any:

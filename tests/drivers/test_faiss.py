@@ -8,8 +8,7 @@ import yaml
 from service_environment import ROOT, ask, environment
 from service_loads import deployed, loaded
 
-from seamark.drivers.vectors.collection import fill
-from seamark.drivers.vectors.dataset import Dataset, nearest_distances, recall_at_k
+from seamark.drivers.vectors.dataset import Dataset, fill, nearest_distances, recall_at_k
 
 SETTINGS = yaml.safe_load((ROOT / "config/services/faiss.yaml").read_text(encoding="utf-8"))["settings"]
 DEFAULTS = {name: setting["default"] for name, setting in SETTINGS.items()}

@@ -14,10 +14,10 @@ from service_environment import ROOT
 
 import seamark
 from seamark.config.read import read_services
-from seamark.drivers.openai import OpenAi, quality
-from seamark.drivers.openai_asks import MOST_BODIES
-from seamark.drivers.openai_stream import StreamDecoder
-from seamark.drivers.openai_whole import WholeDecoder
+from seamark.drivers.openai.driver import OpenAi, quality
+from seamark.drivers.openai.replies import WholeDecoder
+from seamark.drivers.openai.requests import MOST_BODIES
+from seamark.drivers.openai.stream import StreamDecoder
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
 from seamark.load.driver import Target

@@ -11,8 +11,8 @@ import pytest
 from openai_streams import SERVERS, reads, stream
 
 from seamark.drivers.openai import OpenAi
-from seamark.drivers.openai_counted import CountedStream, CountedWhole
-from seamark.drivers.openai_forms import Forms
+from seamark.drivers.openai.events import Forms
+from seamark.drivers.openai.replies import CountedStream, CountedWhole
 from seamark.load.driver import Target
 from seamark.model.failure import Failure
 

@@ -6,8 +6,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from seamark.drivers.openai_lengths import Lengths
-from seamark.drivers.openai_prompts import WORDS, Ids, Texts, ids_of, read_tokenizer, texts_of
+from seamark.drivers.openai.prompts import WORDS, Ids, Texts, ids_of, read_tokenizer, texts_of
+from seamark.drivers.openai.requests import Lengths
 from seamark.errors import SiteError, UserError
 
 IDS = Ids(vocabulary=np.arange(1000, 30001, dtype=np.int32))

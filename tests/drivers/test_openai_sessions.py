@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seamark.drivers.openai import OpenAi, quality
+from seamark.drivers.openai.driver import OpenAi, quality
 from seamark.errors import UserError
 from seamark.load.driver import Target
 from seamark.load.engine.event_loop import encode_all, whole_sessions

@@ -6,9 +6,8 @@ from random import Random
 import pytest
 from openai_streams import CREATED_S, SERVERS, Stream, reads, stream
 
-from seamark.drivers.openai_chunk import read_chunk
-from seamark.drivers.openai_forms import Forms
-from seamark.drivers.openai_stream import StreamDecoder
+from seamark.drivers.openai.events import Forms, read_chunk
+from seamark.drivers.openai.stream import StreamDecoder
 from seamark.model.failure import Failure
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

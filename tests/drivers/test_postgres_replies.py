@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.drivers.postgres_replies import MAX_REPLY_BYTES, ReplyDecoder
+from seamark.drivers.postgres.replies import MAX_REPLY_BYTES, ReplyDecoder
 from seamark.model.failure import Failure
 
 

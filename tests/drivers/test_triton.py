@@ -17,8 +17,8 @@ import yaml
 from service_environment import ROOT, ask, environment
 from service_loads import deployed, loaded
 
-from seamark.drivers.triton_models import MODELS, write_repository
-from seamark.drivers.triton_requests import HttpReplyCheck, Requests
+from seamark.drivers.triton.models import MODELS, write_repository
+from seamark.drivers.triton.requests import HttpReplyCheck, Requests
 from seamark.services.supervisor.commands import Template, printed
 
 RECIPE = yaml.safe_load((ROOT / "config/services/triton.yaml").read_text(encoding="utf-8"))

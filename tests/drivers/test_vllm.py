@@ -15,8 +15,8 @@ from service_environment import ROOT, ask, environment
 from service_loads import deployed, loaded
 
 from seamark.config.read import read_services
-from seamark.drivers.openai import CHECKED_REQUESTS
-from seamark.drivers.openai_model import stage
+from seamark.drivers.openai.driver import CHECKED_REQUESTS
+from seamark.drivers.openai.models import stage
 from seamark.load.driver import Target
 from seamark.model.failure import Failure
 from seamark.storage.paths import DeploymentFolder

@@ -11,7 +11,6 @@ import pytest
 from seamark.dispatch.identity import boot_id
 from seamark.services.supervisor.control_files import Signs, beating, hold, signs_of, write_beat
 from seamark.services.supervisor.deployment import alive, why_ended
-from seamark.services.supervisor.driver_hooks import offers
 from seamark.storage.paths import DeploymentFolder
 
 
@@ -88,27 +87,3 @@ def test_a_lock_is_held_by_one(tmp_path: Path):
 
 def test_a_boot_is_the_same_for_all_processes_of_a_node():
     assert boot_id() == boot_id() != ""
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("def stage(target, seed): ...", True),
-        ("from elsewhere import prepare as stage", True),
-        ("stage = print", True),
-        ("from elsewhere import *", True),
-        ("class Driver:\n    unit = 'reply'", False),
-        ("from elsewhere import stage as other", False),
-        ("import a_module_that_is_nowhere", False),
-    ],
-)
-def test_a_hook_is_seen_in_the_source_without_an_import(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: bool
-):
-    (tmp_path / "a_driver.py").write_text(source)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert offers("a_driver:Driver", "stage") is expected
-
-
-def test_a_driver_without_source_may_have_any_hook():
-    assert offers("a_driver_that_is_nowhere", "stage")

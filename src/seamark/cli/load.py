@@ -124,7 +124,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     asks = _prompts(url, asked, known) if api else _request(url.geturl(), asked)
     here = asked["carrier"] == "local"
     if api and asks["model"] is None:
-        from seamark.drivers.openai_served import first_model
+        from seamark.drivers.openai.driver import first_model
 
         if here:
             look(url, tls, asked["timeout"])
@@ -252,7 +252,7 @@ def _load_settings(asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[
 
 def _mix(text: str) -> str:
     """Return the mix as its setting has it."""
-    from seamark.drivers.openai_asks import PER_REQUEST
+    from seamark.drivers.openai.requests import PER_REQUEST
     from seamark.load.engine.mix import classes_of
 
     try:

@@ -13,7 +13,7 @@ import numpy as np
 from seamark.drivers import fileio_files
 from seamark.drivers.fileio_files import PAGE_BYTES, Files
 from seamark.errors import UserError
-from seamark.load.driver import Body, Reply, Target
+from seamark.load.driver import Body, Call, Hooks, Reply, Target
 from seamark.model.failure import Failure
 from seamark.model.service import Value
 
@@ -26,7 +26,7 @@ Position = tuple[int, int]
 """A file descriptor and an offset in bytes."""
 
 
-class FileIo:
+class FileIo(Call):
     """Reads or writes blocks; each session (thread) has files, buffers and a sequence of offsets of its own.
 
     Random offsets are one seeded permutation of all blocks that sessions enter at places far apart, so no block
@@ -244,3 +244,6 @@ def _direct(target: Target, files: Files, block_bytes: int) -> bool:
 def _int(settings: Mapping[str, Value], name: str, otherwise: int = 0) -> int:
     value = settings.get(name)
     return otherwise if value is None else int(value)
+
+
+HOOKS = Hooks(stage=stage, quality=quality)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from seamark.load.driver import Body, Target
+from seamark.load.driver import Body, Target, Wire
 from seamark.load.engine.http import HttpDecoder, http_request
 from seamark.platform.tls import VERIFIED, tls_context
 
 
-class Http:
+class Http(Wire):
     """Sends the request of its settings: `url`, `method`, `headers` (a JSON object) and `body` (a file); over https
     with `tls` and `tls_ca_file`, see platform/tls.py."""
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from seamark.load.driver import Body, Decoder, Reply, Session, Target
+from seamark.load.driver import Body, Call, Decoder, Reply, Session, Target, Wire
 from seamark.load.engine.http import HttpDecoder, http_request
 from seamark.model.failure import Failure
 
 DONE = Reply()
 
 
-class Null:
+class Null(Wire):
     """Asks the null server for its one reply over HTTP/1.1."""
 
     unit = "reply"
@@ -36,7 +36,7 @@ class Null:
         return HttpDecoder()
 
 
-class NullCall:
+class NullCall(Call):
     """Answers at once, in this process: the cost of a Call driver's frame and nothing else."""
 
     unit = "reply"

@@ -1,18 +1,125 @@
 """S3 at the speed of the server: requests signed before the clock, sent over the generator's own connections.
 
-The bucket is filled in s3_objects.py with boto3, which is too slow for the hot path.
+The bucket is filled with boto3, which is too slow for the hot path. It lies in the service's environment alone, so it
+is imported where it is used.
 """
 
+import io
+import os
+import shutil
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seamark.drivers import s3_objects
-from seamark.load.driver import Body, Target
+from seamark.errors import SiteError
+from seamark.load.driver import Body, Hooks, Target, Wire
 from seamark.load.engine.http import HttpDecoder, http_request
 from seamark.model.failure import Failure
 from seamark.model.service import Value
+
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials
+
+EXPIRES_S = 7 * 24 * 3600
+PAYLOAD_SEED = 42
+PIECE_BYTES = 1 << 24
+SPARE_BYTES = 1 << 28
+UPLOADS_AT_ONCE = 8
+
+
+def key_of(kind: str, number: int) -> str:
+    """Return the key of an object: what is read and what is written lie apart."""
+    return f"{kind}/{number:07d}"
+
+
+def payload(size_bytes: int) -> bytes:
+    """Return the content of every object of that size, made piece by piece: a gibibyte is not held twice."""
+    random = np.random.default_rng(PAYLOAD_SEED)
+    content = io.BytesIO()
+    for at in range(0, size_bytes, PIECE_BYTES):
+        content.write(random.bytes(min(PIECE_BYTES, size_bytes - at)))
+    return content.getvalue()
+
+
+def credentials(target: Target) -> "Credentials":
+    """Return the keys made for this run, or those of the AWS_* variables where someone else runs the server.
+
+    Raises SiteError when there are none.
+    """
+    from botocore.credentials import Credentials
+
+    own = target.data / "credentials"
+    if own.exists():
+        return Credentials(*own.read_text(encoding="ascii").strip().split(","))
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if not key or not secret:
+        raise SiteError(
+            f"s3: no credentials for {target.host}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+            "(and AWS_SESSION_TOKEN if need be) in the environment."
+        )
+    return Credentials(key, secret, os.environ.get("AWS_SESSION_TOKEN"))
+
+
+def region() -> str:
+    """Return the region that signatures name."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+
+
+def endpoint(target: Target) -> str:
+    """Return the URL of the service."""
+    return f"http://{target.host}:{target.ports['main']}"
+
+
+class Signer:
+    """Signs paths in advance (SigV4 in the query, payload unsigned)."""
+
+    def __init__(self, target: Target) -> None:
+        from botocore.auth import S3SigV4QueryAuth
+        from botocore.awsrequest import AWSRequest
+
+        self._endpoint = endpoint(target)
+        self._request = AWSRequest
+        self._auth = S3SigV4QueryAuth(credentials(target), "s3", region(), expires=EXPIRES_S)
+
+    def path(self, method: str, path: str) -> str:
+        """Return `path` with its signature, as it stands in a request line."""
+        request = self._request(method=method, url=self._endpoint + path)
+        self._auth.add_auth(request)
+        url: str = request.prepare().url
+        return url.removeprefix(self._endpoint)
+
+
+def client(target: Target) -> Any:
+    """Return boto3's client of the endpoint."""
+    import boto3
+    from botocore.client import Config
+
+    keys = credentials(target)
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint(target),
+        aws_access_key_id=keys.access_key,
+        aws_secret_access_key=keys.secret_key,
+        aws_session_token=keys.token,
+        region_name=region(),
+        config=Config(
+            s3={"addressing_style": "path"}, max_pool_connections=UPLOADS_AT_ONCE, retries={"max_attempts": 3}
+        ),
+    )
+
+
+def _require_room(target: Target, needed: int) -> None:
+    free = shutil.disk_usage(target.data).free
+    if needed + SPARE_BYTES > free:
+        raise SiteError(
+            f"s3: {target.data} has {free:,} bytes free; {needed:,} for objects read and written and {SPARE_BYTES:,} "
+            "to spare do not fit. Lower `objects` or `object_bytes`."
+        )
+
 
 GET, PUT = "get", "put"
 KINDS = {"get": (GET,), "put": (PUT,), "mixed": (GET, PUT)}
@@ -20,7 +127,7 @@ MAX_BODIES = 1 << 14
 """Signing takes a few tenths of a millisecond a request."""
 
 
-class S3:
+class S3(Wire):
     """GET and PUT of whole objects of one size by presigned URLs, path style, plain HTTP."""
 
     unit = "operation"
@@ -33,11 +140,8 @@ class S3:
         self._bucket = str(target.settings["bucket"])
         self._host = f"{target.host}:{target.ports['main']}"
         self.kinds: Sequence[str] = KINDS[self._operation]
-
-    @property
-    def body_count(self) -> int:
-        """Different requests: each object once for each kind, as far as signing them takes seconds at most."""
-        return min(self._objects, MAX_BODIES) * len(self.kinds)
+        self.body_count = min(self._objects, MAX_BODIES) * len(self.kinds)
+        """Each object once for each kind, as far as signing them takes seconds at most."""
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return seeded requests: every object once in random order; PUTs have keys of their own."""
@@ -49,7 +153,7 @@ class S3:
             content += [(kind, name, key) for key in keys.tolist()]
         order = random.permutation(len(content)) if len(self.kinds) > 1 else np.arange(len(content))
         chosen = [content[at] for at in order.tolist()[:count]]
-        return [Body(content=(name, s3_objects.key_of(name, key)), kind=kind) for kind, name, key in chosen]
+        return [Body(content=(name, key_of(name, key)), kind=kind) for kind, name, key in chosen]
 
     def address(self) -> tuple[str, int]:
         """Return host and port of the endpoint."""
@@ -69,13 +173,13 @@ class S3:
         return ObjectDecoder(self._object_bytes, may_get=GET in self.kinds, may_put=PUT in self.kinds)
 
     @cached_property
-    def _signer(self) -> s3_objects.Signer:
-        return s3_objects.Signer(self._target)
+    def _signer(self) -> Signer:
+        return Signer(self._target)
 
     @cached_property
     def _payload(self) -> bytes:
         """What every PUT sends: random, so that nothing can compress it."""
-        return s3_objects.payload(self._object_bytes)
+        return payload(self._object_bytes)
 
 
 class ObjectDecoder(HttpDecoder):
@@ -116,11 +220,50 @@ class ObjectDecoder(HttpDecoder):
 
 
 def populate(target: Target, seed: int) -> Mapping[str, Value]:
-    """Make the bucket and the objects that are read."""
-    return s3_objects.fill(target)
+    """Make the bucket if need be and put every object that is read; large ones in parts.
+
+    Returns counts, bytes and seconds. Raises SiteError when the embedded server's disk is too small for what is
+    read and what may be written.
+    """
+    from boto3.s3.transfer import TransferConfig
+
+    settings = target.settings
+    bucket, objects, size, part = (
+        settings[name] for name in ("bucket", "objects", "object_bytes", "multipart_bytes")
+    )
+    assert isinstance(objects, int)
+    assert isinstance(size, int)
+    assert isinstance(part, int)
+    if (target.data / "credentials").exists():
+        _require_room(target, 2 * objects * size)
+    started = time.monotonic()
+    s3 = client(target)
+    if bucket not in [found["Name"] for found in s3.list_buckets()["Buckets"]]:
+        s3.create_bucket(Bucket=bucket)
+    content = payload(size)
+    # in order and one after another: gateways buffer parts that come early
+    parts = TransferConfig(multipart_threshold=part, multipart_chunksize=part, use_threads=False)
+
+    def put(number: int) -> None:
+        s3.upload_fileobj(io.BytesIO(content), bucket, key_of("get", number), Config=parts)
+
+    with ThreadPoolExecutor(UPLOADS_AT_ONCE if size < part else 2) as uploads:
+        for _ in uploads.map(put, range(objects)):
+            pass
+    return {
+        "bucket": bucket,
+        "objects": objects,
+        "object_bytes": size,
+        "total_bytes": objects * size,
+        "parts": -(-size // part) if size >= part else 1,
+        "populate_s": round(time.monotonic() - started, 3),
+    }
 
 
 def _int(settings: Mapping[str, Value], name: str) -> int:
     value = settings[name]
     assert isinstance(value, int)
     return value
+
+
+HOOKS = Hooks(populate=populate)

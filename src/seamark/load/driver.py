@@ -1,12 +1,22 @@
-"""What the load generator asks of a driver: the two Protocols, and the data that pass between them. No code."""
+"""The interface of drivers: the two kinds Wire and Call, their optional parts with defaults, and a module's hooks.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+Importable in every environment: of a service's libraries nothing is needed here.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
 from seamark.model.failure import Failure
 from seamark.model.service import Value
+
+if TYPE_CHECKING:
+    import ssl
+
+    from seamark.patterns.trace_file import Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,20 +54,33 @@ class Reply:
     failure: Failure = Failure.NONE
 
 
-class Driver(Protocol):
-    """What both kinds of driver have. No clock, no retry, no counting."""
+class Driver(ABC):
+    """Both kinds of driver: extend Wire or Call. No clock, no retry, no counting.
+
+    An attribute with a value is an optional part with its default: a driver that has the part sets it on the class
+    or in `__init__`.
+    """
+
+    speaks: ClassVar[Literal["wire", "call"]]
 
     unit: str
-    """What one unit of a reply is, singular: reply, operation, transaction, item, token, query."""
+    """One unit of a reply, singular: reply, operation, transaction, item, token, query."""
 
     kinds: Sequence[str]
     """Names of the kinds of request this driver makes, such as ('put', 'get')."""
 
+    body_count: int | None = None
+    """Different bodies worth their memory. None: as many as the load needs."""
+
+    row_body: "Callable[[int, Row, int], Body] | None" = None
+    """`row_body(number, row, seed)` makes the request of a trace's row with its recorded lengths, the same in every
+    worker; it raises UserError for one that cannot be made. None: rows give arrival times alone."""
+
+    @abstractmethod
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return `count` seeded bodies (request number i uses bodies[i % count]); called before the clock starts.
 
-        With `turns` in the settings of the target they are whole sessions, turn after turn. A driver may have an
-        attribute `body_count`, how many are worth their memory, and a method `row_body` (TracedDriver in trace.py).
+        With `turns` in the settings of the target they are whole sessions, turn after turn.
         """
 
 
@@ -102,22 +125,39 @@ class StreamDecoder(Decoder, Protocol):
     """Units in the first of these parts; 0 where the server does not say."""
 
 
-class Wire(Driver, Protocol):
-    """Bytes out, bytes in, on connections of the generator's own: for protocols where speed matters.
+class EndedByClose(ABC):
+    """A decoder of replies that may end with their connection, such as an HTTP body without a length."""
 
-    A driver may have an attribute `tls`, the ssl.SSLContext of its connections (without it they are plain), and
-    `most_units`, how many units the largest reply to the requests encoded so far was asked to have.
-    """
+    __slots__ = ()
 
+    @abstractmethod
+    def end_of_stream(self) -> bool:
+        """Return whether the current reply is complete, now that the server has closed the connection."""
+
+
+class Wire(Driver):
+    """Bytes out, bytes in, on connections of the generator's own: for protocols where speed matters."""
+
+    speaks: ClassVar[Literal["wire"]] = "wire"
+
+    tls: "ssl.SSLContext | None" = None
+    """Encryption of its connections. None: they are plain."""
+
+    most_units: int = 0
+    """Units of the largest reply that the requests encoded so far ask for; 0 where requests do not say."""
+
+    @abstractmethod
     def address(self) -> tuple[str, int]:
         """Return host and port to connect to."""
 
+    @abstractmethod
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
         """Return the request on the wire; called before the clock starts.
 
         Several pieces are sent one after another without being joined, so that many requests share a large one.
         """
 
+    @abstractmethod
     def decoder(self) -> Decoder:
         """Return a decoder for one connection."""
 
@@ -132,27 +172,78 @@ class Session(Protocol):
         """Give back what the session holds."""
 
 
-class Call(Driver, Protocol):
+class Call(Driver):
     """A blocking or library client: psycopg2, faiss, gRPC, vendor SDKs, system calls."""
 
+    speaks: ClassVar[Literal["call"]] = "call"
+
+    @abstractmethod
     def session(self) -> Session:
         """Return a new session; called once for each thread before the clock starts."""
 
+    @abstractmethod
     def failure(self, error: Exception) -> Failure:
         """Return the category of an exception that `call` raised."""
 
 
-class Preparation(Protocol):
-    """Optional functions of a driver's module; each is called in the service's environment.
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """What a driver's module does outside of the load, declared as its `HOOKS`; each is called in the service's
+    environment. None: nothing.
 
     `stage` runs before the server starts (a model repository, an index, files); `populate` after it is healthy
     (tables, buckets). Both get the deployment's full settings, must be deterministic in `seed`, and return facts
     worth keeping: sizes in bytes, counts, seconds. `quality` runs after the load's clock has stopped and returns
-    what the answers are worth, such as {"recall_at_10": 0.987}.
+    the quality of the replies, such as {"recall_at_10": 0.987}.
     """
 
-    def stage(self, target: Target, seed: int) -> Mapping[str, Value]: ...
+    stage: Callable[[Target, int], Mapping[str, Value]] | None = None
+    populate: Callable[[Target, int], Mapping[str, Value]] | None = None
+    quality: Callable[[Target, int], Mapping[str, float]] | None = None
 
-    def populate(self, target: Target, seed: int) -> Mapping[str, Value]: ...
 
-    def quality(self, target: Target, seed: int) -> Mapping[str, float]: ...
+def hooks_of(driver: str) -> Hooks:
+    """Return the hooks of a driver (`module` or `module:Class`), whose module is imported.
+
+    A module without `HOOKS` has those of its functions that bear their names. Raises what the import raises.
+    """
+    names = vars(import_module(driver.partition(":")[0]))
+    declared = names.get("HOOKS")
+    if isinstance(declared, Hooks):
+        return declared
+    return Hooks(**{each.name: names.get(each.name) for each in fields(Hooks)})
+
+
+def make_of(driver: str) -> Callable[[Target], Wire | Call]:
+    """Return what makes a driver (`module:Class` or `module:function`) from a target.
+
+    Raises what the import raises, AttributeError for a name that the module does not have.
+    """
+    module, _, name = driver.partition(":")
+    make = getattr(import_module(module), name)
+    return lambda target: declared(make(target))
+
+
+def declared(made: Any) -> Wire | Call:
+    """Return a driver with all optional parts: itself where it extends Wire or Call, else completed with their
+    defaults. The one place where a driver's kind is told by its methods: by `encode`."""
+    if isinstance(made, (Wire, Call)):
+        return made
+    return cast("Wire | Call", _Completed(made, Wire if hasattr(made, "encode") else Call))
+
+
+class _Completed:
+    """A driver that extends neither kind: its own attributes, else the defaults of its kind."""
+
+    def __init__(self, made: Any, kind: type[Driver]) -> None:
+        self._made = made
+        self._kind = kind
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(self._made, name)
+        except AttributeError:
+            default = getattr(self._kind, name, object)  # as callable as an abstract method
+            if callable(default):
+                raise
+            return default

@@ -7,10 +7,11 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from seamark.config.yaml_source import shown
 from seamark.errors import UserError, did_you_mean
-from seamark.load.driver import Driver, Target
+from seamark.load.driver import Target, declared
 from seamark.load.engine.mix import mixed
 from seamark.model.service import Service, Value
 from seamark.model.trial import Plan, Trial
@@ -95,16 +96,16 @@ def _names(tree: ast.Module) -> Iterator[str]:
             yield node.asname or node.name
 
 
-def _missing_setting(make: Callable[[Target], Driver], service: Service, trials: Sequence[Trial]) -> str | None:
+def _missing_setting(make: Callable[[Target], Any], service: Service, trials: Sequence[Trial]) -> str | None:
     """Make the driver and one request of each kind of trial; what else it lacks (data, a server) is not there yet."""
     ports = dict.fromkeys(service.server.ports if service.server else (), 1)
     with TemporaryDirectory(prefix="seamark-driver-") as data:
         for settings in _kinds(trials):
             target = Target(settings=settings, data=Path(data), ports=ports)
             try:
-                driver = mixed(make, target) if settings.get("mix") else make(target)
+                driver = mixed(make, target) if settings.get("mix") else declared(make(target))
                 bodies = driver.bodies(1, SEED)
-                if hasattr(driver, "encode"):
+                if driver.speaks == "wire":
                     driver.encode(bodies[0])
             except KeyError as error:
                 if error.args and isinstance(error.args[0], str) and error.args[0] not in settings:

@@ -1,7 +1,6 @@
 """A load on one address, without a scenario: the engine, the files and the figures of a trial."""
 
 import hashlib
-import importlib
 import json
 import uuid
 from collections import Counter
@@ -17,7 +16,7 @@ from seamark.analysis.metrics.ceiling import Ceiling
 from seamark.dispatch.identity import node
 from seamark.load.coordinator.coordinator import LoadError, LoadJob, run_load
 from seamark.load.coordinator.launchers.launcher import Carrier
-from seamark.load.driver import Target, Wire
+from seamark.load.driver import Target, Wire, make_of
 from seamark.load.workers.records import segment_state
 from seamark.load.workers.segments import gather_chunks, gather_samples, read_samples
 from seamark.model.failure import Failure
@@ -43,9 +42,8 @@ class Address:
 
 def first_request(address: Address, seed: int = 1) -> bytes:
     """Return the bytes of a load's first request. Raises UserError for settings that its driver does not take."""
-    module, _, name = address.driver.partition(":")
     target = Target(settings=address.settings, data=Path(), host=address.host, ports={"http": address.port})
-    driver = cast(Wire, getattr(importlib.import_module(module), name)(target))
+    driver = cast(Wire, make_of(address.driver)(target))
     request = driver.encode(driver.bodies(1, seed)[0])
     return request if isinstance(request, bytes) else b"".join(request)
 

@@ -1,9 +1,10 @@
-"""Seeded vectors, queries and their exact neighbours, and recall against them. Knows no vector store."""
+"""Seeded vectors, queries and their exact neighbours, recall against them, and the interface of a vector store."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,3 +110,32 @@ def recall_at_k(data: Dataset, found: Ids, k: int) -> float:
         near = int(np.count_nonzero((gaps**2).sum(axis=1) <= within[row]))
         shares[row] = min(near, k) / k
     return float(shares.mean())
+
+
+class Collection(Protocol):
+    """One set of vectors in one store. Ids are positions in the data set, counted from 0."""
+
+    def build(self, vectors: Vectors) -> None:
+        """Make ready to ingest: create the collection or train the index on these vectors."""
+
+    def ingest(self, vectors: Vectors) -> None:
+        """Store all vectors; they can be searched, with their index complete, when this returns."""
+
+    def search(self, queries: Vectors, k: int) -> Ids:
+        """Return the ids (q, k) found for each query, -1 where none was found."""
+
+
+def fill(collection: Collection, data: Dataset, clock: Callable[[], float] = time.monotonic) -> Mapping[str, Value]:
+    """Build and ingest; return the seconds of both and the vectors stored per second of both together."""
+    began_s = clock()
+    collection.build(data.vectors)
+    built_s = clock()
+    collection.ingest(data.vectors)
+    ended_s = clock()
+    return {
+        "build_s": built_s - began_s,
+        "ingest_s": ended_s - built_s,
+        "ingest_vectors_per_s": len(data.vectors) / (ended_s - began_s),
+        "vectors": len(data.vectors),
+        "vectors_bytes": data.vectors.nbytes,
+    }

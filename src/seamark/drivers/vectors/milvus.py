@@ -1,47 +1,27 @@
-"""Milvus: its collections filled and loaded before the load, the Call drivers that search and insert, and recall."""
+"""Milvus: its collections filled and loaded before the load, the driver of the trial's operation, and recall.
 
-from collections.abc import Callable, Mapping, Sequence
+pymilvus lies in the service's environment alone, so what needs it is imported where it is used.
+"""
 
-import numpy as np
-from google.protobuf.message import DecodeError
+from collections.abc import Mapping
 
-from seamark.drivers import rpc
-from seamark.drivers.vectors.collection import fill
-from seamark.drivers.vectors.dataset import Dataset, Vectors, in_batches, recall_at_k, whole
-from seamark.drivers.vectors.milvus_collection import (
-    MilvusCollection,
-    address_of,
-    client_of,
-    count_inserted,
-    credentials,
-    make_inserted,
-)
-from seamark.drivers.vectors.milvus_messages import (
-    INSERTED,
-    SERVICE,
-    RefusedError,
-    Searching,
-    insert_request,
-    inserted,
-    schema_of,
-)
-from seamark.load.driver import Body, Call, Reply, Target
+from seamark.drivers.vectors.dataset import Dataset, fill, recall_at_k, whole
+from seamark.load.driver import Call, Hooks, Target
 from seamark.load.workers.assignment import seed_for
-from seamark.model.failure import Failure
 from seamark.model.service import Value
-
-MOST_BODIES_BYTES = 64 << 20
-Read = Callable[[bytes, int], Reply]
-"""From the bytes of a reply and how many were sent to what it is worth."""
 
 
 def driver(target: Target) -> Call:
     """Return the driver of the trial's operation. Raises UserError for a search that Milvus refuses."""
+    from seamark.drivers.vectors.milvus_calls import Insert, Search
+
     return Insert(target) if target.settings["operation"] == "insert" else Search(target)
 
 
 def populate(target: Target, seed: int) -> Mapping[str, Value]:
     """Generate the data set, store, index and load it, and make the empty collection of inserts."""
+    from seamark.drivers.vectors.milvus_collection import MilvusCollection, client_of, make_inserted
+
     settings = target.settings
     data = Dataset.stage(target, seed)
     with client_of(target) as client:
@@ -56,6 +36,8 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
 
     The classes of a mix have bodies of other seeds: there is nothing to count for them.
     """
+    from seamark.drivers.vectors.milvus_collection import MilvusCollection, client_of, count_inserted
+
     if target.settings["operation"] == "insert":
         if target.settings.get("mix"):
             return {}
@@ -67,106 +49,4 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     return {f"recall_at_{k}": recall_at_k(data, found, k)}
 
 
-class _Calls:
-    """What both drivers have: connections, and the categories of what goes wrong."""
-
-    def __init__(self, target: Target) -> None:
-        self._settings = target.settings
-        self._address = address_of(target)
-        timeout_s = target.settings.get("timeout_s")
-        self._timeout_s = None if timeout_s is None else float(timeout_s)
-
-    def failure(self, error: Exception) -> Failure:
-        """Return the category of gRPC's status, or of Milvus's own code."""
-        if isinstance(error, RefusedError):
-            return error.category
-        return Failure.PROTOCOL if isinstance(error, DecodeError) else rpc.category(error)
-
-
-class Search(_Calls):
-    """Searches the collection that `populate` filled. A reply is worth its batch when every query got an answer."""
-
-    unit = "query"
-    kinds: Sequence[str] = ("search",)
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
-        self._searching = Searching.of(target.settings)
-        self._batch = whole(target.settings, "batch")
-        self._queries: Vectors = np.load(target.data / "queries.npy")
-        self.body_count = max(len(self._queries), 64)
-        """One body for each query, so that each is asked once before any is asked again."""
-
-    def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return batches of queries: all queries in seeded order, again and again, cut into batches."""
-        batches = in_batches(len(self._queries), count, self._batch, seed)
-        return [Body(content=self._searching.request(self._queries[batch])) for batch in batches]
-
-    def session(self) -> "MilvusSession":
-        """Return a session whose connection is open."""
-        return MilvusSession(self._address, "Search", self._timeout_s, self._read)
-
-    def _read(self, reply: bytes, sent: int) -> Reply:
-        counts = self._searching.counts(reply)
-        failure = Failure.NONE
-        if len(counts) != self._batch:
-            failure = Failure.WRONG_REPLY
-        elif not all(counts):
-            failure = Failure.EMPTY_REPLY
-        units = 0 if failure else self._batch
-        return Reply(units=units, bytes_sent=sent, bytes_received=len(reply), failure=failure)
-
-
-class Insert(_Calls):
-    """Inserts vectors of the data set, `batch` a request, into a collection of its own.
-
-    Milvus answers when they are in its log: they are found and indexed later.
-    """
-
-    unit = "vector"
-    kinds: Sequence[str] = ("insert",)
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
-        self._batch = whole(target.settings, "batch")
-        self._vectors = Dataset.load(target.data).vectors
-        request_bytes = self._batch * (self._vectors.itemsize * self._vectors.shape[1] + 16)
-        batches = -(-len(self._vectors) // self._batch)
-        self.body_count = max(1, min(batches, MOST_BODIES_BYTES // request_bytes))
-        """Each vector once, as far as memory allows, before any is stored again."""
-
-    def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return batches of vectors, all of them in seeded order, marked with the seed."""
-        fields = schema_of(INSERTED, self._vectors.shape[1]).to_dict()["fields"]
-        batches = in_batches(len(self._vectors), count, self._batch, seed)
-        return [Body(content=insert_request(fields, self._vectors[batch], seed)) for batch in batches]
-
-    def session(self) -> "MilvusSession":
-        """Return a session whose connection is open."""
-        return MilvusSession(self._address, "Insert", self._timeout_s, self._read)
-
-    def _read(self, reply: bytes, sent: int) -> Reply:
-        right = inserted(reply) == self._batch
-        failure = Failure.NONE if right else Failure.WRONG_REPLY
-        units = self._batch if right else 0
-        return Reply(units=units, bytes_sent=sent, bytes_received=len(reply), failure=failure)
-
-
-class MilvusSession:
-    """One user's connection, and the one call that it makes."""
-
-    def __init__(self, address: str, call: str, timeout_s: float | None, read: Read) -> None:
-        self._timeout_s = timeout_s
-        self._read = read
-        self._channel = rpc.connected(address)
-        self._ask = self._channel.unary_unary(f"{SERVICE}/{call}")  # bytes in, bytes out
-        self._metadata = credentials()
-
-    def call(self, body: Body) -> Reply:
-        """Make one request and look whether its reply is whole."""
-        sent: bytes = body.content
-        return self._read(self._ask(sent, timeout=self._timeout_s, metadata=self._metadata), len(sent))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._channel.close()
+HOOKS = Hooks(populate=populate, quality=quality)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any, NamedTuple, Protocol, cast
 
-from seamark.load.driver import Decoder, StreamDecoder
+from seamark.load.driver import Decoder, EndedByClose, StreamDecoder
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS
 
@@ -214,8 +214,8 @@ class Connection(asyncio.Protocol):
         self.closed = True
         if not self.busy:
             return
-        end_of_stream = getattr(self._decoder, "end_of_stream", None)
-        if error is None and end_of_stream is not None and end_of_stream():
+        decoder = self._decoder
+        if error is None and isinstance(decoder, EndedByClose) and decoder.end_of_stream():
             if self._events:
                 self._owner.held_open_ns += now_ns - self._content_ns
             self.end(self._content_ns if self._events else now_ns, self._decoder.failure)

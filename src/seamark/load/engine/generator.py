@@ -111,7 +111,7 @@ class Generator:
         self.stalls = Stalls()
         self._driver = driver
         self._address = driver.address()
-        self._tls: ssl.SSLContext | None = getattr(driver, "tls", None)
+        self._tls: ssl.SSLContext | None = driver.tls
         self.in_pieces = any(isinstance(request.data, tuple) for request in requests)
         self._requests = [request.outgoing(in_pieces=self.in_pieces) for request in requests]
         self._bodies = len(requests)

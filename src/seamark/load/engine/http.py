@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from seamark.load.driver import EndedByClose
 from seamark.model.failure import Failure
 
 MAX_HEAD_BYTES = 1 << 16
@@ -27,7 +28,7 @@ def http_request(
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + (body or b"")
 
 
-class HttpDecoder:
+class HttpDecoder(EndedByClose):
     """Reads one HTTP/1.1 reply after another, cut anywhere: Content-Length, chunked, until close.
 
     `units_of(status, body)` says how many units a good (2xx) reply is worth; a ValueError means a wrong reply, 0 an

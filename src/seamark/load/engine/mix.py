@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seamark.errors import UserError
-from seamark.load.driver import Body, Call, Decoder, Driver, Reply, Session, Target, Wire
+from seamark.load.driver import Body, Call, Decoder, Driver, Reply, Session, Target, Wire, declared
 from seamark.load.workers.assignment import seed_for
 from seamark.model.failure import Failure
 from seamark.model.service import Value
@@ -77,13 +77,14 @@ def drawn(weights: Sequence[float], count: int, seed: int) -> npt.NDArray[np.int
     return np.random.default_rng(seed_for(seed, "classes")).permutation(classes)
 
 
-def mixed(make: Callable[[Target], Driver], target: Target) -> Driver:
+def mixed(make: Callable[[Target], Any], target: Target) -> Wire | Call:
     """Return the driver of a target whose settings have a mix. Raises UserError for classes that do not fit."""
     classes = classes_of(str(target.settings["mix"]))
-    drivers = [make(replace(target, settings={**target.settings, **each.settings})) for each in classes]
-    if all(hasattr(driver, "encode") for driver in drivers):
+    drivers = [declared(make(replace(target, settings={**target.settings, **each.settings}))) for each in classes]
+    kinds = {driver.speaks for driver in drivers}
+    if kinds == {"wire"}:
         return MixedWire(classes, cast("list[Wire]", drivers), _turns(target))
-    if any(hasattr(driver, "encode") for driver in drivers):
+    if kinds != {"call"}:
         raise UserError("mix: its classes are sent in different ways, some from an event loop and some from threads.")
     return MixedCall(classes, cast("list[Call]", drivers), _turns(target))
 
@@ -101,7 +102,7 @@ class Part:
     wire: bytes | tuple[bytes, ...] | None = None
 
 
-class _Mixed(Generic[AnyDriver]):
+class _Mixed(Driver, Generic[AnyDriver]):
     """What drivers of a mix have in common: the kinds of all classes, and bodies in the seeded sequence."""
 
     def __init__(self, classes: Sequence[RequestClass], drivers: Sequence[AnyDriver], turns: int) -> None:
@@ -145,10 +146,10 @@ class _Mixed(Generic[AnyDriver]):
         if row.request_class is not None:
             which = self._numbered(row.request_class)
         driver = self.drivers[which]
-        if row.has_lengths and hasattr(driver, "row_body"):
+        if row.has_lengths and driver.row_body is not None:
             return self.of_class(which, driver.row_body(number, row, seed))
         if which not in self._usual:
-            kept = int(getattr(driver, "body_count", SEQUENCE))
+            kept = SEQUENCE if driver.body_count is None else driver.body_count
             made = driver.bodies(kept, seed_for(seed, f"class {self.classes[which].name}"))
             self._usual[which] = [self.of_class(which, body) for body in made]
         return self._usual[which][number % len(self._usual[which])]
@@ -166,7 +167,7 @@ class _Mixed(Generic[AnyDriver]):
     def _sessions(self, number: int, needed: int, count: int, seed: int) -> Iterator[list[Body]]:
         """Yield the bodies of one session of a class after another, without end."""
         driver, turns = self.drivers[number], self.turns
-        kept = int(getattr(driver, "body_count", count))
+        kept = count if driver.body_count is None else driver.body_count
         wanted = min(needed * turns, max(kept // len(self.classes), min(kept, FEWEST_BODIES)))
         made = driver.bodies(max(1, wanted // turns) * turns, seed_for(seed, f"class {self.classes[number].name}"))
         bodies = [self.of_class(number, body) for body in made]
@@ -180,7 +181,7 @@ class _Mixed(Generic[AnyDriver]):
         return Body(content=Part(number=number, body=body), kind=self._first_kinds[number] + body.kind)
 
 
-class MixedWire(_Mixed[Wire]):
+class MixedWire(_Mixed[Wire], Wire):
     """A Wire driver that asks each class's own driver for the bytes of a request."""
 
     def __init__(self, classes: Sequence[RequestClass], drivers: Sequence[Wire], turns: int) -> None:
@@ -190,9 +191,7 @@ class MixedWire(_Mixed[Wire]):
             raise UserError("mix: replies of its classes are read in different ways, such as streamed and whole.")
         if len({driver.address() for driver in drivers}) > 1:
             raise UserError("mix: its classes have different addresses.")
-        tls = getattr(drivers[0], "tls", None)
-        if tls is not None:
-            self.tls = tls
+        self.tls = drivers[0].tls
 
     def address(self) -> tuple[str, int]:
         """Return host and port of all classes."""
@@ -207,10 +206,10 @@ class MixedWire(_Mixed[Wire]):
 
     def decoder(self) -> Decoder:
         """Return a decoder, which reads the replies of all classes: that of the class with the largest."""
-        return max(self.drivers, key=lambda driver: getattr(driver, "most_units", 0)).decoder()
+        return max(self.drivers, key=lambda driver: driver.most_units).decoder()
 
 
-class MixedCall(_Mixed[Call]):
+class MixedCall(_Mixed[Call], Call):
     """A Call driver whose sessions hold one of each class."""
 
     def session(self) -> Session:

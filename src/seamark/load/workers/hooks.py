@@ -1,7 +1,6 @@
 """A driver's stage, populate and quality hooks: run in the service's environment, facts brought back as JSON."""
 
 import contextlib
-import importlib
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from seamark.load.driver import Target
+from seamark.load.driver import Hooks, Target, hooks_of
 from seamark.platform.fork_server.client import OUTSIDE
 from seamark.platform.parent_death import die_with_parent
 
@@ -83,9 +82,21 @@ def _wait(
             return f"was not done after {timeout_s:g} s"
 
 
-def call_hook(module_name: str, hook: str, target: Target, seed: int) -> Mapping[str, Any]:
-    """Call a hook of a driver's module in this process; {} where the module has none."""
-    function = getattr(importlib.import_module(module_name.partition(":")[0]), hook, None)
+def hooks_here(driver: str) -> Hooks | None:
+    """Return the hooks that a driver's module declares, None where it cannot be imported in this environment.
+
+    A library of the service that the module imports at its top may lie in the service's environment alone. Hooks are
+    then looked up there, which costs the start of an interpreter for each.
+    """
+    try:
+        return hooks_of(driver)
+    except (Exception, SystemExit):  # a module may raise anything; its own environment reports it
+        return None
+
+
+def call_hook(driver: str, hook: str, target: Target, seed: int) -> Mapping[str, Any]:
+    """Call a hook of a driver's module in this process; {} where the module declares none."""
+    function = vars(hooks_of(driver))[hook]
     return {} if function is None else dict(function(target, seed))
 
 

@@ -1,9 +1,8 @@
 """Request bodies that the rows of a recorded trace describe, made one by one for a worker's share of the rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count, islice, takewhile
-from typing import Protocol, cast
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Driver
@@ -14,18 +13,11 @@ LARGEST_BYTES = 1 << 30
 """Most memory that the requests of one worker's rows may take: none of them is sent twice."""
 
 
-class TracedDriver(Driver, Protocol):
-    """A driver that makes requests of recorded lengths."""
-
-    def row_body(self, number: int, row: Row, seed: int) -> Body:
-        """Return the request of row `number`, the same whoever asks. Raises UserError for one that cannot be."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RowBodies:
     """The bodies of the rows that a load sends, made one by one; None for those of other workers."""
 
-    driver: TracedDriver
+    row_body: Callable[[int, Row, int], Body]
     settings: Mapping[str, Value]
     seed: int
     until_s: float
@@ -36,11 +28,11 @@ class RowBodies:
     def __iter__(self) -> Iterator[Body | None]:
         for number, row in zip(count(), self._rows(), strict=False):
             own = number % self.workers == self.worker
-            yield self.driver.row_body(number, row, self.seed) if own else None
+            yield self.row_body(number, row, self.seed) if own else None
 
     def whole(self) -> list[Body]:
         """Return the bodies of all rows, those of other workers too."""
-        return [self.driver.row_body(number, row, self.seed) for number, row in enumerate(self._rows())]
+        return [self.row_body(number, row, self.seed) for number, row in enumerate(self._rows())]
 
     def _rows(self) -> Iterator[Row]:
         scale = float(self.settings.get("time_scale") or 1.0)
@@ -76,10 +68,10 @@ def row_bodies(
 ) -> RowBodies | None:
     """Return the bodies that the rows of a trace ask for; None for another pattern, a trace that gives arrivals only,
     and a driver that makes no requests of recorded lengths."""
-    if settings.get("pattern") != "trace" or not hasattr(driver, "row_body"):
+    if settings.get("pattern") != "trace" or driver.row_body is None:
         return None
     bodies = RowBodies(
-        driver=cast(TracedDriver, driver),
+        row_body=driver.row_body,
         settings=settings,
         seed=seed,
         until_s=until_s,

@@ -8,7 +8,6 @@ module for `quality`.
 """
 
 import gc
-import importlib
 import json
 import os
 import sys
@@ -17,10 +16,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from seamark.errors import UserError
-from seamark.load.driver import Body, Call, Driver, Wire
+from seamark.load.driver import Body, Call, Wire, make_of
 from seamark.load.engine.schedule_lag import schedule_lag
 from seamark.load.engine.schedule_share import ran_out
 from seamark.load.workers.assignment import Share, seed_for
@@ -73,19 +72,18 @@ class Line:
             self.say("far", f"{at_ns} {due} {completed}")
 
 
-def make_driver(share: Share) -> Driver:
+def make_driver(share: Share) -> Wire | Call:
     """Import the driver that the job names and make it."""
-    module, _, name = share.job.driver.partition(":")
-    make = getattr(importlib.import_module(module), name)
+    make = make_of(share.job.driver)
     target = share.job.target(share.worker, share.workers)
     if target.settings.get("mix"):
         from seamark.load.engine.mix import mixed  # few loads have one, and a worker starts fast
 
         return mixed(make, target)
-    return cast(Driver, make(target))
+    return make(target)
 
 
-def bodies_of(share: Share, driver: Driver) -> Sequence[Body] | RowBodies:
+def bodies_of(share: Share, driver: Wire | Call) -> Sequence[Body] | RowBodies:
     """Return what this worker sends, in the order of requests: the same for all workers, but for rows of a trace."""
     job, seed = share.job, seed_for(share.job.seed, "bodies")
     rows = row_bodies(
@@ -97,20 +95,20 @@ def bodies_of(share: Share, driver: Driver) -> Sequence[Body] | RowBodies:
         worker=share.worker,
         workers=share.workers,
     )
-    return rows or driver.bodies(getattr(driver, "body_count", job.bodies), seed)
+    return rows or driver.bodies(job.bodies if driver.body_count is None else driver.body_count, seed)
 
 
 def quality(share: Share) -> Mapping[str, float]:
     """Ask the driver's module what the answers were worth."""
-    module, target, seed = share.job.driver.partition(":")[0], share.job.target(), share.job.seed
+    driver, target, seed = share.job.driver, share.job.target(), share.job.seed
     if target.settings.get("mix"):
         from seamark.load.engine.mix import classes_of, mixed_quality
 
         def ask(settings: Mapping[str, Value]) -> Mapping[str, float]:
-            return call_hook(module, "quality", replace(target, settings=settings), seed)
+            return call_hook(driver, "quality", replace(target, settings=settings), seed)
 
         return mixed_quality(classes_of(str(target.settings["mix"])), target.settings, ask)
-    return call_hook(module, "quality", target, seed)
+    return call_hook(driver, "quality", target, seed)
 
 
 def main(argv: list[str]) -> int:
@@ -168,19 +166,19 @@ def measure(share: Share, line: Line) -> dict[str, Any]:
 
     tell = line.tell if job.settings.get("stop_when_saturated") else None
     with Segment(share.segment) as segment:
-        if hasattr(driver, "encode"):  # a service may speak both ways: its driver says which
+        if driver.speaks == "wire":  # a service may be spoken to both ways: its driver says which
             from seamark.load.engine.event_loop import (
                 run_wire,  # each kind imports what it needs: a worker starts fast
             )
 
-            observed = run_wire(share, cast(Wire, driver), bodies, segment, begin, tell)
+            observed = run_wire(share, driver, bodies, segment, begin, tell)
         else:
             from seamark.load.engine.supervisor import run_calls
 
             if job.turns > 1:
                 raise UserError(f"turns: {job.turns} turns need a driver that sends from an event loop. Set it to 1.")
             calls = bodies.whole() if isinstance(bodies, RowBodies) else bodies
-            observed = run_calls(share, cast(Call, driver), calls, segment, begin, tell)
+            observed = run_calls(share, driver, calls, segment, begin, tell)
         cpu_s, end_ns = time.process_time(), time.monotonic_ns()
     os.sched_setaffinity(0, allowed)
     if observed.fault is not None:

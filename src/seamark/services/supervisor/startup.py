@@ -9,13 +9,12 @@ from typing import Any, Literal
 from seamark.config.recipe_checks import MAIN
 from seamark.dispatch.identity import allocation, node
 from seamark.load.driver import Target
-from seamark.load.workers.hooks import PreparationError, run_preparation
+from seamark.load.workers.hooks import PreparationError, hooks_here, run_preparation
 from seamark.model.service import Health, Server
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import Split, cores_here, pin, split_cores
 from seamark.services.runtimes.runtimes import external_ports, hook_interpreter
 from seamark.services.supervisor.control_files import write_sign
-from seamark.services.supervisor.driver_hooks import offers
 from seamark.services.supervisor.failure import EndedError, FailedError
 from seamark.services.supervisor.health import look
 from seamark.services.supervisor.launch_spec import Order
@@ -106,7 +105,8 @@ class BringUp:
         write_sign(self.watch.signs.ports, self.ports)
 
     def _prepare(self, hook: Literal["stage", "populate"]) -> None:
-        if not offers(self.order.service.driver, hook):
+        hooks = hooks_here(self.order.service.driver)
+        if hooks is not None and vars(hooks)[hook] is None:
             return
         target = Target(settings=self.order.deployment.settings, data=self.data, host=self.host, ports=self.ports)
         python = hook_interpreter(self.order, hook)

@@ -2,14 +2,23 @@
 
 Three ways to know an event that carries tokens, each taken where the one before does not answer: the bytes with which
 the last such event of this reply began; the forms of this server's events; its JSON, read whole. The first two are
-sure of what they say (openai_forms.py), so counts are those of a reader who parses everything.
+sure of what they say (events.py), so counts are those of a reader who parses everything.
 """
 
 import re
 from collections.abc import Collection
 
-from seamark.drivers.openai_chunk import MOST_CHOICES, Chunk, Usage, read_chunk
-from seamark.drivers.openai_forms import MOST_SIZES, SEEN, Form, Forms, usage_in
+from seamark.drivers.openai.events import (
+    MOST_CHOICES,
+    MOST_SIZES,
+    SEEN,
+    Chunk,
+    Form,
+    Forms,
+    Usage,
+    read_chunk,
+    usage_in,
+)
 from seamark.load.engine.http import _CHUNK_SIZE, HttpDecoder
 from seamark.model.failure import Failure
 

@@ -1,31 +1,29 @@
 """Servers with the OpenAI API (vLLM, SGLang, llama.cpp, TGI and others) as a Wire driver: requests, and their check.
 
-Prompts, lengths and bodies are made before the clock; openai_stream.py and openai_whole.py read the replies.
+Prompts, lengths and bodies are made before the clock; stream.py and replies.py read what comes back.
 """
 
 import json
 import os
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import SplitResult
 
-from seamark.drivers.openai_asks import Ask, Asks, one_of
-from seamark.drivers.openai_chunk import read_chunk
-from seamark.drivers.openai_counted import CountedStream, CountedWhole
-from seamark.drivers.openai_forms import Forms
-from seamark.drivers.openai_model import stage
-from seamark.drivers.openai_stream import StreamDecoder
-from seamark.drivers.openai_whole import WholeDecoder
+from seamark.drivers.openai.events import Forms, read_chunk
+from seamark.drivers.openai.models import stage
+from seamark.drivers.openai.replies import CountedStream, CountedWhole, WholeDecoder
+from seamark.drivers.openai.requests import Ask, Asks, one_of
+from seamark.drivers.openai.stream import StreamDecoder
 from seamark.errors import UserError
-from seamark.load.driver import Body, Target
+from seamark.load.driver import Body, Hooks, Target, Wire
 from seamark.load.engine.http import http_request
-from seamark.load.fetch import fetch
+from seamark.load.fetch import FetchError, fetch
 from seamark.model.service import Value
 from seamark.patterns.trace_file import BLOCK_TOKENS, Row
-from seamark.platform.tls import tls_context
-
-__all__ = ["OpenAi", "quality", "stage"]
+from seamark.platform.tls import said, tls_context
 
 ROLES = ("user", "assistant")
 PATHS = {"completions": "/completions", "chat": "/chat/completions"}
@@ -35,7 +33,7 @@ CHECKED_REQUESTS = 4
 CHECK_S = 60.0
 
 
-class OpenAi:
+class OpenAi(Wire):
     """Completions or chats, streamed or whole. A reply is worth the tokens that the server says it generated."""
 
     unit = "token"
@@ -218,3 +216,45 @@ def _extra(settings: Mapping[str, Value]) -> dict[str, Any]:
             f"extra_body: '{taken[0]}' is set by other settings: prompt_len, gen_tokens, endpoint, stream."
         )
     return extra
+
+
+MODELS_S = 10.0
+"""How long the question takes at most, all of it."""
+LONGEST_NAME = 1000
+
+
+def first_model(url: SplitResult, settings: Mapping[str, Value], tls: ssl.SSLContext | None, limit_s: float) -> str:
+    """Return the first model of `/models`, asked within `limit_s` and MODELS_S.
+
+    Raises UserError: why there is none.
+    """
+    path = f"{str(settings['base_path']).rstrip('/')}/models"
+    models, key, limit_s = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{path}", "", min(MODELS_S, limit_s)
+    headers = authorization(settings)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        reply = fetch(url.hostname or "", port, path, limit_s=limit_s, headers=headers, tls=tls)
+        if 200 <= reply.status < 300:
+            return _named(reply.body)
+        why = f"HTTP {reply.status}"
+        key = " It wants a key: --set api_key_env=NAME." if reply.status in (401, 403) else ""
+    except TimeoutError:
+        why = f"no whole answer in {limit_s:g} s"
+    except FetchError as error:
+        why = str(error)
+    except OSError as error:
+        why = " ".join(said(error).split())
+    except (ValueError, LookupError, TypeError, RecursionError):
+        why = "its answer is no list of models"
+    raise UserError(f"{models}: the server names no model ({why}).{key} Say which with --model, if this is its API.")
+
+
+def _named(body: bytes) -> str:
+    """Return the name in a list of models. Raises ValueError, LookupError, TypeError or RecursionError."""
+    name = json.loads(body)["data"][0]["id"]
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
+        raise ValueError("no name")
+    return name
+
+
+HOOKS = Hooks(stage=stage, quality=quality)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import psycopg2
 
-from seamark.drivers import postgres_tables
-from seamark.drivers.postgres_replies import ReplyDecoder
-from seamark.drivers.postgres_requests import PREPARED, Requests
-from seamark.load.driver import Body, Reply, Target
+from seamark.drivers.postgres import tables
+from seamark.drivers.postgres.replies import ReplyDecoder
+from seamark.drivers.postgres.requests import PREPARED, Requests
+from seamark.load.driver import Body, Call, Reply, Target
 from seamark.model.failure import Failure
 
 REST = b"D\0\0\0\6P\0" + b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\4"
@@ -28,7 +28,7 @@ class NotConnectedError(ConnectionError):
     """No connection on which the statement is prepared was to be had."""
 
 
-class PostgresPrepared:
+class PostgresPrepared(Call):
     """One prepared statement a request; good when it finds or changes the rows that it asks for. They are counted
     where they arrived and, as in pgbench, not looked at."""
 
@@ -94,7 +94,7 @@ def _login(target: Target, operation: str) -> socket.socket:
     """Return a connection on which the operation's statement is prepared. Raises NotConnectedError."""
     timeout_s = float(target.settings.get("timeout_s") or 0)
     try:
-        connection = postgres_tables.connect(target, timeout_s)
+        connection = tables.connect(target, timeout_s)
         with connection.cursor() as cursor:
             cursor.execute(PREPARED[operation].text)
     except psycopg2.Error as error:

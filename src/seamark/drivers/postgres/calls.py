@@ -7,10 +7,10 @@ from typing import TypeAlias
 import psycopg2
 import psycopg2.extensions
 
-from seamark.drivers import postgres_tables
-from seamark.drivers.postgres_errors import category
-from seamark.drivers.postgres_requests import PAYLOAD, PREPARED, Requests
-from seamark.load.driver import Body, Reply, Target
+from seamark.drivers.postgres import tables
+from seamark.drivers.postgres.replies import category
+from seamark.drivers.postgres.requests import PAYLOAD, PREPARED, Requests
+from seamark.load.driver import Body, Call, Reply, Target
 from seamark.model.failure import Failure
 
 GOOD = Reply()
@@ -19,7 +19,7 @@ Run = Callable[[Body], Reply]
 Cursor: TypeAlias = "psycopg2.extensions.cursor"
 
 
-class PostgresCalls:
+class PostgresCalls(Call):
     """One transaction a call, on one connection a session."""
 
     unit = "transaction"
@@ -61,7 +61,7 @@ class _Session:
 
     def __init__(self, target: Target, requests: Requests) -> None:
         timeout_s = float(target.settings.get("timeout_s") or 0)
-        self._connection = postgres_tables.connect(target, timeout_s)
+        self._connection = tables.connect(target, timeout_s)
         self._cursor = self._connection.cursor()
         if requests.operation in PREPARED:
             self._cursor.execute(PREPARED[requests.operation].text)

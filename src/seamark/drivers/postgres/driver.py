@@ -1,24 +1,23 @@
 """PostgreSQL: indexed reads, writes, batches, and pgbench's TPC-B-like transaction; its tables, and whether they are
 right after it.
 
-Connections are psycopg2's. A prepared statement is then sent in the server's own protocol (postgres_prepared.py):
-through psycopg2 it would be text that the server has to parse each time.
+Connections are psycopg2's. A prepared statement is then sent in the server's own protocol (prepared.py): through
+psycopg2 it would be text that the server has to parse each time. psycopg2 lies in the service's environment alone, so
+what needs it is imported where it is used.
 """
 
 from collections.abc import Mapping
 
-import psycopg2
-
-from seamark.drivers import postgres_tables
-from seamark.drivers.postgres_calls import PostgresCalls
-from seamark.drivers.postgres_prepared import PostgresPrepared
-from seamark.drivers.postgres_requests import PREPARED
-from seamark.load.driver import Call, Target
+from seamark.load.driver import Call, Hooks, Target
 from seamark.model.service import Value
 
 
 def driver(target: Target) -> Call:
     """Return the driver for the trial's operation. What is encrypted, or one class of a mix, is psycopg2's."""
+    from seamark.drivers.postgres.calls import PostgresCalls
+    from seamark.drivers.postgres.prepared import PostgresPrepared
+    from seamark.drivers.postgres.requests import PREPARED
+
     settings = target.settings
     if settings["operation"] not in PREPARED or settings.get("mix") or _encrypted(target):
         return PostgresCalls(target)
@@ -27,24 +26,35 @@ def driver(target: Target) -> Call:
 
 def populate(target: Target, seed: int) -> Mapping[str, Value]:
     """Make pgbench's tables; nothing in them is random."""
-    return postgres_tables.make_tables(target)
+    from seamark.drivers.postgres.tables import make_tables
+
+    return make_tables(target)
 
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
     """After TPC-B: 1 when the sums of all balances and of history's deltas are equal, as committed transactions
     leave them, else 0."""
+    from seamark.drivers.postgres.tables import sums
+
     if target.settings["operation"] != "tpcb":
         return {}
-    accounts, tellers, branches, history, _ = postgres_tables.sums(target)
+    accounts, tellers, branches, history, _ = sums(target)
     return {"tpcb_consistent": float(accounts == tellers == branches == history)}
 
 
 def _encrypted(target: Target) -> bool:
+    import psycopg2
+
+    from seamark.drivers.postgres.tables import connect
+
     try:
-        connection = postgres_tables.connect(target)
+        connection = connect(target)
     except psycopg2.OperationalError:
         return False  # who connects for the load says what is wrong
     try:
         return bool(connection.info.ssl_in_use)
     finally:
         connection.close()
+
+
+HOOKS = Hooks(populate=populate, quality=quality)

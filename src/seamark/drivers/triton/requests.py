@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from seamark.drivers.triton_models import MODELS, Array, Model
+from seamark.drivers.triton.models import MODELS, Array, Model
 from seamark.model.service import Value
 
 KEPT_BYTES = 64 << 20

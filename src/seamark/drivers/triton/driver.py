@@ -1,4 +1,7 @@
-"""Triton: what its server finds when it starts, which driver speaks to it, and whether it answers right."""
+"""Triton: the model repository of its server, the driver of the trial's protocol, and a check of its replies.
+
+tritonclient lies in the service's environment alone, so what needs it is imported where it is used.
+"""
 
 import importlib.util
 import sys
@@ -6,14 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from tritonclient import grpc, http
 
-from seamark.drivers.triton_grpc import TritonGrpc
-from seamark.drivers.triton_http import TritonHttp
-from seamark.drivers.triton_models import expected, write_repository
-from seamark.drivers.triton_requests import Requests
+from seamark.drivers.triton.models import expected, write_repository
+from seamark.drivers.triton.requests import Requests
 from seamark.errors import SiteError
-from seamark.load.driver import Call, Target, Wire
+from seamark.load.driver import Call, Hooks, Target, Wire
 from seamark.model.service import Value
 
 CHECKED_REQUESTS = 8
@@ -23,6 +23,8 @@ CHECK_S = 30.0
 
 def driver(target: Target) -> Wire | Call:
     """Return the driver for the trial's protocol."""
+    from seamark.drivers.triton.clients import TritonGrpc, TritonHttp
+
     return TritonGrpc(target) if target.settings["protocol"] == "grpc" else TritonHttp(target)
 
 
@@ -39,6 +41,8 @@ def stage(target: Target, seed: int) -> Mapping[str, Value]:
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
     """Return the share of a few requests whose outputs are what numpy computes, asked over the trial's protocol."""
+    from tritonclient import grpc, http
+
     settings = target.settings
     if settings["protocol"] == "grpc":
         client, limits, call_limits = grpc, {}, {"client_timeout": CHECK_S}
@@ -80,3 +84,6 @@ def _link_backends(folder: Path) -> None:
         link = python / part.name
         link.unlink(missing_ok=True)
         link.symlink_to(part)
+
+
+HOOKS = Hooks(stage=stage, quality=quality)

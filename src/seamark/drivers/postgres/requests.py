@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seamark.drivers.postgres_tables import ACCOUNTS, TELLERS
+from seamark.drivers.postgres.tables import ACCOUNTS, TELLERS
 from seamark.errors import UserError
 from seamark.load.driver import Body
 from seamark.model.service import Value

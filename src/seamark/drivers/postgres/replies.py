@@ -1,9 +1,27 @@
-"""Replies in PostgreSQL's protocol (version 3): a message is a letter, its length and content. Knows no client."""
+"""Replies in PostgreSQL's protocol (version 3), and categories of errors by SQLSTATE (appendix A of the manual).
+
+A message is a letter, its length and content. Needs no client library.
+"""
 
 import struct
 
-from seamark.drivers.postgres_errors import category
 from seamark.model.failure import Failure
+
+SINGLE = {
+    "57014": Failure.TIMEOUT,  # cancelled, by statement_timeout
+    "55P03": Failure.TIMEOUT,  # waited too long for a lock
+    "57P01": Failure.RESET,  # the server is shut down
+    "57P02": Failure.RESET,  # it crashes
+    "57P03": Failure.CONNECT,  # it starts
+}
+OURS = ("22", "23", "42")
+"""Classes that blame the statement. 40 (serialisation, deadlock), 53, 54, 58 and XX are the server's."""
+
+
+def category(sqlstate: str) -> Failure:
+    """Return the category of an error of the server's."""
+    return SINGLE.get(sqlstate) or (Failure.CLIENT_ERROR if sqlstate[:2] in OURS else Failure.SERVER_ERROR)
+
 
 READY = b"Z\0\0\0\5"
 IDLE = b"I"

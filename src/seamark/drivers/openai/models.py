@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from seamark.drivers.openai_prompts import WORDS
+from seamark.drivers.openai.prompts import WORDS
 from seamark.load.driver import Target
 from seamark.model.service import Value
 

@@ -1,0 +1,5 @@
+"""Triton over HTTP and gRPC."""
+
+from seamark.drivers.triton.driver import HOOKS, driver
+
+__all__ = ["HOOKS", "driver"]
