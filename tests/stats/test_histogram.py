@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.stats.histogram import RELATIVE_ERROR, Histogram, from_json, merge, of
+from seamark.stats.histogram import RELATIVE_ERROR, Accumulator, Histogram, from_json, merge, of
 from seamark.stats.quantiles import quantiles, samples_needed
 
 values = st.lists(st.one_of(st.integers(0, 50), st.integers(0, 2**62)), min_size=1, max_size=200).map(
@@ -39,6 +39,14 @@ def test_merging_is_associative_commutative_and_the_same_as_counting_together(a,
     assert left.mean == pytest.approx(float(np.mean(np.concatenate([a, b, c]).astype(float))))
 
 
+@given(st.lists(values, max_size=4))
+def test_arrays_that_are_added_one_by_one_count_as_one_array(arrays):
+    accumulator = Accumulator()
+    for numbers in arrays:
+        accumulator.add(numbers)
+    assert accumulator.histogram() == of(np.concatenate([np.array([], dtype=np.int64), *arrays]))
+
+
 @given(values)
 def test_an_empty_histogram_changes_nothing(numbers):
     assert of(numbers).merged(Histogram()) == of(numbers)
@@ -68,9 +76,9 @@ def test_the_sum_of_many_long_times_does_not_overflow():
 
 
 def test_the_cumulative_curve_rises_to_one():
-    points = of(np.array([0, 0, 10, 1000, 10**9])).cumulative()
-    assert [share for _, share in points] == [0.4, 0.6, 0.8, 1.0]
-    assert points[-1][0] == 10**9
+    upper, share = of(np.array([0, 0, 10, 1000, 10**9])).cumulative()
+    assert list(share) == [0.4, 0.6, 0.8, 1.0]
+    assert list(upper) == pytest.approx([0, 10, 1000, 10**9], rel=2.1 * RELATIVE_ERROR)
 
 
 @pytest.mark.parametrize(("q", "needed"), [(0.5, 20), (0.9, 100), (0.95, 200), (0.99, 1_000), (0.999, 10_000)])

@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.tally import Unanswered
+from seamark.stats.histogram import Accumulator, Histogram, merge
 from seamark.stats.quantiles import BEYOND
 
-_BITS = 42
-"""Low bits of a float64 that are dropped: 1,024 buckets for each doubling, 0.1 % wide."""
-_FIRST = int(np.float64(1.0).view(np.int64)) >> _BITS
-_BUCKETS = (int(np.float64(2.0**45).view(np.int64)) >> _BITS) - _FIRST
-"""Buckets from 1 ns to 9.8 h."""
+RELATIVE_ERROR = 0.0005
+"""Buckets 0.1 % wide: finer than a line of a figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,25 +42,25 @@ def pooled(
     `points` edges are kept, spread evenly over ranks, up to the rank `tail` (but never beyond the rank above
     which fewer than ten requests lie); the first filled bucket is always kept.
     """
-    counts, bounds = np.zeros(_BUCKETS, dtype=np.int64), np.zeros(_BUCKETS, dtype=np.int64)
+    found: list[tuple[Histogram, Histogram]] = []
     unread = 0
     for path, window_s in trials:
         try:
-            known, censored = _counted(path, window_s)
-            counts += known
-            bounds += censored
+            found.append(_counted(path, window_s))
         except DamagedError:
             unread += 1
-    if not counts.any():
+    answered, unanswered = merge(known for known, _ in found), merge(bounds for _, bounds in found)
+    if not answered.count:
         return None
-    known_until = int(np.flatnonzero(bounds)[0]) if bounds.any() else None
-    counts += bounds
-    n = int(counts.sum())
-    below = np.cumsum(counts)
-    filled = np.flatnonzero(counts)
-    edges_ns = ((np.arange(_BUCKETS + 1, dtype=np.int64) + _FIRST) << _BITS).view(np.float64)
-    at_ms = np.concatenate(([edges_ns[filled[0]]], edges_ns[filled + 1])) / 1e6
-    share = np.concatenate(([0.0], below[filled] / n))
+    whole = answered.merged(unanswered)
+    upper_ns, below = whole.cumulative()
+    growth = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
+    at_ms = np.concatenate(([upper_ns[0] / growth], upper_ns)) / 1e6
+    share = np.concatenate(([0.0], below))
+    n = whole.count
+    known_until_ms = None
+    if unanswered.minimum is not None:
+        known_until_ms = float(at_ms[max(0, np.searchsorted(at_ms, unanswered.minimum / 1e6) - 1)])
     reach = min(tail, 1 - BEYOND / n)
     keep = share <= max(reach, share[1])
     at_ms, share = at_ms[keep], share[keep]
@@ -72,25 +70,18 @@ def pooled(
         ends = 1 - np.geomspace(1, 1 - share[-1], points // 2)
         chosen = np.unique(np.clip(np.concatenate((body, np.searchsorted(share, ends))), 0, len(share) - 1))
         at_ms, share = at_ms[chosen], share[chosen]
-    known_until_ms = None if known_until is None else float(edges_ns[known_until]) / 1e6
     return Curve(at_ms=at_ms, share=share, n=n, known_until_ms=known_until_ms, unread=unread)
 
 
-def _counted(path: Path, window_s: tuple[float, float] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count one trial's times, and the lower bounds of those that have none; raises DamagedError when the samples
+def _counted(path: Path, window_s: tuple[float, float] | None) -> tuple[Histogram, Histogram]:
+    """Return one trial's times, and the lower bounds of those that have none; raises DamagedError when the samples
     cannot be read to the end."""
-    counts, bounds = np.zeros(_BUCKETS, dtype=np.int64), np.zeros(_BUCKETS, dtype=np.int64)
+    answered, bounds = Accumulator(RELATIVE_ERROR), Accumulator(RELATIVE_ERROR)
     samples = open_samples(path)
     for batch in samples.batches():
         due = np.ones(len(batch.due), dtype=np.bool_)
         if window_s is not None:
             due = (batch.due >= round(window_s[0] * 1e9)) & (batch.due < round(window_s[1] * 1e9))
-        counts += _buckets((batch.last - batch.due)[batch.good & due])
-        bounds += _buckets(Unanswered(batch, samples.latest_ns).since(batch.due, due))
-    return counts, bounds
-
-
-def _buckets(times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    took_ns = np.maximum(times_ns, 1).astype(np.float64)
-    buckets = (took_ns.view(np.int64) >> _BITS) - _FIRST
-    return np.bincount(np.minimum(buckets, _BUCKETS - 1), minlength=_BUCKETS)
+        answered.add(np.maximum((batch.last - batch.due)[batch.good & due], 1))
+        bounds.add(np.maximum(Unanswered(batch, samples.latest_ns).since(batch.due, due), 1))
+    return answered.histogram(), bounds.histogram()

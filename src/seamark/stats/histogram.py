@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from seamark.stats.quantiles import rank
 
 RELATIVE_ERROR = 0.005
+LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,16 +62,13 @@ class Histogram:
         """Return the histogram of both; ValueError when their buckets are not the same."""
         return merge((self, other))
 
-    def cumulative(self) -> list[tuple[float, float]]:
-        """Return (upper bound of bucket, share of values at or below it): the empirical distribution, for plots."""
-        count, seen = self.count, self.zeros
-        step = math.log(_growth(self.relative_error))
-        points = [(0.0, seen / count)] if seen else []
-        for index in sorted(self.buckets):
-            seen += self.buckets[index]
-            upper = min(math.exp(index * step), float(self.maximum or 0))
-            points.append((upper, seen / count))
-        return points
+    def cumulative(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return each bucket's upper bound, rising, and the share of all values at or below it, for plots."""
+        indexes = np.array(sorted(self.buckets), dtype=np.int64)
+        counts = np.array([self.zeros, *(self.buckets[index] for index in indexes.tolist())], dtype=np.int64)
+        upper = np.concatenate(([0.0], np.exp(indexes * math.log(_growth(self.relative_error)))))
+        first = 0 if self.zeros else 1
+        return upper[first:], (np.cumsum(counts) / max(1, self.count))[first:]
 
     def rows(self, most: int, tail: float = 0.001) -> list[tuple[float, int]]:
         """Return at most `most` pairs of (upper bound, count) for a bar chart, rising.
@@ -155,20 +153,47 @@ def merge(parts: Iterable[Histogram]) -> Histogram:
     )
 
 
+class Accumulator:
+    """Counts arrays of non-negative integers in constant memory, whatever their range."""
+
+    def __init__(self, relative_error: float = RELATIVE_ERROR) -> None:
+        self._relative_error = relative_error
+        self._counts = np.zeros(int(bucket_indexes(np.array([LARGEST]), relative_error)[0]) + 1, dtype=np.int64)
+        self._zeros = self._total = 0
+        self._minimum: int | None = None
+        self._maximum: int | None = None
+
+    def add(self, values: NDArray[np.int64]) -> None:
+        """Count an array of values from 0 to LARGEST."""
+        if not len(values):
+            return
+        least, most = int(values.min()), int(values.max())
+        positive = values if least else values[values > 0]
+        indexes = bucket_indexes(positive, self._relative_error)
+        np.add(self._counts, np.bincount(indexes, minlength=len(self._counts)), out=self._counts)
+        self._zeros += len(values) - len(positive)
+        self._total += _exact_sum(values)
+        self._minimum = least if self._minimum is None else min(self._minimum, least)
+        self._maximum = most if self._maximum is None else max(self._maximum, most)
+
+    def histogram(self) -> Histogram:
+        """Return what was counted so far."""
+        filled = np.flatnonzero(self._counts)
+        return Histogram(
+            relative_error=self._relative_error,
+            zeros=self._zeros,
+            buckets=dict(zip(filled.tolist(), self._counts[filled].tolist(), strict=True)),
+            total=self._total,
+            minimum=self._minimum,
+            maximum=self._maximum,
+        )
+
+
 def of(values: NDArray[np.int64], relative_error: float = RELATIVE_ERROR) -> Histogram:
-    """Return the histogram of an array of non-negative integers."""
-    if not len(values):
-        return Histogram(relative_error=relative_error)
-    positive = values[values > 0]
-    indexes, counts = np.unique(bucket_indexes(positive, relative_error), return_counts=True)
-    return Histogram(
-        relative_error=relative_error,
-        zeros=len(values) - len(positive),
-        buckets=dict(zip(indexes.tolist(), counts.tolist(), strict=True)),
-        total=_exact_sum(values),
-        minimum=int(values.min()),
-        maximum=int(values.max()),
-    )
+    """Return the histogram of an array of integers from 0 to LARGEST."""
+    counter = Accumulator(relative_error)
+    counter.add(values)
+    return counter.histogram()
 
 
 def bucket_indexes(positive: NDArray[np.int64], relative_error: float) -> NDArray[np.int64]:

@@ -1,7 +1,8 @@
-"""The server's own figures, from its Prometheus endpoint: fetched, parsed, bounded. No client library.
+"""Scraper of a server's Prometheus endpoint, bounded in time, bytes and series.
 
-The unit of a series that `# TYPE` calls a counter, or that belongs to a histogram or summary and only grows, ends in
-the word `total` ("us total", or "total" alone): that is how who sums it up knows, whatever its name ends in.
+A parser of our own: that of prometheus_client needs twice the CPU for a page, and one malformed line costs the page
+(docs/dependencies.md). The unit of a counter, or of a histogram's or summary's growing part, ends in the word `total`
+("us total", or "total" alone), so that readers need not guess it from the name.
 """
 
 import math
@@ -9,7 +10,7 @@ import re
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from itertools import chain, islice
+from itertools import islice
 from urllib.parse import urlsplit
 
 from seamark.load.fetch import fetch
@@ -41,7 +42,7 @@ GROWING = {
 
 
 class Prometheus:
-    """Scrapes one endpoint, not more often than every `interval_s`; what does not answer gives nothing."""
+    """Scrapes one endpoint at most once per `interval_s`; an endpoint that does not answer yields no readings."""
 
     def __init__(self, url: str, say: Say, interval_s: float = 1.0, *, tls: ssl.SSLContext | None = None) -> None:
         self._url = urlsplit(url)
@@ -52,21 +53,24 @@ class Prometheus:
         self._dropped_said = False
 
     def read(self) -> Iterator[Reading]:
-        """Return every series of the endpoint; buckets of histograms last, so that they are what a bound cuts."""
+        """Yield the endpoint's series, up to MOST_SERIES; histogram buckets come last and are cut first."""
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + self._interval_s * 0.9
         text = self._fetch()
         if text is None:
             return
-        seen = sum(1 for _ in parse(text))
+        series, buckets, seen = [], [], 0
+        for name, value in parse(text):
+            seen += 1
+            kind = buckets if _is_bucket(name) else series
+            if len(kind) < MOST_SERIES:
+                kind.append((name, value))
         if seen > MOST_SERIES and not self._dropped_said:
             self._dropped_said = True
             self._say("series-dropped", kept=MOST_SERIES, seen=seen)
         types = types_of(text)
-        others = (one for one in parse(text) if not _is_bucket(one[0]))
-        buckets = (one for one in parse(text) if _is_bucket(one[0]))
-        for name, value in islice(chain(others, buckets), MOST_SERIES):
+        for name, value in [*series, *buckets][:MOST_SERIES]:
             yield Reading(source="service", name=name, value=value, unit=unit_of(name, types))
 
     def _fetch(self) -> str | None:

@@ -10,6 +10,7 @@ from seamark.errors import UserError
 from seamark.load.driver import Body, Wire
 from seamark.load.engine.flow import Closed, Open
 from seamark.load.engine.generator import Generator, Request
+from seamark.load.engine.schedule_lag import lag_summary
 from seamark.load.engine.schedule_share import own_schedule
 from seamark.load.engine.sessions import ClosedSessions, OpenSessions, SessionGenerator
 from seamark.load.engine.unsent_requests import record_rest, record_unsent
@@ -153,7 +154,7 @@ async def _run(
         completed=generator.completed,
         survivors=generator.survivors or 0,
         backlog_max=flow.backlog_max,
-        loop_lag_ns=generator.loop_lag.summary(),
+        loop_lag_ns=lag_summary(generator.loop_lag.histogram()),
         stalls_ns=generator.stalls.longest(),
         spin_s=flow.spin_ns / 1e9,
         held_open_s=generator.held_open_ns / 1e9,

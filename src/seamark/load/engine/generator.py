@@ -15,11 +15,11 @@ import numpy as np
 
 from seamark.load.driver import Wire
 from seamark.load.engine.connection import Connection, Outgoing
-from seamark.load.engine.schedule_lag import LagHistogram
 from seamark.load.engine.stalls import STALL_NS, Stalls
 from seamark.load.workers.records import ChunkRecorder, Recorder
 from seamark.model.failure import Failure
 from seamark.platform.timerfd import Timer
+from seamark.stats.histogram import Accumulator
 
 TICK_NS = 10_000_000
 OVERDUE_NS = 50_000_000
@@ -107,7 +107,7 @@ class Generator:
         self.held_open_ns = 0
         self.connected_anew = 0
         self.survivors: int | None = None
-        self.loop_lag = LagHistogram()
+        self.loop_lag = Accumulator()
         self.stalls = Stalls()
         self._driver = driver
         self._address = driver.address()
@@ -300,7 +300,7 @@ class Generator:
             self._done.set_result(None)
 
     def _keep(self, lags: list[int]) -> None:
-        self.loop_lag.add(np.array(lags, dtype=np.int64))
+        self.loop_lag.add(np.maximum(np.array(lags, dtype=np.int64), 0))
         lags.clear()
         self._recorder.flush()
         if self._chunks is not None:
