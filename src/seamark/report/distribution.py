@@ -60,7 +60,7 @@ def pooled(
     n = whole.count
     known_until_ms = None
     if unanswered.minimum is not None:
-        known_until_ms = float(at_ms[max(0, np.searchsorted(at_ms, unanswered.minimum / 1e6) - 1)])
+        known_until_ms = float(at_ms[max(0, int(np.searchsorted(at_ms, unanswered.minimum / 1e6)) - 1)])
     reach = min(tail, 1 - BEYOND / n)
     keep = share <= max(reach, share[1])
     at_ms, share = at_ms[keep], share[keep]

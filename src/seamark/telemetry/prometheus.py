@@ -60,7 +60,9 @@ class Prometheus:
         text = self._fetch()
         if text is None:
             return
-        series, buckets, seen = [], [], 0
+        series: list[tuple[str, float]] = []
+        buckets: list[tuple[str, float]] = []
+        seen = 0
         for name, value in parse(text):
             seen += 1
             kind = buckets if _is_bucket(name) else series
