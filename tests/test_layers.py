@@ -23,8 +23,11 @@ SDK = {
 """What a driver may import beyond that, by the beginning of its path; each is in the service's lock."""
 
 WORKER_ROOMS = {"errors", "platform", "patterns", "load", "drivers"}
-WORKER_FILES = {"dispatch/__init__.py", "dispatch/identity.py"}
-"""What a worker needs of other rooms: the name of its node."""
+WORKER_FILES = {
+    *("dispatch/__init__.py", "dispatch/identity.py"),
+    *("stats/__init__.py", "stats/histogram.py", "stats/quantiles.py"),
+}
+"""What a worker needs of other rooms: the name of its node, and the histogram of its schedule lag."""
 WORKER_MODEL = {"service", "load_profile", "sample", "failure"}
 LONGEST_LINES = 450
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")
