@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seamark.load.coordinator.coordinator import LoadJob, run_load
 from seamark.load.workers.segments import gather_samples
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 
 def measure(driver: str, workers: str, requests: int, port: int) -> str:
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=2_000_000, help="of the largest load")
     largest = parser.parse_args().requests
     print("driver     requests  requests/s  peak RSS MB  segment MB  parquet MB  gather s")
-    with server_alone("seamark.testservers.null") as port:
+    with ephemeral_server("seamark.testservers.null") as port:
         for driver, workers in (("NullCall", "threads"), ("Null", "wire")):
             for requests in (largest // 100, largest // 10, largest):
                 print(measure(driver, workers, requests, port), flush=True)

@@ -23,7 +23,7 @@ import numpy as np
 from seamark.load.coordinator.coordinator import LoadJob, run_load
 from seamark.load.workers.records import read_segments
 from seamark.model.sample import MISSING_NS
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 PRIORITY = 50
 CONNECTIONS = 64
@@ -77,7 +77,7 @@ def one(rate: float, seconds: float, pattern: str, server: Sequence[int], client
     waited_ns = [0]
     with (
         tempfile.TemporaryDirectory(prefix="seamark-lag-") as folder,
-        server_alone("seamark.testservers.null", cores=server) as port,
+        ephemeral_server("seamark.testservers.null", cores=server) as port,
     ):
         if fifo:
             first(children())

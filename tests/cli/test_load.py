@@ -19,7 +19,7 @@ import pytest
 
 from seamark.analysis.metrics.schema import metrics_schema
 from seamark.platform.fork_server.client import OUTSIDE
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 from seamark.testservers.reference.truth import read_truth
 
 BENCH = [sys.executable, "-m", "seamark.cli.main", "load"]
@@ -142,7 +142,7 @@ def test_https_is_spoken_and_a_certificate_nobody_vouches_for_is_refused(echo, t
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02", "E-CLI03")
 def test_the_openai_api_is_asked_over_https_with_its_key(tls_front, tmp_path):
-    with server_alone("seamark.testservers.reference") as port:
+    with ephemeral_server("seamark.testservers.reference") as port:
         front = tls_front(port)
         address = f"https://127.0.0.1:{front.port}/v1/completions"
         words = ["--requests", 20, "--prompt-tokens", 8, "--output-tokens", 5, "--cacert", front.certificate]
@@ -232,7 +232,7 @@ def test_an_openai_address_is_asked_for_tokens_and_its_times_are_those_of_the_se
 def test_classes_and_turns_are_shown_one_by_one(tmp_path):
     mix = "{chat: {weight: 3, prompt_len: 8, gen_tokens: 2}, search: {prompt_len: 40, gen_tokens: 6}}"
     words = ("--mix", mix, "--turns", 2, "--requests", 80, "--concurrency", 4)
-    with server_alone("seamark.testservers.reference", "--ttft-ms", 10, "--gap-ms", 5) as port:
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 10, "--gap-ms", 5) as port:
         said = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words)
         whole = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words, "--json")
     assert said.returncode == 0, said.stderr
@@ -310,7 +310,7 @@ def test_a_warm_up_of_auto_makes_the_load_a_quarter_longer_and_cuts_no_more_than
 def test_a_load_that_is_ended_for_saturation_is_measured_up_to_there_and_marked(tmp_path):
     words = ["--requests", 100_000, "--pattern", "poisson", "--rate", 200, "--duration", 40, "--concurrency", 500]
     words += ["--set", "stop_when_saturated=true", "--set", "warmup_s=1", "--json"]
-    with server_alone("seamark.testservers.reference", "--queue", "md1", "--ttft-ms", 10) as port:
+    with ephemeral_server("seamark.testservers.reference", "--queue", "md1", "--ttft-ms", 10) as port:
         done = bench_load(tmp_path, f"http://127.0.0.1:{port}/", *words)
     document = json.loads(done.stdout)
     assert document["over_saturated_at_s"] < 30
@@ -326,7 +326,7 @@ def test_a_load_that_is_ended_for_saturation_is_measured_up_to_there_and_marked(
 @pytest.mark.covers("E-CLI02")
 def test_a_stream_that_the_server_holds_open_is_not_called_idleness_of_the_client(tmp_path):
     words = ["--requests", 400, "--concurrency", 8, "--duration", 20, "--output-tokens", 4, "--json"]
-    with server_alone("seamark.testservers.reference", "--ttft-ms", 20, "--tail-ms", 60) as port:
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 20, "--tail-ms", 60) as port:
         done = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words)
     document = json.loads(done.stdout)
     reasons = {reason["code"]: reason["text"] for reason in document["reasons"]}
@@ -345,7 +345,7 @@ def test_times_of_streams_of_several_tokens_a_chunk_are_those_of_the_server(tmp_
     served = ["--chunk-tokens", 5, "--gap-ms", 50, "--ttft-ms", 20, "--reasoning-chunks", 2, "--truth", truth]
     words = ["--requests", 100, "--concurrency", 5, "--duration", 20, "--output-tokens", 25]
     counts = ("--set", 'extra_body={"stream_options": {"continuous_usage_stats": true}}')
-    with server_alone("seamark.testservers.reference", *served) as port:
+    with ephemeral_server("seamark.testservers.reference", *served) as port:
         address = f"http://127.0.0.1:{port}/v1/chat/completions"
         told = json.loads(bench_load(tmp_path, address, *words, *counts, "--json").stdout)
         untold = bench_load(tmp_path, address, *words)
@@ -367,7 +367,7 @@ def test_times_of_streams_of_several_tokens_a_chunk_are_those_of_the_server(tmp_
 @pytest.mark.covers("E-CLI02")
 def test_chunks_of_a_server_that_does_not_count_are_not_called_tokens(tmp_path):
     words = ["--requests", 60, "--concurrency", 4, "--duration", 20, "--output-tokens", 25]
-    with server_alone("seamark.testservers.reference", "--chunk-tokens", 5, "--usage", "never") as port:
+    with ephemeral_server("seamark.testservers.reference", "--chunk-tokens", 5, "--usage", "never") as port:
         done = bench_load(tmp_path, f"http://127.0.0.1:{port}/v1/completions", *words)
     assert "chunks/s" in done.stdout
     assert "tokens/s" not in done.stdout

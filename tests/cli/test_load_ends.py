@@ -16,7 +16,7 @@ import psutil
 import pytest
 from processes import eventually
 
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 BENCH = [sys.executable, "-m", "seamark.cli.main", "load"]
 SECRET = "s3cr3t-Value0123456789"
@@ -66,7 +66,7 @@ def bench_load(folder: Path, *words: object, **environment: str) -> "subprocess.
 @pytest.mark.covers("E-CLI02")
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
 def test_an_open_loop_of_few_requests_prints_its_figures_in_any_locale(tmp_path, encoding):
-    with server_alone("seamark.testservers.null") as port:
+    with ephemeral_server("seamark.testservers.null") as port:
         words = ("--pattern", "constant", "--rate", 1, "--duration", 3)
         done = bench_load(tmp_path, f"http://127.0.0.1:{port}/", *words, PYTHONIOENCODING=encoding, **PLAIN)
     assert b"Traceback" not in done.stderr
@@ -79,7 +79,7 @@ def test_an_open_loop_of_few_requests_prints_its_figures_in_any_locale(tmp_path,
 @pytest.mark.services
 @pytest.mark.slow
 def test_a_server_that_never_replies_to_an_open_loop_gives_figures_and_a_verdict(tmp_path):
-    with server_alone("seamark.testservers.null", "--silent-every", 1) as port:
+    with ephemeral_server("seamark.testservers.null", "--silent-every", 1) as port:
         words = ("--pattern", "constant", "--rate", 20, "--duration", 1, "--timeout", 0.5)
         done = bench_load(tmp_path, f"http://127.0.0.1:{port}/", *words)
     assert done.returncode == 1, done.stderr
@@ -158,7 +158,7 @@ def test_secrets_are_sent_and_shown_nowhere(locked, tmp_path):
 def test_a_load_that_is_ended_by_a_signal_leaves_no_samples_and_no_process(tmp_path, number):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    with server_alone("seamark.testservers.null") as port:
+    with ephemeral_server("seamark.testservers.null") as port:
         process = subprocess.Popen(
             [*BENCH, f"http://127.0.0.1:{port}/", "--duration", "60", "--shards", "2", "--concurrency", "4"],
             cwd=tmp_path,

@@ -16,7 +16,7 @@ from seamark.load.driver import Target
 from seamark.load.workers.records import read_segments
 from seamark.model.sample import CHUNK
 from seamark.model.service import Value
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
@@ -96,7 +96,7 @@ def test_the_server_takes_requests_with_bodies_cut_anywhere(port: int) -> None:
 def test_a_stream_has_the_chunks_that_were_asked_for_however_they_are_joined(
     chunks: int, joined: int, tmp_path: Path
 ) -> None:
-    with server_alone("seamark.testservers.null", "--stream-chunks", chunks, "--stream-joined", joined) as port:
+    with ephemeral_server("seamark.testservers.null", "--stream-chunks", chunks, "--stream-joined", joined) as port:
         settings: dict[str, Value] = {"warmup_s": 0.0, "duration_s": 60.0, "timeout_s": 10.0, "concurrency": 3}
         settings |= {"requests": 20, "prompt_len": 4, "gen_tokens": chunks}
         driver = "seamark.drivers.openai:OpenAi"

@@ -13,7 +13,7 @@ from seamark.load.driver import Target
 from seamark.load.engine.event_loop import encode_all, whole_sessions
 from seamark.load.engine.generator import Request
 from seamark.load.engine.mix import mixed
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 
 def driver(**settings: Any) -> OpenAi:
@@ -129,7 +129,7 @@ def test_a_session_is_of_one_class_of_the_mix():
 
 @pytest.mark.services
 def test_the_server_counts_the_prompts_of_sessions_as_they_were_made(tmp_path: Path):
-    with server_alone("seamark.testservers.reference") as port:
+    with ephemeral_server("seamark.testservers.reference") as port:
         for endpoint in ("completions", "chat"):
             settings = {"prompt_len": 20, "gen_tokens": 9, "turns": 3, "endpoint": endpoint}
             found = quality(Target(settings=settings, data=tmp_path, ports={"http": port}), 1)

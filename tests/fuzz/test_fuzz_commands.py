@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from in_process import run
 
 from seamark.cli.load import command as load_command
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK, WHOLE = 200, 3300
@@ -81,7 +81,7 @@ def loads(draw: st.DrawFn) -> list[str]:
 @pytest.mark.covers("E-CLI02")
 @pytest.mark.parametrize("examples", [3, pytest.param(60, marks=pytest.mark.sweep)], ids=["few", "all"])
 def test_whatever_load_is_asked_for_it_is_refused_or_ends(study: Path, examples: int, counted: Any) -> None:
-    with server_alone("seamark.testservers.reference", "--ttft-ms", 1, "--gap-ms", 1) as port:
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 1, "--gap-ms", 1) as port:
         fuzz(
             loads(),
             lambda line: require_words(["load", f"http://127.0.0.1:{port}{line[0]}", *line[1:]]),

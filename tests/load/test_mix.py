@@ -15,7 +15,7 @@ from seamark.load.driver import Body, Target
 from seamark.load.engine.event_loop import encode_all
 from seamark.load.engine.mix import classes_of, drawn, mixed, mixed_quality
 from seamark.model.failure import Failure
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 MS = 1_000_000
 CHAT = {"prompt_len": 8, "gen_tokens": 2, "weight": 3}
@@ -127,7 +127,7 @@ def test_one_worker_or_four_send_the_same_classes_and_each_has_its_own_times(loa
     """On the known-answer server a reply of n tokens takes 20 ms + (n - 1) 10 ms."""
     mix = json.dumps({"chat": CHAT, "search": SEARCH})
     settings = {"driver": "seamark.drivers.openai:OpenAi", "mix": mix, "pattern": "poisson", "rate_rps": 100.0}
-    with server_alone("seamark.testservers.reference", "--ttft-ms", 20, "--gap-ms", 10) as port:
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 20, "--gap-ms", 10) as port:
         settings |= {"port": port, "concurrency": 32, "duration_s": 1.0}
         single, sharded = load(**settings), load(**settings, shards=4)
     assert single.outcome.kinds == sharded.outcome.kinds == ("chat", "search")

@@ -11,7 +11,7 @@ import pytest
 from seamark.load.coordinator.coordinator import LoadJob, run_load
 from seamark.load.engine.saturation import MOST_POINTS, Saturation, watch_for
 from seamark.load.workers.records import read_segments
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 EVERY_S = 0.1
 
@@ -163,7 +163,7 @@ def load(port: int, folder: Path, rate_rps: float, **settings):
 @pytest.mark.services
 @pytest.mark.parametrize("shards", [1, 2])
 def test_an_overloaded_server_ends_its_load_long_before_the_end_and_nothing_is_lost(shards, tmp_path):
-    with server_alone("seamark.testservers.reference", "--ttft-ms", 10, "--queue", "md1") as port:
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 10, "--queue", "md1") as port:
         began_s = time.monotonic()
         outcome = load(port, tmp_path, 250.0, shards=shards)
         took_s = time.monotonic() - began_s
@@ -179,7 +179,7 @@ def test_an_overloaded_server_ends_its_load_long_before_the_end_and_nothing_is_l
 
 @pytest.mark.services
 def test_a_load_that_the_server_bears_runs_to_its_end(tmp_path):
-    with server_alone("seamark.testservers.reference", "--ttft-ms", 10, "--queue", "md1") as port:
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 10, "--queue", "md1") as port:
         outcome = load(port, tmp_path, 60.0, duration_s=6.0)
     assert outcome.over_saturated_at_s is None
     assert outcome.scheduled > 300

@@ -14,7 +14,7 @@ from seamark.load.workers.lost_requests import due_of_lost
 from seamark.load.workers.records import Recorder, Segment
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 MS = 1_000_000
 OPENAI = {"driver": "seamark.drivers.openai:OpenAi", "prompt_len": 8, "gen_tokens": 4, "stream": False}
@@ -84,7 +84,7 @@ def test_without_thinking_a_turn_is_due_as_soon_as_the_reply_is_in(null_server: 
 @pytest.mark.services
 @pytest.mark.parametrize("pattern", ["closed", "constant"])
 def test_a_failed_turn_ends_its_session_and_what_follows_it_is_not_due(load: Callable, pattern: str) -> None:
-    with server_alone("seamark.testservers.reference", "--error-every", 5) as port:
+    with ephemeral_server("seamark.testservers.reference", "--error-every", 5) as port:
         settings = {**OPENAI, "port": port, "pattern": pattern, "rate_rps": 100.0, "concurrency": 3}
         measured = load(**settings, turns=4, requests=80, duration_s=5.0)
     samples = measured.samples
@@ -105,7 +105,7 @@ def test_a_failed_turn_ends_its_session_and_what_follows_it_is_not_due(load: Cal
 @pytest.mark.parametrize("pattern", ["closed", "poisson"])
 def test_one_worker_or_three_send_the_same_turns_of_the_same_sessions(load: Callable, pattern: str) -> None:
     settings = {**OPENAI, "pattern": pattern, "rate_rps": 60.0, "concurrency": 9, "turns": 3, "requests": 61}
-    with server_alone("seamark.testservers.reference", "--ttft-ms", 3) as port:
+    with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 3) as port:
         single = load(**settings, port=port, duration_s=8.0).samples
         sharded = load(**settings, port=port, duration_s=8.0, shards=3).samples
     assert single["index"].tolist() == sharded["index"].tolist() == list(range(61))

@@ -25,7 +25,7 @@ from seamark.model.failure import Failure
 from seamark.model.trial import Plan
 from seamark.patterns.trace_file import Row, recorded_arrivals, recorded_rows
 from seamark.planning.plan import plan
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 
 ROOT = Path(__file__).parents[2]
 SERVICES = read_services(ROOT / "config" / "services")
@@ -213,7 +213,7 @@ def test_a_row_may_say_of_which_class_of_the_mix_it_is() -> None:
 @pytest.mark.covers("E-FR25")
 def test_a_server_is_asked_for_what_the_trace_recorded_whatever_the_shards(load: Callable) -> None:
     trace = str(Path(mooncake(30)).resolve())
-    with server_alone("seamark.testservers.reference") as port:
+    with ephemeral_server("seamark.testservers.reference") as port:
         settings = {"driver": "seamark.drivers.openai:OpenAi", "port": port, "pattern": "trace", "trace": trace}
         settings |= {"concurrency": 8, "duration_s": 2.0}
         single, sharded = load(**settings), load(**settings, shards=3)
@@ -229,7 +229,7 @@ def test_a_server_is_asked_for_what_the_trace_recorded_whatever_the_shards(load:
 def test_a_row_that_cannot_be_sent_stops_the_load_before_its_clock(load: Callable) -> None:
     trace = str(Path(mooncake()).resolve())
     with (
-        server_alone("seamark.testservers.reference") as port,
+        ephemeral_server("seamark.testservers.reference") as port,
         pytest.raises(LoadError, match="request 10 has a prompt of 3100 tokens"),
     ):
         load("seamark.drivers.openai:OpenAi", port=port, pattern="trace", trace=trace, max_model_len=3000)

@@ -18,8 +18,8 @@ from seamark.model.trial import Deployment
 from seamark.planning.study import Study
 from seamark.services.images.images import Image
 from seamark.services.runtimes.runtimes import launch_of
-from seamark.services.supervisor.commands import Seat
-from seamark.services.supervisor.launch_spec import Order
+from seamark.services.supervisor.commands import ProcessSlot
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.node_layout import (
     Node,
     Placement,
@@ -111,7 +111,7 @@ def test_one_node_is_asked_of_no_slurm(bench: Bench, monkeypatch: pytest.MonkeyP
     placement = placement_of(bench.deployment(), bench.service, "10.0.0.9")
     assert [node.host for node in placement.server] == ["10.0.0.9"]
     assert placement.load == placement.server
-    assert placement.far == ()
+    assert placement.remote == ()
 
 
 def test_a_step_is_kept_to_its_nodes_and_shares_what_others_have() -> None:
@@ -132,9 +132,9 @@ def test_a_node_of_the_server_shows_its_share_of_the_deployments_gpus(
     bench = bench.with_server(load_nodes=whose)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     deployment = Deployment(id="d", service="t", settings={}, nodes=nodes, gpus=gpus, cpus_per_task=1, mem_gb=1)
-    order, seat = bench.order(deployment=deployment), Seat(node="n1", host="127.0.0.1", ports={"main": 1})
+    spec, slot = bench.spec(deployment=deployment), ProcessSlot(node="n1", host="127.0.0.1", ports={"main": 1})
     assert bench.service.server is not None
-    launch = launch_of(order, bench.service.server, seat=seat, data=bench.data(), environment=None)
+    launch = launch_of(spec, bench.service.server, slot=slot, data=bench.data(), environment=None)
     assert launch.environment["CUDA_VISIBLE_DEVICES"] == seen
 
 
@@ -155,7 +155,7 @@ def test_parts_of_a_server_on_one_node_need_no_slurm(bench: Bench) -> None:
 
 
 @pytest.fixture
-def spread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Order:
+def spread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> LaunchSpec:
     """What a keeper is told of vLLM over two nodes, at a site of containers with a network of its own."""
     engine, image = bench.root / "apptainer", bench.root / "vllm.sif"
     for file in (engine, image):
@@ -174,24 +174,24 @@ def spread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Order:
     )
     site = bench.with_site(runtime="apptainer", network_environment={"NCCL_SOCKET_IFNAME": "ib0"}).site
     file = Image(name="vllm", origin="file", source=str(image), digest=None, licence="none", path=image)
-    return bench.order(deployment=deployment, service=service, site=site, image=file)
+    return bench.spec(deployment=deployment, service=service, site=site, image=file)
 
 
 @pytest.mark.covers("E-FR04", "E-FR24", "E-MR07", "E-MLX05")
 @pytest.mark.parametrize("runtime", ["apptainer", "venv"])
 def test_vllm_over_two_nodes_joins_one_ray_and_every_process_gets_the_network(
-    bench: Bench, spread: Order, runtime: str
+    bench: Bench, spread: LaunchSpec, runtime: str
 ) -> None:
-    order = replace(spread, site=replace(spread.site, runtime=runtime))
-    server = order.service.server
+    spec = replace(spread, site=replace(spread.site, runtime=runtime))
+    server = spec.service.server
     assert server is not None
     addresses = {"server": "10.3.0.1", "worker": "10.3.0.2"}
     ports = {"http": 8000, "ray": 8001}
-    head = Seat(node="n1", host="10.3.0.1", ports=ports, nodes=2, addresses=addresses)
+    head = ProcessSlot(node="n1", host="10.3.0.1", ports=ports, nodes=2, addresses=addresses)
     worker = replace(head, node="n2", host="10.3.0.2")
     launches = [
-        launch_of(order, server, seat=seat, part=part, data=bench.data(), environment=None)
-        for seat, part in ((head, None), (worker, server.part("worker")))
+        launch_of(spec, server, slot=slot, part=part, data=bench.data(), environment=None)
+        for slot, part in ((head, None), (worker, server.part("worker")))
     ]
     for launch in launches:
         shown = launch.environment.get if runtime == "venv" else _given(launch.command).get
@@ -223,7 +223,7 @@ def _printed_by(command: Sequence[str], programs: Sequence[str], root: Path) -> 
 
 
 @pytest.fixture
-def cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Order:
+def cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> LaunchSpec:
     """What a keeper is told of a Milvus cluster over three nodes, at a site of containers."""
     monkeypatch.setenv("PATH", str(bench.root), prepend=":")
     service = SERVICES["milvus_cluster"]
@@ -238,7 +238,7 @@ def cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Order:
         id="d", service=service.name, settings=settings, nodes=3, gpus=0, cpus_per_task=1, mem_gb=1
     )
     return replace(
-        bench.order(deployment=deployment, service=service, image=images["milvus.sif"]),
+        bench.spec(deployment=deployment, service=service, image=images["milvus.sif"]),
         site=bench.with_site(runtime="apptainer").site,
         part_images={name.removesuffix(".sif"): image for name, image in images.items()},
     )
@@ -247,10 +247,10 @@ def cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Order:
 @pytest.mark.covers("E-FR24", "E-MLX05")
 @pytest.mark.parametrize("runtime", ["apptainer", "venv"])
 def test_the_components_of_a_milvus_cluster_find_each_other_and_each_runs_in_its_own_image(
-    bench: Bench, cluster: Order, runtime: str
+    bench: Bench, cluster: LaunchSpec, runtime: str
 ) -> None:
-    order = replace(cluster, site=replace(cluster.site, runtime=runtime))
-    server = order.service.server
+    spec = replace(cluster, site=replace(cluster.site, runtime=runtime))
+    server = spec.service.server
     assert server is not None
     head, other = Node(name="n2", host="10.3.0.2", here=False), Node(name="n3", host="10.3.0.3", here=False)
     placement = Placement(load=(), server=(head, other))
@@ -260,8 +260,8 @@ def test_the_components_of_a_milvus_cluster_find_each_other_and_each_runs_in_its
     launches = {}
     for part in (None, *server.parts):
         (node,) = placement.of(part) if part else (head,)
-        seat = Seat(node=node.name, host=node.host, ports=ports, nodes=2, addresses=addresses)
-        launch = launch_of(order, server, seat=seat, part=part, data=bench.data(), environment=None)
+        slot = ProcessSlot(node=node.name, host=node.host, ports=ports, nodes=2, addresses=addresses)
+        launch = launch_of(spec, server, slot=slot, part=part, data=bench.data(), environment=None)
         shown = _given(launch.command) if runtime == "apptainer" else dict(launch.environment)
         launches[part.name if part else "proxy"] = (" ".join(launch.command), shown)
     roles = {"coordinators": "mixture", "query_node": "querynode", "data_node": "datanode", "index_node": "indexnode"}
@@ -286,7 +286,9 @@ def test_the_components_of_a_milvus_cluster_find_each_other_and_each_runs_in_its
 
 
 @pytest.mark.covers("E-VAL", "E-FR24")
-def test_the_secret_of_the_store_is_made_for_the_run_and_stands_in_no_command(bench: Bench, cluster: Order) -> None:
+def test_the_secret_of_the_store_is_made_for_the_run_and_stands_in_no_command(
+    bench: Bench, cluster: LaunchSpec
+) -> None:
     server = cluster.service.server
     assert server is not None
     minio = server.part("minio")

@@ -18,7 +18,7 @@ from seamark.services.images.images import Image, image_file
 from seamark.services.runtimes.containers import image_path
 from seamark.services.runtimes.runtimes import external_ports, launch_of
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.commands import Launch, Seat
+from seamark.services.supervisor.commands import Launch, ProcessSlot
 from seamark.storage.paths import write_json
 
 FAKE_APPTAINER = """#!{python}
@@ -72,13 +72,13 @@ def image_of(bench: Bench, path: Path) -> Image:
 def launch(bench: Bench, *, gpus: int = 0, **changes: object) -> Launch:
     container = bench.service.container
     image = image_of(bench, Path(container.image)) if container else None
-    order = bench.order(**{"image": image, **changes})
-    deployment = replace(order.deployment, gpus=gpus, settings={"whom": "world", "on": True, "none": None})
+    spec = bench.spec(**{"image": image, **changes})
+    deployment = replace(spec.deployment, gpus=gpus, settings={"whom": "world", "on": True, "none": None})
     assert bench.service.server is not None
     return launch_of(
-        replace(order, deployment=deployment),
+        replace(spec, deployment=deployment),
         bench.service.server,
-        seat=Seat(node="here", host="127.0.0.1", ports={"main": 12345}),
+        slot=ProcessSlot(node="here", host="127.0.0.1", ports={"main": 12345}),
         data=bench.data(),
         environment=None,
     )
@@ -93,11 +93,11 @@ def test_templates_are_filled_as_a_command_line_wants_them(bench: Bench):
 def test_a_setting_that_is_true_or_false_is_a_switch_and_another_is_none(bench: Bench):
     words = ("{switches[on]}", "{switches[so_called]}")
     settings = {"on": True, "so_called": False, "count": 1}
-    order = replace(bench.order(), deployment=replace(bench.deployment(), settings=settings))
-    seat = Seat(node="here", host="127.0.0.1", ports={})
+    spec = replace(bench.spec(), deployment=replace(bench.deployment(), settings=settings))
+    slot = ProcessSlot(node="here", host="127.0.0.1", ports={})
 
     def filled(*words: str) -> tuple[str, ...]:
-        return launch_of(order, Server(command=words), seat=seat, data=bench.data(), environment=None).command
+        return launch_of(spec, Server(command=words), slot=slot, data=bench.data(), environment=None).command
 
     assert filled(*words) == ("--on", "--no-so-called")
     with pytest.raises(UserError, match="count"):
@@ -198,18 +198,18 @@ def test_a_pinned_image_is_found_by_its_digest_and_a_missing_one_says_how_to_get
     image = replace(image_of(bench, wanted), origin="registry", source="docker://docker.io/tiny:1", digest=digest)
     assert image.address == f"docker://docker.io/tiny@{digest}"
     with pytest.raises(SiteError, match="bench prepare --site here"):
-        image_path(bench.order(image=image))
+        image_path(bench.spec(image=image))
     wanted.parent.mkdir()
     wanted.touch()
     with pytest.raises(SiteError, match="not the image 'tiny' as it was made"):
-        image_path(bench.order(image=image))
+        image_path(bench.spec(image=image))
     write_json(image.record, image.described())
-    assert image_path(bench.order(image=image)) == wanted
+    assert image_path(bench.spec(image=image)) == wanted
 
 
 def test_a_variable_in_an_images_path_that_is_not_set_is_said(contained: Bench):
     with pytest.raises(SiteError, match="NOWHERE"):
-        image_path(contained.order(image=image_of(contained, Path("$NOWHERE/own.sif"))))
+        image_path(contained.spec(image=image_of(contained, Path("$NOWHERE/own.sif"))))
 
 
 def test_a_recipe_without_a_container_cannot_run_on_a_site_of_containers(bench: Bench, apptainer: Path):
@@ -246,28 +246,28 @@ def test_a_contained_server_is_served_and_ended_like_any_other(contained: Bench,
     ],
 )
 def test_an_external_address_names_host_and_ports(bench: Bench, address, settings, expected):
-    order = bench.with_site(runtime="external", address=address).order()
-    order = replace(order, deployment=replace(order.deployment, settings=settings))
-    assert external_ports(order, Server(command=())) == expected
+    spec = bench.with_site(runtime="external", address=address).spec()
+    spec = replace(spec, deployment=replace(spec.deployment, settings=settings))
+    assert external_ports(spec, Server(command=())) == expected
 
 
 def test_an_address_with_a_scheme_is_refused_with_the_setting_that_is_meant(bench: Bench):
-    order = bench.with_site(runtime="external", address="https://llm.example:443").order()
+    spec = bench.with_site(runtime="external", address="https://llm.example:443").spec()
     with pytest.raises(SiteError, match="host:port; for https set tls: verified"):
-        external_ports(order, Server(command=()))
+        external_ports(spec, Server(command=()))
 
 
 def test_an_external_address_without_a_port_says_so(bench: Bench):
-    order = bench.with_site(runtime="external", address="db.example").order()
+    spec = bench.with_site(runtime="external", address="db.example").spec()
     with pytest.raises(SiteError, match="no port for main"):
-        external_ports(order, Server(command=()))
+        external_ports(spec, Server(command=()))
 
 
 @pytest.mark.covers("E-FR24")
 def test_of_somebody_elses_server_the_ports_that_only_it_uses_are_not_asked(bench: Bench):
-    order = bench.with_site(runtime="external", address="db.example:19530").order()
-    order = replace(order, deployment=replace(order.deployment, settings={"metrics_port": 9091}))
+    spec = bench.with_site(runtime="external", address="db.example:19530").spec()
+    spec = replace(spec, deployment=replace(spec.deployment, settings={"metrics_port": 9091}))
     server = Server(command=(), ports=("main", "metrics", "etcd"), inner_ports=("etcd",))
-    assert external_ports(order, server) == ("db.example", {"main": 19530, "metrics": 9091})
+    assert external_ports(spec, server) == ("db.example", {"main": 19530, "metrics": 9091})
     with pytest.raises(SiteError, match="no port for etcd"):
-        external_ports(order, replace(server, inner_ports=()))
+        external_ports(spec, replace(server, inner_ports=()))

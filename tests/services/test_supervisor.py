@@ -19,9 +19,9 @@ from server_bench import Bench, kill, left_of, runs
 
 from seamark.model.service import Health
 from seamark.model.site import Pinning
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import hold, signs_of
+from seamark.services.supervisor.control_files import acquire_lock, control_files_of
 from seamark.storage.paths import read_json, write_json
 
 pytestmark = pytest.mark.services
@@ -110,7 +110,7 @@ def test_a_server_nobody_renews_ends_when_its_lease_runs_out_and_not_before(benc
 def test_a_step_of_the_wall_clock_does_not_run_a_lease_out(bench: Bench):
     bench = bench.with_site(lease_s=3.0)
     bench.serve()
-    lease = signs_of(bench.folder()).lease
+    lease = control_files_of(bench.folder()).lease
     an_hour_ago = time.time() - 3600
     for _ in range(6):
         time.sleep(0.5)
@@ -125,7 +125,7 @@ def test_a_killed_serve_leaves_no_server_beyond_the_lease(bench: Bench):
     bench.folders.append(bench.folder())
     serving = multiprocessing.get_context("fork").Process(target=bench.serve)
     serving.start()
-    assert eventually(signs_of(bench.folder()).ports.exists, within_s=20)
+    assert eventually(control_files_of(bench.folder()).ports.exists, within_s=20)
     assert left_of(bench)
     serving.kill()
     serving.join()
@@ -151,7 +151,7 @@ def test_a_serve_whose_run_was_killed_ends_its_server_at_once(bench: Bench):
 
     running = context.Process(target=run)
     running.start()
-    assert eventually(signs_of(bench.folder()).ports.exists, within_s=20)
+    assert eventually(control_files_of(bench.folder()).ports.exists, within_s=20)
     assert left_of(bench)
     running.kill()
     running.join()
@@ -171,7 +171,7 @@ def test_an_interrupted_serve_asks_its_keeper_to_stop(bench: Bench):
 
     serving = multiprocessing.get_context("fork").Process(target=serve)
     serving.start()
-    assert eventually(signs_of(bench.folder()).ports.exists, within_s=20)
+    assert eventually(control_files_of(bench.folder()).ports.exists, within_s=20)
     assert serving.pid is not None
     os.kill(serving.pid, signal.SIGINT)
     serving.join()
@@ -274,7 +274,7 @@ def test_a_server_that_never_listens_is_given_up_after_its_time(bench: Bench):
 @pytest.mark.covers("E-SVR04")
 @pytest.mark.parametrize("flags", [("--delay-s", "3"), ("--silent",)], ids=["cannot bind", "does not try"])
 def test_a_foreign_server_on_our_port_is_an_error_and_no_benchmark_of_it(bench: Bench, flags: tuple[str, ...]):
-    ports = signs_of(bench.folder()).ports
+    ports = control_files_of(bench.folder()).ports
     foreign: list[subprocess.Popen[bytes]] = []
 
     def occupy() -> None:
@@ -296,7 +296,7 @@ def test_a_foreign_server_on_our_port_is_an_error_and_no_benchmark_of_it(bench: 
 def test_a_second_keeper_of_a_deployment_changes_nothing(bench: Bench):
     first = bench.serve()
     began = bench.folder().endpoint.read_bytes()
-    second = servers._spawn_keeper(bench.order(), signs_of(bench.folder()))
+    second = servers._spawn_keeper(bench.spec(), control_files_of(bench.folder()))
     assert second.wait(30) == 3
     assert servers.alive(bench.folder())
     assert runs(first["server_pid"])
@@ -385,7 +385,7 @@ def test_a_data_folder_that_another_run_uses_is_not_emptied(bench: Bench):
     bench.data().mkdir(parents=True)
     precious = bench.data() / "precious"
     precious.touch()
-    held = hold(bench.data().with_name(f".{bench.data().name}.lock"))
+    held = acquire_lock(bench.data().with_name(f".{bench.data().name}.lock"))
     assert held is not None
     with held:
         answer = bench.serve()
@@ -453,7 +453,7 @@ def test_an_external_server_is_probed_and_never_ended(bench: Bench):
 
 
 def test_an_external_server_over_https_is_probed_and_watched_over_tls(bench: Bench, tls_front: Callable):
-    with server_alone("seamark.testservers.null") as port:
+    with ephemeral_server("seamark.testservers.null") as port:
         front = tls_front(port)
         health = Health(probe="http", port="main", path="/health", timeout_s=20)
         bench = bench.with_server(health=health, metrics_port="main", metrics_path="/metrics")
@@ -471,7 +471,7 @@ def test_an_external_server_over_https_is_probed_and_watched_over_tls(bench: Ben
 def test_an_external_server_whose_certificate_is_not_believed_fails_at_once_with_the_remedy(
     bench: Bench, tls_front: Callable
 ):
-    with server_alone("seamark.testservers.null") as port:
+    with ephemeral_server("seamark.testservers.null") as port:
         front = tls_front(port)
         health = Health(probe="http", port="main", path="/health", timeout_s=60)
         bench = bench.with_server(health=health).with_site(runtime="external", address=f"127.0.0.1:{front.port}")

@@ -12,7 +12,7 @@ from seamark.model.site import Site
 from seamark.model.trial import Deployment
 from seamark.services.images.images import Image
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.launch_spec import Order
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.storage.paths import DeploymentFolder, read_json
 
 HERE = Path(__file__).parent
@@ -81,9 +81,9 @@ class Bench:
             binds=binds,
         )
 
-    def order(self, name: str = "tiny-0001", **changes: Any) -> Order:
+    def spec(self, name: str = "tiny-0001", **changes: Any) -> LaunchSpec:
         """Return what a keeper would be told."""
-        order = Order(
+        spec = LaunchSpec(
             deployment=self.deployment(name),
             service=self.service,
             site=self.site,
@@ -92,7 +92,7 @@ class Bench:
             seed=7,
             environment=None,
         )
-        return replace(order, **changes)
+        return replace(spec, **changes)
 
     def end(self, name: str = "tiny-0001") -> Mapping[str, Any]:
         return read_json(self.folder(name).runtime / "end.json")

@@ -178,12 +178,12 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
 
 def _of_standing(address: str) -> str:
     """Return the address of a standing server as a URL; any other as it is."""
-    from seamark.services.runtimes.persistent_address import PREFIX, standing_endpoint
+    from seamark.services.runtimes.persistent_address import PREFIX, persistent_endpoint
 
     if not address.startswith(PREFIX):
         return address
     name, _, path = address.removeprefix(PREFIX).partition("/")
-    endpoint = standing_endpoint(Path("results"), f"{PREFIX}{name}")
+    endpoint = persistent_endpoint(Path("results"), f"{PREFIX}{name}")
     return f"http://{endpoint['host']}:{next(iter(endpoint['ports'].values()))}/{path}"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from seamark.model.service import Service
     from seamark.services.persistent.instance import Instance
-    from seamark.services.persistent.request import Wanted
+    from seamark.services.persistent.request import ValidatedRequest
 
 TABLE = ("id", "service", "state", "endpoint", "node", "job", "since")
 STYLE = {"running": "green", "pending": "yellow", "starting": "yellow", "failed": "bold red", "ended": "dim"}
@@ -90,9 +90,9 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
       bench servers ps
       bench servers ps --all --json | jq '.servers[] | {id, state, job}'
     """
-    from seamark.services.persistent.listing import listed
+    from seamark.services.persistent.listing import list_servers
 
-    rows = listed(results_of(Path.cwd(), site), ended=ended)
+    rows = list_servers(results_of(Path.cwd(), site), ended=ended)
     if as_json:
         click.echo(json.dumps({"schema_version": 1, "servers": [vars(row) for row in rows]}, indent=1))
         return
@@ -125,16 +125,16 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     Example:
       bench servers check postgres-1
     """
-    from seamark.services.persistent.listing import folder_of, healthy, shown_endpoint
+    from seamark.services.persistent.listing import endpoint_text, healthy, server_folder
     from seamark.services.persistent.request import service_named
-    from seamark.services.supervisor.control_files import read_sign
+    from seamark.services.supervisor.control_files import read_control_file
     from seamark.services.supervisor.deployment import alive, why_ended
 
-    folder = folder_of(results_of(Path.cwd(), site), server)
-    endpoint = read_sign(folder.endpoint) or {}
+    folder = server_folder(results_of(Path.cwd(), site), server)
+    endpoint = read_control_file(folder.endpoint) or {}
     lives = endpoint.get("status") == "ok" and alive(folder)
     well = lives and healthy(endpoint, service_named(Path.cwd(), endpoint["service"]), timeout)
-    where = shown_endpoint(endpoint) if lives else None
+    where = endpoint_text(endpoint) if lives else None
     if as_json:
         document = {
             "schema_version": 1,
@@ -151,7 +151,7 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
             f"{server}: runs at {where}, but does not answer within {timeout:g} s. Its log: {folder.server_log}"
         )
     else:
-        end = why_ended(folder) or read_sign(folder.record) or {}
+        end = why_ended(folder) or read_control_file(folder.record) or {}
         why = end.get("reason") or (end.get("ended") or {}).get("reason") or "its server does not run"
         click.echo(f"{server}: not running: {why}")
     return 0 if well else 1
@@ -231,7 +231,7 @@ def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
       bench servers stop postgres-1
       bench servers stop --all
     """
-    from seamark.services.persistent.instance import instance_of, instances
+    from seamark.services.persistent.instance import find_instance, instances
 
     results = results_of(Path.cwd(), site)
     if not servers and not every:
@@ -240,7 +240,7 @@ def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
         )
     named = [each for each in instances(results) if each.living()] if every else []
     left = 0
-    for instance in named or [instance_of(results, name) for name in servers]:
+    for instance in named or [find_instance(results, name) for name in servers]:
         lived = instance.living()
         if not instance.stop():
             left += 1
@@ -253,7 +253,7 @@ def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
 
 
 def _started(
-    instance: "Instance", wanted: "Wanted", *, no_wait: bool, console: Console
+    instance: "Instance", wanted: "ValidatedRequest", *, no_wait: bool, console: Console
 ) -> "Mapping[str, Any] | None":
     """Start it where its site says; return its endpoint, or how it failed; None when nobody waits for that."""
     from seamark.services.persistent.start import start_here, submit, wait
@@ -279,11 +279,11 @@ def _started(
             raise
 
 
-def _tell(instance: "Instance", wanted: "Wanted", answer: "Mapping[str, Any]", as_json: bool) -> int:
-    from seamark.services.persistent.listing import shown_endpoint, tunnels
+def _tell(instance: "Instance", wanted: "ValidatedRequest", answer: "Mapping[str, Any]", as_json: bool) -> int:
+    from seamark.services.persistent.listing import endpoint_text, tunnel_command
 
     well = answer.get("status") == "ok"
-    tunnel = tunnels(wanted.study.site, answer) if well else None
+    tunnel = tunnel_command(wanted.study.site, answer) if well else None
     if as_json:
         keys = ("status", "category", "reason", "host", "ports", "node", "server_nodes")
         facts = {key: answer.get(key) for key in keys}
@@ -295,7 +295,7 @@ def _tell(instance: "Instance", wanted: "Wanted", answer: "Mapping[str, Any]", a
     elif well:
         nodes = " ".join(answer.get("server_nodes") or [answer["node"]])
         job = f", job {instance.job} on {nodes}" if instance.job else ""
-        click.echo(f"{instance.id}: answers at {shown_endpoint(answer)}{job}")
+        click.echo(f"{instance.id}: answers at {endpoint_text(answer)}{job}")
         if tunnel:
             click.echo(f"From outside: {tunnel}")
         click.echo(f"End it with `bench servers stop {instance.id}`.")

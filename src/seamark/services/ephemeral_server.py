@@ -10,7 +10,7 @@ from seamark.platform.pinning import pin
 
 
 @contextmanager
-def server_alone(module: str, *arguments: object, cores: Collection[int] = ()) -> Iterator[int]:
+def ephemeral_server(module: str, *arguments: object, cores: Collection[int] = ()) -> Iterator[int]:
     """Run `seamark.testservers.null` or `.reference` on a free port of loopback and yield the port.
 
     The server is pinned to `cores`, if any are given. SIGTERM ends it, and it has written all its files on return.

@@ -25,7 +25,7 @@ from seamark.model.service import Value
 from seamark.model.site import Pinning
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import cores_here, split_cores
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 from seamark.storage.paths import read_json, write_json
 from seamark.telemetry import provenance
 
@@ -109,7 +109,7 @@ def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = 
     says; raises UserError when it names CPUs that are not there.
     """
     split = split_cores(pinning, workers="wire", shards=1, cores=cores_here())
-    null = partial(server_alone, NULL, cores=split.server)
+    null = partial(ephemeral_server, NULL, cores=split.server)
     wire = partial(_load, "wire", cores=split.client)
     with null() as port:
         small = wire({"concurrency": CONNECTIONS}, seconds, port)

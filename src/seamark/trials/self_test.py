@@ -18,7 +18,7 @@ from seamark.model.sample import CHUNK, MISSING_NS
 from seamark.model.service import Value
 from seamark.model.site import Pinning
 from seamark.platform.pinning import Split, cores_here, split_cores
-from seamark.services.ephemeral_server import server_alone
+from seamark.services.ephemeral_server import ephemeral_server
 from seamark.testservers.reference.truth import Truth, read_truth
 
 TTFT_MS, GAP_MS, TOKENS = 50.0, 10.0, 32
@@ -80,7 +80,7 @@ def _one(name: str, shape: Mapping[str, Value], seconds: float, split: Split) ->
     with tempfile.TemporaryDirectory(prefix="seamark-self-test-") as folder:
         truth_file = Path(folder) / "truth.jsonl"
         behaviour = ("--truth", truth_file, "--ttft-ms", TTFT_MS, "--gap-ms", GAP_MS)
-        with server_alone("seamark.testservers.reference", *behaviour, cores=split.server) as port:
+        with ephemeral_server("seamark.testservers.reference", *behaviour, cores=split.server) as port:
             job = replace(_job(settings, Path(folder), port), cores=split.client)
             outcome = run_load(job, None, Path(folder) / "parts")
         samples, chunks = read_segments(outcome.segments), read_segments(outcome.chunks, CHUNK)

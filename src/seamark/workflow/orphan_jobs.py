@@ -5,8 +5,8 @@ import re
 from seamark.dispatch.slurm import commands
 from seamark.errors import SiteError
 from seamark.planning.study import Study
-from seamark.services.supervisor.control_files import beating, read_beat
-from seamark.services.supervisor.shutdown import ask_to_stop, keepers, wait_until_gone
+from seamark.services.supervisor.control_files import is_alive, read_heartbeat
+from seamark.services.supervisor.shutdown import request_stop, supervisors_below, wait_until_gone
 
 OF_A_RUN = re.compile(r"(?:^|_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """How Snakemake's Slurm executor names the jobs of a run."""
@@ -37,8 +37,8 @@ def end_jobs_left(study: Study) -> list[commands.Job]:
 
 def _end_servers(study: Study, numbers: list[str]) -> None:
     """End the keepers that these jobs have left: where Slurm knows no cgroups they outlive their job for a while."""
-    for signs in keepers(study.results):
-        beat = read_beat(signs)
-        if beat and beat.allocation in numbers and beating(signs):
-            ask_to_stop(signs, "interrupted")
-            wait_until_gone(signs, KEEPERS_S)
+    for control in supervisors_below(study.results):
+        beat = read_heartbeat(control)
+        if beat and beat.allocation in numbers and is_alive(control):
+            request_stop(control, "interrupted")
+            wait_until_gone(control, KEEPERS_S)

@@ -13,9 +13,9 @@ import psutil
 from seamark.errors import SiteError
 from seamark.planning.study import Study
 from seamark.platform.process_tree import with_variable
-from seamark.services.supervisor.control_files import Signs, beating, hold
+from seamark.services.supervisor.control_files import ControlFiles, acquire_lock, is_alive
 from seamark.services.supervisor.launch_spec import MARK
-from seamark.services.supervisor.shutdown import ask_to_stop, end_strays, keepers
+from seamark.services.supervisor.shutdown import kill_strays, request_stop, supervisors_below
 
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SNAKEMAKE_S = 5.0
@@ -118,32 +118,32 @@ def _end_processes(processes: Collection[psutil.Process], within_s: float, hurry
 
 def _end_servers(results: Path, hurry: Callable[[], bool]) -> None:
     """Ask every keeper below a root of results to end its server, wait, and kill what does not end in time."""
-    asked: list[Signs] = []
+    asked: list[ControlFiles] = []
     limit_s = time.monotonic() + SERVERS_S
     while True:
-        for signs in keepers(results):
-            if signs not in asked and beating(signs):
-                ask_to_stop(signs, "stop")
-                asked.append(signs)
+        for control in supervisors_below(results):
+            if control not in asked and is_alive(control):
+                request_stop(control, "stop")
+                asked.append(control)
         left = _of_servers(results)
         if hurry() or time.monotonic() > limit_s:
             break
-        if not left and not any(map(beating, asked)):
+        if not left and not any(map(is_alive, asked)):
             break
         _send([each for each in left if not _keeps(each, asked)], signal.SIGTERM)
         time.sleep(LOOK_S)
     _end_processes(_of_servers(results), 0.0, lambda: True)
-    for signs in asked:
-        if guarded := hold(signs.lock):
+    for control in asked:
+        if guarded := acquire_lock(control.lock):
             guarded.close()
-            end_strays(signs)
-            signs.beat.unlink(missing_ok=True)
+            kill_strays(control)
+            control.heartbeat.unlink(missing_ok=True)
 
 
-def _keeps(process: psutil.Process, asked: Iterable[Signs]) -> bool:
+def _keeps(process: psutil.Process, asked: Iterable[ControlFiles]) -> bool:
     """Whether a process belongs to a keeper that was asked to end; one that has not beaten yet cannot be asked."""
     with suppress(psutil.Error):
-        return process.environ().get(MARK) in {str(signs.root) for signs in asked}
+        return process.environ().get(MARK) in {str(control.root) for control in asked}
     return True
 
 

@@ -8,7 +8,7 @@ from seamark.dispatch.slurm import commands
 from seamark.errors import SiteError
 from seamark.planning.study import Study
 from seamark.services.persistent.instance import instances
-from seamark.services.persistent.listing import listed
+from seamark.services.persistent.listing import list_servers
 from seamark.storage.paths import DeploymentFolder
 from seamark.workflow.snakemake_cli import runs_in
 
@@ -58,7 +58,7 @@ def _jobs(study: Study) -> Iterator[Component]:
 
 
 def _servers(study: Study) -> Iterator[Component]:
-    for server in listed(study.results):
+    for server in list_servers(study.results):
         scenario, _, deployment = server.id.partition("/")
         if deployment and scenario != study.scenario.name:
             continue

@@ -17,7 +17,13 @@ from seamark.dispatch.resources import most_jobs
 from seamark.errors import UserError
 from seamark.planning.study import Study
 from seamark.platform.fork_server.client import start_server
-from seamark.services.supervisor.control_files import Signs, beating, hold, read_beat, write_beat
+from seamark.services.supervisor.control_files import (
+    ControlFiles,
+    acquire_lock,
+    is_alive,
+    read_heartbeat,
+    write_heartbeat,
+)
 from seamark.trials.permissions import user_named
 
 IN_A_JOB = ["--mode", "remote"]
@@ -68,23 +74,23 @@ def beat(root: Path, pid: int) -> None:
     """Say to other machines that see this study that its run, Snakemake's process `pid`, is at work here."""
     mark = _mark(root)
     mark.root.mkdir(parents=True, exist_ok=True)
-    write_beat(mark, pid)
+    write_heartbeat(mark, pid)
 
 
 def rest(root: Path) -> None:
     """Say that the run has ended."""
-    _mark(root).beat.unlink(missing_ok=True)
+    _mark(root).heartbeat.unlink(missing_ok=True)
 
 
-def _mark(root: Path) -> Signs:
-    return Signs(root=root / ".seamark" / "run")
+def _mark(root: Path) -> ControlFiles:
+    return ControlFiles(root=root / ".seamark" / "run")
 
 
 def release(root: Path) -> None:
     """Take away the lock that a killed Snakemake left. Raises UserError when a live one, here or not, holds it."""
-    running, told = runs_in(root), read_beat(_mark(root))
+    running, told = runs_in(root), read_heartbeat(_mark(root))
     where = f"process {running[0].pid}" if running else None
-    if where is None and told and beating(_mark(root)):  # another user's process does not show its folder
+    if where is None and told and is_alive(_mark(root)):  # another user's process does not show its folder
         where = _process_of(told.pid) if told.boot == boot_id() else f"process {told.pid} on {told.node}"
     if where:
         raise UserError(another_run(root, where))
@@ -105,7 +111,7 @@ def another_run(root: Path, where: str) -> str:
 def the_only_run(root: Path) -> Iterator[None]:
     """Hold the study while a run of it is prepared and under way. Raises UserError while another one holds it."""
     path = _mark(root).root / "run.lock"
-    held = hold(path)
+    held = acquire_lock(path)
     if held is None:
         raise UserError(another_run(root, _holder(path)))
     with held:
@@ -127,8 +133,8 @@ def _holder(path: Path) -> str:
 
 def require_our_run(root: Path) -> None:
     """Raise UserError where another user's run is at work in `root` on this machine: only they can end it."""
-    told = read_beat(_mark(root))
-    if not told or told.boot != boot_id() or not beating(_mark(root)) or os.geteuid() == 0:
+    told = read_heartbeat(_mark(root))
+    if not told or told.boot != boot_id() or not is_alive(_mark(root)) or os.geteuid() == 0:
         return
     with suppress(psutil.Error):
         user = psutil.Process(told.pid).uids().real

@@ -21,7 +21,7 @@ from seamark.platform.container import engine
 from seamark.services.images.images import Image
 from seamark.services.images.registry import is_plain
 from seamark.services.runtimes.environments import PIP_OPTIONS, said
-from seamark.services.supervisor.control_files import hold
+from seamark.services.supervisor.control_files import acquire_lock
 from seamark.storage.paths import write_json
 
 WAIT_FOR_OTHER_S = 4 * 3600.0
@@ -98,7 +98,7 @@ def _place(image: Image) -> Iterator[Path | None]:
     try:
         for each in (folder, folder / ".tmp", folder / ".cache"):
             each.mkdir(parents=True, exist_ok=True)
-        held = hold(folder / f".{image.path.name}.lock", wait_s=WAIT_FOR_OTHER_S)
+        held = acquire_lock(folder / f".{image.path.name}.lock", wait_s=WAIT_FOR_OTHER_S)
     except OSError as cause:
         raise SiteError(f"{folder}: cannot be written ({cause}). Set paths.containers of the site.") from cause
     if held is None:

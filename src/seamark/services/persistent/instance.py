@@ -12,7 +12,7 @@ from seamark.dispatch.slurm import commands
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.services.persistent.telemetry_summary import write_watched
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import read_sign
+from seamark.services.supervisor.control_files import read_control_file
 from seamark.storage.paths import DeploymentFolder, read_json, write_json
 
 STANDING = "standing"
@@ -58,7 +58,7 @@ class Instance:
     @property
     def job(self) -> str | None:
         """The number of its Slurm job, None on a machine without one."""
-        document = read_sign(self.request) or {}
+        document = read_control_file(self.request) or {}
         return document.get("job")
 
     def note(self, **facts: Any) -> None:
@@ -67,7 +67,7 @@ class Instance:
 
     def endpoint(self) -> Mapping[str, Any] | None:
         """Return its endpoint as the keeper wrote it, None before that and after its end."""
-        return read_sign(self.folder.endpoint)
+        return read_control_file(self.folder.endpoint)
 
     def living(self) -> bool:
         """Return whether its server runs, or its job waits or runs."""
@@ -86,7 +86,7 @@ class Instance:
         endpoint = self.endpoint() or {}
         if endpoint.get("status") == "ok" and servers.alive(self.folder):
             return "running", ""
-        record = read_sign(self.folder.record)
+        record = read_control_file(self.folder.record)
         if record is not None:
             return ("failed" if record.get("status") == "failed" else "ended"), _why(record)
         job = self.in_queue()
@@ -139,7 +139,7 @@ def instances(results: Path) -> Iterator[Instance]:
             yield Instance(root=request.parent)
 
 
-def instance_of(results: Path, name: str) -> Instance:
+def find_instance(results: Path, name: str) -> Instance:
     """Return the standing server of that id. UserError names the known ones."""
     found = {each.id: each for each in instances(results)}
     name = name.removeprefix(f"{STANDING}/")

@@ -12,7 +12,7 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.services.persistent.instance import STANDING, Instance, instances
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import read_beat, read_sign, signs_of
+from seamark.services.supervisor.control_files import control_files_of, read_control_file, read_heartbeat
 from seamark.services.supervisor.failure import FailedError
 from seamark.services.supervisor.health import answers
 from seamark.storage.paths import DeploymentFolder
@@ -21,7 +21,7 @@ AGAIN_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class ListedServer:
     """One server: `id` is a standing server's, or `scenario/deployment` of one that trials share. `node` is its
     keeper's, `nodes` are all on which it has processes."""
 
@@ -36,22 +36,22 @@ class Listed:
     why: str = ""
 
 
-def listed(results: Path, *, ended: bool = False) -> list[Listed]:
+def list_servers(results: Path, *, ended: bool = False) -> list[ListedServer]:
     """Return the servers that live, and with `ended` the standing ones that have ended as well."""
     standing = [_standing(each) for each in instances(results)]
     return [*(row for row in standing if ended or row.state not in ("ended", "failed")), *_of_trials(results)]
 
 
-def _standing(instance: Instance) -> Listed:
+def _standing(instance: Instance) -> ListedServer:
     state, why = instance.state()
-    known = instance.endpoint() or read_sign(instance.folder.record) or {}
-    beat = read_beat(signs_of(instance.folder))
-    asked = read_sign(instance.request) or {}
-    return Listed(
+    known = instance.endpoint() or read_control_file(instance.folder.record) or {}
+    beat = read_heartbeat(control_files_of(instance.folder))
+    asked = read_control_file(instance.request) or {}
+    return ListedServer(
         id=instance.id,
         service=asked.get("service"),
         state=state,
-        endpoint=shown_endpoint(known) if state == "running" else None,
+        endpoint=endpoint_text(known) if state == "running" else None,
         node=beat.node if beat else known.get("node"),
         job=instance.job,
         since=known.get("ready_at") or known.get("started_at"),
@@ -60,18 +60,18 @@ def _standing(instance: Instance) -> Listed:
     )
 
 
-def _of_trials(results: Path) -> Iterator[Listed]:
+def _of_trials(results: Path) -> Iterator[ListedServer]:
     for path in sorted(results.glob("*/deployments/*/endpoint.json")):
         folder = DeploymentFolder(root=path.parent)
-        endpoint = read_sign(path)
+        endpoint = read_control_file(path)
         if endpoint is None or not servers.alive(folder):
             continue
-        beat = read_beat(signs_of(folder))
-        yield Listed(
+        beat = read_heartbeat(control_files_of(folder))
+        yield ListedServer(
             id=f"{path.parents[2].name}/{path.parent.name}",
             service=endpoint.get("service"),
             state="running",
-            endpoint=shown_endpoint(endpoint),
+            endpoint=endpoint_text(endpoint),
             node=endpoint.get("node"),
             job=beat.allocation if beat else None,
             since=endpoint.get("ready_at"),
@@ -79,7 +79,7 @@ def _of_trials(results: Path) -> Iterator[Listed]:
         )
 
 
-def shown_endpoint(endpoint: Mapping[str, Any]) -> str | None:
+def endpoint_text(endpoint: Mapping[str, Any]) -> str | None:
     """Return where a server is, as `host:port`, and further ports as `name=port`; None for one without a port."""
     ports = dict(endpoint.get("ports") or {})
     if not ports:
@@ -89,7 +89,7 @@ def shown_endpoint(endpoint: Mapping[str, Any]) -> str | None:
     return f"{endpoint.get('host')}:{ports[first]}{more}"
 
 
-def tunnels(site: Site, endpoint: Mapping[str, Any]) -> str | None:
+def tunnel_command(site: Site, endpoint: Mapping[str, Any]) -> str | None:
     """Return the command that brings a server's ports to a machine outside; None where the site has no login node."""
     if site.login is None or not endpoint.get("ports"):
         return None
@@ -97,7 +97,7 @@ def tunnels(site: Site, endpoint: Mapping[str, Any]) -> str | None:
     return " ".join([site.login, "-N", *(f"-L {port}:{where}:{port}" for port in endpoint["ports"].values())])
 
 
-def folder_of(results: Path, name: str) -> DeploymentFolder:
+def server_folder(results: Path, name: str) -> DeploymentFolder:
     """Return the files of a server by its id as `listed` gives it. UserError names the known ones."""
     known = {each.id: each.folder for each in instances(results)}
     known |= {

@@ -58,7 +58,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ValidatedRequest:
     """A request that was found good: the study it is part of, and the deployment it stands for."""
 
     request: Request
@@ -99,7 +99,7 @@ def service_named(root: Path, name: str) -> Service:
     return services[name]
 
 
-def new_instance(root: Path, results: Path, request: Request, name: str | None) -> tuple[Instance, Wanted]:
+def new_instance(root: Path, results: Path, request: Request, name: str | None) -> tuple[Instance, ValidatedRequest]:
     """Make the folder of a new standing server and check what is asked. Raises UserError with every mistake."""
     instance = Instance(root=_folder(results / STANDING, request.service, name))
     try:
@@ -112,7 +112,7 @@ def new_instance(root: Path, results: Path, request: Request, name: str | None) 
         raise type(mistake)(*lines) from None
 
 
-def wanted(root: Path, instance: Instance) -> Wanted:
+def wanted(root: Path, instance: Instance) -> ValidatedRequest:
     """Read what an instance is asked to be. Its deployment has the instance's id, so that none shares its data."""
     request = Request.of(instance)
     study = Study.at(root, scenario=str(instance.scenario), site=request.site)
@@ -129,7 +129,7 @@ def wanted(root: Path, instance: Instance) -> Wanted:
     require_paths(study)
     study.require_environments()
     study.require_variables()
-    return Wanted(request=request, study=study, service=service, deployment=deployment)
+    return ValidatedRequest(request=request, study=study, service=service, deployment=deployment)
 
 
 def _without_loads(service: Service) -> Service:

@@ -13,14 +13,14 @@ from seamark.errors import UserError
 from seamark.model.site import Site
 from seamark.services.images.study_images import StudyImages
 from seamark.services.persistent.instance import STANDING, Instance
-from seamark.services.persistent.request import Wanted
+from seamark.services.persistent.request import ValidatedRequest
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import read_sign
+from seamark.services.supervisor.control_files import read_control_file
 
 LOOK_S = 1.0
 
 
-def serve(instance: Instance, wanted: Wanted, site: Site) -> Mapping[str, Any]:
+def serve(instance: Instance, wanted: ValidatedRequest, site: Site) -> Mapping[str, Any]:
     """Start the server under a keeper on this machine; return what became of it, as a deployment's endpoint.json."""
     images = StudyImages(study=wanted.study)
     return servers.serve(
@@ -39,7 +39,7 @@ def serve(instance: Instance, wanted: Wanted, site: Site) -> Mapping[str, Any]:
     )
 
 
-def start_here(instance: Instance, wanted: Wanted) -> Mapping[str, Any]:
+def start_here(instance: Instance, wanted: ValidatedRequest) -> Mapping[str, Any]:
     """Start the server on this machine. Its lease is its whole life: nobody renews it."""
     try:
         answer = serve(instance, wanted, replace(wanted.study.site, lease_s=wanted.request.time_s))
@@ -56,7 +56,7 @@ def limit_min(time_s: float) -> int:
     return math.ceil(time_s / 60)
 
 
-def submit(instance: Instance, wanted: Wanted) -> str:
+def submit(instance: Instance, wanted: ValidatedRequest) -> str:
     """Submit the Slurm job that serves it; return the job's number. SiteError when Slurm refuses or is not there,
     UserError for a time that the QoS does not give."""
     deployment, plan = wanted.deployment, wanted.study.plan
@@ -101,12 +101,12 @@ def submit(instance: Instance, wanted: Wanted) -> str:
 def wait(instance: Instance, number: str, say: Callable[[str], None]) -> Mapping[str, Any]:
     """Wait until the job's server answers or has failed; return what became of it. `say` hears what is waited for."""
     while True:
-        answer = read_sign(instance.folder.endpoint)
+        answer = read_control_file(instance.folder.endpoint)
         if answer is not None and (answer.get("status") != "ok" or servers.alive(instance.folder)):
             return answer
         job = commands.job(number)
         if job is None:
-            return read_sign(instance.folder.record) or _never(instance, number)
+            return read_control_file(instance.folder.record) or _never(instance, number)
         say(
             f"job {number}: {job.state.lower()}" + (f" ({job.why})" if job.state == "PENDING" else f" on {job.nodes}")
         )

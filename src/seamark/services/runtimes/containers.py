@@ -12,7 +12,7 @@ from seamark.model.service import Part
 from seamark.model.site import Site
 from seamark.platform.container import engine, with_modules
 from seamark.services.images.images import Image, require
-from seamark.services.supervisor.launch_spec import Order
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.storage.paths import expanded, replacing
 
 PACKAGE = Path(seamark.__file__).parent
@@ -20,20 +20,20 @@ INSIDE = Path("/opt/seamark")
 """Where an image that is built from a definition has its environment."""
 
 
-def image_path(order: Order, part: Part | None = None) -> Path:
+def image_path(spec: LaunchSpec, part: Part | None = None) -> Path:
     """Return the image file of the order's server or of a part. SiteError says how to get one that is not there."""
     if part is not None and part.container is not None:
-        return require(order.part_images[part.name], _remedy(order.site))
-    if order.image is None:
+        return require(spec.part_images[part.name], _remedy(spec.site))
+    if spec.image is None:
         raise UserError(
-            f"service '{order.service.name}': its recipe has no `container`, there is no definition of an image for"
-            f" it, and site '{order.site.name}' runs everything in containers. Add one, or choose another site."
+            f"service '{spec.service.name}': its recipe has no `container`, there is no definition of an image for"
+            f" it, and site '{spec.site.name}' runs everything in containers. Add one, or choose another site."
         )
-    return require(order.image, _remedy(order.site))
+    return require(spec.image, _remedy(spec.site))
 
 
 def container_command(
-    order: Order,
+    spec: LaunchSpec,
     command: Sequence[str],
     environment: Mapping[str, str],
     binds: Sequence[str],
@@ -46,21 +46,21 @@ def container_command(
     deployment's `folder`, the recipe's and the scenario's. It runs as the user, and nothing in the image can be
     written. Raises SiteError when image or Apptainer is missing.
     """
-    bound = dict.fromkeys((f"{folder}:{folder}", *(expandvars(bind) for bind in (*binds, *order.binds))))
+    bound = dict.fromkeys((f"{folder}:{folder}", *(expandvars(bind) for bind in (*binds, *spec.binds))))
     shown, hidden = _split(environment)
     words = (
         "exec",
         "--containall",
-        *(("--nv",) if order.deployment.gpus > 0 else ()),
+        *(("--nv",) if spec.deployment.gpus > 0 else ()),
         *(word for bind in bound for word in ("-B", bind)),
         *(word for name, value in shown.items() for word in ("--env", f"{name}={value}")),
         "--pwd",
         str(folder),
-        str(image_path(order, part)),
+        str(image_path(spec, part)),
         *command,
     )
-    server = order.service.server
-    whole = engine(order.site, words, refuses_root=server is not None and server.refuses_root)
+    server = spec.service.server
+    whole = engine(spec.site, words, refuses_root=server is not None and server.refuses_root)
     return with_modules(None, whole, {f"APPTAINERENV_{name}": value for name, value in hidden.items()})
 
 

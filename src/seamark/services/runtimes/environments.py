@@ -18,7 +18,7 @@ from pathlib import Path
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.planning.study import Study
 from seamark.services.runtimes.pip_failures import pip_failure
-from seamark.services.supervisor.control_files import hold
+from seamark.services.supervisor.control_files import acquire_lock
 from seamark.storage.paths import write_text
 
 COMPLETE = ".complete"
@@ -70,7 +70,7 @@ def prepare_environment(name: str, locks: Path, root: Path) -> Path:
     _require_hashes(lock)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        held = hold(folder.with_name(f".{folder.name}.lock"), wait_s=WAIT_FOR_BUILD_S)
+        held = acquire_lock(folder.with_name(f".{folder.name}.lock"), wait_s=WAIT_FOR_BUILD_S)
     except OSError as cause:
         raise SiteError(
             f"{folder.parent}: cannot be written ({cause}). Set paths.environments of the site."

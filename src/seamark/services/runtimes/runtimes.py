@@ -13,10 +13,10 @@ from seamark.errors import SiteError
 from seamark.model.service import Part, Server
 from seamark.platform.privilege import as_user, user_for
 from seamark.services.runtimes.containers import client_environment, container_command, inside
-from seamark.services.runtimes.persistent_address import PREFIX, standing_endpoint
-from seamark.services.supervisor.commands import Launch, Seat, Template, printed, switches
-from seamark.services.supervisor.control_files import signs_of
-from seamark.services.supervisor.launch_spec import MARK, Order
+from seamark.services.runtimes.persistent_address import PREFIX, persistent_endpoint
+from seamark.services.supervisor.commands import Launch, ProcessSlot, Template, printed, switches
+from seamark.services.supervisor.control_files import control_files_of
+from seamark.services.supervisor.launch_spec import MARK, LaunchSpec
 from seamark.telemetry.gpu import chosen_gpus
 
 PACKAGE = Path(seamark.__file__).parent
@@ -25,7 +25,13 @@ CONTAINER_PYTHON = "python3"
 
 
 def launch_of(
-    order: Order, server: Server, *, seat: Seat, data: Path, environment: Path | None, part: Part | None = None
+    spec: LaunchSpec,
+    server: Server,
+    *,
+    slot: ProcessSlot,
+    data: Path,
+    environment: Path | None,
+    part: Part | None = None,
 ) -> Launch:
     """Return how the site's runtime starts the order's server, or a part of it, in its seat.
 
@@ -33,19 +39,19 @@ def launch_of(
     cannot start it (no image), UserError when the recipe's templates are wrong.
     """
     runtimes: dict[str, Callable[..., Launch]] = {"venv": _venv, "apptainer": _apptainer}
-    return runtimes[order.site.runtime](order, server, part, seat=seat, data=data, environment=environment)
+    return runtimes[spec.site.runtime](spec, server, part, slot=slot, data=data, environment=environment)
 
 
 def _venv(
-    order: Order, server: Server, part: Part | None, *, seat: Seat, data: Path, environment: Path | None
+    spec: LaunchSpec, server: Server, part: Part | None, *, slot: ProcessSlot, data: Path, environment: Path | None
 ) -> Launch:
     user = user_for(server.refuses_root)
     python = interpreter(environment)
     root = python.parent.parent
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     template = Template(
-        order.service.name,
-        _common(order, seat, data, user)
+        spec.service.name,
+        _common(spec, slot, data, user)
         | {
             "env": root,
             "python": python,
@@ -58,7 +64,7 @@ def _venv(
     inherited = {name: value for name, value in os.environ.items() if name not in UNWANTED}
     path = os.pathsep.join([str(root / "bin"), inherited.get("PATH", os.defpath)])
     home = {"HOME": str(data), "USER": user, "LOGNAME": user} if user else {}
-    declared = _declared(order, server.environment, server, part)
+    declared = _declared(spec, server.environment, server, part)
     own = {name: template.fill(value) for name, value in declared.items()}
 
     return Launch(
@@ -66,34 +72,34 @@ def _venv(
         setup=() if part else tuple(map(template.fill_all, server.setup)),
         prefix=as_user(user, (data, root, PACKAGE, Path(sys.base_prefix))) if user else (),
         health_command=template.fill_all(_probe(server, part)),
-        environment={**inherited, "PATH": path, "VIRTUAL_ENV": str(root), **home, **_gpus(order), **own},
+        environment={**inherited, "PATH": path, "VIRTUAL_ENV": str(root), **home, **_gpus(spec), **own},
         user=user,
     )
 
 
 def _apptainer(
-    order: Order, server: Server, part: Part | None, *, seat: Seat, data: Path, environment: Path | None
+    spec: LaunchSpec, server: Server, part: Part | None, *, slot: ProcessSlot, data: Path, environment: Path | None
 ) -> Launch:
     """In a container the recipe's own `container.command` stands for `server.command` and its setup; in one that is
     built from our definition, the server is started as it is without one. A part's command is the same in all; of one
     with an image of its own, its `container` stands for the recipe's."""
     own = part.container if part else None
-    built = own is None and order.image is not None and order.image.origin == "definition"
-    container = own or (None if built else order.service.container)
+    built = own is None and spec.image is not None and spec.image.origin == "definition"
+    container = own or (None if built else spec.service.container)
     user = user_for(server.refuses_root)
-    values = _common(order, seat, data, user) | (inside() if built else {"python": CONTAINER_PYTHON})
-    template = Template(order.service.name, values)
+    values = _common(spec, slot, data, user) | (inside() if built else {"python": CONTAINER_PYTHON})
+    template = Template(spec.service.name, values)
     declared = container.environment if container else server.environment if built else {}
     variables = {
         MARK: os.environ.get(MARK, ""),
-        **_gpus(order),
-        **{name: template.fill(value) for name, value in _declared(order, declared, server, part).items()},
+        **_gpus(spec),
+        **{name: template.fill(value) for name, value in _declared(spec, declared, server, part).items()},
     }
     binds = [template.fill(bind) for bind in (container.binds if container else ())]
     binds += [f"{PACKAGE}:{PACKAGE}:ro"] if built else []
 
     def run(command: tuple[str, ...]) -> tuple[str, ...]:
-        return container_command(order, template.fill_all(command), variables, binds, data, part)
+        return container_command(spec, template.fill_all(command), variables, binds, data, part)
 
     whole = own.command if own and own.command else part.command if part else container.command if container else None
     probe = _probe(server, part)
@@ -105,31 +111,31 @@ def _apptainer(
     )
 
 
-def external_ports(order: Order, server: Server) -> tuple[str, dict[str, int]]:
+def external_ports(spec: LaunchSpec, server: Server) -> tuple[str, dict[str, int]]:
     """Return host and ports of a server that someone else runs.
 
     The setting `address`, else the site's, is `host` or `host:port`; that port is the recipe's first. Every other
     port is the setting `<name>_port`. `standing/ID` is a standing server of the study, with all its ports. SiteError
     names what is missing.
     """
-    address = str(order.deployment.settings.get("address") or order.site.address)
+    address = str(spec.deployment.settings.get("address") or spec.site.address)
     if address.startswith(PREFIX):
-        standing = standing_endpoint(order.folder.root.resolve().parents[2], address)
+        standing = persistent_endpoint(spec.folder.root.resolve().parents[2], address)
         return standing["host"], {name: standing["ports"][name] for name in server.ports}
     if "://" in address:
         raise SiteError(
-            f"service '{order.service.name}' at '{address}': not an address. Write it as host:port; for https set"
+            f"service '{spec.service.name}' at '{address}': not an address. Write it as host:port; for https set"
             " tls: verified in the workload, where the service has that setting."
         )
     host, _, first = address.rpartition(":") if address.count(":") == 1 else (address, "", "")
     wanted = [name for name in server.ports if name not in server.inner_ports]
-    given: dict[str, Any] = {name: order.deployment.settings.get(f"{name}_port") for name in wanted}
+    given: dict[str, Any] = {name: spec.deployment.settings.get(f"{name}_port") for name in wanted}
     if first and wanted:
         given[wanted[0]] = first
     missing = [name for name, port in given.items() if not str(port or "").isdigit()]
     if missing:
         raise SiteError(
-            f"service '{order.service.name}' at '{address}': no port for {', '.join(missing)}. Write the address as"
+            f"service '{spec.service.name}' at '{address}': no port for {', '.join(missing)}. Write the address as"
             " host:port, and further ports as settings <name>_port."
         )
     return host, {name: int(port) for name, port in given.items()}
@@ -140,22 +146,22 @@ def interpreter(environment: Path | None) -> Path:
     return environment / "bin" / "python" if environment else Path(sys.executable)
 
 
-def hook_interpreter(order: Order, hook: str) -> Path:
+def hook_interpreter(spec: LaunchSpec, hook: str) -> Path:
     """Return the Python that a driver's hook runs in: that of the server's image for `stage`, which makes what the
     server reads."""
-    if hook != "stage" or order.client or order.image is None or order.image.origin != "definition":
-        return interpreter(order.environment)
-    root = order.folder.root.resolve()
-    place = signs_of(order.folder).root.resolve() / "stage"
-    return interpreter(client_environment(order.image, order.site, order.binds, root.parents[2], place))
+    if hook != "stage" or spec.client or spec.image is None or spec.image.origin != "definition":
+        return interpreter(spec.environment)
+    root = spec.folder.root.resolve()
+    place = control_files_of(spec.folder).root.resolve() / "stage"
+    return interpreter(client_environment(spec.image, spec.site, spec.binds, root.parents[2], place))
 
 
-def _declared(order: Order, declared: Mapping[str, str], server: Server, part: Part | None) -> dict[str, str]:
+def _declared(spec: LaunchSpec, declared: Mapping[str, str], server: Server, part: Part | None) -> dict[str, str]:
     """Return the variables that recipe and site set: of the network only where there are several nodes, the site's
     above the recipe's."""
     network: Mapping[str, str] = {}
-    if order.deployment.nodes > 1:
-        network = {**server.network_environment, **order.site.network_environment}
+    if spec.deployment.nodes > 1:
+        network = {**server.network_environment, **spec.site.network_environment}
     return {**declared, **(part.environment if part else {}), **network}
 
 
@@ -165,20 +171,20 @@ def _probe(server: Server, part: Part | None) -> tuple[str, ...]:
     return part.health.command if part.health else ()
 
 
-def _common(order: Order, seat: Seat, data: Path, user: str | None) -> dict[str, Any]:
+def _common(spec: LaunchSpec, slot: ProcessSlot, data: Path, user: str | None) -> dict[str, Any]:
     return {
-        "ports": dict(seat.ports),
-        "host": seat.host,
-        "node": seat.node,
-        "nodes": seat.nodes,
-        "addresses": dict(seat.addresses),
+        "ports": dict(slot.ports),
+        "host": slot.host,
+        "node": slot.node,
+        "nodes": slot.nodes,
+        "addresses": dict(slot.addresses),
         "data": data,
         "user": user or getpass.getuser(),
-        "settings": printed(order.deployment.settings),
-        "switches": switches(order.deployment.settings),
+        "settings": printed(spec.deployment.settings),
+        "switches": switches(spec.deployment.settings),
     }
 
 
-def _gpus(order: Order) -> dict[str, str]:
+def _gpus(spec: LaunchSpec) -> dict[str, str]:
     """Return what shows a process as many GPUs as its deployment asked for on its node, and no other."""
-    return {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(order.gpus_per_node))}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(spec.gpus_per_node))}

@@ -26,11 +26,11 @@ from seamark.load.workers.remote_worker import connect
 from seamark.platform.pinning import cores_here, server_cpus
 from seamark.platform.process_stat import alive_below
 from seamark.platform.process_tree import become_subreaper, die_with_parent, kill_below, reap, send, wait_until_none
-from seamark.services.supervisor.commands import Seat
+from seamark.services.supervisor.commands import ProcessSlot
 from seamark.services.supervisor.failure import FailedError
-from seamark.services.supervisor.launch_spec import Order
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.node_telemetry import monitors_of
-from seamark.services.supervisor.process import Commands, Piece, log_of
+from seamark.services.supervisor.process import ProcessCommands, ServerProcess, log_of
 from seamark.services.supervisor.remote_node import TOLD
 from seamark.services.supervisor.scratch import data_folder
 from seamark.services.supervisor.supervisor_log import say
@@ -43,47 +43,47 @@ GRACE_S = 2.0
 class Agent:
     """The pieces of a deployment on this node, by name, and what can be asked of them."""
 
-    def __init__(self, order: Order) -> None:
-        assert order.service.server is not None
-        names = (MAIN, *(part.name for part in order.service.server.parts))
-        self.order = order
-        self.pieces = {name: Piece(order, name, log_of(order, name, node())) for name in names}
+    def __init__(self, spec: LaunchSpec) -> None:
+        assert spec.service.server is not None
+        names = (MAIN, *(part.name for part in spec.service.server.parts))
+        self.spec = spec
+        self.processes = {name: ServerProcess(spec, name, log_of(spec, name, node())) for name in names}
         self._monitors: list[Monitor] = []
         self._failing: set[str] = set()
 
     def answer(self, question: Mapping[str, Any]) -> Any:
         """Return the answer to one question, as JSON has it."""
-        asked = {name: value for name, value in question.items() if name not in ("do", "piece")}
-        if "piece" in question:
-            return self._of_piece(self.pieces[question["piece"]], question["do"], asked)
-        reap(but=[piece.pid for piece in self.pieces.values() if piece.pid is not None])
+        asked = {name: value for name, value in question.items() if name not in ("do", "process")}
+        if "process" in question:
+            return self._of_process(self.processes[question["process"]], question["do"], asked)
+        reap(but=[process.pid for process in self.processes.values() if process.pid is not None])
         if question["do"] == "poll":
-            return {name: piece.poll() for name, piece in self.pieces.items() if piece.pid is not None}
+            return {name: process.poll() for name, process in self.processes.items() if process.pid is not None}
         if question["do"] == "read":
             return [asdict(one) for one in self._readings()]
         raise UserError(f"an agent cannot '{question['do']}'.")
 
-    def _of_piece(self, piece: Piece, do: str, asked: Mapping[str, Any]) -> Any:
+    def _of_process(self, process: ServerProcess, do: str, asked: Mapping[str, Any]) -> Any:
         known: Mapping[str, Callable[[], Any]] = {
-            "choose": lambda: piece.choose(asked["host"], asked["taken"]),
-            "make": lambda: asdict(self._make(piece, Seat(**asked["seat"]))),
-            "set_up": lambda: piece.set_up(asked["number"]),
-            "set_up_code": piece.set_up_code,
-            "start": piece.start,
-            "look": piece.look,
-            "taken": piece.taken,
-            "signal": lambda: piece.signal(asked["number"]),
+            "choose": lambda: process.choose(asked["host"], asked["taken"]),
+            "make": lambda: asdict(self._make(process, ProcessSlot(**asked["slot"]))),
+            "set_up": lambda: process.set_up(asked["number"]),
+            "set_up_code": process.set_up_code,
+            "start": process.start,
+            "look": process.look,
+            "taken": process.taken,
+            "signal": lambda: process.signal(asked["number"]),
         }
         return known[do]()
 
-    def _make(self, piece: Piece, seat: Seat) -> Commands:
-        piece.cpus = server_cpus(self.order.site.pinning, cores_here())
-        return piece.make(seat)
+    def _make(self, process: ServerProcess, slot: ProcessSlot) -> ProcessCommands:
+        process.cpus = server_cpus(self.spec.site.pinning, cores_here())
+        return process.make(slot)
 
     def _readings(self) -> list[Reading]:
-        started = [piece for piece in self.pieces.values() if piece.seat is not None]
+        started = [process for process in self.processes.values() if process.slot is not None]
         if not self._monitors and started:
-            self._monitors = monitors_of(self.order, started, say)
+            self._monitors = monitors_of(self.spec, started, say)
         found: list[Reading] = []
         for monitor in self._monitors:
             try:
@@ -98,12 +98,12 @@ class Agent:
 
 def serve(told: Mapping[str, Any]) -> None:
     """Answer the keeper until it hangs up or falls silent; then end everything below this process."""
-    agent = Agent(_order(Path(told["order"])))
+    agent = Agent(_spec(Path(told["launch_spec"])))
     try:
         with connect(told["addresses"]) as connection:
             about = {"node": node(), "pid": os.getpid(), "version": __version__}
             connection.sendall(f"{told['token']}\nhello {json.dumps(about)}\n".encode())
-            connection.settimeout(max(agent.order.site.lease_s, LEAST_SILENCE_S))
+            connection.settimeout(max(agent.spec.site.lease_s, LEAST_SILENCE_S))
             _converse(agent, connection)
     finally:
         send(alive_below(os.getpid()), signal.SIGTERM)
@@ -128,19 +128,19 @@ def _error(cause: Exception, reason: str) -> dict[str, Any]:
     return {"kind": kind, "reason": reason, "log_tail": getattr(cause, "log_tail", [])}
 
 
-def _order(path: Path) -> Order:
+def _spec(path: Path) -> LaunchSpec:
     try:
-        order: Order = pickle.loads(path.read_bytes())
+        spec: LaunchSpec = pickle.loads(path.read_bytes())
     except OSError as error:
         raise SystemExit(
             f"{node()} does not see the keeper's folder: {error}. Results must be on a shared file system."
         ) from error
-    if not data_folder(order).is_dir():
+    if not data_folder(spec).is_dir():
         raise SystemExit(
-            f"{node()} does not see {data_folder(order)}: `paths.scratch` of the site must be on a file system that"
+            f"{node()} does not see {data_folder(spec)}: `paths.scratch` of the site must be on a file system that"
             " all nodes share."
         )
-    return order
+    return spec
 
 
 def main(argv: list[str]) -> int:

@@ -25,7 +25,7 @@ class Launch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
+class ProcessSlot:
     """Where one process of a deployment runs, and what it has to know of the others.
 
     `host` is its node's address, `ports` are its own and those that all know; `addresses` are those of the parts'

@@ -20,17 +20,17 @@ from seamark.storage.paths import DeploymentFolder, read_json, write_json
 STALE_S = 10.0
 """A keeper on another node whose last heartbeat seems older than this is looked at twice."""
 
-LONG_GONE_S = 120.0
+DEAD_S = 120.0
 """Clocks of nodes do not disagree so much: an older heartbeat of another node needs no second look."""
 
-STUCK_S = 60.0
+HUNG_S = 60.0
 """A keeper on this node that is there but has not beaten for so long counts as gone."""
 
-BEAT_INTERVAL_S = 1.0
+HEARTBEAT_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signs:
+class ControlFiles:
     """The files of one deployment's keeper."""
 
     root: Path
@@ -46,7 +46,7 @@ class Signs:
         return self.root / "serve.lock"
 
     @property
-    def beat(self) -> Path:
+    def heartbeat(self) -> Path:
         """Who keeps the server and when it last said so; gone when everything has ended."""
         return self.root / "beat.json"
 
@@ -56,11 +56,11 @@ class Signs:
         return self.root / "lease"
 
     @property
-    def stop(self) -> Path:
+    def stop_request(self) -> Path:
         return self.root / "stop.json"
 
     @property
-    def end(self) -> Path:
+    def exit_record(self) -> Path:
         """Why the server ended; written as soon as that is known, before everything is cleaned up."""
         return self.root / "end.json"
 
@@ -84,13 +84,13 @@ class Signs:
         return self.root / "keeper.log"
 
 
-def signs_of(folder: DeploymentFolder) -> Signs:
+def control_files_of(folder: DeploymentFolder) -> ControlFiles:
     """Return the files of the folder's keeper."""
-    return Signs(root=Path(os.path.realpath(folder.runtime)))  # Path.resolve raises for a loop of links
+    return ControlFiles(root=Path(os.path.realpath(folder.runtime)))  # Path.resolve raises for a loop of links
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """One heartbeat. `allocation` is the batch job in which the keeper runs, None outside of one."""
 
     pid: int
@@ -100,7 +100,7 @@ class Beat:
     monotonic_ns: int
 
 
-def write_beat(signs: Signs, pid: int) -> None:
+def write_heartbeat(control: ControlFiles, pid: int) -> None:
     """Say that the keeper `pid` lives. Not synced to disk: after a crash it means nothing."""
     beat = {
         "pid": pid,
@@ -109,37 +109,37 @@ def write_beat(signs: Signs, pid: int) -> None:
         "allocation": allocation(),
         "monotonic_ns": time.monotonic_ns(),
     }
-    temporary = signs.beat.with_name(".beat.tmp")
+    temporary = control.heartbeat.with_name(".beat.tmp")
     temporary.write_text(json.dumps(beat))
-    temporary.replace(signs.beat)
+    temporary.replace(control.heartbeat)
 
 
-def read_beat(signs: Signs) -> Beat | None:
+def read_heartbeat(control: ControlFiles) -> Heartbeat | None:
     """Return the last heartbeat, None when there is none that can be read."""
-    document = read_sign(signs.beat)
+    document = read_control_file(control.heartbeat)
     try:
-        return Beat(**document) if document else None
+        return Heartbeat(**document) if document else None
     except TypeError:
         return None
 
 
-def beating(signs: Signs) -> bool:
+def is_alive(control: ControlFiles) -> bool:
     """Return whether a keeper still lives here or on another node.
 
     On another node its heartbeat must be young; one that seems old, perhaps because the clocks of the nodes
     disagree, is watched for up to three heartbeats before it counts as gone.
     """
-    beat = read_beat(signs)
+    beat = read_heartbeat(control)
     if beat is None:
         return False
     if beat.boot == boot_id():
-        return _runs(beat.pid) and time.monotonic_ns() - beat.monotonic_ns < STUCK_S * 1e9
-    seen_ns = modified_ns(signs.beat)
+        return _runs(beat.pid) and time.monotonic_ns() - beat.monotonic_ns < HUNG_S * 1e9
+    seen_ns = modified_ns(control.heartbeat)
     if seen_ns is None:
         return False
     age_s = abs(time.time() - seen_ns / 1e9)
-    if STALE_S <= age_s < LONG_GONE_S:
-        return _changes(signs.beat, seen_ns, 3 * BEAT_INTERVAL_S)
+    if STALE_S <= age_s < DEAD_S:
+        return _changes(control.heartbeat, seen_ns, 3 * HEARTBEAT_INTERVAL_S)
     return age_s < STALE_S
 
 
@@ -179,7 +179,7 @@ def modified_ns(path: Path) -> int | None:
         return None
 
 
-def read_sign(path: Path) -> dict[str, Any] | None:
+def read_control_file(path: Path) -> dict[str, Any] | None:
     """Return a JSON object, None when it is missing or damaged."""
     try:
         return read_json(path)
@@ -187,7 +187,7 @@ def read_sign(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def write_sign(path: Path, document: Mapping[str, Any]) -> None:
+def write_control_file(path: Path, document: Mapping[str, Any]) -> None:
     """Write a sign, whole; on a full disk an empty one, which is room enough to be seen."""
     try:
         write_json(path, document)
@@ -196,7 +196,7 @@ def write_sign(path: Path, document: Mapping[str, Any]) -> None:
             path.touch()
 
 
-def to_lock(path: Path) -> TextIO:
+def open_lock_file(path: Path) -> TextIO:
     """Return a file to be locked, made if need be; never through a link. One that another user made is locked by
     whoever may read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,12 +207,12 @@ def to_lock(path: Path) -> TextIO:
         return open(os.open(path, os.O_RDONLY | flags))
 
 
-def hold(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
+def acquire_lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
     """Return the locked file, None when someone else holds it after `wait_s`.
 
     A file system that knows no locks gives the file all the same: the heartbeat then is all that protects.
     """
-    file = to_lock(path)
+    file = open_lock_file(path)
     deadline = time.monotonic() + wait_s
     while True:
         try:

@@ -23,17 +23,17 @@ from seamark.services.images.images import Image, client_lock
 from seamark.services.runtimes.containers import client_environment
 from seamark.services.runtimes.environments import prepare_environment
 from seamark.services.supervisor.control_files import (
-    Signs,
-    beating,
-    hold,
-    read_beat,
-    read_sign,
-    signs_of,
+    ControlFiles,
+    acquire_lock,
+    control_files_of,
+    is_alive,
+    read_control_file,
+    read_heartbeat,
     touch,
-    write_sign,
+    write_control_file,
 )
-from seamark.services.supervisor.launch_spec import MARK, Order
-from seamark.services.supervisor.shutdown import ask_to_stop, end_strays, keepers, wait_until_gone
+from seamark.services.supervisor.launch_spec import MARK, LaunchSpec
+from seamark.services.supervisor.shutdown import kill_strays, request_stop, supervisors_below, wait_until_gone
 from seamark.services.supervisor.supervisor_log import timestamp
 from seamark.storage.paths import DeploymentFolder, expanded, write_json
 
@@ -77,16 +77,16 @@ def serve(
     us is gone before the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
     """
     parent_pid = os.getppid()
-    signs = signs_of(folder)
-    signs.root.mkdir(parents=True, exist_ok=True)
-    touch(signs.lease)
+    control = control_files_of(folder)
+    control.root.mkdir(parents=True, exist_ok=True)
+    touch(control.lease)
     try:
         environment = _environment(service, site, folder, locks, image, client, binds)
     except UserError as cause:
         answer = _no_answer(deployment, service, site, str(cause), []) | {"server_identity": identity}
         write_json(folder.endpoint, answer)
         return answer
-    order = Order(
+    spec = LaunchSpec(
         deployment=deployment,
         service=service,
         site=site,
@@ -100,14 +100,14 @@ def serve(
         binds=tuple(binds),
         shards=shards,
     )
-    with hold(signs.serve_lock, wait_s=600.0) or open(os.devnull):
+    with acquire_lock(control.serve_lock, wait_s=600.0) or open(os.devnull):
         _make_room(folder, evict)
         folder.endpoint.unlink(missing_ok=True)
-        for old in (signs.end, signs.answer, signs.stop, signs.published, signs.ports):
+        for old in (control.exit_record, control.answer, control.stop_request, control.published, control.ports):
             old.unlink(missing_ok=True)
-        answer = _start_and_wait(order, signs, parent_pid) | {"server_identity": identity}
+        answer = _start_and_wait(spec, control, parent_pid) | {"server_identity": identity}
         write_json(folder.endpoint, answer)
-        touch(signs.published)
+        touch(control.published)
     return answer
 
 
@@ -122,7 +122,9 @@ def _environment(
 ) -> Path | None:
     if client is not None:
         root = folder.root.resolve()
-        return client_environment(client, site, binds, root.parents[2], signs_of(folder).root.resolve() / "client")
+        return client_environment(
+            client, site, binds, root.parents[2], control_files_of(folder).root.resolve() / "client"
+        )
     lock = client_lock(service, image)
     if lock is None:
         return None
@@ -138,13 +140,13 @@ def leave_out(
 
 def renew(folder: DeploymentFolder) -> None:
     """Say that the server is still needed, for another `lease_s` of the site."""
-    touch(signs_of(folder).lease)
+    touch(control_files_of(folder).lease)
 
 
 def alive(folder: DeploymentFolder) -> bool:
     """Return whether the deployment's server runs and its keeper says so, on this node or another."""
-    signs = signs_of(folder)
-    return not signs.end.exists() and beating(signs)
+    control = control_files_of(folder)
+    return not control.exit_record.exists() and is_alive(control)
 
 
 def why_ended(folder: DeploymentFolder) -> dict[str, Any] | None:
@@ -152,30 +154,34 @@ def why_ended(folder: DeploymentFolder) -> dict[str, Any] | None:
 
     Keys: why, returncode, reason, log_tail, at (ISO 8601); `category` for one that never answered.
     """
-    signs = signs_of(folder)
-    if signs.end.exists():
-        return read_sign(signs.end) or _unknown_end("How it ended could not be written: is the disk full?")
-    if not signs.beat.exists() or beating(signs):
+    control = control_files_of(folder)
+    if control.exit_record.exists():
+        return read_control_file(control.exit_record) or _unknown_end(
+            "How it ended could not be written: is the disk full?"
+        )
+    if not control.heartbeat.exists() or is_alive(control):
         return None
     return _unknown_end("The keeper vanished without a word: it was killed, or its node went down.")
 
 
 def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WAIT_S) -> bool:
     """End the server and wait until nothing of it is left. False when something still is after `wait_s`."""
-    signs = signs_of(folder)
-    if not signs.root.exists():
+    control = control_files_of(folder)
+    if not control.root.exists():
         return True
-    ask_to_stop(signs, why)
-    return wait_until_gone(signs, wait_s)
+    request_stop(control, why)
+    return wait_until_gone(control, wait_s)
 
 
 def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> dict[str, Any]:
     """End the server and write deployment.json: what it was, how long each phase took, how it ended."""
     stop(folder, "teardown")
-    signs = signs_of(folder)
-    endpoint = read_sign(folder.endpoint) or read_sign(signs.answer) or {"schema_version": SCHEMA_VERSION}
+    control = control_files_of(folder)
+    endpoint = (
+        read_control_file(folder.endpoint) or read_control_file(control.answer) or {"schema_version": SCHEMA_VERSION}
+    )
     end = why_ended(folder) or {"why": "teardown", "returncode": None, "at": None}
-    reports = [read_sign(load) or {} for load in loads]
+    reports = [read_control_file(load) or {} for load in loads]
     started_at = endpoint.get("started_at")
     uptime_s = _seconds_between(endpoint.get("ready_at"), end.get("at"))
     gpus = endpoint.get("gpus")
@@ -197,11 +203,11 @@ def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> dict[str, Any]:
 
 def stop_all(results_root: Path, why: str = "stop") -> int:
     """End every server of ours whose results lie under `results_root`; return how many lived."""
-    running = [signs for signs in keepers(results_root) if beating(signs)]
-    for signs in running:
-        ask_to_stop(signs, why)
-    for signs in running:
-        wait_until_gone(signs, STOP_WAIT_S)
+    running = [control for control in supervisors_below(results_root) if is_alive(control)]
+    for control in running:
+        request_stop(control, why)
+    for control in running:
+        wait_until_gone(control, STOP_WAIT_S)
     return len(running)
 
 
@@ -216,9 +222,9 @@ def sweep(results_root: Path) -> list[Path]:
         stale = [path for path in (folder.endpoint, folder.warmup) if path.exists()]
         if not stale and not folder.runtime.exists():
             continue
-        signs = signs_of(folder)
-        if signs.beat.exists() and not beating(signs):
-            end_strays(signs)
+        control = control_files_of(folder)
+        if control.heartbeat.exists() and not is_alive(control):
+            kill_strays(control)
         if stale and not alive(folder):
             for path in stale:
                 path.unlink(missing_ok=True)
@@ -230,37 +236,37 @@ def _unknown_end(reason: str) -> dict[str, Any]:
     return {"why": "crash", "returncode": None, "reason": reason, "log_tail": [], "at": None}
 
 
-def _start_and_wait(order: Order, signs: Signs, parent_pid: int) -> dict[str, Any]:
-    keeper = _spawn_keeper(order, signs)
+def _start_and_wait(spec: LaunchSpec, control: ControlFiles, parent_pid: int) -> dict[str, Any]:
+    keeper = _spawn_keeper(spec, control)
     renewed = time.monotonic()
     orphaned = False
     try:
         while True:
             if not orphaned and os.getppid() != parent_pid:
                 orphaned = True
-                write_sign(signs.stop, {"why": "interrupted"})
-            if answer := read_sign(signs.answer):
+                write_control_file(control.stop_request, {"why": "interrupted"})
+            if answer := read_control_file(control.answer):
                 return answer | INTERRUPTED if orphaned else answer
             if keeper.poll() is not None:
-                return read_sign(signs.answer) or _keeper_lost(order, signs, keeper.returncode)
+                return read_control_file(control.answer) or _keeper_lost(spec, control, keeper.returncode)
             time.sleep(0.02)
             if not orphaned and time.monotonic() - renewed > 1.0:
-                touch(signs.lease)
+                touch(control.lease)
                 renewed = time.monotonic()
     except BaseException:
-        write_sign(signs.stop, {"why": "stop"})
+        write_control_file(control.stop_request, {"why": "stop"})
         raise
 
 
-def _spawn_keeper(order: Order, signs: Signs) -> "subprocess.Popen[bytes]":
+def _spawn_keeper(spec: LaunchSpec, control: ControlFiles) -> "subprocess.Popen[bytes]":
     environment = {
         **os.environ,
-        MARK: str(signs.root),
+        MARK: str(control.root),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")))),
     }
-    with signs.log.open("ab") as log:
+    with control.log.open("ab") as log:
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "seamark.services.supervisor.supervisor", str(order.folder.root)],
+            [sys.executable, "-m", "seamark.services.supervisor.supervisor", str(spec.folder.root)],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -269,17 +275,17 @@ def _spawn_keeper(order: Order, signs: Signs) -> "subprocess.Popen[bytes]":
         )
     assert keeper.stdin is not None
     try:
-        keeper.stdin.write(pickle.dumps(order))
+        keeper.stdin.write(pickle.dumps(spec))
         keeper.stdin.close()
     except BrokenPipeError:
         pass
     return keeper
 
 
-def _keeper_lost(order: Order, signs: Signs, returncode: int) -> dict[str, Any]:
-    reason = f"The keeper ended with {returncode} before it could say anything; its log is {signs.log}."
-    lines = signs.log.read_text(errors="replace").splitlines()[-20:] if signs.log.exists() else []
-    return _no_answer(order.deployment, order.service, order.site, reason, lines)
+def _keeper_lost(spec: LaunchSpec, control: ControlFiles, returncode: int) -> dict[str, Any]:
+    reason = f"The keeper ended with {returncode} before it could say anything; its log is {control.log}."
+    lines = control.log.read_text(errors="replace").splitlines()[-20:] if control.log.exists() else []
+    return _no_answer(spec.deployment, spec.service, spec.site, reason, lines)
 
 
 def _no_answer(
@@ -314,15 +320,15 @@ def _no_answer(
 
 def _make_room(folder: DeploymentFolder, evict: bool) -> None:
     """End what would share this node with the new server: an earlier keeper of this deployment, others of ours."""
-    ours = signs_of(folder)
-    for signs in keepers(folder.root.resolve().parents[2]) if evict else ():
-        beat = read_beat(signs)
+    ours = control_files_of(folder)
+    for control in supervisors_below(folder.root.resolve().parents[2]) if evict else ():
+        beat = read_heartbeat(control)
         beside = beat and beat.node == node() and beat.allocation == allocation()
-        if (beside or signs.root == ours.root) and beating(signs):
-            ask_to_stop(signs, "evicted")
-            wait_until_gone(signs, STOP_WAIT_S)
-    end_strays(ours)
-    ours.beat.unlink(missing_ok=True)
+        if (beside or control.root == ours.root) and is_alive(control):
+            request_stop(control, "evicted")
+            wait_until_gone(control, STOP_WAIT_S)
+    kill_strays(ours)
+    ours.heartbeat.unlink(missing_ok=True)
 
 
 def _seconds_between(start: str | None, end: str | None) -> float | None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.process_tree import kill_below, reap, send
-from seamark.services.supervisor.control_files import Signs, write_sign
+from seamark.services.supervisor.control_files import ControlFiles, write_control_file
 from seamark.services.supervisor.scratch import clear
-from seamark.services.supervisor.supervisor_log import say, spoken, timestamp
+from seamark.services.supervisor.supervisor_log import exit_text, say, timestamp
 
 
-def guard(keeper: int, signs: Signs, data: Path) -> int:
+def guard(keeper: int, control: ControlFiles, data: Path) -> int:
     """Wait for the keeper to end, hand on signals meanwhile; return an exit code.
 
     We adopted the orphans of our whole tree, so everything a killed keeper leaves is below us.
@@ -22,11 +22,11 @@ def guard(keeper: int, signs: Signs, data: Path) -> int:
     kill_below(os.getpid())
     reap()
     returncode = os.waitstatus_to_exitcode(waited)
-    if not signs.end.exists():
-        reason = f"The keeper ended with {spoken(returncode)}; its server was ended with it."
+    if not control.exit_record.exists():
+        reason = f"The keeper ended with {exit_text(returncode)}; its server was ended with it."
         end = {"schema_version": SCHEMA_VERSION, "why": "crash", "returncode": None, "reason": reason}
-        write_sign(signs.end, {**end, "log_tail": [], "at": timestamp()})
+        write_control_file(control.exit_record, {**end, "log_tail": [], "at": timestamp()})
         say("keeper-killed", reason=reason)
     clear(data)
-    signs.beat.unlink(missing_ok=True)
+    control.heartbeat.unlink(missing_ok=True)
     return 0 if returncode == 0 else 1

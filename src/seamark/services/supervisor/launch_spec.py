@@ -16,7 +16,7 @@ MARK = "SEAMARK_KEEPER"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class LaunchSpec:
     """One deployment to be served. Paths are absolute; `environment` is None for the base; `shards` are the most
     workers that one of its loads asks for. `image` is what its server runs in, `part_images` what those parts do that
     have one of their own, by name, and `client` what the workers of its loads run in, None outside of containers."""

@@ -44,7 +44,7 @@ class Placement:
         return any(node.here for node in self.server)
 
     @property
-    def far(self) -> tuple[Node, ...]:
+    def remote(self) -> tuple[Node, ...]:
         """The server's nodes that are not the one we run on."""
         return tuple(node for node in self.server if not node.here)
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from seamark.services.supervisor.launch_spec import Order
-from seamark.services.supervisor.process import Piece
+from seamark.services.supervisor.launch_spec import LaunchSpec
+from seamark.services.supervisor.process import ServerProcess
 from seamark.telemetry.connections import Connections
 from seamark.telemetry.gpu import Gpus
 from seamark.telemetry.host import Host
@@ -13,19 +13,19 @@ from seamark.telemetry.rapl import Rapl
 from seamark.telemetry.sampler import Monitor, Reading, Say
 
 
-class PieceMonitor:
+class ProcessMonitor:
     """The processes of a piece, from its start on: `server` for the server's own, else named as the part."""
 
-    def __init__(self, piece: Piece) -> None:
-        self._piece = piece
+    def __init__(self, process: ServerProcess) -> None:
+        self._process = process
         self._monitors: list[Monitor] = []
 
     def read(self) -> Iterator[Reading]:
         """Return what its processes use, and what its connections have moved; nothing before it is started."""
-        if not self._monitors and self._piece.pid is not None:
-            self._monitors.append(ProcessTree(self._piece.pid, self._piece.name))
-            if self._piece.part is None:
-                self._monitors.append(Connections(self._piece.ports.values()))
+        if not self._monitors and self._process.pid is not None:
+            self._monitors.append(ProcessTree(self._process.pid, self._process.name))
+            if self._process.part is None:
+                self._monitors.append(Connections(self._process.ports.values()))
         for monitor in self._monitors:
             yield from monitor.read()
 
@@ -42,9 +42,9 @@ class NamedMonitor:
         return [replace(one, source=f"{one.source}@{self._node}") for one in self._monitor.read()]
 
 
-def monitors_of(order: Order, pieces: Sequence[Piece], say: Say) -> list[Monitor]:
+def monitors_of(spec: LaunchSpec, group: Sequence[ServerProcess], say: Say) -> list[Monitor]:
     """Return what watches this node, these processes, and the deployment's GPUs here."""
-    monitors: list[Monitor] = [Rapl(), Host(), *map(PieceMonitor, pieces)]
-    if order.gpus_per_node:
-        monitors.append(Gpus(order.gpus_per_node, say))
+    monitors: list[Monitor] = [Rapl(), Host(), *map(ProcessMonitor, group)]
+    if spec.gpus_per_node:
+        monitors.append(Gpus(spec.gpus_per_node, say))
     return monitors

@@ -19,23 +19,23 @@ from seamark.platform.process_stat import alive_below
 from seamark.platform.process_tree import die_with_parent, give_way
 from seamark.platform.tls import tls_context
 from seamark.services.runtimes.runtimes import launch_of
-from seamark.services.supervisor.commands import Launch, Seat
+from seamark.services.supervisor.commands import Launch, ProcessSlot
 from seamark.services.supervisor.failure import FailedError
 from seamark.services.supervisor.health import State, look
-from seamark.services.supervisor.launch_spec import Order
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.scratch import data_folder
 from seamark.services.supervisor.supervisor_log import say
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commands:
+class ProcessCommands:
     """What is executed: the process itself, and what comes before it, one after another."""
 
     command: tuple[str, ...]
     setup: tuple[tuple[str, ...], ...] = ()
 
 
-class Runs(Protocol):
+class ProcessHandle(Protocol):
     """One process of a deployment, here or on another node."""
 
     @property
@@ -45,7 +45,7 @@ class Runs(Protocol):
     def choose(self, host: str, taken: Collection[int]) -> dict[str, int]:
         """Return free ports for it, none of them in `taken`."""
 
-    def make(self, seat: Seat) -> Commands:
+    def make(self, slot: ProcessSlot) -> ProcessCommands:
         """Find out what is to be executed in its seat."""
 
     def set_up(self, number: int) -> None:
@@ -70,21 +70,21 @@ class Runs(Protocol):
         """Send it a signal."""
 
 
-class Piece:
+class ServerProcess:
     """One process of a deployment that runs here."""
 
-    def __init__(self, order: Order, name: str, log: Path, cpus: Collection[int] = ()) -> None:
-        assert order.service.server is not None
-        self.order = order
+    def __init__(self, spec: LaunchSpec, name: str, log: Path, cpus: Collection[int] = ()) -> None:
+        assert spec.service.server is not None
+        self.spec = spec
         self.name = name
         self.log = log
         self.cpus = tuple(cpus)
-        self.server: Server = order.service.server
+        self.server: Server = spec.service.server
         self.part = self.server.part(name)
-        self.data = data_folder(order)
+        self.data = data_folder(spec)
         self.process: subprocess.Popen[bytes] | None = None
         self.launch: Launch | None = None
-        self.seat: Seat | None = None
+        self.slot: ProcessSlot | None = None
         self._setting_up: subprocess.Popen[bytes] | None = None
 
     @property
@@ -105,8 +105,8 @@ class Piece:
     @property
     def ports(self) -> dict[str, int]:
         """Its own ports."""
-        assert self.seat is not None
-        return {name: self.seat.ports[name] for name in self.port_names}
+        assert self.slot is not None
+        return {name: self.slot.ports[name] for name in self.port_names}
 
     def choose(self, host: str, taken: Collection[int]) -> dict[str, int]:
         """Return free ports for it, none of them in `taken`."""
@@ -115,16 +115,16 @@ class Piece:
             if not set(taken) & set(chosen.values()):
                 return chosen
 
-    def make(self, seat: Seat) -> Commands:
+    def make(self, slot: ProcessSlot) -> ProcessCommands:
         """Find out what is to be executed in its seat."""
-        self.seat = seat
-        order, place = self.order, self.data
+        self.slot = slot
+        spec, place = self.spec, self.data
         self.launch = launch_of(
-            order, self.server, seat=seat, data=place, environment=order.environment, part=self.part
+            spec, self.server, slot=slot, data=place, environment=spec.environment, part=self.part
         )
         if self.launch.user:
             give_to(self.launch.user, self.data)
-        return Commands(command=self.launch.command, setup=self.launch.setup)
+        return ProcessCommands(command=self.launch.command, setup=self.launch.setup)
 
     def set_up(self, number: int) -> None:
         """Begin with a set-up command."""
@@ -150,12 +150,12 @@ class Piece:
     def look(self) -> State:
         """Return whether it answers as its health probe wants. Raises FailedError as health.look does."""
         assert self.launch is not None
-        assert self.seat is not None
+        assert self.slot is not None
         if self.health is None:
             return "healthy" if self.poll() is None else "waiting"
         return look(
             self.health,
-            host=self.seat.host,
+            host=self.slot.host,
             ports=self.ports,
             command=self.launch.health_command,
             environment=self.launch.environment,
@@ -180,7 +180,7 @@ class Piece:
 
     def tls(self) -> ssl.SSLContext | None:
         """Return how its HTTP probe connects, None plainly."""
-        return tls_of(self.order)
+        return tls_of(self.spec)
 
     def _execute(self, words: tuple[str, ...]) -> "subprocess.Popen[bytes]":
         assert self.launch is not None
@@ -202,14 +202,14 @@ class Piece:
             os.sched_setaffinity(0, self.cpus)
 
 
-def tls_of(order: Order) -> ssl.SSLContext | None:
+def tls_of(spec: LaunchSpec) -> ssl.SSLContext | None:
     """Return how the order's server is connected to. Raises FailedError for a certificate that cannot be read."""
     try:
-        return tls_context(order.deployment.settings)
+        return tls_context(spec.deployment.settings)
     except UserError as mistake:
         raise FailedError("setup_failed", str(mistake)) from mistake
 
 
-def log_of(order: Order, name: str, node: str) -> Path:
+def log_of(spec: LaunchSpec, name: str, node: str) -> Path:
     """Return where a process of the order's server writes what it prints."""
-    return order.folder.server_log if name == MAIN else order.folder.part_log(name, node)
+    return spec.folder.server_log if name == MAIN else spec.folder.part_log(name, node)

@@ -11,15 +11,15 @@ from typing import Any
 
 from seamark.config.recipe_checks import MAIN
 from seamark.model.service import Health
-from seamark.services.supervisor.commands import Seat
+from seamark.services.supervisor.commands import ProcessSlot
 from seamark.services.supervisor.failure import EndedError, FailedError
 from seamark.services.supervisor.health import PROBE_TIMEOUT_S, State
-from seamark.services.supervisor.launch_spec import Order
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.node_layout import Node, Placement
 from seamark.services.supervisor.node_telemetry import NamedMonitor, monitors_of
-from seamark.services.supervisor.process import Commands, Piece, Runs, log_of
-from seamark.services.supervisor.remote_node import FarNodes, FarPiece
-from seamark.services.supervisor.supervisor_log import say, spoken
+from seamark.services.supervisor.process import ProcessCommands, ProcessHandle, ServerProcess, log_of
+from seamark.services.supervisor.remote_node import RemoteNodes, RemoteProcess
+from seamark.services.supervisor.supervisor_log import exit_text, say
 from seamark.telemetry.sampler import Monitor
 
 TICK_S = 0.05
@@ -33,10 +33,10 @@ class Member:
 
     name: str
     node: Node
-    runs: Runs
+    handle: ProcessHandle
     health: Health | None
     ports: Mapping[str, int]
-    commands: Commands | None = None
+    commands: ProcessCommands | None = None
 
     def document(self) -> dict[str, Any]:
         """Return what endpoint.json says of it."""
@@ -45,7 +45,7 @@ class Member:
             "node": self.node.name,
             "host": self.node.host,
             "ports": dict(self.ports),
-            "pid": self.runs.pid,
+            "pid": self.handle.pid,
             "command": list(self.commands.command) if self.commands else None,
         }
 
@@ -54,16 +54,16 @@ class Member:
         return what if self.node.here else f"{what} on {self.node.name}"
 
 
-class Pieces:
+class ProcessGroup:
     """The processes of one deployment. `members` are in the order in which they start, the server's own last."""
 
-    def __init__(self, order: Order, placement: Placement, cpus: Collection[int]) -> None:
-        self.order = order
+    def __init__(self, spec: LaunchSpec, placement: Placement, cpus: Collection[int]) -> None:
+        self.spec = spec
         self.placement = placement
         self.members: list[Member] = []
         self._cpus = cpus
-        self._far: FarNodes | None = None
-        self._here: list[Piece] = []
+        self._remote: RemoteNodes | None = None
+        self._here: list[ServerProcess] = []
         self._closed = False
         self.fallen: Path | None = None
         """The log of the process that was found to have ended."""
@@ -75,26 +75,26 @@ class Pieces:
 
     def make(self, tick: Tick) -> None:
         """Reach the other nodes, and find ports and what is to be executed everywhere."""
-        if far := self.placement.far:
-            near = next(node.host for node in self.placement.load if node.here)
-            self._far = FarNodes(self.order, far, near)
-            self._far.reach(tick)
+        if remote := self.placement.remote:
+            local_address = next(node.host for node in self.placement.load if node.here)
+            self._remote = RemoteNodes(self.spec, remote, local_address)
+            self._remote.reach(tick)
         self._seat()
 
     def set_up(self, tick: Tick) -> None:
         """Run the set-up commands of every process, one after another. Raises FailedError when one fails."""
         for member in self.members:
             for number, words in enumerate(member.commands.setup if member.commands else ()):
-                member.runs.set_up(number)
-                while (code := member.runs.set_up_code()) is None:
+                member.handle.set_up(number)
+                while (code := member.handle.set_up_code()) is None:
                     tick()
                     time.sleep(TICK_S)
                 if code != 0:
-                    raise FailedError("setup_failed", f"`{' '.join(words)}` ended with {spoken(code)}.")
+                    raise FailedError("setup_failed", f"`{' '.join(words)}` ended with {exit_text(code)}.")
 
     def look(self, member: Member) -> State:
         """Return whether a process answers, on its own node and, where it listens, from ours."""
-        state = member.runs.look()
+        state = member.handle.look()
         if state == "healthy" and not member.node.here and member.health and member.ports:
             return state if _reached(member.node.host, member.ports[member.health.port]) else "waiting"
         return state
@@ -102,87 +102,87 @@ class Pieces:
     def ended(self) -> str | None:
         """Return which process that should run has ended and how, None while all run."""
         for member in reversed(self.members):
-            if member.runs.pid is not None and (code := member.runs.poll()) is not None:
-                self.fallen = log_of(self.order, member.name, member.node.name)
-                return f"{member} ended with {spoken(code)}."
+            if member.handle.pid is not None and (code := member.handle.poll()) is not None:
+                self.fallen = log_of(self.spec, member.name, member.node.name)
+                return f"{member} ended with {exit_text(code)}."
         return None
 
     def monitors(self) -> list[Monitor]:
         """Return what watches the nodes of load and server. The readings of the server's own node have no name."""
         found: list[Monitor] = []
         main = self.placement.main
-        here = monitors_of(self.order, self._here, say)
+        here = monitors_of(self.spec, self._here, say)
         found += here if main.here else [NamedMonitor(each, _here(self.placement).name) for each in here]
-        for node in self._far.found.values() if self._far else ():
+        for node in self._remote.found.values() if self._remote else ():
             found.append(node if node.node == main else NamedMonitor(node, node.node.name))
         return found
 
     def end(self, beat: Tick) -> None:
         """Ask every process to end, the server's own first and then its parts in reverse; insist on nothing."""
-        server = self.order.service.server
+        server = self.spec.service.server
         assert server is not None
         for member in reversed(self.members):
             number = signal.Signals[server.stop_signal] if member.name == MAIN else signal.SIGTERM
             deadline_s = time.monotonic() + server.stop_timeout_s
             with contextlib.suppress(EndedError, OSError):
-                if member.runs.pid is None or member.runs.poll() is not None:
+                if member.handle.pid is None or member.handle.poll() is not None:
                     continue
-                member.runs.signal(number)
-                while member.runs.poll() is None and time.monotonic() < deadline_s:
+                member.handle.signal(number)
+                while member.handle.poll() is None and time.monotonic() < deadline_s:
                     beat()
                     time.sleep(TICK_S)
 
     def close(self) -> None:
         """Let the agents end what is left on the other nodes, and wait for them."""
-        if self._far and not self._closed:
+        if self._remote and not self._closed:
             self._closed = True
-            self._far.close()
+            self._remote.close()
 
     def pids(self) -> list[int]:
         """Return the processes of this machine that we started ourselves."""
-        found = [piece.pid for piece in self._here] + [self._far.pid if self._far else None]
+        found = [process.pid for process in self._here] + [self._remote.pid if self._remote else None]
         return [pid for pid in found if pid is not None]
 
     def _seat(self) -> None:
-        server = self.order.service.server
+        server = self.spec.service.server
         assert server is not None
         taken: set[int] = set()
         known: dict[str, int] = {}
         for name, node in self._places():
-            runs = self._runs(name, node)
-            ports = runs.choose(node.host, taken)
+            handle = self._handle(name, node)
+            ports = handle.choose(node.host, taken)
             taken |= set(ports.values())
             part = server.part(name)
             if part is None or part.nodes == "server":
                 known |= ports
             health = part.health if part else server.health
-            self.members.append(Member(name=name, node=node, runs=runs, health=health, ports=ports))
+            self.members.append(Member(name=name, node=node, handle=handle, health=health, ports=ports))
         places = {MAIN: self.placement.server[:1], **{part.name: self.placement.of(part) for part in server.parts}}
         addresses = {name: nodes[0].host for name, nodes in places.items() if nodes}
         for place, member in enumerate(self.members):
-            seat = Seat(
+            slot = ProcessSlot(
                 node=member.node.name,
                 host=member.node.host,
                 ports={**known, **member.ports},
                 nodes=len(self.placement.server),
                 addresses=addresses,
             )
-            self.members[place] = replace(member, commands=member.runs.make(seat))
+            self.members[place] = replace(member, commands=member.handle.make(slot))
 
     def _places(self) -> Iterator[tuple[str, Node]]:
-        assert self.order.service.server is not None
-        for part in self.order.service.server.parts:
+        assert self.spec.service.server is not None
+        for part in self.spec.service.server.parts:
             for node in self.placement.of(part):
                 yield part.name, node
         yield MAIN, self.placement.main
 
-    def _runs(self, name: str, node: Node) -> Runs:
+    def _handle(self, name: str, node: Node) -> ProcessHandle:
         if not node.here:
-            assert self._far is not None
-            return FarPiece(self._far.found[node.name], name)
-        piece = Piece(self.order, name, log_of(self.order, name, node.name), self._cpus)
-        self._here.append(piece)
-        return piece
+            assert self._remote is not None
+            return RemoteProcess(self._remote.found[node.name], name)
+        process = ServerProcess(self.spec, name, log_of(self.spec, name, node.name), self._cpus)
+        self._here.append(process)
+        return process
 
 
 def _here(placement: Placement) -> Node:

@@ -25,14 +25,14 @@ from seamark.load.coordinator.launchers.launched_worker import LOCAL_HOSTS, reac
 from seamark.load.coordinator.launchers.rendezvous import Gate
 from seamark.load.coordinator.launchers.srun import step, step_environment
 from seamark.platform.fork_server.client import OUTSIDE
-from seamark.services.supervisor.commands import Seat
-from seamark.services.supervisor.control_files import signs_of
+from seamark.services.supervisor.commands import ProcessSlot
+from seamark.services.supervisor.control_files import control_files_of
 from seamark.services.supervisor.failure import EndedError, FailedError
 from seamark.services.supervisor.health import State
-from seamark.services.supervisor.launch_spec import Order
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.node_layout import Node
-from seamark.services.supervisor.process import Commands
-from seamark.services.supervisor.supervisor_log import say, spoken
+from seamark.services.supervisor.process import ProcessCommands
+from seamark.services.supervisor.supervisor_log import exit_text, say
 from seamark.telemetry.sampler import Reading
 
 TOLD = "SEAMARK_AGENT"
@@ -45,7 +45,7 @@ END_S = 15.0
 TICK_S = 0.02
 
 
-class FarNode:
+class RemoteNode:
     """Another node of the server: what runs there is asked of its agent. A node that does not answer is lost, and
     with it all that ran there: what is asked of it then raises EndedError."""
 
@@ -102,10 +102,10 @@ class FarNode:
         return line
 
 
-class FarPiece:
+class RemoteProcess:
     """One process of a deployment on another node."""
 
-    def __init__(self, node: FarNode, name: str) -> None:
+    def __init__(self, node: RemoteNode, name: str) -> None:
         self.name = name
         self.pid: int | None = None
         self._node = node
@@ -114,10 +114,10 @@ class FarPiece:
         """Return free ports for it, none of them in `taken`."""
         return cast("dict[str, int]", self._ask("choose", host=host, taken=list(taken)))
 
-    def make(self, seat: Seat) -> Commands:
+    def make(self, slot: ProcessSlot) -> ProcessCommands:
         """Find out what is to be executed in its seat."""
-        made = self._ask("make", seat=asdict(seat))
-        return Commands(command=tuple(made["command"]), setup=tuple(map(tuple, made["setup"])))
+        made = self._ask("make", slot=asdict(slot))
+        return ProcessCommands(command=tuple(made["command"]), setup=tuple(map(tuple, made["setup"])))
 
     def set_up(self, number: int) -> None:
         """Begin with a set-up command."""
@@ -149,21 +149,21 @@ class FarPiece:
         self._ask("signal", number=int(number))
 
     def _ask(self, do: str, **more: Any) -> Any:
-        return self._node.ask(do, piece=self.name, **more)
+        return self._node.ask(do, process=self.name, **more)
 
 
-class FarNodes:
+class RemoteNodes:
     """The agents of all other nodes: one step of the Slurm job that we run in, a task a node."""
 
-    def __init__(self, order: Order, nodes: Sequence[Node], near: str) -> None:
+    def __init__(self, spec: LaunchSpec, nodes: Sequence[Node], local_address: str) -> None:
         """`near` is our own address, as the nodes know it."""
         self._wanted = {node.name: node for node in nodes}
-        self._near = near
-        self._order = order
-        self._signs = signs_of(order.folder)
-        self._log = self._signs.root / "nodes.log"
+        self._local_address = local_address
+        self._spec = spec
+        self._control = control_files_of(spec.folder)
+        self._log = self._control.root / "nodes.log"
         self._refused: str | None = None
-        self.found: dict[str, FarNode] = {}
+        self.found: dict[str, RemoteNode] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -174,9 +174,11 @@ class FarNodes:
     def reach(self, tick: Callable[[], None]) -> None:
         """Start an agent on each node and wait until all have come. Raises FailedError when one does not."""
         with selectors.DefaultSelector() as selector:
-            local = self._near in LOCAL_HOSTS
+            local = self._local_address in LOCAL_HOSTS
             gate = Gate(selector, self._admit, host="127.0.0.1" if local else "")
-            addresses = [self._near] if local else list(dict.fromkeys([self._near, *reachable_by(None)]))
+            addresses = (
+                [self._local_address] if local else list(dict.fromkeys([self._local_address, *reachable_by(None)]))
+            )
             try:
                 self._start(gate, addresses)
                 deadline_s = time.monotonic() + REACH_S
@@ -201,13 +203,13 @@ class FarNodes:
             then()
 
     def _start(self, gate: Gate, addresses: Sequence[str]) -> None:
-        order = self._signs.root / "order.pickle"
-        with open(os.open(order, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            pickle.dump(self._order, file)
+        spec_path = self._control.root / "launch_spec.pickle"
+        with open(os.open(spec_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            pickle.dump(self._spec, file)
         told = {
             "token": gate.token,
             "addresses": [(host, gate.port) for host in addresses],
-            "order": str(order),
+            "launch_spec": str(spec_path),
         }
         command = step(
             os.environ["SLURM_JOB_ID"],
@@ -233,7 +235,7 @@ class FarNodes:
             connection.close()
             self._refused = f"{name} has seamark {about.get('version')}, and here it is {__version__}"
         else:
-            self.found[name] = FarNode(self._wanted[name], connection, rest)
+            self.found[name] = RemoteNode(self._wanted[name], connection, rest)
 
     def _complain(self, late: bool) -> None:
         assert self._process is not None
@@ -243,7 +245,9 @@ class FarNodes:
             return
         if not missing:
             return
-        how = self._refused or (f"srun ended with {spoken(code)}" if code is not None else f"none in {REACH_S:g} s")
+        how = self._refused or (
+            f"srun ended with {exit_text(code)}" if code is not None else f"none in {REACH_S:g} s"
+        )
         raise FailedError("setup_failed", f"No agent came from {missing}: {how}.", last_lines(self._log))
 
 

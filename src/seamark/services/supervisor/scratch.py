@@ -4,19 +4,19 @@ import shutil
 from pathlib import Path
 from typing import TextIO
 
-from seamark.services.supervisor.control_files import hold
-from seamark.services.supervisor.launch_spec import Order
+from seamark.services.supervisor.control_files import acquire_lock
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.storage.paths import expanded
 
 
-def data_folder(order: Order) -> Path:
+def data_folder(spec: LaunchSpec) -> Path:
     """Return where the order's server keeps its data: below the site's scratch, by scenario and deployment."""
-    return expanded(order.site.paths.scratch) / order.scenario / order.deployment.id
+    return expanded(spec.site.paths.scratch) / spec.scenario / spec.deployment.id
 
 
 def hold_data(data: Path) -> TextIO | None:
     """Return the lock of a data folder, None while a server of another run holds it."""
-    return hold(data.with_name(f".{data.name}.lock"))
+    return acquire_lock(data.with_name(f".{data.name}.lock"))
 
 
 def empty(data: Path) -> None:

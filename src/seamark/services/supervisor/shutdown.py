@@ -7,41 +7,47 @@ from pathlib import Path
 
 from seamark.dispatch.identity import node
 from seamark.platform.process_tree import marked, send
-from seamark.services.supervisor.control_files import Signs, beating, hold, read_beat, write_sign
+from seamark.services.supervisor.control_files import (
+    ControlFiles,
+    acquire_lock,
+    is_alive,
+    read_heartbeat,
+    write_control_file,
+)
 from seamark.services.supervisor.launch_spec import MARK
 
 
-def keepers(results_root: Path) -> Iterator[Signs]:
+def supervisors_below(results_root: Path) -> Iterator[ControlFiles]:
     """Give the signs of every keeper below a root of results that has not said its last word."""
     for beat in sorted(results_root.resolve().glob("*/deployments/*/.keeper/beat.json")):
-        yield Signs(root=beat.parent)
+        yield ControlFiles(root=beat.parent)
 
 
-def end_strays(signs: Signs) -> None:
+def kill_strays(control: ControlFiles) -> None:
     """Kill what carries this deployment's mark though no keeper of it lives."""
     deadline = time.monotonic() + 5.0
-    while time.monotonic() < deadline and (left := marked(f"{MARK}={signs.root}")):
+    while time.monotonic() < deadline and (left := marked(f"{MARK}={control.root}")):
         send(left, signal.SIGKILL)
         time.sleep(0.02)
 
 
-def ask_to_stop(signs: Signs, why: str) -> None:
+def request_stop(control: ControlFiles, why: str) -> None:
     """Leave the word that a living keeper should end; `why` is what it will record."""
-    if signs.beat.exists() and not signs.end.exists():
-        write_sign(signs.stop, {"why": why})
+    if control.heartbeat.exists() and not control.exit_record.exists():
+        write_control_file(control.stop_request, {"why": why})
 
 
-def wait_until_gone(signs: Signs, wait_s: float) -> bool:
+def wait_until_gone(control: ControlFiles, wait_s: float) -> bool:
     """Wait until keeper and guard have gone, and kill what they left on this node. False after `wait_s`."""
     deadline = time.monotonic() + wait_s
-    while beating(signs):
+    while is_alive(control):
         if time.monotonic() >= deadline:
             return False
         time.sleep(0.02)
-    if guarded := hold(signs.lock, wait_s=max(0.0, deadline - time.monotonic())):
+    if guarded := acquire_lock(control.lock, wait_s=max(0.0, deadline - time.monotonic())):
         guarded.close()
-    beat = read_beat(signs)
+    beat = read_heartbeat(control)
     if beat and beat.node == node():
-        end_strays(signs)
-        signs.beat.unlink(missing_ok=True)
+        kill_strays(control)
+        control.heartbeat.unlink(missing_ok=True)
     return True

@@ -14,53 +14,53 @@ from seamark.model.service import Health, Server
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import Split, cores_here, pin, split_cores
 from seamark.services.runtimes.runtimes import external_ports, hook_interpreter
-from seamark.services.supervisor.control_files import write_sign
+from seamark.services.supervisor.control_files import write_control_file
 from seamark.services.supervisor.failure import EndedError, FailedError
 from seamark.services.supervisor.health import look
-from seamark.services.supervisor.launch_spec import Order
-from seamark.services.supervisor.liveness import TICK_S, Watch
+from seamark.services.supervisor.launch_spec import LaunchSpec
+from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.node_layout import placement_of
 from seamark.services.supervisor.node_telemetry import monitors_of
 from seamark.services.supervisor.process import tls_of
-from seamark.services.supervisor.process_group import Member, Pieces
+from seamark.services.supervisor.process_group import Member, ProcessGroup
 from seamark.services.supervisor.scratch import data_folder, empty
 from seamark.services.supervisor.supervisor_log import say, timestamp
 from seamark.telemetry.prometheus import Prometheus
 from seamark.telemetry.sampler import Sampler
 
 
-class BringUp:
+class Startup:
     """One deployment on its way from nothing to answering. What is known of it so far can be asked at any time."""
 
-    def __init__(self, order: Order, watch: Watch) -> None:
-        self.order = order
-        self.watch = watch
-        self.pieces: Pieces | None = None
+    def __init__(self, spec: LaunchSpec, liveness: LivenessMonitor) -> None:
+        self.spec = spec
+        self.liveness = liveness
+        self.group: ProcessGroup | None = None
         self.sampler: Sampler | None = None
-        self.host = order.site.address
+        self.host = spec.site.address
         self.ports: dict[str, int] = {}
         self.phases: dict[str, float] = {}
         self.facts: dict[str, Any] = {}
         self.split = Split(why="not decided")
         self.started_at = timestamp()
         self.idle_unix_s: tuple[float, float] | None = None
-        self.data = data_folder(order)
+        self.data = data_folder(spec)
 
     def run(self) -> None:
         """Go through all phases. Raises FailedError, UserError or OSError when one fails, EndedError to end."""
-        server = self.order.service.server
+        server = self.spec.service.server
         empty(self.data)
         with self._phase("setup"):
             self._choose(server)
-            if self.pieces:
-                self.pieces.set_up(self.watch.tick)
+            if self.group:
+                self.group.set_up(self.liveness.tick)
         with self._phase("stage"):
             self._prepare("stage")
         with self._phase("start"):
             self._start(server)
         with self._phase("populate"):
             self._prepare("populate")
-        if self.order.site.idle_s > 0:
+        if self.spec.site.idle_s > 0:
             with self._phase("idle"):
                 self._rest()
         pin(os.getpid(), self.split.server)
@@ -75,9 +75,9 @@ class BringUp:
 
     def _rest(self) -> None:
         """Leave the server alone, while telemetry says what it takes to do nothing."""
-        began_unix_s, end_s = time.time(), time.monotonic() + self.order.site.idle_s
+        began_unix_s, end_s = time.time(), time.monotonic() + self.spec.site.idle_s
         while time.monotonic() < end_s:
-            self.watch.tick()
+            self.liveness.tick()
             time.sleep(TICK_S)
         self.idle_unix_s = began_unix_s, time.time()
 
@@ -86,33 +86,33 @@ class BringUp:
         if server is None:
             self.split = Split(why="the service runs inside the load")
             return
-        ours = self.order.site.runtime != "external"
-        placement = placement_of(self.order.deployment, self.order.service, self.host) if ours else None
+        ours = self.spec.site.runtime != "external"
+        placement = placement_of(self.spec.deployment, self.spec.service, self.host) if ours else None
         self.split = split_cores(
-            self.order.site.pinning,
-            workers=self.order.service.workers,
-            shards=self.order.shards,
+            self.spec.site.pinning,
+            workers=self.spec.service.workers,
+            shards=self.spec.shards,
             cores=cores_here(),
-            server_here=self.order.site.runtime in ("venv", "apptainer") and placement is not None and placement.here,
+            server_here=self.spec.site.runtime in ("venv", "apptainer") and placement is not None and placement.here,
         )
         if placement is None:
-            self.host, self.ports = external_ports(self.order, server)
+            self.host, self.ports = external_ports(self.spec, server)
             return
-        self.pieces = Pieces(self.order, placement, self.split.server)
-        self.watch.ended = self.pieces.ended
-        self.pieces.make(self.watch.tick)
-        self.host, self.ports = placement.main.host, dict(self.pieces.members[-1].ports)
-        write_sign(self.watch.signs.ports, self.ports)
+        self.group = ProcessGroup(self.spec, placement, self.split.server)
+        self.liveness.ended = self.group.ended
+        self.group.make(self.liveness.tick)
+        self.host, self.ports = placement.main.host, dict(self.group.members[-1].ports)
+        write_control_file(self.liveness.control.ports, self.ports)
 
     def _prepare(self, hook: Literal["stage", "populate"]) -> None:
-        hooks = hooks_here(self.order.service.driver)
+        hooks = hooks_here(self.spec.service.driver)
         if hooks is not None and vars(hooks)[hook] is None:
             return
-        target = Target(settings=self.order.deployment.settings, data=self.data, host=self.host, ports=self.ports)
-        python = hook_interpreter(self.order, hook)
+        target = Target(settings=self.spec.deployment.settings, data=self.data, host=self.host, ports=self.ports)
+        python = hook_interpreter(self.spec, hook)
         try:
             facts = run_preparation(
-                hook, self.order.service.driver, target, self.order.seed, python, on_tick=self.watch.tick
+                hook, self.spec.service.driver, target, self.spec.seed, python, on_tick=self.liveness.tick
             )
         except PreparationError as cause:
             raise FailedError("setup_failed", cause.reason, cause.log_tail) from cause
@@ -120,34 +120,34 @@ class BringUp:
 
     def _start(self, server: Server | None) -> None:
         """Start every process when those before it are healthy, and the sampler beside the first."""
-        for member in self.pieces.members if self.pieces else ():
-            member.runs.start()
+        for member in self.group.members if self.group else ():
+            member.handle.start()
             if self.sampler is None:
                 self._sample(server)
             self._wait_until_healthy(member)
         if self.sampler is None:
             self._sample(server)
-        if server and not self.pieces:
+        if server and not self.group:
             self._wait_for_external(server)
 
     def _sample(self, server: Server | None) -> None:
-        monitors = self.pieces.monitors() if self.pieces else monitors_of(self.order, (), say)
+        monitors = self.group.monitors() if self.group else monitors_of(self.spec, (), say)
         if url := self._metrics_url(server):
-            monitors.append(Prometheus(url, say, tls=tls_of(self.order)))
-        self.sampler = Sampler(monitors, self.order.folder.telemetry, self.order.site.telemetry_interval_s, say)
+            monitors.append(Prometheus(url, say, tls=tls_of(self.spec)))
+        self.sampler = Sampler(monitors, self.spec.folder.telemetry, self.spec.site.telemetry_interval_s, say)
         self.sampler.start()
 
     def _wait_until_healthy(self, member: Member) -> None:
-        assert self.pieces is not None
+        assert self.group is not None
         health = member.health or Health()
         deadline_s = time.monotonic() + health.timeout_s
         while True:
             self._tick_before_healthy(member)
-            state = self.pieces.look(member)
+            state = self.group.look(member)
             if state == "healthy":
                 return
             if state == "taken":
-                raise FailedError("port_taken", _taken(member.runs.taken()))
+                raise FailedError("port_taken", _taken(member.handle.taken()))
             if time.monotonic() >= deadline_s:
                 raise FailedError("server_never_healthy", _silent(member, health))
             time.sleep(health.interval_s)
@@ -156,7 +156,7 @@ class BringUp:
         health = server.health
         deadline_s = time.monotonic() + health.timeout_s
         while True:
-            self.watch.tick()
+            self.liveness.tick()
             state = look(
                 health,
                 host=self.host,
@@ -165,7 +165,7 @@ class BringUp:
                 environment=os.environ,
                 folder=self.data,
                 pids=None,
-                tls=tls_of(self.order),
+                tls=tls_of(self.spec),
             )
             if state == "healthy":
                 return
@@ -175,40 +175,40 @@ class BringUp:
 
     def _tick_before_healthy(self, member: Member) -> None:
         try:
-            self.watch.tick()
+            self.liveness.tick()
         except EndedError as ended:
             if ended.why != "crash":
                 raise
             with suppress(EndedError):
-                if taken := member.runs.taken():
+                if taken := member.handle.taken():
                     raise FailedError("port_taken", f"{_taken(taken)} {ended.reason}") from ended
             raise FailedError("server_never_healthy", f"{ended.reason} It had not answered yet.") from ended
 
     def answer(self, status: Literal["ok", "failed"]) -> dict[str, Any]:
         """Return the content of endpoint.json as far as it is known."""
-        server = self.order.service.server
-        members = self.pieces.members if self.pieces else []
-        main = self.pieces.main if self.pieces else None
-        nodes = self.pieces.placement if self.pieces and self.order.deployment.nodes > 1 else None
+        server = self.spec.service.server
+        members = self.group.members if self.group else []
+        main = self.group.main if self.group else None
+        nodes = self.group.placement if self.group and self.spec.deployment.nodes > 1 else None
         return {
             "schema_version": SCHEMA_VERSION,
             "status": status,
             "category": None,
             "reason": None,
-            "deployment": self.order.deployment.id,
-            "scenario": self.order.scenario,
-            "service": self.order.service.name,
-            "runtime": self.order.site.runtime,
-            "image": self.order.image.facts() if self.order.image else None,
-            "part_images": {name: image.facts() for name, image in self.order.part_images.items()},
-            "client_image": self.order.client.facts() if self.order.client else None,
+            "deployment": self.spec.deployment.id,
+            "scenario": self.spec.scenario,
+            "service": self.spec.service.name,
+            "runtime": self.spec.site.runtime,
+            "image": self.spec.image.facts() if self.spec.image else None,
+            "part_images": {name: image.facts() for name, image in self.spec.part_images.items()},
+            "client_image": self.spec.client.facts() if self.spec.client else None,
             "host": self.host,
             "ports": dict(self.ports),
             "data": str(self.data),
-            "environment": str(self.order.environment) if self.order.environment else None,
-            "driver": self.order.service.driver,
-            "workers": self.order.service.workers,
-            "server_pid": main.runs.pid if main else None,
+            "environment": str(self.spec.environment) if self.spec.environment else None,
+            "driver": self.spec.service.driver,
+            "workers": self.spec.service.workers,
+            "server_pid": main.handle.pid if main else None,
             "keeper_pid": os.getpid(),
             "node": node(),
             "slurm_job_id": allocation(),
@@ -217,7 +217,7 @@ class BringUp:
             "parts": [member.document() for member in members if member.name != MAIN],
             "metrics_url": self._metrics_url(server),
             "command": list(main.commands.command) if main and main.commands else None,
-            "gpus": self.order.deployment.gpus,
+            "gpus": self.spec.deployment.gpus,
             "pinning": self.split.to_json(),
             "phases": self.phases,
             "facts": self.facts,
@@ -230,7 +230,7 @@ class BringUp:
     def _metrics_url(self, server: Server | None) -> str | None:
         if server is None or server.metrics_port is None or server.metrics_port not in self.ports:
             return None
-        scheme = "http" if self.order.deployment.settings.get("tls") is None else "https"
+        scheme = "http" if self.spec.deployment.settings.get("tls") is None else "https"
         return f"{scheme}://{self.host}:{self.ports[server.metrics_port]}{server.metrics_path}"
 
 

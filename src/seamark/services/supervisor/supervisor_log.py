@@ -32,7 +32,7 @@ def tail(log: Path, start: int) -> list[str]:
         return []
 
 
-def spoken(returncode: int) -> str:
+def exit_text(returncode: int) -> str:
     """Return how a process ended, in words."""
     if returncode >= 0:
         return f"exit code {returncode}"
