@@ -6,18 +6,15 @@ The same files as Snakemake's rules make, by the same functions, and only those 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from seamark.analysis.metrics import is_older
 from seamark.analysis.prometheus_text import TrialFigures, figures_of, write_trial
-from seamark.analysis.summary import write_metrics, write_summary
+from seamark.analysis.summary import write_summary
 from seamark.analysis.summary.treatments import levels_of
 from seamark.model.service import Value
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.report.pages import write_report
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
-from seamark.telemetry.cut import cut_telemetry
-from seamark.trials.calibration import ceiling_of
-from seamark.trials.search.probe import found_trial
+from seamark.storage.paths import TrialFolder, read_json
+from seamark.trials.derive_trial import can_be_newer, derive_trial, is_derived, is_older_file
 
 
 def derive(study: Study) -> list[str]:
@@ -31,7 +28,8 @@ def derive(study: Study) -> list[str]:
     if tried:
         study.refresh_plan(name)
         for trial in tried:
-            derive_trial(study, folder, trial)
+            if not is_derived(folder.trial(trial.id), trial):
+                derive_trial(folder, trial, study.deployment(name, trial.deployment))
         if study.metrics:
             write_expositions(study, study.metrics)
         write_summary(study.plan, folder)
@@ -44,39 +42,7 @@ def has_older_figures(study: Study) -> bool:
     made again."""
     folder = study.folder(study.scenario.name)
     made = [folder.trial(trial.id) for trial in study.plan.trials]
-    return (folder.summary.exists() and _is_older(folder.summary)) or any(map(can_be_newer, made))
-
-
-def can_be_newer(folder: TrialFolder) -> bool:
-    """Return whether an older version made a trial's metrics, and its samples are there to make them again."""
-    return folder.metrics.exists() and folder.samples.exists() and _is_older(folder.metrics)
-
-
-def _is_older(path: Path) -> bool:
-    try:
-        return is_older(read_json(path))
-    except ValueError:
-        return False
-
-
-def derive_trial(study: Study, folder: ScenarioFolder, trial: Trial) -> None:
-    """Make a trial's telemetry and metrics where they are missing, older than what they are made from, or made by an
-    older version of the metrics."""
-    own = folder.trial(trial.id)
-    try:
-        load = read_json(own.load)
-    except ValueError:
-        load = {}
-    if not _newer(own.telemetry, own.load):
-        cut_telemetry(folder.deployment(trial.deployment).telemetry, own.client_telemetry, load, own)
-    if not _newer(own.metrics, own.telemetry) or not _same_objectives(own, trial) or can_be_newer(own):
-        write_metrics(
-            found_trial(trial, load),
-            own,
-            study.deployment(study.scenario.name, trial.deployment),
-            client_is_server=bool(load.get("in_client")),
-            ceiling=ceiling_of(study.results, load),
-        )
+    return (folder.summary.exists() and is_older_file(folder.summary)) or any(map(can_be_newer, made))
 
 
 def measured_trials(study: Study) -> list[TrialFigures]:
@@ -101,17 +67,3 @@ def _measured(study: Study) -> Iterator[tuple[TrialFolder, Trial, Mapping[str, V
     for trial in study.plan.trials:
         if (own := folder.trial(trial.id)).metrics.exists():
             yield own, trial, levels[trial.treatment]
-
-
-def _newer(made: Path, source: Path) -> bool:
-    return made.is_file() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns
-
-
-def _same_objectives(folder: TrialFolder, trial: Trial) -> bool:
-    """Whether a trial was judged by the objectives that it has now."""
-    try:
-        known = read_json(folder.metrics)
-        judged = [(each["metric"], each["op"], each["limit"]) for each in known["slos"]]
-    except (ValueError, KeyError, TypeError):
-        return False
-    return known.get("status") != "ok" or judged == [(slo.metric, slo.op, slo.limit) for slo in trial.slos]

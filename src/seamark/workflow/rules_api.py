@@ -121,12 +121,11 @@ def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -
 
 def monitor(record: str) -> None:
     """Cut the telemetry to the trial of this load.json. Reads no scenario: it runs once for every trial."""
-    from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
-    from seamark.telemetry.cut import cut_telemetry
+    from seamark.storage.paths import ScenarioFolder
+    from seamark.trials.derive_trial import derive_telemetry
 
-    trial = TrialFolder(root=Path(record).parent)
-    deployment = ScenarioFolder(root=trial.root.parent).deployment(trial.root.name.split("--")[0])
-    cut_telemetry(deployment.telemetry, trial.client_telemetry, read_json(trial.load), trial)
+    scenario, trial_id = ScenarioFolder(root=Path(record).parents[1]), Path(record).parent.name
+    derive_telemetry(scenario.trial(trial_id), scenario.deployment(trial_id.split("--")[0]))
 
 
 def metrics(plan_file: str, record: str, exposition: str = "") -> None:
@@ -134,24 +133,21 @@ def metrics(plan_file: str, record: str, exposition: str = "") -> None:
 
     `exposition`: the folder that is to have them in Prometheus's text form too.
     """
-    from seamark.analysis.summary import write_metrics
     from seamark.planning.plan_file import planned_trial
-    from seamark.storage.paths import TrialFolder, read_json
-    from seamark.trials.calibration import ceiling_of
-    from seamark.trials.search.probe import found_trial
+    from seamark.storage.paths import ScenarioFolder
+    from seamark.trials.derive_trial import derive_trial
 
-    folder = TrialFolder(root=Path(record).parent)
-    trial, deployment = planned_trial(Path(plan_file), folder.root.name)
-    load = read_json(folder.load)
-    ceiling = ceiling_of(folder.root.parent.parent, load)
-    trial = found_trial(trial, load)
-    write_metrics(trial, folder, deployment, client_is_server=bool(load.get("in_client")), ceiling=ceiling)
+    scenario = ScenarioFolder(root=Path(record).parents[1])
+    trial, deployment = planned_trial(Path(plan_file), Path(record).parent.name)
+    derive_trial(scenario, trial, deployment)
     if exposition:
         from seamark.analysis.prometheus_text import write_trial
         from seamark.analysis.summary.treatments import levels_of
         from seamark.planning.plan_file import read_plan
 
-        write_trial(folder, Path(exposition), trial, levels_of(read_plan(Path(plan_file)))[trial.treatment])
+        write_trial(
+            scenario.trial(trial.id), Path(exposition), trial, levels_of(read_plan(Path(plan_file)))[trial.treatment]
+        )
 
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:

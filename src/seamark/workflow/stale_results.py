@@ -76,7 +76,7 @@ def _is_whole(folder: TrialFolder, trial: Trial, load: Mapping[str, Any], marks:
 
 
 def _can_be_newer(folder: TrialFolder) -> bool:
-    from seamark.workflow.derive import can_be_newer  # numpy and matplotlib, which a first run has no need of
+    from seamark.trials.derive_trial import can_be_newer  # numpy, which a first run has no need of
 
     return can_be_newer(folder)
 

@@ -11,17 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seamark.analysis.metrics import is_older
-from seamark.analysis.summary import write_metrics
 from seamark.model.plurals import counted
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
 from seamark.storage import paths
 from seamark.storage.paths import TrialFolder, read_json
 from seamark.telemetry import provenance
-from seamark.telemetry.cut import cut_telemetry
-from seamark.trials.calibration import ceiling_of
 from seamark.trials.deployment_context import Bench, abandoned, taken_away
+from seamark.trials.derive_trial import derive_trial, is_derived
 from seamark.trials.search.largest import Measured, largest_load
 from seamark.trials.search.probe import duration_of, folder_name, probe_trial
 from seamark.trials.search.record import SearchRecord
@@ -141,18 +138,12 @@ def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
 
 
 def _metrics(bench: Bench, trial: Trial, folder: TrialFolder) -> Mapping[str, Any]:
-    """Return a probe's metrics.json, made as the rules `monitor` and `metrics` make a trial's."""
-    try:
-        known = read_json(folder.metrics)
-        if known.get("trial_id") == trial.trial_id and not (is_older(known) and folder.samples.exists()):
-            return known
-    except (OSError, ValueError):
-        pass
-    load = read_json(folder.load)
-    cut_telemetry(bench.folder.telemetry, folder.client_telemetry, load, folder)
-    ceiling = ceiling_of(bench.study.results, load)
-    in_client = bool(load.get("in_client"))
-    return write_metrics(trial, folder, bench.deployment, client_is_server=in_client, ceiling=ceiling)
+    """Return a probe's metrics.json, made where it is missing or out of date."""
+    return (
+        read_json(folder.metrics)
+        if is_derived(folder, trial)
+        else derive_trial(bench.results, trial, bench.deployment)
+    )
 
 
 def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, made: Sequence[Answer]) -> Document:

@@ -1,0 +1,73 @@
+"""Telemetry and figures of one trial, derived from what its load left: for Snakemake's rules, `bench collect` and
+searches. Measures nothing."""
+
+from pathlib import Path
+from typing import Any
+
+from seamark.analysis.metrics import is_older
+from seamark.analysis.summary import write_metrics
+from seamark.model.trial import Deployment, Trial
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read_json
+from seamark.telemetry.cut import cut_telemetry
+from seamark.trials.calibration import ceiling_of
+from seamark.trials.search.probe import found_trial
+
+
+def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> dict[str, Any]:
+    """Write a trial's metrics, and its telemetry where that is missing or older than load.json; return metrics.json.
+
+    A damaged load.json gives the metrics of a failed trial.
+    """
+    own = scenario.trial(trial.id)
+    try:
+        load = read_json(own.load)
+    except ValueError:
+        load = {}
+    if not _is_newer(own.telemetry, own.load):
+        cut_telemetry(scenario.deployment(deployment.id).telemetry, own.client_telemetry, load, own)
+    return write_metrics(
+        found_trial(trial, load),
+        own,
+        deployment,
+        client_is_server=bool(load.get("in_client")),
+        ceiling=ceiling_of(scenario.root.parent, load),
+    )
+
+
+def derive_telemetry(trial: TrialFolder, deployment: DeploymentFolder) -> None:
+    """Write the telemetry of one trial: the part of its deployment's, and of its own load's, during its load."""
+    cut_telemetry(deployment.telemetry, trial.client_telemetry, read_json(trial.load), trial)
+
+
+def is_derived(folder: TrialFolder, trial: Trial) -> bool:
+    """Return whether telemetry and metrics are newer than their sources, of this version, and judged by the trial's
+    objectives."""
+    newer = _is_newer(folder.telemetry, folder.load) and _is_newer(folder.metrics, folder.telemetry)
+    return newer and _has_objectives(folder, trial) and not can_be_newer(folder)
+
+
+def can_be_newer(folder: TrialFolder) -> bool:
+    """Return whether an older version made a trial's metrics, and the samples to make them again are there."""
+    return folder.metrics.exists() and folder.samples.exists() and is_older_file(folder.metrics)
+
+
+def is_older_file(path: Path) -> bool:
+    """Return whether an older version of the metrics made a file; false for a damaged one."""
+    try:
+        return is_older(read_json(path))
+    except ValueError:
+        return False
+
+
+def _is_newer(made: Path, source: Path) -> bool:
+    return made.is_file() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns
+
+
+def _has_objectives(folder: TrialFolder, trial: Trial) -> bool:
+    """Return whether a trial was judged by the objectives that it has now."""
+    try:
+        known = read_json(folder.metrics)
+        judged = [(each["metric"], each["op"], each["limit"]) for each in known["slos"]]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return known.get("status") != "ok" or judged == [(slo.metric, slo.op, slo.limit) for slo in trial.slos]
