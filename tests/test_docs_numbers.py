@@ -24,7 +24,7 @@ from seamark.drivers.openai import stream
 from seamark.drivers.postgres import replies
 from seamark.load.coordinator import coordinator
 from seamark.load.coordinator.launchers import remote_worker_handle
-from seamark.load.engine import flow, http, mix, saturation
+from seamark.load.engine import http, loops, mix, saturation
 from seamark.load.workers import trace_bodies
 from seamark.model import load_profile, scenario, search
 from seamark.platform import pinning
@@ -92,9 +92,9 @@ MEASUREMENT = {
     "a late overload": f"at least {WORDS[int(1 / saturation.EVEN[0])]} as much piled up as in the first",
     "slow growth": f"A growth of less than {shared(saturation.SHARE)} is not ended early",
     "cores apart": f"From {WORDS[pinning.FEWEST_CORES]} physical cores on",
-    "early wake-ups": f"({flow.SHORTEST_EARLY_NS / 1e6:g} to {flow.LONGEST_EARLY_NS / 1e6:g} ms, up to "
-    f"{flow.LONGEST_EARLY_ALONE_NS / 1e6:g} ms on a core of its own)",
-    "spinning": f"for the last {flow.SPIN_NS / 1e3:g} us, by spinning",
+    "early wake-ups": f"({loops.SHORTEST_EARLY_NS / 1e6:g} to {loops.LONGEST_EARLY_NS / 1e6:g} ms, up to "
+    f"{loops.LONGEST_EARLY_OWN_CORE_NS / 1e6:g} ms on a core of its own)",
+    "spinning": f"for the last {loops.SPIN_NS / 1e3:g} us, by spinning",
     "exchanges of clocks": f"asks each of them {remote_worker_handle.EXCHANGES} times",
     "error of clocks": f"above {load.LATE_S * 1e3:g} ms of error and drift together",
     "energy that is covered": f"cover {shared(energy.COVERED)} of the window in "

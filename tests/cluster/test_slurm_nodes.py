@@ -15,7 +15,7 @@ from slurm_study import SlurmStudy
 
 from seamark.config.read import read_services
 from seamark.load.coordinator.coordinator import run_load
-from seamark.load.coordinator.launchers.by_name import carrier_of
+from seamark.load.coordinator.launchers.command_launcher import launcher_of
 from seamark.load.workers.assignment import LoadJob
 from seamark.model.service import Health, Part, Server
 from seamark.model.site import Paths, Pinning, Site
@@ -255,7 +255,7 @@ def test_clients_on_both_nodes_send_one_schedule_to_a_server_on_one(bench: Nodes
     assert endpoint["status"] == "ok"
     assert node_of(endpoint["server_pid"]) == "n1"
     job = bench.job(endpoint, pattern="poisson", rate_rps=300.0, duration_s=1.0, shards=4)
-    outcome = run_load(job, None, bench.root / "parts", carrier=carrier_of("srun", nodes=endpoint["load_nodes"]))
+    outcome = run_load(job, None, bench.root / "parts", carrier=launcher_of("srun", nodes=endpoint["load_nodes"]))
     assert sorted(report["host"] for report in outcome.reports) == ["n1", "n1", "n2", "n2"]
     assert outcome.sent == outcome.completed > 200
 
@@ -263,7 +263,7 @@ def test_clients_on_both_nodes_send_one_schedule_to_a_server_on_one(bench: Nodes
 def test_clients_keep_off_a_server_that_has_a_node_of_its_own(bench: Nodes) -> None:
     endpoint = bench.serve_over()
     job = bench.job(endpoint, shards=2)
-    outcome = run_load(job, None, bench.root / "parts", carrier=carrier_of("srun", nodes=endpoint["load_nodes"]))
+    outcome = run_load(job, None, bench.root / "parts", carrier=launcher_of("srun", nodes=endpoint["load_nodes"]))
     assert [report["host"] for report in outcome.reports] == ["n1", "n1"]
     assert node_of(endpoint["server_pid"]) == "n2"
 

@@ -13,7 +13,7 @@ import pytest
 
 import seamark
 from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
-from seamark.load.coordinator.launchers.launcher import Carrier
+from seamark.load.coordinator.launchers.launcher import WorkerLauncher
 from seamark.load.workers.records import read_segments
 from seamark.model.sample import MISSING_NS
 
@@ -90,7 +90,7 @@ def load(tmp_path: Path) -> Callable[..., Measured]:
         port: int = 1,
         on_tick: Callable[[], str | None] = lambda: None,
         seed: int = 1,
-        carrier: Carrier | None = None,
+        launcher: WorkerLauncher | None = None,
         **settings: Any,
     ) -> Measured:
         settings = {"duration_s": 0.4, "warmup_s": 0.0, "timeout_s": 5.0, "concurrency": 1} | settings
@@ -102,7 +102,7 @@ def load(tmp_path: Path) -> Callable[..., Measured]:
             data=tmp_path,
             ports={"main": port},
         )
-        outcome = run_load(job, None, tmp_path / "parts", on_tick, carrier=carrier)
+        outcome = run_load(job, None, tmp_path / "parts", on_tick, launcher=launcher)
         return Measured(outcome=outcome, samples=np.sort(read_segments(outcome.segments), order="index"))
 
     return run

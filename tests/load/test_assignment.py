@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from seamark.load.workers.assignment import PROCESSES_A_CORE, LoadJob, Share, seed_for
+from seamark.load.workers.assignment import PROCESSES_A_CORE, LoadJob, WorkerAssignment, seed_for
 
 
 def test_a_share_survives_its_way_through_json(tmp_path: Path) -> None:
     job = LoadJob(driver="a:B", workers="threads", settings={"x": None, "rate_rps": 1.5}, seed=3, data=tmp_path)
-    share = Share(job=job, worker=1, workers=2, segment=tmp_path / "s", report=tmp_path / "r", parent_pid=os.getpid())
-    assert Share.from_json(share.to_json()) == share
+    share = WorkerAssignment(
+        job=job, worker=1, workers=2, segment=tmp_path / "s", report=tmp_path / "r", parent_pid=os.getpid()
+    )
+    assert WorkerAssignment.from_json(share.to_json()) == share
 
 
 @pytest.mark.parametrize(
@@ -20,7 +22,7 @@ def test_a_share_survives_its_way_through_json(tmp_path: Path) -> None:
 def test_users_are_shared_out_evenly(tmp_path: Path, concurrency: int, workers: int, parts: list[int]) -> None:
     job = LoadJob(driver="a:B", workers="wire", settings={"concurrency": concurrency}, seed=1, data=tmp_path)
     shares = [
-        Share(job=job, worker=k, workers=workers, segment=tmp_path, report=tmp_path, parent_pid=1)
+        WorkerAssignment(job=job, worker=k, workers=workers, segment=tmp_path, report=tmp_path, parent_pid=1)
         for k in range(workers)
     ]
     assert [share.concurrency for share in shares] == parts
@@ -47,7 +49,10 @@ def test_there_are_never_more_processes_than_can_be_busy(
 @pytest.mark.parametrize("requests", [1, 7, 100])
 def test_the_workers_limits_add_up_to_the_requests(tmp_path: Path, requests: int) -> None:
     job = LoadJob(driver="a:B", workers="wire", settings={"requests": requests}, seed=1, data=tmp_path)
-    shares = [Share(job=job, worker=k, workers=3, segment=tmp_path, report=tmp_path, parent_pid=1) for k in range(3)]
+    shares = [
+        WorkerAssignment(job=job, worker=k, workers=3, segment=tmp_path, report=tmp_path, parent_pid=1)
+        for k in range(3)
+    ]
     assert sum(share.requests or 0 for share in shares) == requests
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seamark.load.driver import Reply
-from seamark.load.engine.call_records import Replies
+from seamark.load.engine.threads import Replies
 from seamark.load.workers.records import Segment, read_segments
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS

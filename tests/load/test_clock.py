@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.load.coordinator.clock_offset import Exchange, Offset, offset_of
+from seamark.load.coordinator.launchers.remote_worker_handle import Exchange, Offset, offset_of
 
 DELAYS = st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)), min_size=1, max_size=30)
 
@@ -16,9 +16,9 @@ def asked_over(delays: list[tuple[int, int]], offset_ns: int, start_ns: int = 10
     found = []
     for there_ns, back_ns in delays:
         arrived_ns = start_ns + there_ns
-        answered_ns = arrived_ns + back_ns
-        found.append(Exchange(asked_ns=start_ns, there_ns=arrived_ns + offset_ns, answered_ns=answered_ns))
-        start_ns = answered_ns + 1000
+        received_ns = arrived_ns + back_ns
+        found.append(Exchange(sent_ns=start_ns, remote_ns=arrived_ns + offset_ns, received_ns=received_ns))
+        start_ns = received_ns + 1000
     return found
 
 

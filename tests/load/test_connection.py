@@ -21,10 +21,10 @@ LOOPS = pytest.mark.parametrize(
 )
 
 
-class Owner:
+class ConnectionOwner:
     """Asks for one request after another on one connection, and notes how each ended."""
 
-    due_ns = look_ns = 1 << 62
+    due_ns = check_ns = 1 << 62
 
     def __init__(self, requests: list[Outgoing], *, in_pieces: bool) -> None:
         self.in_pieces = in_pieces
@@ -49,7 +49,7 @@ class Owner:
 
     def connect(self, connection: Connection) -> None: ...
 
-    def late(self) -> None: ...
+    def on_overdue(self) -> None: ...
 
 
 def outgoing(data: bytes, *, in_pieces: bool) -> Outgoing:
@@ -88,7 +88,7 @@ def test_what_the_socket_does_not_take_at_once_follows_in_order(new_loop: Callab
     listening = slow_reader([len(each) for each in contents], seen)
 
     async def run() -> list[Failure]:
-        owner = Owner([outgoing(each, in_pieces=in_pieces) for each in contents], in_pieces=in_pieces)
+        owner = ConnectionOwner([outgoing(each, in_pieces=in_pieces) for each in contents], in_pieces=in_pieces)
         connection = Connection(owner, HttpDecoder())
         await asyncio.get_running_loop().create_connection(lambda: connection, *listening.getsockname())
         owner.begin(connection)
@@ -108,7 +108,7 @@ def test_a_request_is_in_the_socket_when_begin_returns(new_loop: Callable) -> No
     listening = socket.create_server(("127.0.0.1", 0))
 
     async def run() -> bytes:
-        owner = Owner([Outgoing(b"now", 3, 0)], in_pieces=False)
+        owner = ConnectionOwner([Outgoing(b"now", 3, 0)], in_pieces=False)
         connection = Connection(owner, HttpDecoder())
         await asyncio.get_running_loop().create_connection(lambda: connection, *listening.getsockname())
         server, _ = listening.accept()
@@ -127,7 +127,7 @@ def test_a_connection_that_was_reset_fails_the_request_that_finds_out(new_loop: 
     listening = socket.create_server(("127.0.0.1", 0))
 
     async def run() -> list[Failure]:
-        owner = Owner([Outgoing(b"x", 1, 0)], in_pieces=False)
+        owner = ConnectionOwner([Outgoing(b"x", 1, 0)], in_pieces=False)
         connection = Connection(owner, HttpDecoder())
         await asyncio.get_running_loop().create_connection(lambda: connection, *listening.getsockname())
         server, _ = listening.accept()
@@ -147,10 +147,10 @@ def test_a_connection_that_was_reset_fails_the_request_that_finds_out(new_loop: 
 def test_a_read_looks_at_time_outs_where_a_flood_of_bytes_keeps_the_loop_from_it(new_loop: Callable) -> None:
     listening = socket.create_server(("127.0.0.1", 0))
 
-    class Flooded(Owner):
-        look_ns = 0
+    class Flooded(ConnectionOwner):
+        check_ns = 0
 
-        def look(self, now_ns: int) -> None:
+        def check_timeouts(self, now_ns: int) -> None:
             connection.end(now_ns, Failure.TIMEOUT)
 
     async def run() -> list[Failure]:

@@ -8,9 +8,9 @@ import psutil
 import pytest
 from clusters import dask, environment, loads_below
 
-from seamark.load.coordinator.launchers.by_name import carrier_of
+from seamark.load.coordinator.launchers.command_launcher import launcher_of
 from seamark.load.coordinator.launchers.dask_tasks import spread
-from seamark.load.coordinator.launchers.launcher import Carrier, LoadError
+from seamark.load.coordinator.launchers.launcher import LoadError, WorkerLauncher
 from seamark.model.failure import Failure
 
 OPEN = {"pattern": "poisson", "rate_rps": 300.0, "concurrency": 8, "duration_s": 1.0}
@@ -23,8 +23,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-def on(address: str) -> Carrier:
-    return carrier_of("dask", address, environment("dask") / "bin" / "python")
+def on(address: str) -> WorkerLauncher:
+    return launcher_of("dask", address, environment("dask") / "bin" / "python")
 
 
 def loads_of(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
@@ -44,7 +44,7 @@ def test_shards_on_dask_send_the_same_schedule_and_lie_on_all_its_workers(
     def look() -> None:
         seen[:] = max(seen, [len(loads_of(worker)) for worker in workers], key=sum)
 
-    single, four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, carrier=on(address), on_tick=look)
+    single, four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, launcher=on(address), on_tick=look)
     assert four.samples["due_ns"].tolist() == single.samples["due_ns"].tolist()
     assert set(four.failures()) == {Failure.NONE}
     assert [(report["ok"], report["carrier"]) for report in four.outcome.reports] == [(True, "dask")] * 4
@@ -64,7 +64,7 @@ def test_a_dask_worker_that_is_killed_takes_its_shards_and_no_other(
                 workers[0].kill()
                 workers[0].wait()
 
-        measured = load(port=port, **OPEN | {"duration_s": 4.0}, shards=4, carrier=on(address), on_tick=kill_one)
+        measured = load(port=port, **OPEN | {"duration_s": 4.0}, shards=4, launcher=on(address), on_tick=kill_one)
     lost = [report["worker"] for report in measured.outcome.reports if not report["ok"]]
     assert len(lost) == measured.outcome.died == 2
     for k in range(4):
@@ -90,7 +90,7 @@ def test_how_a_shard_ended_is_told_by_its_task(
             victim.kill()
 
     port = null_server("--delay-ms", 2).port
-    measured = load(port=port, **OPEN | {"duration_s": 2.0}, shards=2, carrier=on(address), on_tick=kill_one)
+    measured = load(port=port, **OPEN | {"duration_s": 2.0}, shards=2, launcher=on(address), on_tick=kill_one)
     lost = next(report for report in measured.outcome.reports if not report["ok"])
     assert lost["pid"] == killed[0]
     assert "was killed by SIGKILL" in lost["reason"]
@@ -104,9 +104,9 @@ def test_a_cluster_that_cannot_carry_the_load_is_said_so(
     address, _ = cluster
     port = null_server().port
     with pytest.raises(LoadError, match=r"5 shards were asked for, and the cluster at .* has 4 threads in 2 workers"):
-        load(port=port, concurrency=8, shards=5, carrier=on(address))
+        load(port=port, concurrency=8, shards=5, launcher=on(address))
     with pytest.raises(LoadError, match="no Dask scheduler answers at tcp"):
-        load(port=port, concurrency=8, shards=2, carrier=on("tcp://127.0.0.1:9"))
+        load(port=port, concurrency=8, shards=2, launcher=on("tcp://127.0.0.1:9"))
 
 
 def test_shards_go_to_all_hosts_then_to_all_workers_then_to_all_threads() -> None:

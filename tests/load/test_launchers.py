@@ -22,10 +22,9 @@ from clusters import loads_below
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import SiteError, UserError
-from seamark.load.coordinator.launchers.by_name import carrier_of
-from seamark.load.coordinator.launchers.launched_worker import Launched, reachable_by
+from seamark.load.coordinator.launchers.command_launcher import CommandLauncher, launcher_of, reachable_by
 from seamark.load.coordinator.launchers.launcher import LoadError
-from seamark.load.coordinator.launchers.rendezvous import Gate
+from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
 from seamark.load.coordinator.launchers.srun import Srun
 from seamark.load.workers.records import segment_state
 from seamark.model.failure import Failure
@@ -45,7 +44,7 @@ OTHER_FILES = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
 @pytest.fixture
-def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Launched]:
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., CommandLauncher]:
     """Return a carrier over a stand-in for srun; its keywords put a task behind a command, as `t1=[...]`."""
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -56,9 +55,9 @@ def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Launc
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("FAKE_SRUN_SEEN", str(tmp_path / "seen.json"))
 
-    def carrier(**before: list[str]) -> Launched:
+    def carrier(**before: list[str]) -> CommandLauncher:
         monkeypatch.setenv("FAKE_SRUN", json.dumps({name[1:]: command for name, command in before.items()}))
-        return Launched(Srun())
+        return CommandLauncher(Srun())
 
     return carrier
 
@@ -74,7 +73,7 @@ def test_tasks_of_a_step_send_the_same_schedule_as_one_worker(
     null_server: Callable, load: Callable, srun: Callable, tmp_path: Path
 ) -> None:
     port = null_server().port
-    single, carried_by_four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, carrier=srun())
+    single, carried_by_four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, launcher=srun())
     assert carried_by_four.samples["due_ns"].tolist() == single.samples["due_ns"].tolist()
     assert (carried_by_four.samples["worker"] == carried_by_four.samples["index"] % 4).all()
     assert set(carried_by_four.failures()) == {Failure.NONE}
@@ -96,7 +95,7 @@ def test_tasks_of_a_step_send_the_same_schedule_as_one_worker(
 def test_a_worker_whose_clock_is_an_hour_ahead_keeps_to_the_common_schedule(
     null_server: Callable, load: Callable, srun: Callable
 ) -> None:
-    measured = load(port=null_server().port, **OPEN, shards=3, carrier=srun(t1=OTHER_CLOCK))
+    measured = load(port=null_server().port, **OPEN, shards=3, launcher=srun(t1=OTHER_CLOCK))
     reports = measured.outcome.reports
     assert [abs(report["offset_ns"] - ahead) < 10**9 for report, ahead in zip(reports, (0, HOUR_NS, 0), strict=True)]
     assert abs(reports[1]["offset_ns"] - HOUR_NS) <= reports[1]["offset_error_ns"] + 10**3
@@ -120,7 +119,7 @@ def test_a_worker_that_does_not_see_our_folder_sends_what_it_wrote(
     hide = f'mount -t tmpfs none {shlex.quote(str(tmp_path / "parts"))} && exec "$@"'
     port = null_server().port
     apart = [*OTHER_FILES, "sh", "-c", hide, "sh"]
-    measured = load(port=port, **OPEN, shards=2, carrier=srun(t1=apart))
+    measured = load(port=port, **OPEN, shards=2, launcher=srun(t1=apart))
     assert [report["shared"] for report in measured.outcome.reports] == [True, False]
     assert all(report["ok"] for report in measured.outcome.reports)
     assert [segment_state(path)[1] for path in measured.outcome.segments] == [True, True]
@@ -142,7 +141,7 @@ def test_a_carried_worker_that_is_killed_is_counted_and_the_others_go_on(
             victim.kill()
 
     port = null_server("--delay-ms", 2).port
-    measured = load(port=port, **OPEN | {"duration_s": 3.0}, shards=3, carrier=srun(), on_tick=kill_one)
+    measured = load(port=port, **OPEN | {"duration_s": 3.0}, shards=3, launcher=srun(), on_tick=kill_one)
     reports = measured.outcome.reports
     assert killed
     assert [report["ok"] for report in reports] == [True, False, True]
@@ -171,7 +170,7 @@ def test_a_carried_worker_whose_connection_closes_ends_itself_and_is_counted(
                 connection.shutdown(socket.SHUT_RDWR)
 
     port = null_server().port
-    measured = load(port=port, **OPEN | {"duration_s": 3.0}, shards=2, carrier=srun(), on_tick=cut_one)
+    measured = load(port=port, **OPEN | {"duration_s": 3.0}, shards=2, launcher=srun(), on_tick=cut_one)
     assert [report["ok"] for report in measured.outcome.reports] == [True, False]
     assert "connection was closed" in measured.outcome.reports[1]["reason"]
     _, alive = psutil.wait_procs(cut, timeout=5)
@@ -190,7 +189,7 @@ def test_a_carried_load_that_is_ended_early_keeps_its_samples(
         shards=2,
         duration_s=60.0,
         timeout_s=60.0,
-        carrier=srun(),
+        launcher=srun(),
         on_tick=lambda: "enough" if running_s() > 1.0 else None,
     )
     assert measured.outcome.aborted == "enough"
@@ -206,12 +205,12 @@ def test_carried_workers_end_when_their_parent_is_killed(
     script = tmp_path / "parent.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from seamark.load.coordinator.launchers.by_name import carrier_of\n"
+        "from seamark.load.coordinator.launchers.command_launcher import launcher_of\n"
         "from seamark.load.coordinator.coordinator import LoadJob, run_load\n"
         "settings = {'duration_s': 60.0, 'concurrency': 2, 'shards': 2}\n"
         "job = LoadJob(driver='seamark.drivers.null:Null', workers='wire', settings=settings, seed=1,\n"
         f"              data=Path('.'), ports={{'main': {null_server().port}}})\n"
-        f"run_load(job, None, Path({str(tmp_path)!r}) / 'parts', carrier=carrier_of('srun'))\n"
+        f"run_load(job, None, Path({str(tmp_path)!r}) / 'parts', launcher=launcher_of('srun'))\n"
     )
     parent = subprocess.Popen([sys.executable, str(script)])
     try:
@@ -241,7 +240,7 @@ def test_a_worker_that_never_comes_stops_the_load_with_the_last_words_there(
     null_server: Callable, load: Callable, srun: Callable, before: list[str], says: str
 ) -> None:
     with pytest.raises(LoadError, match=says):
-        load(port=null_server().port, shards=2, concurrency=2, carrier=srun(t0=before, t1=before))
+        load(port=null_server().port, shards=2, concurrency=2, launcher=srun(t0=before, t1=before))
 
 
 @pytest.mark.services
@@ -250,7 +249,7 @@ def test_a_carried_worker_says_why_it_cannot_begin(null_server: Callable, load: 
     server.process.kill()
     server.process.wait()
     with pytest.raises(LoadError, match=r"worker \d: .*(refused|Connect)") as failed:
-        load(port=server.port, shards=2, concurrency=2, carrier=srun())
+        load(port=server.port, shards=2, concurrency=2, launcher=srun())
     assert any("Traceback" in line or "Error" in line for line in failed.value.log_tail)
 
 
@@ -260,26 +259,28 @@ class Door:
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
         self.let_in: list[tuple[dict[str, Any], bytes]] = []
-        self.gate = Gate(self.selector, lambda _, about, rest: self.let_in.append((about, rest)), host="127.0.0.1")
+        self.gate = RendezvousListener(
+            self.selector, lambda _, about, rest: self.let_in.append((about, rest)), host="127.0.0.1"
+        )
 
     def visited_by(self, *said: bytes) -> socket.socket:
-        """Come to the gate and say that, piece by piece; return the visitor's connection."""
-        visitor = socket.create_connection(("127.0.0.1", self.gate.port), timeout=5)
-        self.hear()
+        """Come to the gate and say that, piece by piece; return the candidate's connection."""
+        candidate = socket.create_connection(("127.0.0.1", self.gate.port), timeout=5)
+        self.on_readable()
         for piece in said:
-            visitor.sendall(piece)
-            self.hear()
-        return visitor
+            candidate.sendall(piece)
+            self.on_readable()
+        return candidate
 
-    def hear(self) -> None:
+    def on_readable(self) -> None:
         while ready := self.selector.select(0.05):
             for key, _ in ready:
-                key.data.hear()
+                key.data.on_readable()
 
-    def closed(self, visitor: socket.socket) -> bool:
-        visitor.settimeout(0.2)
+    def closed(self, candidate: socket.socket) -> bool:
+        candidate.settimeout(0.2)
         try:
-            return visitor.recv(1) == b""
+            return candidate.recv(1) == b""
         except TimeoutError:
             return False
         except ConnectionResetError:
@@ -308,8 +309,8 @@ def test_a_gate_lets_in_who_knows_the_token_however_its_words_are_cut() -> None:
 )
 def test_a_gate_drops_who_does_not(said: bytes) -> None:
     door = Door()
-    visitor = door.visited_by(said.replace(b"{token}", door.gate.token.encode()))
-    assert door.closed(visitor)
+    candidate = door.visited_by(said.replace(b"{token}", door.gate.token.encode()))
+    assert door.closed(candidate)
     assert door.let_in == []
 
 
@@ -340,7 +341,7 @@ WRONG: list[tuple[str, str | None, str]] = [
 @pytest.mark.parametrize(("name", "address", "says"), WRONG)
 def test_a_carrier_that_cannot_be_is_said_so(name: str, address: str | None, says: str) -> None:
     with pytest.raises(UserError) as wrong:
-        carrier_of(name, address)
+        launcher_of(name, address)
     assert says in str(wrong.value)
 
 
@@ -387,15 +388,15 @@ def test_what_a_machine_lacks_for_a_carrier_is_said_with_the_remedy(
     name: str, address: str, python: Path | None, says: str
 ) -> None:
     with pytest.raises(SiteError) as lacking:
-        carrier_of(name, address, python)
+        launcher_of(name, address, python)
     assert says in str(lacking.value)
 
 
 def test_srun_needs_an_allocation(srun: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID")
     with pytest.raises(SiteError, match="salloc"):
-        carrier_of("srun")
+        launcher_of("srun")
     monkeypatch.setenv("PATH", "/nowhere")
     assert shutil.which("srun") is None
     with pytest.raises(SiteError, match="no srun on PATH"):
-        carrier_of("srun")
+        launcher_of("srun")

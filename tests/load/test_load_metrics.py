@@ -10,8 +10,8 @@ import pytest
 
 from seamark.analysis.metrics import Measured as Figures
 from seamark.analysis.metrics import measure
-from seamark.load.engine.unsent_requests import unsent
-from seamark.load.workers.assignment import LoadJob, Share
+from seamark.load.engine.schedule_share import unsent
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.segments import gather_samples
 from seamark.model.scenario import Slo
 from seamark.model.trial import Trial
@@ -116,7 +116,7 @@ def test_the_rest_of_a_killed_shards_schedule_is_lost_and_counted(
 def test_what_is_unsent_is_the_schedule_without_what_was_taken(tmp_path: Path, pattern: str) -> None:
     settings = {"pattern": pattern, "rate_rps": 1000.0, "duration_s": 5.0, "concurrency": 3, "shards": 3}
     job = LoadJob(driver="d:D", workers="wire", settings=settings, seed=1, data=tmp_path)
-    share = Share(job=job, worker=1, workers=3, segment=tmp_path, report=tmp_path, parent_pid=1)
+    share = WorkerAssignment(job=job, worker=1, workers=3, segment=tmp_path, report=tmp_path, parent_pid=1)
 
     def rest(taken: int, until_s: float) -> tuple[list[int], list[int]]:
         blocks = [(np.zeros(0, dtype=int), np.zeros(0, dtype=int))]

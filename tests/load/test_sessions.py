@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from seamark.load.coordinator.coordinator import LoadError
-from seamark.load.workers.assignment import LoadJob, Share
-from seamark.load.workers.lost_requests import due_of_lost
+from seamark.load.engine.schedule_share import due_requests_of_lost
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.records import Recorder, Segment
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS
@@ -162,22 +162,24 @@ def test_a_driver_of_threads_has_no_turns(load: Callable) -> None:
         load("seamark.drivers.null:NullCall", workers="threads", turns=2)
 
 
-def a_lost_share(folder: Path, **settings: object) -> Share:
+def a_lost_share(folder: Path, **settings: object) -> WorkerAssignment:
     """The first of two workers of sessions of 3 turns, with 0.1 s to think: its own begin at 0, 0.2, ... 1.8 s."""
     pattern = {"pattern": "constant", "rate_rps": 10.0, "turns": 3, "think_time_s": 0.1}
     settings = {**pattern, "warmup_s": 0.0, "duration_s": 2.0, **settings}
     job = LoadJob(driver="x:y", workers="wire", settings=settings, seed=1, data=folder)  # type: ignore[arg-type]
-    return Share(job=job, worker=0, workers=2, segment=folder / "s", report=folder / "r", parent_pid=1)
+    return WorkerAssignment(job=job, worker=0, workers=2, segment=folder / "s", report=folder / "r", parent_pid=1)
 
 
 def test_of_a_lost_worker_all_turns_are_due_that_there_was_time_for(tmp_path: Path) -> None:
     share = a_lost_share(tmp_path)
-    assert due_of_lost(share, 50 * MS) == 1
-    assert due_of_lost(share, 950 * MS) == 3 + 3 + 3 + 3 + 2, "nothing recorded: as if all were answered at once"
-    assert due_of_lost(share, 9000 * MS) == 9 * 3 + 2, "turn 3 of the last is due when the load ends"
-    assert due_of_lost(a_lost_share(tmp_path, requests=8), 9000 * MS) == 3 + 2, "the other has session 1"
-    assert due_of_lost(a_lost_share(tmp_path, turns=1), 9000 * MS) == 10
-    assert due_of_lost(a_lost_share(tmp_path, pattern="closed"), 9000 * MS) is None
+    assert due_requests_of_lost(share, 50 * MS) == 1
+    assert due_requests_of_lost(share, 950 * MS) == 3 + 3 + 3 + 3 + 2, (
+        "nothing recorded: as if all were answered at once"
+    )
+    assert due_requests_of_lost(share, 9000 * MS) == 9 * 3 + 2, "turn 3 of the last is due when the load ends"
+    assert due_requests_of_lost(a_lost_share(tmp_path, requests=8), 9000 * MS) == 3 + 2, "the other has session 1"
+    assert due_requests_of_lost(a_lost_share(tmp_path, turns=1), 9000 * MS) == 10
+    assert due_requests_of_lost(a_lost_share(tmp_path, pattern="closed"), 9000 * MS) is None
 
 
 def test_turns_that_a_lost_worker_recorded_say_how_its_sessions_went_on(tmp_path: Path) -> None:
@@ -191,9 +193,11 @@ def test_turns_that_a_lost_worker_recorded_say_how_its_sessions_went_on(tmp_path
             )
         recorder.flush()
     whole, under_way, broken = 3, 3, 1
-    assert due_of_lost(share, 590 * MS) == whole + under_way + broken
-    assert due_of_lost(share, 490 * MS) == whole + (under_way - 1) + broken, "its third turn is due at 0.5 s"
-    assert due_of_lost(share, 960 * MS) == whole + under_way + broken + 3 + 2, "those never begun: 0.15 s a turn"
+    assert due_requests_of_lost(share, 590 * MS) == whole + under_way + broken
+    assert due_requests_of_lost(share, 490 * MS) == whole + (under_way - 1) + broken, "its third turn is due at 0.5 s"
+    assert due_requests_of_lost(share, 960 * MS) == whole + under_way + broken + 3 + 2, (
+        "those never begun: 0.15 s a turn"
+    )
 
 
 @pytest.mark.services

@@ -6,7 +6,7 @@ import psutil
 import pytest
 from slurm import allocation, slurm, why_no_slurm
 
-from seamark.load.coordinator.launchers.by_name import carrier_of
+from seamark.load.coordinator.launchers.command_launcher import launcher_of
 from seamark.load.coordinator.launchers.launcher import LoadError
 from seamark.model.failure import Failure
 
@@ -54,7 +54,7 @@ def test_shards_on_slurm_send_the_same_schedule_and_lie_on_all_nodes(
     null_server: Callable, load: Callable, job: str
 ) -> None:
     port = null_server().port
-    single, four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, carrier=carrier_of("srun"))
+    single, four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, launcher=launcher_of("srun"))
     assert four.samples["due_ns"].tolist() == single.samples["due_ns"].tolist()
     assert set(four.failures()) == {Failure.NONE}
     assert [(report["ok"], report["carrier"]) for report in four.outcome.reports] == [(True, "srun")] * 4
@@ -74,8 +74,8 @@ def test_a_lost_task_is_counted_and_slurm_ends_no_other(
             victim.kill()
 
     port = null_server("--delay-ms", 2).port
-    carrier = carrier_of("srun")
-    measured = load(port=port, **OPEN | {"duration_s": 4.0}, shards=4, carrier=carrier, on_tick=kill_one)
+    carrier = launcher_of("srun")
+    measured = load(port=port, **OPEN | {"duration_s": 4.0}, shards=4, launcher=carrier, on_tick=kill_one)
     lost = [report for report in measured.outcome.reports if not report["ok"]]
     assert [report["pid"] for report in lost] == killed
     for report in measured.outcome.reports:
@@ -99,8 +99,8 @@ def test_a_lost_node_takes_its_shards_and_no_other(
             lost.extend(task.pid for task in tasks)
 
     port = null_server("--delay-ms", 2).port
-    carrier = carrier_of("srun")
-    measured = load(port=port, **OPEN | {"duration_s": 4.0}, shards=4, carrier=carrier, on_tick=lose)
+    carrier = launcher_of("srun")
+    measured = load(port=port, **OPEN | {"duration_s": 4.0}, shards=4, launcher=carrier, on_tick=lose)
     assert len(lost) == measured.outcome.died == 2
     for report in measured.outcome.reports:
         assert report["ok"] == (report["host"] == "n1")
@@ -112,4 +112,4 @@ def test_more_shards_than_the_allocation_has_room_for_are_said_so(
     null_server: Callable, load: Callable, job: str
 ) -> None:
     with pytest.raises(LoadError, match="More processors requested than permitted"):
-        load(port=null_server().port, concurrency=8, shards=5, carrier=carrier_of("srun"))
+        load(port=null_server().port, concurrency=8, shards=5, launcher=launcher_of("srun"))

@@ -7,8 +7,8 @@ import psutil
 import pytest
 from clusters import environment, loads_below, spark
 
-from seamark.load.coordinator.launchers.by_name import carrier_of
-from seamark.load.coordinator.launchers.launcher import Carrier, LoadError
+from seamark.load.coordinator.launchers.command_launcher import launcher_of
+from seamark.load.coordinator.launchers.launcher import LoadError, WorkerLauncher
 from seamark.model.failure import Failure
 
 pytestmark = pytest.mark.services
@@ -22,14 +22,14 @@ def _java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
-def on(address: str) -> Carrier:
-    return carrier_of("spark", address, environment("spark") / "bin" / "python")
+def on(address: str) -> WorkerLauncher:
+    return launcher_of("spark", address, environment("spark") / "bin" / "python")
 
 
 @pytest.mark.covers("E-FR25", "E-CLI01")
 def test_shards_on_spark_send_the_same_schedule_as_one_worker(null_server: Callable, load: Callable) -> None:
     port = null_server().port
-    single, four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, carrier=on("local[4]"))
+    single, four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, launcher=on("local[4]"))
     assert four.samples["due_ns"].tolist() == single.samples["due_ns"].tolist()
     assert set(four.failures()) == {Failure.NONE}
     assert [(report["ok"], report["carrier"]) for report in four.outcome.reports] == [(True, "spark")] * 4
@@ -37,7 +37,7 @@ def test_shards_on_spark_send_the_same_schedule_as_one_worker(null_server: Calla
 
 def test_a_spark_with_too_few_cores_is_said_so(null_server: Callable, load: Callable) -> None:
     with pytest.raises(LoadError, match=r"3 shards were asked for, and Spark at local\[2\] has fewer free cores"):
-        load(port=null_server().port, concurrency=8, shards=3, carrier=on("local[2]"))
+        load(port=null_server().port, concurrency=8, shards=3, launcher=on("local[2]"))
 
 
 @pytest.mark.covers("E-FR25", "E-CLI05")
@@ -56,7 +56,7 @@ def test_a_lost_executor_takes_its_shard_and_no_other(
                     each.kill()
 
         port = null_server("--delay-ms", 2).port
-        measured = load(port=port, **OPEN | {"duration_s": 5.0}, shards=2, carrier=on(address), on_tick=lose_one)
+        measured = load(port=port, **OPEN | {"duration_s": 5.0}, shards=2, launcher=on(address), on_tick=lose_one)
     assert len(lost) == measured.outcome.died == 1, "one shard ran on that node"
     gone = next(report["worker"] for report in measured.outcome.reports if not report["ok"])
     for k in range(2):

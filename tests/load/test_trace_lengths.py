@@ -19,7 +19,7 @@ from seamark.load.engine.event_loop import NOT_OURS, encode_all
 from seamark.load.engine.generator import Request
 from seamark.load.engine.mix import mixed
 from seamark.load.engine.schedule_share import ran_out
-from seamark.load.workers.assignment import LoadJob, Share
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.model.failure import Failure
 from seamark.model.trial import Plan
@@ -327,5 +327,5 @@ def test_lengths_matter_only_to_a_service_that_has_them() -> None:
 def test_a_schedule_says_whether_it_ran_out_before_the_load_did(settings: dict[str, Any], ends: bool) -> None:
     written(ROWS)
     job = LoadJob(driver="x:y", workers="wire", settings={"warmup_s": 0.0, **settings}, seed=1, data=Path(), ports={})
-    share = Share(job=job, worker=0, workers=1, segment=Path("s"), report=Path("r"), parent_pid=1)
+    share = WorkerAssignment(job=job, worker=0, workers=1, segment=Path("s"), report=Path("r"), parent_pid=1)
     assert ran_out(share) is ends

@@ -11,7 +11,7 @@ from listening import listening
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.model.failure import Failure
 from seamark.platform import connection_limits
-from seamark.platform.connection_limits import Ports, Room, local_ports, room_for
+from seamark.platform.connection_limits import ConnectionBudget, Ports, connection_budget, local_ports
 from seamark.platform.socket_stats import listen_backlog
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -75,11 +75,11 @@ def test_more_connections_than_local_ports_cannot_begin_and_say_what_would_help(
 ) -> None:
     monkeypatch.setattr(connection_limits, "allow_files", lambda count: None)
     monkeypatch.setattr(connection_limits, "local_ports", lambda address: local_ports(address, system))
-    assert room_for(("127.0.0.1", 8080), 897).needed == 897
+    assert connection_budget(("127.0.0.1", 8080), 897).needed == 897
     with pytest.raises(
         OSError, match=r"898 connections to 127.0.0.1:8080 need .* 897 are free .*40000-40999.* widen"
     ):
-        room_for(("127.0.0.1", 8080), 898)
+        connection_budget(("127.0.0.1", 8080), 898)
 
 
 @pytest.mark.services
@@ -98,7 +98,7 @@ def test_no_more_connections_are_opened_side_by_side_than_the_server_lets_wait(
     backlog: int | None, at_once: int
 ) -> None:
     ports = Ports(first=1, last=9, used=0, reserved=0, reused=True)
-    assert Room(needed=9, ports=ports, backlog=backlog, overflows=None).at_once == at_once
+    assert ConnectionBudget(needed=9, ports=ports, backlog=backlog, overflows=None).at_once == at_once
 
 
 @pytest.mark.parametrize("backlog", [1, 77])
@@ -106,7 +106,7 @@ def test_the_queue_of_a_listening_socket_is_as_long_as_it_asked_for(backlog: int
     with socket.create_server(("127.0.0.1", 0), backlog=backlog) as server:
         address = server.getsockname()
         assert listen_backlog(address[1]) == backlog
-        assert room_for(address, 1).backlog == backlog
+        assert connection_budget(address, 1).backlog == backlog
     assert listen_backlog(address[1]) is None
 
 
@@ -139,7 +139,7 @@ def test_connections_that_a_full_queue_turns_away_are_counted(load: Callable) ->
     before = connection_limits.listen_overflows()
     if before is None:
         pytest.skip("this kernel does not say")
-    room = room_for(server.getsockname(), 8)
+    room = connection_budget(server.getsockname(), 8)
     tries = [socket.socket() for _ in range(8)]
     for each in tries:
         each.setblocking(False)

@@ -10,7 +10,7 @@ import pytest
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import run_load
-from seamark.load.workers.assignment import LoadJob, Share
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.model.site import Pinning
 from seamark.platform.cpu_lists import cores_in, shown_cores
 from seamark.platform.pinning import away_from, cores_here, split_cores
@@ -94,10 +94,11 @@ def test_an_event_loop_has_a_core_of_its_own_where_there_are_enough(
 ) -> None:
     job = LoadJob(driver="a:B", workers=workers, settings={}, seed=1, data=tmp_path, cores=(4, 5))  # type: ignore[arg-type]
     shares = [
-        Share(job=job, worker=k, workers=many, segment=tmp_path, report=tmp_path, parent_pid=1) for k in range(many)
+        WorkerAssignment(job=job, worker=k, workers=many, segment=tmp_path, report=tmp_path, parent_pid=1)
+        for k in range(many)
     ]
     assert [share.cores for share in shares] == kept
-    assert Share.from_json(shares[0].to_json()) == shares[0]
+    assert WorkerAssignment.from_json(shares[0].to_json()) == shares[0]
 
 
 def test_processes_are_as_many_as_the_cores_of_the_load_can_hold(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     """
     from seamark.dispatch.identity import node
     from seamark.load.coordinator.coordinator import LoadError
-    from seamark.load.coordinator.launchers.by_name import carrier_of
+    from seamark.load.coordinator.launchers.command_launcher import launcher_of
     from seamark.platform.tls import tls_context
     from seamark.report.oneoff import oneoff_text
     from seamark.storage.paths import TrialFolder
@@ -116,7 +116,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     secure = _secure(url, asked)
     tls = tls_context(secure)
     output = output_file(asked["output"])
-    carrier = carrier_of(asked["carrier"], asked["carrier_address"], asked["carrier_python"])
+    launcher = launcher_of(asked["carrier"], asked["carrier_address"], asked["carrier_python"])
     if asked["mix"] and not api:
         raise UserError(
             "--mix: only the OpenAI API has classes: an address that ends in /completions, and no --body."
@@ -155,7 +155,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
                     seed=asked["seed"],
                     ceiling=ceiling_of(Path("results"), client),
                     on_progress=LiveLine(line),
-                    carrier=carrier,
+                    launcher=launcher,
                 )
         except LoadError as error:
             raise UserError(f"bench load {address}: {error.reason}") from None

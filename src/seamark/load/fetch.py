@@ -1,7 +1,8 @@
-"""One HTTP request outside of a load: a probe, a page of figures, a question beforehand. Its deadline is total.
+"""A single HTTP request outside of a load (health probe, metrics page, calibration), with one deadline for
+everything.
 
-Name look-up aside, no server can make it last longer than it may or keep more than it may: connecting, TLS, sending
-and every byte of the reply share one deadline, and the reply's size has the limits of http.py.
+Connecting, TLS, sending and every byte of the reply share the deadline, and the reply has the size limits of http.py:
+no server can exceed either. Only name look-up is not covered.
 """
 
 import contextlib
@@ -19,12 +20,12 @@ SHOWN_BYTES = 80
 
 
 class FetchError(ConnectionError):
-    """What came is no HTTP/1.1, or more of it than is read."""
+    """The reply is not HTTP/1.1, or exceeds the size limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """A reply: its status, and its body as far as it was asked for. `whole` is false for one that was cut."""
+    """A reply: its status, and its body as far as it was requested. `whole` is false for a cut one."""
 
     status: int
     body: bytes
@@ -32,7 +33,7 @@ class Fetched:
 
 
 class _Kept(HttpDecoder):
-    """Keeps the body of every reply, good or not."""
+    """Keeps the body of every reply, successful or not."""
 
     def __init__(self, most_bytes: int, *, headless: bool) -> None:
         super().__init__(headless=headless, most_bytes=most_bytes)
@@ -40,7 +41,7 @@ class _Kept(HttpDecoder):
 
     @property
     def body(self) -> bytes:
-        """What came of the body."""
+        """The body received so far."""
         return b"".join(self._body)
 
     def _too_large(self) -> bool:
@@ -49,9 +50,10 @@ class _Kept(HttpDecoder):
 
 
 def connect(host: str, port: int, tls: ssl.SSLContext | None, until_s: float) -> socket.socket:
-    """Return a connection, made and shaken hands on by `until_s` of time.monotonic, whose time-out is what is left.
+    """Return a connection, TLS included, made by `until_s` of time.monotonic, with the remaining time as its
+    time-out.
 
-    Raises OSError: TimeoutError at the deadline, else that of the last of the host's addresses; ssl.SSLError.
+    Raises OSError: TimeoutError at the deadline, else the error of the host's last address; ssl.SSLError.
     """
     refusal: OSError = TimeoutError("timed out")
     for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -86,10 +88,11 @@ def fetch(
     head_alone: bool = False,
     cut: bool = False,
 ) -> Fetched:
-    """Make one request over a connection of its own and return the reply, all of it within `limit_s` seconds.
+    """Make one request on a new connection and return the whole reply within `limit_s` seconds.
 
-    `head_alone` leaves when the status is known. A body of more than `most_bytes` is cut there with `cut`, else an
-    error. Raises OSError: TimeoutError at the deadline, FetchError for what is no HTTP/1.1 or too large.
+    `head_alone` returns as soon as the status is known. A body of more than `most_bytes` is cut there with `cut`,
+    else an error. Raises OSError: TimeoutError at the deadline, FetchError for a reply that is not HTTP/1.1 or too
+    large.
     """
     until_s = time.monotonic() + limit_s
     named = f"[{host}]" if ":" in host else host
@@ -119,7 +122,7 @@ def _read(connection: socket.socket, decoder: _Kept, until_s: float, *, cut: boo
 
 
 def _left(until_s: float) -> float:
-    """Return the seconds that are left. Raises TimeoutError where none are."""
+    """Return the seconds left. Raises TimeoutError if none are."""
     left_s = until_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError("timed out")
@@ -127,6 +130,6 @@ def _left(until_s: float) -> float:
 
 
 def _shown(data: bytes) -> str:
-    """Return the first line of what came, printable."""
+    """Return the first line received, printable."""
     line = data.splitlines()[0].decode("latin-1")
     return "".join(letter if letter.isprintable() else "." for letter in line)

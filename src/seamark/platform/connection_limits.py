@@ -144,7 +144,7 @@ def listen_overflows(system: Path = SYSTEM) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class ConnectionBudget:
     """What there is for a load of `needed` connections to one address. `backlog` is the server's own queue of new
     connections, known where it listens on this machine."""
 
@@ -174,7 +174,7 @@ class Room:
         }
 
 
-def room_for(address: tuple[str, int], connections: int) -> Room:
+def connection_budget(address: tuple[str, int], connections: int) -> ConnectionBudget:
     """Look whether this process can have so many connections to `address`. Raises OSError with the remedy."""
     allow_files(connections)
     ports = local_ports(address)
@@ -190,7 +190,7 @@ def room_for(address: tuple[str, int], connections: int) -> Room:
     with contextlib.suppress(OSError):
         local = all(_is_here(peer) for peer in addresses_of(address[0]))
         backlog = listen_backlog(address[1]) if local else None
-    return Room(needed=connections, ports=ports, backlog=backlog, overflows=listen_overflows())
+    return ConnectionBudget(needed=connections, ports=ports, backlog=backlog, overflows=listen_overflows())
 
 
 def _is_here(peer: bytes) -> bool:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from seamark.load.coordinator.coordinator import LoadJob
-from seamark.load.coordinator.launchers.by_name import carrier_of
-from seamark.load.coordinator.launchers.launcher import Carrier
+from seamark.load.coordinator.launchers.command_launcher import launcher_of
+from seamark.load.coordinator.launchers.launcher import WorkerLauncher
 from seamark.model.objectives import latency_limit_s
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Service
@@ -86,12 +86,12 @@ def job_of(bench: Bench, trial: Trial, endpoint: Mapping[str, Any]) -> LoadJob:
     )
 
 
-def carrier_for(bench: Bench, owner: int) -> Carrier:
+def launcher_for(bench: Bench, owner: int) -> WorkerLauncher:
     """Return who carries the shards of this site's loads. Raises UserError for what is missing here."""
     site = bench.site
     python = None if site.carrier_python is None else expanded(site.carrier_python, bench.study.root)
     endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
-    return carrier_of(site.carrier, site.carrier_address, python, owner, endpoint.get("load_nodes") or ())
+    return launcher_of(site.carrier, site.carrier_address, python, owner, endpoint.get("load_nodes") or ())
 
 
 def python_of(endpoint: Mapping[str, Any]) -> Path | None:

@@ -15,7 +15,7 @@ from seamark.analysis.metrics import Measured, measure
 from seamark.analysis.metrics.ceiling import Ceiling
 from seamark.dispatch.identity import node
 from seamark.load.coordinator.coordinator import LoadError, LoadJob, run_load
-from seamark.load.coordinator.launchers.launcher import Carrier
+from seamark.load.coordinator.launchers.launcher import WorkerLauncher
 from seamark.load.driver import Target, Wire, make_of
 from seamark.load.workers.records import segment_state
 from seamark.load.workers.segments import gather_chunks, gather_samples, read_samples
@@ -69,13 +69,13 @@ def run_oneoff(
     seed: int = 1,
     ceiling: Ceiling | None = None,
     on_progress: Callable[[Mapping[str, int]], None] = lambda recorded: None,
-    carrier: Carrier | None = None,
+    launcher: WorkerLauncher | None = None,
 ) -> Measured:
     """Run the load and return what was measured; its samples lie in `folder`.
 
     `load_settings` has what differs from the defaults of a scenario's load. `on_progress` gets about every 0.1 s how
     many requests each worker has recorded; a worker records what it has once a second or so. Secrets of settings are
-    sent, and stand in nothing that is written or returned. `carrier` is as `run_load` has it. Raises LoadError when
+    sent, and stand in nothing that is written or returned. `launcher` is as `run_load` has it. Raises LoadError when
     the load cannot begin.
     """
     settings = {setting.name: setting.default for setting in LOAD_SETTINGS} | dict(load_settings)
@@ -95,7 +95,7 @@ def run_oneoff(
     def tick() -> None:
         on_progress({path.name: _count(path) for path in folder.own_parts.glob("*.samples")})
 
-    outcome = run_load(job, None, folder.own_parts, tick, carrier=carrier)
+    outcome = run_load(job, None, folder.own_parts, tick, launcher=launcher)
     if outcome.died == len(outcome.reports):
         raise LoadError("; ".join(str(report["reason"]) for report in outcome.reports), outcome.log_tail)
     about: dict[str, Any] = {

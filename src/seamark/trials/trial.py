@@ -28,9 +28,9 @@ from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import (
     Bench,
     abandoned,
-    carrier_for,
     death,
     job_of,
+    launcher_for,
     python_of,
     server_tail,
     taken_away,
@@ -163,7 +163,7 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
             failure, tail = (endpoint["category"], endpoint["reason"]), endpoint.get("log_tail", [])
         else:
             job, python, tick = job_of(bench, trial, endpoint), python_of(endpoint), watch(bench, parent_pid)
-            outcome = run_load(job, python, folder.own_parts, tick, parent_pid, carrier_for(bench, parent_pid))
+            outcome = run_load(job, python, folder.own_parts, tick, parent_pid, launcher_for(bench, parent_pid))
             failure, tail = _verdict(bench, outcome)
     except LoadError as error:
         died = _death(bench, DEATH_SEEN_S)

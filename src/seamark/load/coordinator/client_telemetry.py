@@ -1,4 +1,5 @@
-"""What the load's own processes use, sampled from outside them: so that a busy client shows. Parent side only."""
+"""Resource use of the load's own processes, sampled from outside, so that a busy client is detected. Coordinator
+only."""
 
 import contextlib
 import csv
@@ -14,10 +15,10 @@ from seamark.platform.socket_stats import Traffic
 HEADER = ("at_unix_s", "source", "name", "value", "unit")
 
 
-class ClientWatch:
-    """Writes CPU, memory, bytes and threads of some processes, summed, to a telemetry file (source 'client'). And
-    what this machine's connections to those `ports` of the server's `host` have moved. Without a process it writes
-    no row: the client runs elsewhere."""
+class ClientTelemetry:
+    """Writes the sum of CPU, memory, bytes and threads of some processes to a telemetry file (source 'client'), and
+    the bytes that connections to `ports` of the server's `host` have transferred. Without processes (the client runs
+    elsewhere) it writes no row."""
 
     def __init__(self, pids: Sequence[int], path: Path, ports: Collection[int] = (), host: str | None = None) -> None:
         self._pids = pids
@@ -31,7 +32,7 @@ class ClientWatch:
         self._at_s = time.monotonic()
         self._sample()
 
-    def __enter__(self) -> "ClientWatch":
+    def __enter__(self) -> "ClientTelemetry":
         return self
 
     def __exit__(
@@ -40,17 +41,17 @@ class ClientWatch:
         self._file.close()
 
     def sample_every(self, interval_s: float) -> None:
-        """Take a sample if the last is at least so old."""
+        """Take a sample if the last one is at least this old."""
         if time.monotonic() - self._at_s >= interval_s:
             self._sample()
 
     def _sample(self) -> None:
-        """Read every process that still lives and write one row a name."""
+        """Read every process that is alive and write one row per name."""
         before_s, self._at_s = self._at_s, time.monotonic()
         if not self._pids:
             return
         spent_s = rss_bytes = read_bytes = write_bytes = threads = 0.0
-        known = bool(self._cpu_s)
+        has_previous = bool(self._cpu_s)
         for process in self._processes:
             try:
                 with process.oneshot():
@@ -74,7 +75,7 @@ class ClientWatch:
             with contextlib.suppress(OSError):
                 sent, received = self._traffic.look()
                 rows += [("net_sent_bytes", sent, "bytes"), ("net_received_bytes", received, "bytes")]
-        if known and self._at_s > before_s:
+        if has_previous and self._at_s > before_s:
             rows.append(("cpu_ratio", spent_s / (self._at_s - before_s) / self._cores, "ratio"))
         at = f"{time.time():.6f}"
         self._writer.writerows((at, "client", name, f"{value:.10g}", unit) for name, value, unit in rows)

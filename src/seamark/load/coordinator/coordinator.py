@@ -1,4 +1,4 @@
-"""The parent of a load: starts its worker processes, gives them one clock, watches and ends them. Sends nothing."""
+"""Coordinator of a load: starts the workers, sets a common epoch, monitors and ends them. Sends no request itself."""
 
 import os
 import selectors
@@ -10,11 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from seamark.load.coordinator.client_telemetry import ClientWatch
-from seamark.load.coordinator.launchers.launcher import Carried, Carrier, LoadError
-from seamark.load.coordinator.local_worker import Local
-from seamark.load.engine.saturation import watch_for
-from seamark.load.workers.assignment import LoadJob, Share
+from seamark.load.coordinator.client_telemetry import ClientTelemetry
+from seamark.load.coordinator.launchers.launcher import LoadError, WorkerHandle, WorkerLauncher
+from seamark.load.coordinator.launchers.local import LocalLauncher
+from seamark.load.engine.saturation import saturation_monitor
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES, PreparationError, run_preparation
 from seamark.platform.pinning import away_from
 
@@ -22,17 +22,17 @@ __all__ = ["LoadError", "LoadJob", "LoadOutcome", "PreparationError", "run_load"
 
 TICK_S = 0.1
 GRACE_S = 10.0
-"""How long after its last time-out a worker may take to end before it is killed."""
+"""Time that a worker may take to end after its last time-out, before it is killed."""
 QUALITY_LIMIT_S = 1800.0
 SHORTEST_JUDGING_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOutcome:
-    """What a load left behind. `reports` has one WorkerReport for each worker, also for those that died
-    (`ok` false, with a reason); `aborted` is the reason that `on_tick` gave, if it gave one. `over_saturated_at_s`
-    after the start of load the server was seen to fall behind for good, and the load was ended for that.
-    `cores` are the CPUs that workers were kept to, () for all."""
+    """Result of a load. `reports` has one WorkerReport per worker, also for lost ones (`ok` false, with a reason);
+    `aborted` is the reason that `on_tick` returned, if any. `over_saturated_at_s`: time since the start of load at
+    which the server was found permanently over-saturated and the load was ended. `cores` are the CPUs of the workers,
+    () for all."""
 
     epoch_ns: int
     epoch_unix_ns: int
@@ -51,7 +51,7 @@ class LoadOutcome:
 
     @property
     def scheduled(self) -> int:
-        """Requests that were due, whether or not they could be sent."""
+        """Requests that were due, sent or not."""
         return self._total("scheduled")
 
     @property
@@ -60,12 +60,12 @@ class LoadOutcome:
 
     @property
     def completed(self) -> int:
-        """Requests whose end was seen, good or not."""
+        """Requests that ended, successful or not."""
         return self._total("completed")
 
     @property
     def died(self) -> int:
-        """Workers that did not end as they should."""
+        """Number of workers that did not end properly."""
         return sum(not report["ok"] for report in self.reports)
 
     def _total(self, name: str) -> int:
@@ -78,37 +78,39 @@ def run_load(
     parts: Path,
     on_tick: Callable[[], str | None] = lambda: None,
     owner: int | None = None,
-    carrier: Carrier | None = None,
+    launcher: WorkerLauncher | None = None,
 ) -> LoadOutcome:
     """Run the load in worker processes of the interpreter `python` (None: this one) and wait for its end.
 
-    `parts` is a folder for what workers write; the caller removes it. `on_tick` is called about every 0.1 s from
-    the first process on; a string that it returns ends the load, for that reason. `owner` is the process whose run
-    this load belongs to: workers are forked by a fork server that ends with it. `carrier` starts the workers; None:
-    it starts them on this machine. A worker that dies after the clock started is counted and the others go on. Raises
-    LoadError when the load cannot begin. No process is left, whatever is raised; a caller that wants this for SIGTERM
-    too turns the signal into an exception.
+    `parts` is a folder for the workers' files, removed by the caller. `on_tick` is called about every 0.1 s from the
+    first process on; a string that it returns ends the load with that reason. `owner` is the process of the run that
+    this load belongs to: workers are forked by a fork server that ends with it. `launcher` starts the workers; None:
+    on this machine. The load continues without a worker lost after the clock started; it is counted. Raises LoadError
+    if the load cannot begin. No process survives, whatever is raised; to get this for SIGTERM too, turn the signal
+    into an exception.
     """
     parts.mkdir(parents=True, exist_ok=True)
-    with Crew(job=job, parts=parts, python=python or Path(sys.executable), carrier=carrier or Local(owner)) as crew:
-        aborted = crew.make_ready(on_tick)
+    with Coordinator(
+        job=job, parts=parts, python=python or Path(sys.executable), launcher=launcher or LocalLauncher(owner)
+    ) as coordinator:
+        aborted = coordinator.make_ready(on_tick)
         if aborted is not None:
-            raise LoadError(aborted, crew.log_tail())
-        return crew.measure(on_tick)
+            raise LoadError(aborted, coordinator.log_tail())
+        return coordinator.measure(on_tick)
 
 
-class Crew:
-    """All workers of one load. On leaving, none of them is alive."""
+class Coordinator:
+    """All workers of one load. On exit none of them is alive."""
 
-    def __init__(self, *, job: LoadJob, parts: Path, python: Path, carrier: Carrier) -> None:
+    def __init__(self, *, job: LoadJob, parts: Path, python: Path, launcher: WorkerLauncher) -> None:
         self.job = job
         self.parts = parts
         self.python = python
-        self.carrier = carrier
-        self.workers: Sequence[Carried] = ()
+        self.launcher = launcher
+        self.workers: Sequence[WorkerHandle] = ()
         self.selector = selectors.DefaultSelector()
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "Coordinator":
         return self
 
     def __exit__(
@@ -116,12 +118,12 @@ class Crew:
     ) -> None:
         for worker in self.workers:
             worker.close()
-        self.carrier.close()
+        self.launcher.close()
         self.selector.close()
 
     def make_ready(self, on_tick: Callable[[], str | None]) -> str | None:
-        """Start the workers and wait until each is ready; return `on_tick`'s reason to stop, if it has one."""
-        many = self.carrier.count(self.job)
+        """Start the workers and wait until each is ready; return the reason of `on_tick` to stop, if any."""
+        count = self.launcher.count(self.job)
         limit = time.monotonic() + self.job.ready_timeout_s
 
         def on_wait() -> None:
@@ -131,29 +133,31 @@ class Crew:
                 slow = f"what workers import was not imported after {self.job.ready_timeout_s:g} s"
                 raise LoadError(slow, self.log_tail())
 
-        shares = [
-            Share(
+        assignments = [
+            WorkerAssignment(
                 job=self.job,
                 worker=k,
-                workers=many,
+                workers=count,
                 segment=self.parts / f"worker-{k}.samples",
                 report=self.parts / f"worker-{k}.report.json",
                 parent_pid=os.getpid(),
             )
-            for k in range(many)
+            for k in range(count)
         ]
-        for share in shares:
-            share.report.unlink(missing_ok=True)
-        self.workers = self.carrier.start(shares, self.python, self.selector, on_wait)
+        for assignment in assignments:
+            assignment.report.unlink(missing_ok=True)
+        self.workers = self.launcher.start(assignments, self.python, self.selector, on_wait)
         while not all(worker.ready for worker in self.workers):
-            self._listen(TICK_S)
+            self._poll_workers(TICK_S)
             for worker in self.workers:
                 if worker.failed is not None:
-                    raise LoadError(f"worker {worker.share.worker}: {worker.failed}", worker.tail())
+                    raise LoadError(f"worker {worker.assignment.worker}: {worker.failed}", worker.stderr_tail())
                 if worker.ready is None and not worker.alive():
-                    raise LoadError(worker.failed or f"{worker.death()} before it was ready", worker.tail())
+                    raise LoadError(
+                        worker.failed or f"{worker.end_reason()} before it was ready", worker.stderr_tail()
+                    )
             if time.monotonic() > limit:
-                slow = [worker.share.worker for worker in self.workers if worker.ready is None]
+                slow = [worker.assignment.worker for worker in self.workers if worker.ready is None]
                 raise LoadError(
                     f"workers {slow} were not ready after {self.job.ready_timeout_s:g} s", self.log_tail()
                 )
@@ -161,39 +165,39 @@ class Crew:
             if reason is not None:
                 return reason
         for worker in self.workers:
-            worker.look_at_clock()
+            worker.measure_clock_offset()
             if worker.failed is not None:
-                raise LoadError(f"worker {worker.share.worker}: {worker.failed}", worker.tail())
+                raise LoadError(f"worker {worker.assignment.worker}: {worker.failed}", worker.stderr_tail())
             if reason := on_tick():
                 return reason
         return None
 
     def measure(self, on_tick: Callable[[], str | None]) -> LoadOutcome:
-        """Start the clock, wait for the workers' end, and gather what they left."""
-        epoch_ns = time.monotonic_ns() + int(self.carrier.head_start_s * 1e9)
+        """Start the clock, wait for the end of the workers, gather their results."""
+        epoch_ns = time.monotonic_ns() + int(self.launcher.head_start_s * 1e9)
         epoch_unix_ns = time.time_ns() + epoch_ns - time.monotonic_ns()
         for worker in self.workers:
-            worker.go(epoch_ns)
+            worker.start_load(epoch_ns)
         client_csv = self.parts / "client.csv"
         limit_ns = epoch_ns + int((self.job.until_s + self.job.timeout_s + GRACE_S) * 1e9)
-        aborted, judged, over_s = None, False, None
-        saturation = watch_for(self.job.settings, self.job.latency_limit_s)
+        aborted, has_loaded, saturated_at_s = None, False, None
+        saturation = saturation_monitor(self.job.settings, self.job.latency_limit_s)
         pids = [worker.pid for worker in self.workers if worker.pid is not None]
-        here = len(pids) == len(self.workers)  # the rest of a client says nothing about all of it
-        kept = {cpu for worker in self.workers for cpu in worker.share.cores}
+        here = len(pids) == len(self.workers)  # a part of the client would misrepresent the whole
+        kept = {cpu for worker in self.workers for cpu in worker.assignment.cores}
         ports = self.job.ports.values()
-        with away_from(kept), ClientWatch(pids if here else (), client_csv, ports, self.job.host) as watch:
+        with away_from(kept), ClientTelemetry(pids if here else (), client_csv, ports, self.job.host) as telemetry:
             while any(worker.alive() for worker in self.workers):
-                self._listen(min(TICK_S, self.job.telemetry_interval_s))
+                self._poll_workers(min(TICK_S, self.job.telemetry_interval_s))
                 if not all(worker.loaded or not worker.alive() for worker in self.workers):
-                    watch.sample_every(self.job.telemetry_interval_s)
-                elif not judged:
-                    judged = True
+                    telemetry.sample_every(self.job.telemetry_interval_s)
+                elif not has_loaded:
+                    has_loaded = True
                     self._end_of_load()
                     limit_ns = time.monotonic_ns() + int(self._judging_s(epoch_ns) * 1e9)
-                if saturation is not None and aborted is None and over_s is None:
-                    over_s = saturation.look(worker.told for worker in self.workers)
-                    if over_s is not None:
+                if saturation is not None and aborted is None and saturated_at_s is None:
+                    saturated_at_s = saturation.look(worker.progress for worker in self.workers)
+                    if saturated_at_s is not None:
                         limit_ns = min(limit_ns, self._end_early())
                 reason = on_tick() if aborted is None else None
                 if reason is not None:
@@ -201,34 +205,34 @@ class Crew:
                     limit_ns = min(limit_ns, self._end_early())
                 if time.monotonic_ns() > limit_ns:
                     self._kill_overdue()
-        return self._gather(epoch_ns, epoch_unix_ns, client_csv, aborted, over_s)
+        return self._gather(epoch_ns, epoch_unix_ns, client_csv, aborted, saturated_at_s)
 
     def log_tail(self) -> tuple[str, ...]:
-        """Return the last lines on stderr of every worker that wrote any."""
-        return tuple(line for worker in self.workers for line in worker.tail())[-3 * TAIL_LINES :]
+        """Return the last lines of stderr of all workers."""
+        return tuple(line for worker in self.workers for line in worker.stderr_tail())[-3 * TAIL_LINES :]
 
-    def _listen(self, timeout_s: float) -> None:
+    def _poll_workers(self, timeout_s: float) -> None:
         if not self.selector.get_map():
             time.sleep(min(timeout_s, 0.01))
             return
         for key, _ in self.selector.select(timeout_s):
-            if not key.data.hear():
+            if not key.data.on_readable():
                 self.selector.unregister(key.fileobj)
 
     def _judging_s(self, epoch_ns: int) -> float:
-        """Return for how long the answers may be judged."""
+        """Return the time limit for measuring quality."""
         if not self.job.judged_in_time:
             return QUALITY_LIMIT_S
         left_s = self.job.until_s + self.job.timeout_s - (time.monotonic_ns() - epoch_ns) / 1e9
         return max(SHORTEST_JUDGING_S, left_s)
 
     def _end_of_load(self) -> None:
-        """Nobody has a request in flight: clocks are compared once more, and the first may judge the answers."""
+        """No request is in flight any more: compare the clocks again and let worker 0 measure quality."""
         for worker in self.workers:
-            worker.look_at_clock()
-        self.workers[0].tell("judge")
+            worker.measure_clock_offset()
+        self.workers[0].send("judge")
         for worker in self.workers:
-            worker.tell("bye")
+            worker.send("bye")
 
     def _end_early(self) -> int:
         """Have the workers end their load now; return until when, in ns of our clock, they may take for it."""
@@ -238,32 +242,34 @@ class Crew:
         return time.monotonic_ns() + int(GRACE_S * 1e9)
 
     def _kill_overdue(self) -> None:
-        """Kill the workers that still load; the first, when only what it judges takes too long."""
+        """Kill the workers that still load; worker 0 if only its quality measurement is overdue."""
         alive = [worker for worker in self.workers if worker.alive()]
         for worker in [worker for worker in alive if not worker.loaded] or alive:
             worker.failed = "was overdue and was killed"
             worker.kill()
 
     def _gather(
-        self, epoch_ns: int, epoch_unix_ns: int, client_csv: Path, aborted: str | None, over_s: float | None
+        self, epoch_ns: int, epoch_unix_ns: int, client_csv: Path, aborted: str | None, saturated_at_s: float | None
     ) -> LoadOutcome:
         at_ns = time.monotonic_ns() - epoch_ns
         reports = tuple(worker.report(at_ns) for worker in self.workers)
-        said = self.workers[0].ready
-        assert said is not None
+        ready = self.workers[0].ready
+        assert ready is not None
         return LoadOutcome(
             epoch_ns=epoch_ns,
             epoch_unix_ns=epoch_unix_ns,
-            unit=said["unit"],
-            kinds=tuple(said["kinds"]),
+            unit=ready["unit"],
+            kinds=tuple(ready["kinds"]),
             reports=reports,
-            segments=tuple(worker.share.segment for worker in self.workers if worker.share.segment.exists()),
-            chunks=tuple(worker.share.chunks for worker in self.workers if worker.share.chunks.exists()),
+            segments=tuple(
+                worker.assignment.segment for worker in self.workers if worker.assignment.segment.exists()
+            ),
+            chunks=tuple(worker.assignment.chunks for worker in self.workers if worker.assignment.chunks.exists()),
             client_csv=client_csv,
             quality=reports[0].get("quality") or {},
             quality_error=reports[0].get("quality_error"),
             aborted=aborted,
-            over_saturated_at_s=over_s,
+            over_saturated_at_s=saturated_at_s,
             cores=self.job.cores,
             log_tail=self.log_tail(),
         )

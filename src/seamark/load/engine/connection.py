@@ -1,4 +1,5 @@
-"""One TCP connection of the event-loop generator: a request at a time, stamped where its bytes leave and arrive."""
+"""One TCP connection of the event-loop generator: one request at a time, timestamped where its bytes leave and
+arrive."""
 
 import asyncio
 import os
@@ -13,41 +14,41 @@ from seamark.model.sample import MISSING_NS
 
 
 class Outgoing(NamedTuple):
-    """One request, ready for the wire: whole or in pieces as its owner's `in_pieces` says, its size, its kind."""
+    """One request ready for the wire: whole or in pieces as the owner's `in_pieces` says, its size and kind."""
 
     data: Any
     size_bytes: int
     kind: int
 
 
-class Owner(Protocol):
-    """Who has connections: it gives them their requests and takes their records."""
+class ConnectionOwner(Protocol):
+    """Owner of connections (the generator): supplies requests and takes results."""
 
     in_pieces: bool
     due_ns: int
-    """When it has something to send: a connection that reads after that says so."""
-    look_ns: int
-    """When its look at the time-outs is overdue: a connection that reads after that says so."""
+    """Next due time: a connection that reads later than this calls `on_overdue`."""
+    check_ns: int
+    """Time from which time-outs are overdue for a check: a connection that reads later calls `check_timeouts`."""
     held_open_ns: int
-    """For how long streams were open after their last content, together."""
+    """Total time that streams stayed open after their last content."""
 
     def chunk(self, index: int, at_ns: int, events: int) -> None: ...
 
     def connect(self, connection: "Connection") -> None: ...
 
-    def late(self) -> None: ...
+    def on_overdue(self) -> None: ...
 
-    def look(self, now_ns: int) -> None: ...
+    def check_timeouts(self, now_ns: int) -> None: ...
 
     def ended(self, connection: "Connection", now_ns: int, units: int, status: int, failure: Failure) -> None: ...
 
 
 class Connection(asyncio.Protocol):
-    """Sends a request, feeds the decoder with the reply, hands the record over. Not reused once it is broken:
-    the generator takes a new, unconnected one, which connects with its next request and counts that time.
+    """Sends a request, feeds the reply to the decoder, hands the result to its owner.
 
-    A request goes to the socket at once, by the system call: a transport may keep it until its loop comes round,
-    long after it was stamped. What the socket does not take is the transport's.
+    A broken connection is not reused: the generator takes a new one, which connects with its next request and counts
+    that time. Requests are written by the system call at once, because a transport may hold them until the next loop
+    iteration, long after their timestamp; only what the socket does not accept goes through the transport.
     """
 
     __slots__ = (
@@ -72,7 +73,7 @@ class Connection(asyncio.Protocol):
         "sent_ns",
     )
 
-    def __init__(self, owner: Owner, decoder: Decoder) -> None:
+    def __init__(self, owner: ConnectionOwner, decoder: Decoder) -> None:
         self._owner = owner
         self._decoder = decoder
         self._stream = cast(StreamDecoder, decoder) if decoder.streams else None
@@ -94,7 +95,7 @@ class Connection(asyncio.Protocol):
         self.request = Outgoing(b"", 0, 0)
 
     def begin(self, index: int, due_ns: int, now_ns: int, request: Outgoing) -> None:
-        """Send request `index`, over a new connection if there is none."""
+        """Send request `index`, over a new connection if none is open."""
         self.busy = True
         self.index = index
         self.due_ns = due_ns
@@ -122,7 +123,7 @@ class Connection(asyncio.Protocol):
             self._leave(0)
 
     def _leave(self, written: int) -> None:
-        """Leave the rest of the request to the transport, and those that follow it on this connection."""
+        """Hand the rest of the request, and all later ones of this connection, to the transport."""
         self._fd = -1
         transport = self._transport
         assert transport is not None
@@ -139,16 +140,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def first_units(self) -> int:
-        """Units in the first part of the streamed reply; 0 where that is not known."""
+        """Units in the first part of the streamed reply; 0 if unknown."""
         return self._stream.first_units if self._stream is not None and self._events else 0
 
     @property
     def uncounted(self) -> bool:
-        """Whether the service did not say how many units its reply has."""
+        """Whether the service did not report the number of units in its reply."""
         return not self._decoder.counted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport; send the request that was waiting for it, if it has not timed out meanwhile."""
+        """Keep the transport and send the waiting request, unless it has timed out."""
         self._transport = cast(asyncio.Transport, transport)
         if self.closed:
             self.close()
@@ -161,10 +162,10 @@ class Connection(asyncio.Protocol):
             self.begin(self.index, self.due_ns, self.sent_ns, self.request)
 
     def data_received(self, data: bytes) -> None:
-        """Stamp, then look what came."""
+        """Take the timestamp, then decode."""
         now_ns = monotonic_ns()
         if not self.busy:
-            self.close()  # bytes that no request asked for
+            self.close()  # unexpected bytes without a request
             return
         self.received_bytes += len(data)
         decoder = self._decoder
@@ -191,22 +192,22 @@ class Connection(asyncio.Protocol):
                 self.close()
             end_ns = now_ns
             if self._events:
-                # what follows the last content (a count of tokens, an end mark) does not make the reply longer
+                # a usage chunk or end mark after the last content does not extend the reply
                 end_ns = self._content_ns
                 self._owner.held_open_ns += now_ns - end_ns
             self._owner.ended(self, end_ns, decoder.units, decoder.status, decoder.failure)
-        elif now_ns >= self._owner.look_ns:
-            self._owner.look(now_ns)
+        elif now_ns >= self._owner.check_ns:
+            self._owner.check_timeouts(now_ns)
         if now_ns >= self._owner.due_ns:
-            self._owner.late()
+            self._owner.on_overdue()
 
     def eof_received(self) -> None:
-        """The server says no more: an idle connection is not used again."""
+        """Close an idle connection when the server ends its side."""
         if not self.busy:
             self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The server, the network or we ended the connection."""
+        """Finish the request in flight, if any, when either side ends the connection."""
         now_ns = monotonic_ns()
         self._transport = None
         self._fd = -1
@@ -223,13 +224,13 @@ class Connection(asyncio.Protocol):
             self.end(now_ns, Failure.RESET)
 
     def end(self, now_ns: int, failure: Failure) -> None:
-        """End the request in flight and its connection; hand over what was seen of it."""
+        """End the request in flight and its connection; pass the result to the owner."""
         self.busy = False
         self.close()
         self._owner.ended(self, now_ns, self._decoder.units, self._decoder.status, failure)
 
     def close(self) -> None:
-        """End the connection without waiting for anything."""
+        """Abort the connection without waiting."""
         self.closed = True
         self.connected = False
         self._fd = -1

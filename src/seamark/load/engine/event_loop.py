@@ -1,4 +1,4 @@
-"""One worker's load with a wire driver: builds requests and connections, then runs the generator on its loop."""
+"""Load of one worker with a wire driver: encodes requests, opens connections, runs the generator on an event loop."""
 
 import asyncio
 import contextlib
@@ -8,27 +8,27 @@ from time import monotonic_ns
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Wire
-from seamark.load.engine.flow import Closed, Open
 from seamark.load.engine.generator import Generator, Request
+from seamark.load.engine.loops import ClosedLoop, OpenLoop
 from seamark.load.engine.schedule_lag import lag_summary
-from seamark.load.engine.schedule_share import own_schedule
+from seamark.load.engine.schedule_share import due_requests_of_lost, own_schedule, record_rest, record_unsent
 from seamark.load.engine.sessions import ClosedSessions, OpenSessions, SessionGenerator
-from seamark.load.engine.unsent_requests import record_rest, record_unsent
-from seamark.load.workers.assignment import Share
-from seamark.load.workers.lost_requests import due_of_lost
+from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
 from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Recorder, Segment
 from seamark.load.workers.trace_bodies import LARGEST_BYTES, RowBodies
-from seamark.load.workers.worker_counters import Observed
-from seamark.platform.connection_limits import Room, room_for
+from seamark.platform.connection_limits import ConnectionBudget, connection_budget
 
 LARGEST_BODIES_BYTES = 256 << 20
 NOT_OURS = Request(data=b"", kind=0)
-"""Stands in the place of another worker's request."""
+"""Placeholder for a request that another worker sends."""
 
 
 def encode_all(driver: Wire, bodies: Sequence[Body] | RowBodies) -> list[Request]:
-    """Encode bodies in order until they take 256 MiB: big ones are used again the sooner. A piece that several
-    share counts once. Rows of a trace are not used again: UserError when they do not fit into what they may take."""
+    """Encode bodies in order, up to 256 MiB; where that limit cuts them, requests repeat sooner.
+
+    A piece shared by several requests counts once. Rows of a trace are never repeated, so UserError is raised when
+    they exceed their own limit.
+    """
     requests: list[Request] = []
     seen: set[int] = set()
     total_bytes = 0
@@ -48,7 +48,8 @@ def encode_all(driver: Wire, bodies: Sequence[Body] | RowBodies) -> list[Request
 
 
 def whole_sessions(requests: list[Request], turns: int) -> list[Request]:
-    """Return as many requests, which are not all that were made, as are whole sessions. Raises UserError for none."""
+    """Return the longest prefix of `requests` that consists of whole sessions. Raises UserError if not even one
+    fits."""
     if len(requests) < turns:
         most = LARGEST_BODIES_BYTES >> 20
         raise UserError(f"turns: the {turns} requests of one session take more than {most} MiB. Lower turns.")
@@ -56,21 +57,22 @@ def whole_sessions(requests: list[Request], turns: int) -> list[Request]:
 
 
 def run_wire(
-    share: Share,
+    assignment: WorkerAssignment,
     driver: Wire,
     bodies: Sequence[Body] | RowBodies,
     segment: Segment,
     begin: Callable[[], int],
-    tell: Callable[[int, int, int], None] | None = None,
-) -> Observed:
-    """Make ready, call `begin` (it returns the epoch, CLOCK_MONOTONIC ns), run the load.
+    report_progress: Callable[[int, int, int], None] | None = None,
+) -> WorkerCounters:
+    """Prepare requests and connections, call `begin` (returns the epoch, CLOCK_MONOTONIC ns), run the load.
 
-    `tell` hears at every tick of an open loop nanoseconds since the epoch, requests due and requests completed.
+    `report_progress` is called at every tick of an open loop with ns since the epoch, requests due, requests
+    completed.
     """
-    room = room_for(driver.address(), share.concurrency)
+    room = connection_budget(driver.address(), assignment.concurrency)
     requests = encode_all(driver, bodies)
     if not isinstance(bodies, RowBodies) and len(requests) < len(bodies):
-        requests = whole_sessions(requests, share.job.turns)
+        requests = whole_sessions(requests, assignment.job.turns)
     try:
         import uvloop
 
@@ -80,75 +82,75 @@ def run_wire(
     with contextlib.ExitStack() as held:
         chunks: ChunkRecorder | None = None
         if driver.decoder().streams:
-            chunks = ChunkRecorder(held.enter_context(Segment(share.chunks, CHUNK_RECORD.size)))
+            chunks = ChunkRecorder(held.enter_context(Segment(assignment.chunks, CHUNK_RECORD.size)))
         with runner:
-            return runner.run(_run(share, driver, requests, segment, chunks, begin, tell, room))
+            return runner.run(_run(assignment, driver, requests, segment, chunks, begin, report_progress, room))
 
 
 async def _run(
-    share: Share,
+    assignment: WorkerAssignment,
     driver: Wire,
     requests: list[Request],
     segment: Segment,
     chunks: ChunkRecorder | None,
     begin: Callable[[], int],
-    tell: Callable[[int, int, int], None] | None,
-    room: Room,
-) -> Observed:
-    sessions = share.job.turns > 1
+    report_progress: Callable[[int, int, int], None] | None,
+    room: ConnectionBudget,
+) -> WorkerCounters:
+    sessions = assignment.job.turns > 1
     generator = (SessionGenerator if sessions else Generator)(
         driver=driver,
         requests=requests,
         recorder=Recorder(segment),
         chunks=chunks,
-        worker=share.worker,
-        timeout_ns=int(share.job.timeout_s * 1e9),
+        worker=assignment.worker,
+        timeout_ns=int(assignment.job.timeout_s * 1e9),
     )
-    connections = await generator.open(share.concurrency, room.at_once)
-    arrivals = own_schedule(share)
-    flow: Closed | Open
+    connections = await generator.open(assignment.concurrency, room.at_once)
+    arrivals = own_schedule(assignment)
+    flow: ClosedLoop | OpenLoop
     if sessions and arrivals is None:
-        flow = ClosedSessions(generator, connections, share)
+        flow = ClosedSessions(generator, connections, assignment)
     elif sessions and arrivals is not None:
-        flow = OpenSessions(generator, connections, share, arrivals, tell)
+        flow = OpenSessions(generator, connections, assignment, arrivals, report_progress)
     elif arrivals is None:
-        flow = Closed(
+        flow = ClosedLoop(
             generator,
             connections,
-            worker=share.worker,
-            workers=share.workers,
-            requests=share.requests,
-            think_time_s=share.job.think_time_s,
+            worker=assignment.worker,
+            workers=assignment.workers,
+            requests=assignment.requests,
+            think_time_s=assignment.job.think_time_s,
         )
     else:
-        flow = Open(
+        flow = OpenLoop(
             generator,
             connections,
-            worker=share.worker,
-            workers=share.workers,
+            worker=assignment.worker,
+            workers=assignment.workers,
             schedule=arrivals,
-            tell=tell,
-            alone=len(share.cores) == 1,
+            report_progress=report_progress,
+            own_core=len(assignment.cores) == 1,
         )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, generator.stop)
     epoch_ns = begin()
-    deadline_ns = epoch_ns + int(share.job.until_s * 1e9)
+    deadline_ns = epoch_ns + int(assignment.job.until_s * 1e9)
     fault: BaseException | None = None
     try:
         end_ns = await generator.run(flow, epoch_ns, deadline_ns)
         kinds = [request.kind for request in requests]
-        record_rest(segment, share, kinds, taken=flow.begun(), until_ns=end_ns - epoch_ns)
-        record_unsent(segment, share.worker, kinds, *flow.unsent(end_ns - epoch_ns))
+        record_rest(segment, assignment, kinds, taken=flow.begun(), until_ns=end_ns - epoch_ns)
+        record_unsent(segment, assignment.worker, kinds, *flow.unsent(end_ns - epoch_ns))
     except Exception as error:
-        fault, end_ns = error, max(deadline_ns, monotonic_ns())  # the whole schedule counts: the rest of it is lost
+        fault, end_ns = error, max(deadline_ns, monotonic_ns())  # the rest of the schedule counts as lost requests
     finally:
         flow.close()
         for connection in connections:
             connection.close()
     scheduled = flow.scheduled(end_ns)
     if fault is not None:
-        scheduled = max(scheduled, due_of_lost(share, end_ns - epoch_ns) or 0)
-    return Observed(
+        scheduled = max(scheduled, due_requests_of_lost(assignment, end_ns - epoch_ns) or 0)
+    return WorkerCounters(
         scheduled=scheduled,
         sent=flow.sent,
         completed=generator.completed,

@@ -1,7 +1,7 @@
-"""The event-loop generator for wire drivers: no task, future or timer of its own for a request. Knows no service.
+"""Event-loop generator for wire drivers. No task, future or timer per request; independent of the service.
 
-Requests in flight are kept in the order in which they were sent, which is also the order of their time-outs, so one
-look at the oldest is enough. One periodic timer does this, watches the loop's own lateness and sees the end.
+Requests in flight are kept in the order of sending, which is also the order of their time-outs, so only the oldest
+has to be checked. One periodic timer does this, measures the loop's own lag and detects the end.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import numpy as np
 
 from seamark.load.driver import Wire
 from seamark.load.engine.connection import Connection, Outgoing
-from seamark.load.engine.stalls import STALL_NS, Stalls
+from seamark.load.engine.schedule_lag import STALL_NS, Stalls
 from seamark.load.workers.records import ChunkRecorder, Recorder
 from seamark.model.failure import Failure
 from seamark.platform.timerfd import Timer
@@ -23,28 +23,29 @@ from seamark.stats.histogram import Accumulator
 
 TICK_NS = 10_000_000
 OVERDUE_NS = 50_000_000
-"""A server that never stops sending keeps the loop from its ticks: so long after one, a read looks at time-outs."""
-ASIDE = 0.37
-"""Part of a tick by which ticks lie beside the start of load: regular arrivals are not to fall on them."""
+"""A server that never stops sending keeps the loop from its ticks: this long after a tick, a read checks
+time-outs."""
+TICK_OFFSET_RATIO = 0.37
+"""Phase offset of the tick timer as a fraction of a tick, so ticks never coincide with evenly spaced arrivals."""
 FLUSH_EVERY = 100
-"""Ticks between two flushes, so that a killed worker loses at most about two seconds of samples."""
+"""Ticks between two flushes: a killed worker loses at most about two seconds of samples."""
 CHORES_NS = 1_000_000
 LATEST = 2
-"""A flush waits until nothing is due for that long, but not for more than so many times as many ticks."""
+"""A flush waits for a gap of CHORES_NS in the schedule, at most this many times FLUSH_EVERY ticks."""
 MOST_PIECES = 1024
-"""So many the kernel takes at once."""
+"""Limit of the kernel for one writev (IOV_MAX)."""
 NEVER_NS = 1 << 62
 TIMEOUT, CONNECT = Failure.TIMEOUT, Failure.CONNECT
-"""Looking a name up in an enumeration takes as long as sending."""
+"""Module constants, as an attribute look-up in an enumeration costs as much as sending."""
 SHORTEST_CONNECT_S = 1.0
-"""Before the clock starts, connecting may take so long even where requests may not."""
+"""Least time-out of connecting before the clock starts, even if requests have a shorter one."""
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a body became: bytes on the wire, whole or in pieces, and their kind."""
+    """An encoded request: its bytes, whole or in pieces, and its kind."""
 
     data: bytes | tuple[bytes, ...]
     kind: int
@@ -54,40 +55,40 @@ class Request:
         return self.data if isinstance(self.data, tuple) else (self.data,)
 
     def outgoing(self, *, in_pieces: bool) -> Outgoing:
-        """Return the request as a connection takes it."""
+        """Return the request in the form that a connection writes."""
         pieces = self.pieces
         if len(pieces) > MOST_PIECES:
             pieces = (b"".join(pieces),)
         return Outgoing(pieces if in_pieces else pieces[0], sum(map(len, pieces)), self.kind)
 
 
-class Flow(Protocol):
-    """Which request goes next, and when: see flow.py."""
+class LoadLoop(Protocol):
+    """Decides which request is sent next, and when: implemented in loops.py and sessions.py."""
 
     def start(self) -> None:
-        """The clock has started."""
+        """Begin: the clock has started."""
 
     def free(self, connection: Connection) -> None:
-        """`connection` has no request in flight."""
+        """Take back a connection without a request in flight."""
 
-    def late(self) -> None:
-        """A request was due while a reply was read: `due_ns` of the generator has passed."""
+    def on_overdue(self) -> None:
+        """Send requests whose due time passed while a reply was read."""
 
-    def over(self, now_ns: int) -> bool:
-        """Say whether no further request will be sent."""
+    def is_done(self, now_ns: int) -> bool:
+        """Return whether no further request will be sent."""
 
-    def watch(self, now_ns: int) -> None:
-        """Look at the backlog; called at every tick."""
+    def on_tick(self, now_ns: int) -> None:
+        """Update the backlog; called at every tick."""
 
     def scheduled(self, now_ns: int) -> int:
-        """Return how many requests were due by `now_ns`."""
+        """Return the number of requests due by `now_ns`."""
 
     sent: int
     backlog_max: int
 
 
 class Generator:
-    """Keeps connections, requests in flight and records of one worker."""
+    """Owns the connections, requests in flight and records of one worker."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class Generator:
         self.epoch_ns = 0
         self.deadline_ns = 0
         self.due_ns = NEVER_NS
-        self.look_ns = NEVER_NS
+        self.check_ns = NEVER_NS
         self.completed = 0
         self.held_open_ns = 0
         self.connected_anew = 0
@@ -127,18 +128,20 @@ class Generator:
         self._stopped = False
 
     async def open(self, count: int, at_once: int = 64) -> list[Connection]:
-        """Open `count` connections before the clock starts, `at_once` side by side, each within the time-out of a
-        request. Raises OSError when one cannot be had."""
+        """Open `count` connections before the clock starts, `at_once` concurrently, each within the request time-out.
+
+        Raises OSError if a connection fails.
+        """
         loop = asyncio.get_running_loop()
         connections = [Connection(self, self._driver.decoder()) for _ in range(count)]
         limit_s = max(SHORTEST_CONNECT_S, self._timeout_ns / 1e9)
         for first in range(0, count, at_once):
             group = connections[first : first + at_once]
-            made: list[Callable[[], Connection]] = [lambda one=one: one for one in group]  # type: ignore[misc]
+            factories: list[Callable[[], Connection]] = [lambda one=one: one for one in group]  # type: ignore[misc]
             try:
                 async with asyncio.timeout(limit_s):
                     await asyncio.gather(
-                        *(loop.create_connection(each, *self._address, ssl=self._tls) for each in made)
+                        *(loop.create_connection(factory, *self._address, ssl=self._tls) for factory in factories)
                     )
             except TimeoutError:
                 host, port = self._address
@@ -146,23 +149,23 @@ class Generator:
         return connections
 
     def chunk(self, index: int, at_ns: int, events: int) -> None:
-        """Record a read of a streamed reply that brought content."""
+        """Record a read of a streamed reply that carried content."""
         assert self._chunks is not None
         self._chunks.add(index, at_ns, events)
 
-    def late(self) -> None:
-        """Send what became due while a reply was read."""
-        self.flow.late()
+    def on_overdue(self) -> None:
+        """Send requests that came due while a reply was read."""
+        self.flow.on_overdue()
 
     def begin(self, connection: Connection, index: int, due_ns: int, now_ns: int) -> None:
-        """Send a request on a free connection, or on a new one when that was closed while it was free."""
+        """Send a request on a free connection, or on a new one if the server closed that while it was idle."""
         if connection.closed:
             connection = Connection(self, self._driver.decoder())
         self._in_flight[connection] = None
         connection.begin(index, due_ns, now_ns, self._requests[index % self._bodies])
 
     def connect(self, connection: Connection) -> None:
-        """Connect for a request that is under way already."""
+        """Connect for a request whose service time already runs."""
         self.connected_anew += 1
         task = asyncio.get_running_loop().create_task(self._connect(connection))
         self._tasks.add(task)
@@ -180,7 +183,7 @@ class Generator:
         self._refused_in_a_row = 0
 
     def ended(self, connection: Connection, now_ns: int, units: int, status: int, failure: Failure) -> None:
-        """Record a request that has ended and find its connection something to do."""
+        """Record a finished request and return its connection to the loop."""
         sent_ns = connection.sent_ns
         request = connection.request
         if not failure and now_ns - sent_ns > self._timeout_ns:
@@ -212,7 +215,7 @@ class Generator:
             self._replace(failure)
 
     def _replace(self, failure: Failure) -> None:
-        """Let a new connection, which connects when it is used, take the place of one that has ended."""
+        """Put a new connection, which connects on first use, in the place of a closed one."""
         fresh = Connection(self, self._driver.decoder())
         if failure is CONNECT:
             pause_s = min(FIRST_PAUSE_S * 2 ** min(self._refused_in_a_row, 10), LONGEST_PAUSE_S)
@@ -220,10 +223,10 @@ class Generator:
         else:
             self._free(fresh)
 
-    async def run(self, flow: Flow, epoch_ns: int, deadline_ns: int) -> int:
-        """Run from the epoch until every request has ended; return when that was.
+    async def run(self, flow: LoadLoop, epoch_ns: int, deadline_ns: int) -> int:
+        """Run from the epoch until every request has ended; return the end time, ns.
 
-        After the deadline nothing is sent. Raises what went wrong on our own side (OSError: no space).
+        Nothing is sent after the deadline. Raises faults of the client itself (OSError: no space).
         """
         self.flow = flow
         self._free = flow.free
@@ -236,7 +239,7 @@ class Generator:
         loop.set_exception_handler(self._fault)
         timer = Timer()
         tick_ns = max(1_000_000, min(TICK_NS, self._timeout_ns // 10))
-        first_ns = epoch_ns + int(ASIDE * tick_ns)
+        first_ns = epoch_ns + int(TICK_OFFSET_RATIO * tick_ns)
         ticks = -1
         lags: list[int] = []
 
@@ -256,7 +259,7 @@ class Generator:
             ticks += fired
             if len(lags) >= FLUSH_EVERY and (now_ns + CHORES_NS < self.due_ns or len(lags) > LATEST * FLUSH_EVERY):
                 self._keep(lags)
-            self.look(now_ns)
+            self.check_timeouts(now_ns)
 
         loop.add_reader(timer.fileno(), tick)
         timer.arm(epoch_ns)
@@ -270,7 +273,7 @@ class Generator:
         return monotonic_ns()
 
     def stop(self) -> None:
-        """End now: what is in flight is recorded as cancelled."""
+        """Stop now: requests in flight are recorded as cancelled."""
         self._stopped = True
         self.deadline_ns = 0
         now_ns = monotonic_ns()
@@ -281,9 +284,9 @@ class Generator:
         if not self._done.done():
             self._done.set_result(None)
 
-    def look(self, now_ns: int) -> None:
-        """Time out what is too old, look at the backlog, see whether all is done."""
-        self.look_ns = now_ns + OVERDUE_NS
+    def check_timeouts(self, now_ns: int) -> None:
+        """End requests past their time-out, update the backlog, detect the end of the load."""
+        self.check_ns = now_ns + OVERDUE_NS
         oldest_ns = now_ns - self._timeout_ns
         late = []
         for connection in self._in_flight:
@@ -293,10 +296,10 @@ class Generator:
         for connection in late:
             connection.end(now_ns, Failure.TIMEOUT)
         if self.survivors is None:
-            self.flow.watch(now_ns)
+            self.flow.on_tick(now_ns)
             if now_ns >= self.deadline_ns:
                 self.survivors = len(self._in_flight)
-        if not self._in_flight and self.flow.over(now_ns) and not self._done.done():
+        if not self._in_flight and self.flow.is_done(now_ns) and not self._done.done():
             self._done.set_result(None)
 
     def _keep(self, lags: list[int]) -> None:
@@ -307,7 +310,8 @@ class Generator:
             self._chunks.flush()
 
     def _fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that nobody caught: the network's are seen as lost connections, ours end the load."""
+        """Handle an uncaught exception: network errors appear as lost connections, faults of the client end the
+        load."""
         error = context.get("exception")
         if error is None or isinstance(error, ConnectionError | TimeoutError) or self._done.done():
             return

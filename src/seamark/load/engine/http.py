@@ -1,4 +1,4 @@
-"""HTTP/1.1 replies as they arrive: a Decoder for wire drivers, and the bytes of a request. Knows no service."""
+"""Incremental HTTP/1.1 decoder for wire drivers, and the encoding of requests. Independent of the service."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,21 +6,22 @@ from seamark.load.driver import EndedByClose
 from seamark.model.failure import Failure
 
 MAX_HEAD_BYTES = 1 << 16
-"""Most bytes of a reply's heads, interim ones (1xx) included; of the line of a chunk's size; of all trailers."""
+"""Limit for the heads of a reply including interim ones (1xx), for the line of a chunk size, and for all trailers."""
 MAX_BODY_BYTES = 1 << 22
-"""Most bytes of a body that is kept: one JSON document of that size takes up to thirty times as much to read."""
+"""Limit for a body that is kept: a JSON document of that size takes up to thirty times the memory to parse."""
 MOST_LENGTH_DIGITS = 18
 MOST_SIZE_DIGITS = 16
 STARTS = b"HTTP/1."
 LENGTH = b"\r\ncontent-length:"
 NO_FAILURE = Failure.NONE
-"""Looking a name up in an enumeration takes longer than the rest of a reset."""
+"""A module constant, as an attribute look-up in an enumeration takes longer than the rest of a reset."""
 
 
 def http_request(
     method: str, path: str, *, host: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
 ) -> bytes:
-    """Return one HTTP/1.1 request on the wire. A body gets its Content-Length; everything else is the caller's."""
+    """Return the bytes of one HTTP/1.1 request. Content-Length is added for a body; every other header is the
+    caller's."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     if body is not None:
@@ -29,35 +30,35 @@ def http_request(
 
 
 class HttpDecoder(EndedByClose):
-    """Reads one HTTP/1.1 reply after another, cut anywhere: Content-Length, chunked, until close.
+    """Decodes a sequence of HTTP/1.1 replies, split at any place: Content-Length, chunked, until close.
 
-    `units_of(status, body)` says how many units a good (2xx) reply is worth; a ValueError means a wrong reply, 0 an
-    empty one. Without it a good reply is one unit and its body is counted but not kept, whatever its size. 3xx is a
-    wrong reply, 4xx a client's error, 5xx a server's. `headless` is for methods whose replies have no body (HEAD).
+    `units_of(status, body)` returns the units of a successful (2xx) reply; ValueError means a wrong reply, 0 an empty
+    one. Without it a successful reply is one unit and its body is counted but not kept, whatever its size. 3xx is a
+    wrong reply, 4xx a client error, 5xx a server error. `headless` is for methods whose replies have no body (HEAD).
 
-    A reply of more than MAX_HEAD_BYTES of heads, chunk line or trailers, or of more than `most_bytes` of a body that
-    is kept, is too large: it ends there, and its connection with it.
+    A reply with more than MAX_HEAD_BYTES of heads, chunk line or trailers, or with a kept body of more than
+    `most_bytes`, is too large: decoding stops and the connection is closed.
 
-    Servers word their heads alike, but for the second: a reply that comes in one read with the same head as the last
-    one needs no reading. A subclass that reads heads in its own way (`_head`) is asked about each.
+    Heads of one server differ in little but the date's second, so a reply that arrives in one read with the same head
+    as the last one is not parsed again. A subclass with its own `_head` is called for every head.
     """
 
     streams = False
-    """The reply counts when it is whole: there is no separate first unit."""
+    """A reply counts as a whole: there is no separate first unit."""
 
     counted = True
-    """A good reply is worth what it is: nothing is left to the server to count."""
+    """The units of a successful reply are counted here, not reported by the server."""
 
     __slots__ = (
         "_body",
+        "_cached_bytes",
+        "_cached_head",
+        "_cached_status",
+        "_caches_heads",
         "_chunked",
         "_head_bytes",
         "_headless",
         "_keep",
-        "_known_bytes",
-        "_known_head",
-        "_known_status",
-        "_knows_heads",
         "_left",
         "_most_bytes",
         "_pending",
@@ -82,15 +83,15 @@ class HttpDecoder(EndedByClose):
         self._most_bytes = most_bytes
         self._keep = units_of is not None
         self._headless = headless
-        self._knows_heads = type(self)._head is HttpDecoder._head
-        self._known_head = b""
-        self._known_bytes = -1
-        self._known_status = 0
+        self._caches_heads = type(self)._head is HttpDecoder._head
+        self._cached_head = b""
+        self._cached_bytes = -1
+        self._cached_status = 0
         self._used = True
         self.reset()
 
     def reset(self) -> None:
-        """Make ready for the next reply on the same connection."""
+        """Prepare for the next reply on the same connection."""
         self.units = 0
         self.status = 0
         self.body_bytes = 0
@@ -107,30 +108,30 @@ class HttpDecoder(EndedByClose):
         self._body: list[bytes] = []
 
     def feed(self, data: bytes) -> bool:
-        """Take bytes as they arrived; return True when the reply is complete (good or not)."""
+        """Process received bytes; return True when the reply is complete, successful or not."""
         if not self._used:
-            if len(data) == self._known_bytes and data.startswith(self._known_head):
+            if len(data) == self._cached_bytes and data.startswith(self._cached_head):
                 return self._as_before(data)
             self._used = True
-            if not self._knows_heads:
+            if not self._caches_heads:
                 return self._feed(data)
             complete = self._feed(data)
             if complete and self.keep_alive and self._state == _BODY:
-                self._known_head = data[: len(data) - self.body_bytes]
-                self._known_bytes = len(data)
-                self._known_status = self.status
+                self._cached_head = data[: len(data) - self.body_bytes]
+                self._cached_bytes = len(data)
+                self._cached_status = self.status
             return complete
         return self._feed(data)
 
     def _as_before(self, data: bytes) -> bool:
         """Take a whole reply whose head is that of the last one."""
-        self.status = self._known_status
+        self.status = self._cached_status
         if self._keep or not 200 <= self.status < 300:
             self._used = True
             self._state = _BODY
-            self._take(data[len(self._known_head) :])
+            self._take(data[len(self._cached_head) :])
             return self._whole()
-        self.body_bytes = self._known_bytes - len(self._known_head)
+        self.body_bytes = self._cached_bytes - len(self._cached_head)
         self.units = 1
         return True
 
@@ -204,12 +205,12 @@ class HttpDecoder(EndedByClose):
         return True
 
     def _sized(self, data: bytes) -> bool:
-        """Take bytes of a body with a known length, or of one that ends with the connection."""
+        """Process bytes of a body with a stated length, or of one that ends with the connection."""
         if self._state == _UNTIL_CLOSE:
             return self._take(data) and self._too_large()
         if len(data) > self._left:
             data = data[: self._left]
-            self.keep_alive = False  # bytes nobody asked for: the connection cannot be trusted any more
+            self.keep_alive = False  # unexpected bytes: the connection is in an unknown state
         self._left -= len(data)
         if self._take(data):
             return self._too_large()
@@ -253,7 +254,7 @@ class HttpDecoder(EndedByClose):
                 return self._whole()
 
     def _take(self, data: bytes) -> bool:
-        """Take a piece of the body; return whether it is more than is kept."""
+        """Process a piece of the body; return whether it exceeds the limit of a kept body."""
         self.body_bytes += len(data)
         if self._keep and data:
             self._body.append(data)
@@ -282,7 +283,7 @@ class HttpDecoder(EndedByClose):
         return True
 
     def _too_large(self) -> bool:
-        """End the reply here: what is left of it comes to nobody."""
+        """End the reply here and discard the rest."""
         self.failure = self.failure or Failure.REPLY_TOO_LARGE
         self.keep_alive = False
         self._pending = b""
@@ -299,7 +300,7 @@ _HEAD, _BODY, _UNTIL_CLOSE, _CHUNK_SIZE, _CHUNK_END, _TRAILER = range(6)
 
 
 def _agree(fields: bytes, length: bytes) -> bool:
-    """Return whether a lower-case head that names several lengths of its body names this one alone."""
+    """Return whether a lower-case head with several content lengths states this one in all of them."""
     return all(part.partition(b"\r\n")[0].strip() == length for part in fields.split(LENGTH)[1:])
 
 

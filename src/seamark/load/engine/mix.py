@@ -1,6 +1,6 @@
-"""A mix of request classes: one driver a class, and a seeded sequence that says which class each request is of.
+"""A mix of request classes: one driver per class, and a seeded sequence of classes.
 
-What a mix may be is checked where a scenario is read: config/mix.py.
+config/mix.py validates a mix when a scenario is read.
 """
 
 import json
@@ -30,7 +30,7 @@ AnyDriver = TypeVar("AnyDriver", bound=Driver)
 
 @dataclass(frozen=True, kw_only=True)
 class RequestClass:
-    """Requests that are alike: what is different from the rest of the load, and how often they come."""
+    """A class of similar requests: the settings that differ from the rest of the load, and its weight."""
 
     name: str
     weight: float
@@ -38,38 +38,39 @@ class RequestClass:
 
 
 def classes_of(text: str) -> tuple[RequestClass, ...]:
-    """Return the classes of a setting `mix`, a JSON object. Raises UserError for what is none."""
+    """Return the classes of a setting `mix`, a JSON object. Raises UserError if it is not one."""
     try:
         document: dict[str, Any] = json.loads(text)
-        found = tuple(
+        classes = tuple(
             RequestClass(
                 name=name,
-                weight=float(each.get("weight", 1)),
-                settings={key: value for key, value in each.items() if key != "weight"},
+                weight=float(entry.get("weight", 1)),
+                settings={key: value for key, value in entry.items() if key != "weight"},
             )
-            for name, each in document.items()
+            for name, entry in document.items()
             if name != "name"
         )
     except (ValueError, TypeError, AttributeError):
-        found = ()
-    if not found or any(not 0 < each.weight < float("inf") for each in found):
+        classes = ()
+    if not classes or any(not 0 < request_class.weight < float("inf") for request_class in classes):
         raise UserError(f"mix: {text[:80]} is no mix. Write it as {{chat: {{weight: 3}}, search: {{weight: 1}}}}.")
-    return found
+    return classes
 
 
 def drawn(weights: Sequence[float], count: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return which class each of about `count` requests is of: seeded, and each class has exactly its share.
+    """Return the class of each of about `count` requests: a seeded permutation in which each class has exactly its
+    share.
 
-    Exactly, where the weights are to each other as whole numbers of a sum up to `count`; else to the nearest request,
-    and each class at least once.
+    Exact where the weights have a whole-number ratio with a sum up to `count`; else rounded to the nearest request,
+    at least one per class.
     """
     parts = [Fraction(str(weight)) for weight in weights]
     common = lcm(*(part.denominator for part in parts))
     whole = [int(part * common) for part in parts]
-    whole = [each // gcd(*whole) for each in whole]
+    whole = [part // gcd(*whole) for part in whole]
     total = sum(whole)
     if total <= count:
-        counts = [each * (count // total) for each in whole]
+        counts = [part * (count // total) for part in whole]
     else:
         ends = [round(count * sum(whole[: at + 1]) / total) for at in range(len(whole))]
         counts = [max(1, end - start) for start, end in zip([0, *ends], ends, strict=False)]
@@ -78,9 +79,12 @@ def drawn(weights: Sequence[float], count: int, seed: int) -> npt.NDArray[np.int
 
 
 def mixed(make: Callable[[Target], Any], target: Target) -> Wire | Call:
-    """Return the driver of a target whose settings have a mix. Raises UserError for classes that do not fit."""
+    """Return the driver of a target with a mix. Raises UserError for incompatible classes."""
     classes = classes_of(str(target.settings["mix"]))
-    drivers = [declared(make(replace(target, settings={**target.settings, **each.settings}))) for each in classes]
+    drivers = [
+        declared(make(replace(target, settings={**target.settings, **request_class.settings})))
+        for request_class in classes
+    ]
     kinds = {driver.speaks for driver in drivers}
     if kinds == {"wire"}:
         return MixedWire(classes, cast("list[Wire]", drivers), _turns(target))
@@ -95,7 +99,7 @@ def _turns(target: Target) -> int:
 
 @dataclass(kw_only=True, slots=True)
 class Part:
-    """A request, and the number of the class it is of: the content of a mixed body. `wire` is kept for its reuse."""
+    """Content of a mixed body: the body of a class and the number of that class. `wire` caches its bytes."""
 
     number: int
     body: Body
@@ -103,7 +107,7 @@ class Part:
 
 
 class _Mixed(Driver, Generic[AnyDriver]):
-    """What drivers of a mix have in common: the kinds of all classes, and bodies in the seeded sequence."""
+    """Common part of mixed drivers: the kinds of all classes, and bodies in the seeded sequence."""
 
     def __init__(self, classes: Sequence[RequestClass], drivers: Sequence[AnyDriver], turns: int) -> None:
         self.classes = classes
@@ -111,8 +115,8 @@ class _Mixed(Driver, Generic[AnyDriver]):
         self.turns = turns
         self.unit = drivers[0].unit
         self.kinds: Sequence[str] = [
-            each.name if len(driver.kinds) == 1 else f"{each.name}/{kind}"
-            for each, driver in zip(classes, drivers, strict=True)
+            request_class.name if len(driver.kinds) == 1 else f"{request_class.name}/{kind}"
+            for request_class, driver in zip(classes, drivers, strict=True)
             for kind in driver.kinds
         ]
         self._sequence: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -127,21 +131,25 @@ class _Mixed(Driver, Generic[AnyDriver]):
             raise UserError(f"mix: its classes are counted in different units: {', '.join(sorted(units))}.")
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return about `count` bodies, those of a session one after another and of one class.
+        """Return about `count` bodies, with the turns of a session adjacent and of one class.
 
-        A class has different ones up to a fair part of what its driver keeps, and begins anew after them.
+        A class has distinct bodies up to a fair part of what its driver keeps, then repeats them.
         """
-        sequence = drawn([each.weight for each in self.classes], max(count // self.turns, len(self.classes)), seed)
+        sequence = drawn(
+            [request_class.weight for request_class in self.classes],
+            max(count // self.turns, len(self.classes)),
+            seed,
+        )
         sessions = [self._sessions(number, int((sequence == number).sum()), count, seed) for number in self._numbers]
         return [body for number in sequence.tolist() for body in next(sessions[number])]
 
     def row_body(self, number: int, row: Row, seed: int) -> Body:
-        """Return the request of a row of a trace: of the class that it names, else of one in the seeded sequence.
+        """Return the request for a row of a trace: of the class that it names, else of the seeded sequence.
 
-        Where the class's driver makes no requests of recorded lengths, one of its usual ones.
+        If the class's driver makes no requests of recorded lengths, one of its usual bodies.
         """
         if not self._sequence.size:
-            self._sequence = drawn([each.weight for each in self.classes], SEQUENCE, seed)
+            self._sequence = drawn([request_class.weight for request_class in self.classes], SEQUENCE, seed)
         which = int(self._sequence[number % len(self._sequence)])
         if row.request_class is not None:
             which = self._numbered(row.request_class)
@@ -155,7 +163,7 @@ class _Mixed(Driver, Generic[AnyDriver]):
         return self._usual[which][number % len(self._usual[which])]
 
     def _numbered(self, name: str) -> int:
-        names = [each.name for each in self.classes]
+        names = [request_class.name for request_class in self.classes]
         if name not in names:
             raise UserError(f"trace: its class '{name}' is none of the mix: {', '.join(names)}.")
         return names.index(name)
@@ -165,7 +173,7 @@ class _Mixed(Driver, Generic[AnyDriver]):
         return range(len(self.classes))
 
     def _sessions(self, number: int, needed: int, count: int, seed: int) -> Iterator[list[Body]]:
-        """Yield the bodies of one session of a class after another, without end."""
+        """Yield the bodies of a class session by session, without end."""
         driver, turns = self.drivers[number], self.turns
         kept = count if driver.body_count is None else driver.body_count
         wanted = min(needed * turns, max(kept // len(self.classes), min(kept, FEWEST_BODIES)))
@@ -177,12 +185,12 @@ class _Mixed(Driver, Generic[AnyDriver]):
             at += turns
 
     def of_class(self, number: int, body: Body) -> Body:
-        """Return a body of one class as one of the mix."""
+        """Return a body of one class as a body of the mix."""
         return Body(content=Part(number=number, body=body), kind=self._first_kinds[number] + body.kind)
 
 
 class MixedWire(_Mixed[Wire], Wire):
-    """A Wire driver that asks each class's own driver for the bytes of a request."""
+    """A Wire driver that lets each class's driver encode its requests."""
 
     def __init__(self, classes: Sequence[RequestClass], drivers: Sequence[Wire], turns: int) -> None:
         super().__init__(classes, drivers, turns)
@@ -194,7 +202,7 @@ class MixedWire(_Mixed[Wire], Wire):
         self.tls = drivers[0].tls
 
     def address(self) -> tuple[str, int]:
-        """Return host and port of all classes."""
+        """Return the host and port common to all classes."""
         return self.drivers[0].address()
 
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
@@ -205,19 +213,20 @@ class MixedWire(_Mixed[Wire], Wire):
         return part.wire
 
     def decoder(self) -> Decoder:
-        """Return a decoder, which reads the replies of all classes: that of the class with the largest."""
+        """Return a decoder for the replies of all classes: that of the class with the largest replies."""
         return max(self.drivers, key=lambda driver: driver.most_units).decoder()
 
 
 class MixedCall(_Mixed[Call], Call):
-    """A Call driver whose sessions hold one of each class."""
+    """A Call driver with one session per class in each session."""
 
     def session(self) -> Session:
         """Return a new session of every class."""
         return _MixedSession([driver.session() for driver in self.drivers])
 
     def failure(self, error: Exception) -> Failure:
-        """Return the category of an exception, as the first class's driver says: all are of one kind."""
+        """Return the category of an exception by the first class's driver: all classes have the same kind of
+        driver."""
         return self.drivers[0].failure(error)
 
 
@@ -239,11 +248,13 @@ def mixed_quality(
     settings: Mapping[str, Value],
     ask: Callable[[Mapping[str, Value]], Mapping[str, float]],
 ) -> dict[str, float]:
-    """Return what the answers of a mix are worth: `ask` for the settings of each class, the mean by weight."""
-    found = [(each.weight, dict(ask({**settings, **each.settings}))) for each in classes]
-    names = dict.fromkeys(name for _, quality in found for name in quality)
+    """Return the quality of a mix: `ask` for each class's settings, mean weighted by class."""
+    weighted = [
+        (request_class.weight, dict(ask({**settings, **request_class.settings}))) for request_class in classes
+    ]
+    names = dict.fromkeys(name for _, quality in weighted for name in quality)
     means = {}
     for name in names:
-        known = [(weight, quality[name]) for weight, quality in found if name in quality]
-        means[name] = sum(weight * value for weight, value in known) / sum(weight for weight, _ in known)
+        values = [(weight, quality[name]) for weight, quality in weighted if name in quality]
+        means[name] = sum(weight * value for weight, value in values) / sum(weight for weight, _ in values)
     return means

@@ -1,8 +1,8 @@
-"""Whether a server falls behind for good: a pure detector, fed with counts and their time, and who feeds it.
+"""Detector of a permanently over-saturated server. Pure: fed with counts and their time, no clock, no process.
 
-A queue that only happens to be long shrinks again; one that overflows grows from the beginning, or after it was short
-for long, at an even pace, while replies come at an even rate. Only all of that together is called over-saturation. No
-clock, no process here.
+A queue that is long by chance shrinks again. One that overflows grows from the beginning of the load, or after a long
+stable time, at an even pace, while replies arrive at an even rate. Only all of these together count as
+over-saturation.
 """
 
 import math
@@ -16,37 +16,37 @@ from seamark.model.service import Value
 
 BLOCKS = 6
 LEAST_S = 2.0
-"""No judgement before so much of a load; nor before the warm-up is over by AFTER_WARMUP_S."""
+"""No verdict before this much of a load, nor before AFTER_WARMUP_S after the warm-up."""
 AFTER_WARMUP_S = 1.0
 FEWEST_REPLIES = 30
 SHARE = 0.1
-"""Of what arrives in the second half of the time that is looked at, at least so much is left over."""
+"""At least this share of arrivals in the second half of the interval remains unanswered."""
 ERRORS = 5.0
-"""And so many times the standard error that arrivals and replies have by chance."""
+"""And at least this many standard errors of the random difference between arrivals and replies."""
 BEYOND = 2.0
-"""And in the end so many times as many are outstanding as the objective allows by Little's law, where it says."""
+"""And in the end at least this many times the outstanding requests that the objective allows by Little's law, if
+there is one."""
 EVEN = (0.5, 0.6)
-"""Growth in the first half over the second, and the second over the first: at least."""
+"""Least ratio of the growth in the first half to that in the second, and of the second to the first."""
 STEADY_RISE = 0.1
 RISE, RISE_LATER, SURE = 1.6, 1.17, 2.5
-"""By so much at least does the rate of replies rise, late over early, while requests that take long only pile up: in
-the whole time and in its second half (the roots of 2.5 and 1.375, those of a rate that rises from 0). And so many
-standard errors make sure that it does not."""
+"""Rise of the reply rate (late over early) expected while slow requests only pile up: over the whole time and over
+its second half (roots of 2.5 and 1.375, for a rate that rises from 0). SURE standard errors must exclude it."""
 MOST_POINTS = 512
 
 Moments = npt.NDArray[np.float64]
-"""Rows of seconds from the start of load, requests due, requests completed."""
+"""Rows of seconds since the start of load, requests due, requests completed."""
 
-Told = tuple[int, int, int]
-"""What a worker says of its share: nanoseconds since the start of load, requests due, requests completed."""
+Progress = tuple[int, int, int]
+"""Progress of one worker: ns since the start of load, requests due, requests completed."""
 
 
 class Saturation:
-    """Says when outstanding requests (due less completed) have grown steadily from the start of load, or over the
-    second half of the time so far where they had not before.
+    """Detects that outstanding requests (due less completed) have grown steadily since the start of load, or over the
+    second half of the time where they had not before.
 
-    Memory is constant: of a long load ever fewer moments are kept. `limit_s` is the longest that a reply may take,
-    None where no objective says so; `gap_variation` the coefficient of variation of the gaps between arrivals.
+    Memory is constant: of a long load, moments are thinned out. `limit_s` is the longest reply time that the
+    objectives allow, None without one; `gap_variation` is the coefficient of variation of inter-arrival gaps.
     """
 
     def __init__(self, *, warmup_s: float = 0.0, limit_s: float | None = None, gap_variation: float = 1.0) -> None:
@@ -57,7 +57,7 @@ class Saturation:
         self._every_s = 0.0
 
     def look(self, at_s: float, due: int, completed: int) -> bool:
-        """Take the counts at a moment (later than the last one) and say whether the server is over-saturated."""
+        """Add the counts at a time later than the last and return whether the server is over-saturated."""
         if at_s - self._moments[-1][0] >= self._every_s:
             self._moments.append((at_s, due, completed))
         if len(self._moments) > MOST_POINTS:
@@ -71,7 +71,7 @@ class Saturation:
         return at_s >= 2 * self._from_s and _began_late(moments) and self._judged(moments, at_s / 2, at_s, RISE_LATER)
 
     def _judged(self, moments: Moments, from_s: float, until_s: float, rise: float) -> bool:
-        """Judge the counts at the ends of BLOCKS equally long parts of that time."""
+        """Test the counts at the ends of BLOCKS equal intervals of that time."""
         due, completed = _counts(moments, np.linspace(from_s, until_s, BLOCKS + 1))
         outstanding, replies, half = due - completed, np.diff(completed), BLOCKS // 2
         came, answered = due[-1] - due[half], completed[-1] - completed[half]
@@ -88,14 +88,14 @@ class Saturation:
 
 
 def _counts(moments: Moments, at_s: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], ...]:
-    """Return how many were due and completed at these times."""
+    """Return the requests due and completed at these times, interpolated."""
     known_s, due, completed = moments.T
     return np.interp(at_s, known_s, due), np.interp(at_s, known_s, completed)
 
 
 def _began_late(moments: Moments) -> bool:
-    """Whether growth began in mid-load: what is outstanding grew in the second half of the time by more than twice as
-    much as in the first. Requests that only take long pile up fastest in the beginning."""
+    """Return whether growth began in mid-load: outstanding requests grew in the second half by more than twice as
+    much as in the first. Requests that are merely slow pile up fastest in the beginning."""
     until_s = moments[-1, 0]
     due, completed = _counts(moments, np.array([0.0, until_s / 2, until_s]))
     start, middle, end = due - completed
@@ -103,8 +103,9 @@ def _began_late(moments: Moments) -> bool:
 
 
 def _even(replies: npt.NDArray[np.float64], rise: float | None) -> bool:
-    """Whether replies come at an even rate: neither still rising, as while the first requests are under way, nor with
-    a gap, as of a server that stood still. The first block may lack those. `rise`: one by so much is ruled out."""
+    """Return whether replies arrive at an even rate: neither still rising, as while the first requests are in flight,
+    nor with a gap, as of a stalled server. The first block may lack replies. A rise by the factor `rise` is excluded
+    if given."""
     later = replies[1:]
     if later.sum() < FEWEST_REPLIES or later.min() < 0.5 * later.mean():
         return False
@@ -114,29 +115,30 @@ def _even(replies: npt.NDArray[np.float64], rise: float | None) -> bool:
     return bool(late - early <= max(math.sqrt(early + late), STEADY_RISE * early))
 
 
-class SaturationWatch:
-    """Adds up what the workers of one load say of their shares, for the detector."""
+class SaturationMonitor:
+    """Adds up the progress of all workers of a load for the detector."""
 
     def __init__(self, saturation: Saturation) -> None:
         self._saturation = saturation
         self._before_ns = -1
 
-    def look(self, told: Iterable[Told | None]) -> float | None:
-        """Return when over-saturation was seen, in seconds from the start of load; None while it is not."""
-        known = [each for each in told if each is not None]
-        at_ns = max((at for at, _, _ in known), default=-1)
+    def look(self, progress: Iterable[Progress | None]) -> float | None:
+        """Return the time of over-saturation in seconds since the start of load, None while there is none."""
+        latest = [worker for worker in progress if worker is not None]
+        at_ns = max((at for at, _, _ in latest), default=-1)
         if at_ns <= self._before_ns:
             return None
         self._before_ns = at_ns
         at_s = at_ns / 1e9
-        over = self._saturation.look(at_s, sum(due for _, due, _ in known), sum(done for _, _, done in known))
+        over = self._saturation.look(at_s, sum(due for _, due, _ in latest), sum(done for _, _, done in latest))
         return at_s if over else None
 
 
-def watch_for(settings: Mapping[str, Value], limit_s: float | None) -> SaturationWatch | None:
-    """Return what watches a load of these settings; None when they do not ask for it, or its rate is not constant."""
+def saturation_monitor(settings: Mapping[str, Value], limit_s: float | None) -> SaturationMonitor | None:
+    """Return the monitor for a load with these settings; None if they do not enable it or the rate is not
+    constant."""
     if not settings.get("stop_when_saturated") or settings.get("pattern") not in STEADY:
         return None
     burstiness = settings.get("burstiness")
     variation = float(burstiness) ** -0.5 if settings["pattern"] == "gamma" and burstiness else 1.0
-    return SaturationWatch(Saturation(warmup_s=warmup_of(settings), limit_s=limit_s, gap_variation=variation))
+    return SaturationMonitor(Saturation(warmup_s=warmup_of(settings), limit_s=limit_s, gap_variation=variation))

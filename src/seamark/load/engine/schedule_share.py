@@ -1,18 +1,25 @@
-"""What of the trial's schedule is one worker's, and how much of it is due by now. No event loop, no thread."""
+"""Schedule share of one worker: its arrivals, how many are due, which were never sent, which a lost worker had
+left."""
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from seamark.load.workers.assignment import Share, seed_for
+from seamark.load.workers.assignment import WorkerAssignment, seed_for
+from seamark.load.workers.records import Segment, read_segment
+from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS, SAMPLE
 from seamark.patterns.arrivals import Nanoseconds, pattern_of, schedule
 from seamark.patterns.patterns import Steps
 from seamark.patterns.trace import Trace
 
 
-def own_schedule(share: Share) -> Callable[[], Iterator[Nanoseconds]] | None:
-    """Return what makes this worker's arrivals, None for a closed loop. Of sessions they are the starts."""
-    job = share.job
+def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseconds]] | None:
+    """Return a function that generates this worker's arrivals (session starts where there are sessions), None for a
+    closed loop."""
+    job = assignment.job
     pattern = pattern_of(job.settings, job.until_s)
     if pattern is None:
         return None
@@ -21,15 +28,14 @@ def own_schedule(share: Share) -> Callable[[], Iterator[Nanoseconds]] | None:
         seed=seed_for(job.seed, "arrivals"),
         until_s=job.until_s,
         requests=job.arrivals,
-        worker=share.worker,
-        workers=share.workers,
+        worker=assignment.worker,
+        workers=assignment.workers,
     )
 
 
-def ran_out(share: Share) -> bool:
-    """Say whether a pattern that can end has no arrival left before the end of the load; False when its file has
-    gone meanwhile."""
-    job = share.job
+def ran_out(assignment: WorkerAssignment) -> bool:
+    """Return whether a finite pattern has no arrival left before the end of the load; False if its file is gone."""
+    job = assignment.job
     pattern = pattern_of(job.settings, job.until_s)
     if not isinstance(pattern, Trace | Steps):
         return False
@@ -39,7 +45,7 @@ def ran_out(share: Share) -> bool:
             inside = int(np.searchsorted(block, job.until_s, side="left"))
             number += inside
             if job.arrivals is not None and number >= job.arrivals:
-                return False  # that limit is a reason of its own
+                return False  # the request limit is reported as a separate reason
             if inside < block.size:
                 return bool(np.isinf(block[inside]))
     except (OSError, ValueError):
@@ -48,7 +54,7 @@ def ran_out(share: Share) -> bool:
 
 
 class Arrived:
-    """Counts the arrivals of a schedule that are due, without holding more of it than one block."""
+    """Counts due arrivals of a schedule with one block of it in memory."""
 
     def __init__(self, blocks: Iterator[Nanoseconds]) -> None:
         self._blocks = blocks
@@ -56,7 +62,7 @@ class Arrived:
         self._before = 0
 
     def until(self, at_ns: int) -> int:
-        """Return how many are due by `at_ns` from the start of load; may not go back in time."""
+        """Return the number of arrivals due by `at_ns` since the start of load; `at_ns` must not decrease."""
         while not self._block.size or self._block[-1] <= at_ns:
             block = next(self._blocks, None)
             if block is None:
@@ -64,3 +70,105 @@ class Arrived:
             self._before += self._block.size
             self._block = block
         return self._before + int(np.searchsorted(self._block, at_ns, side="right"))
+
+
+def unsent(assignment: WorkerAssignment, *, taken: int, until_ns: int) -> Iterator[tuple[Nanoseconds, Nanoseconds]]:
+    """Yield blocks of index and due time of arrivals due by `until_ns` since the start of load, except the first
+    `taken` of this worker's schedule. Of sessions, their first turns. Nothing for a closed loop."""
+    arrivals = own_schedule(assignment)
+    number = 0
+    for block in arrivals() if arrivals else ():
+        due_ns = block[: np.searchsorted(block, until_ns, side="right")]
+        first = min(max(0, taken - number), due_ns.size)
+        if first < due_ns.size:
+            numbers = np.arange(number + first, number + due_ns.size, dtype=np.int64)
+            yield (numbers * assignment.workers + assignment.worker) * assignment.job.turns, due_ns[first:]
+        if due_ns.size < block.size:
+            return
+        number += block.size
+
+
+def record_unsent(
+    segment: Segment, worker: int, kinds: Sequence[int], indexes: Nanoseconds, due_ns: Nanoseconds
+) -> None:
+    """Record unsent requests as cancelled: a due time and no other. Raises OSError (no space)."""
+    records = np.zeros(len(indexes), dtype=SAMPLE)
+    records["index"], records["due_ns"] = indexes, due_ns
+    for name in ("sent_ns", "first_ns", "answer_ns", "last_ns"):
+        records[name] = MISSING_NS
+    records["failure"], records["worker"] = Failure.CANCELLED, worker
+    records["kind"] = np.asarray(kinds)[indexes % len(kinds)]
+    if len(records):
+        segment.append(memoryview(records.tobytes()), len(records))
+
+
+def record_rest(
+    segment: Segment, assignment: WorkerAssignment, kinds: Sequence[int], *, taken: int, until_ns: int
+) -> None:
+    """Record every request that `unsent` yields."""
+    for indexes, due_ns in unsent(assignment, taken=taken, until_ns=until_ns):
+        record_unsent(segment, assignment.worker, kinds, indexes, due_ns)
+
+
+def due_requests_of_lost(assignment: WorkerAssignment, at_ns: int) -> int | None:
+    """Return the number of requests of a lost worker due by `at_ns` since the start of load, None for a closed loop.
+
+    Later turns of a session are due by earlier replies. Up to the loss, the records tell; after it, each turn is
+    assumed to succeed within the mean reply time of the worker's good replies (0 without any).
+    """
+    arrivals = own_schedule(assignment)
+    if arrivals is None:
+        return None
+    if assignment.job.turns == 1:
+        return Arrived(arrivals()).until(at_ns)
+    starts_ns = np.concatenate([np.zeros(0, dtype=np.int64), *arrivals()])
+    starts_ns = starts_ns[: np.searchsorted(starts_ns, at_ns, side="right")]
+    sessions = _Sessions(assignment, starts_ns)
+    with contextlib.suppress(OSError, ValueError):
+        for records in read_segment(assignment.segment):
+            sessions.add(records)
+    return len(starts_ns) + sessions.recorded + sessions.missing(min(at_ns, int(assignment.job.until_s * 1e9)))
+
+
+class _Sessions:
+    """Progress of each session of one worker. `recorded` counts the later turns with a record."""
+
+    def __init__(self, assignment: WorkerAssignment, starts_ns: Nanoseconds) -> None:
+        self.recorded = 0
+        self._share = assignment
+        self._think_ns = round(assignment.job.think_time_s * 1e9)
+        self._starts_ns = starts_ns
+        self._turns_recorded = np.zeros(len(starts_ns), dtype=np.int64)
+        self._next_ns = np.zeros(len(starts_ns), dtype=np.int64)
+        self._broken = np.zeros(len(starts_ns), dtype=np.bool_)
+        self._replies, self._reply_ns = 0, 0
+
+    def add(self, records: npt.NDArray[np.void]) -> None:
+        """Add records in the order in which requests ended: the last record of a session counts."""
+        turns = self._share.job.turns
+        turn = records["index"] % turns
+        self.recorded += int((turn > 0).sum())
+        good = (records["failure"] == 0) & (records["last_ns"] != MISSING_NS)
+        self._replies += int(good.sum())
+        self._reply_ns += int((records["last_ns"] - records["due_ns"])[good].sum())
+        number = (records["index"] // turns - self._share.worker) // self._share.workers
+        in_range = number < len(self._turns_recorded)
+        number = number[in_range]
+        self._turns_recorded[number] = turn[in_range] + 1
+        self._next_ns[number] = records["last_ns"][in_range] + self._think_ns
+        self._broken[number] = ~good[in_range]
+
+    def missing(self, until_ns: int) -> int:
+        """Return the number of later turns without a record that would have been due before `until_ns`."""
+        job = self._share.job
+        reply_ns = self._reply_ns // self._replies if self._replies else 0
+        each_ns = max(1, reply_ns + self._think_ns)
+        begun = self._turns_recorded > 0
+        turns_recorded = np.where(begun, self._turns_recorded, 1)
+        next_ns = np.where(begun, self._next_ns, self._starts_ns + each_ns)
+        whole = np.full(len(turns_recorded), job.turns, dtype=np.int64)
+        if job.requests is not None:
+            first = (np.arange(len(turns_recorded)) * self._share.workers + self._share.worker) * job.turns
+            whole = np.minimum(whole, job.requests - first)
+        in_time = np.where(self._broken, 0, -((next_ns - until_ns) // each_ns))
+        return int(np.clip(in_time, 0, np.maximum(whole - turns_recorded, 0)).sum())

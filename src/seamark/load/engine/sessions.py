@@ -1,10 +1,9 @@
-"""Multi-turn sessions, closed and open loop: which turn goes next, and when. Takes the place of flow.py's flows.
+"""Multi-turn sessions in closed and open loop: which turn is sent next, and when. Replaces the loops of loops.py.
 
-A turn is sent when the reply to the one before is in and its user has thought. Its number as a request is
-`session * turns + turn`; session k belongs to worker k mod n. A turn that fails ends its session: those after it
-never become due. In an open loop the pattern's arrivals are the starts of sessions (a partly open system: Schroeder,
-Wierman and Harchol-Balter, NSDI 2006); a later turn is due when its user has thought, whether or not a connection is
-free.
+A turn is sent after the reply to the previous one and the user's think time. Its request index is `session * turns +
+turn`; session k belongs to worker k mod n. A failed turn ends its session: later turns never become due. In an open
+loop the pattern's arrivals are session starts (a partly open system: Schroeder, Wierman and Harchol-Balter, NSDI
+2006); a later turn is due after the think time, whether or not a connection is free.
 """
 
 import asyncio
@@ -17,77 +16,77 @@ from typing import Protocol, cast
 import numpy as np
 
 from seamark.load.engine.connection import Connection
-from seamark.load.engine.flow import MOST_AT_ONCE, Closed, Open
 from seamark.load.engine.generator import NEVER_NS, Generator
-from seamark.load.workers.assignment import Share
+from seamark.load.engine.loops import MOST_AT_ONCE, ClosedLoop, OpenLoop
+from seamark.load.workers.assignment import WorkerAssignment
 from seamark.model.failure import Failure
 from seamark.patterns.arrivals import Nanoseconds
 
 
-class SessionFlow(Protocol):
-    """A flow that hears of each turn."""
+class SessionLoop(Protocol):
+    """A loop that is informed of the end of each turn."""
 
-    def turn_over(self, index: int, *, good: bool) -> None:
-        """Request `index` has ended; `free` for its connection follows."""
+    def on_turn_end(self, index: int, *, good: bool) -> None:
+        """Record that request `index` has ended; `free` for its connection follows."""
 
 
 class SessionGenerator(Generator):
-    """Tells its flow of each request that has ended, before it gives the connection back."""
+    """Informs its loop of each finished request before it returns the connection."""
 
     def ended(self, connection: Connection, now_ns: int, units: int, status: int, failure: Failure) -> None:
-        """Record a request that has ended."""
+        """Record a finished request."""
         in_time = now_ns - connection.sent_ns <= self._timeout_ns
-        cast(SessionFlow, self.flow).turn_over(connection.index, good=not failure and in_time)
+        cast(SessionLoop, self.flow).on_turn_end(connection.index, good=not failure and in_time)
         super().ended(connection, now_ns, units, status, failure)
 
 
 class _Numbers:
-    """Numbers the requests of one worker's sessions."""
+    """Request indexes of one worker's sessions."""
 
-    def __init__(self, share: Share) -> None:
-        self.turns = share.job.turns
-        self.think_ns = round(share.job.think_time_s * 1e9)
-        self._worker, self._workers = share.worker, share.workers
-        self._end = NEVER_NS if share.job.requests is None else share.job.requests
-        self.limited = share.job.requests is not None
+    def __init__(self, assignment: WorkerAssignment) -> None:
+        self.turns = assignment.job.turns
+        self.think_ns = round(assignment.job.think_time_s * 1e9)
+        self._worker, self._workers = assignment.worker, assignment.workers
+        self._end = NEVER_NS if assignment.job.requests is None else assignment.job.requests
+        self.limited = assignment.job.requests is not None
 
     def index(self, number: int) -> int:
-        """Return the request that begins this worker's session `number`, if there is to be one."""
+        """Return the first request index of this worker's session `number`, if that session exists."""
         return (number * self._workers + self._worker) * self.turns
 
     def first(self, number: int) -> int | None:
-        """Return the request that begins this worker's session `number`; None when there are to be no more."""
+        """Return the first request index of this worker's session `number`, None past the request limit."""
         index = self.index(number)
         return index if index < self._end else None
 
     def after(self, index: int) -> int | None:
-        """Return the request that follows in the same session, None after the last."""
+        """Return the next request index of the same session, None after the last."""
         following = index + 1
         return following if following % self.turns and following < self._end else None
 
 
-class ClosedSessions(Closed):
-    """Every connection is a user who goes through one session after another, with a pause after each reply."""
+class ClosedSessions(ClosedLoop):
+    """Each connection is a user that runs one session after another, with a pause after each reply."""
 
-    def __init__(self, generator: Generator, connections: list[Connection], share: Share) -> None:
-        think_time_s = share.job.think_time_s
+    def __init__(self, generator: Generator, connections: list[Connection], assignment: WorkerAssignment) -> None:
+        think_time_s = assignment.job.think_time_s
         super().__init__(generator, connections, worker=0, workers=1, requests=None, think_time_s=think_time_s)
-        self._numbers = _Numbers(share)
+        self._numbers = _Numbers(assignment)
         self._following: int | None = None
         self._pausing = 0
         self._begun = 0
 
     def start(self) -> None:
-        """Let every user begin a session."""
+        """Start the first session of every user."""
         for connection in self._connections:
             self._go_on(connection, None)
 
-    def turn_over(self, index: int, *, good: bool) -> None:
-        """Keep what this user sends next: the connection is free in a moment."""
+    def on_turn_end(self, index: int, *, good: bool) -> None:
+        """Keep the next request of this user: its connection is freed next."""
         self._following = self._numbers.after(index) if good else None
 
     def free(self, connection: Connection) -> None:
-        """Let the user of this connection go on, after a pause if users pause."""
+        """Send the user's next request, after its think time."""
         following, self._following = self._following, None
         if not self._think_time_s:
             self._go_on(connection, following)
@@ -112,36 +111,41 @@ class ClosedSessions(Closed):
         self.sent += 1
         self._generator.begin(connection, index, now_ns, now_ns)
 
-    def over(self, now_ns: int) -> bool:
-        """Say whether no further request will be sent."""
+    def is_done(self, now_ns: int) -> bool:
+        """Return whether no further request will be sent."""
         return now_ns >= self._generator.deadline_ns or self.ran_out
 
     def begun(self) -> int:
-        """Return how many sessions have begun."""
+        """Return the number of sessions started."""
         return self._begun
 
     @property
     def ran_out(self) -> bool:
-        """Whether every session that there was to be has been begun, and none waits for its user."""
+        """Whether every session within the request limit has started and none waits for its user."""
         return self._numbers.first(self._begun) is None and not self._pausing
 
 
-class OpenSessions(Open):
-    """Sessions begin by a schedule; later turns are due when their users have thought. What is due waits in the order
-    of its time, whichever of the two it is."""
+class OpenSessions(OpenLoop):
+    """Sessions start by a schedule; later turns are due after the think time. Both kinds queue in order of due
+    time."""
 
     def __init__(
         self,
         generator: Generator,
         connections: list[Connection],
-        share: Share,
+        assignment: WorkerAssignment,
         schedule: Callable[[], Iterator[Nanoseconds]],
-        tell: Callable[[int, int, int], None] | None = None,
+        report_progress: Callable[[int, int, int], None] | None = None,
     ) -> None:
         super().__init__(
-            generator, connections, worker=share.worker, workers=share.workers, schedule=schedule, tell=tell
+            generator,
+            connections,
+            worker=assignment.worker,
+            workers=assignment.workers,
+            schedule=schedule,
+            report_progress=report_progress,
         )
-        self._numbers = _Numbers(share)
+        self._numbers = _Numbers(assignment)
         self._thinking: list[tuple[int, int]] = []
         self._waiting: deque[tuple[int, int]] = deque()
         self._arrival_ns = NEVER_NS
@@ -151,13 +155,13 @@ class OpenSessions(Open):
         self._begun = 0
 
     def start(self) -> None:
-        """Wait for the first session."""
+        """Start to wait for the first session."""
         self._arrival_ns = self._next()
         asyncio.get_running_loop().add_reader(self._timer.fileno(), self._wake)
         self._go_on()
 
-    def turn_over(self, index: int, *, good: bool) -> None:
-        """Let the user of this session think, if there is more to say before the end of load."""
+    def on_turn_end(self, index: int, *, good: bool) -> None:
+        """Schedule the session's next turn after the think time, if it is due before the end of load."""
         following = self._numbers.after(index) if good else None
         if following is None:
             return
@@ -169,35 +173,34 @@ class OpenSessions(Open):
         self._changed = True
 
     def free(self, connection: Connection) -> None:
-        """Use the connection for what waits, or keep it for what comes."""
+        """Send a queued request on the connection, or keep the connection idle."""
         self._idle.append(connection)
         if self._starved or self._changed:
             self._starved = self._changed = False
             self._await(self._send_due())
 
-    def over(self, now_ns: int) -> bool:
-        """Say whether no further request will be sent."""
+    def is_done(self, now_ns: int) -> bool:
+        """Return whether no further request will be sent."""
         nothing = self._arrival_ns == NEVER_NS and not self._thinking and not self._waiting
         return now_ns >= self._generator.deadline_ns or nothing
 
     def scheduled(self, now_ns: int) -> int:
-        """Return how many requests were due by `now_ns`: starts of sessions, and later turns known to be due."""
+        """Return the number of requests due by `now_ns`: session starts, and later turns with a known due time."""
         self._move_due(now_ns)
         return super().scheduled(now_ns) + self._later_sent + len(self._waiting)
 
     def begun(self) -> int:
-        """Return how many sessions have begun."""
+        """Return the number of sessions started."""
         return self._begun
 
     @property
     def ran_out(self) -> bool:
-        """Whether a limit of requests, not the end of load, was what ended the last session."""
+        """Whether the request limit, not the end of load, ended the last session."""
         nothing = not self._thinking and not self._waiting and not self._cut
         return self._numbers.limited and self._numbers.first(self._begun) is None and nothing
 
     def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
-        """Return index and due time, from the start of load, of the later turns that were due by `until_ns` from
-        there and never sent."""
+        """Return index and due time (from the start of load) of later turns due by `until_ns` and never sent."""
         epoch_ns = self._generator.epoch_ns
         self._move_due(until_ns + epoch_ns)
         late = np.array(self._waiting, dtype=np.int64).reshape(-1, 2)
@@ -208,7 +211,7 @@ class OpenSessions(Open):
             self._waiting.append(heappop(self._thinking))
 
     def _send_due(self) -> int:
-        """As in Open, of what is due first: the start of a session or a later turn."""
+        """As in OpenLoop, in order of due time: session starts and later turns."""
         generator, idle = self._generator, self._idle
         last = self.sent + MOST_AT_ONCE
         while True:

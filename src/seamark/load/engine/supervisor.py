@@ -1,4 +1,4 @@
-"""Watches the threads of a load: time-outs of calls that hang, what is in flight at the deadline, the end."""
+"""Supervisor of the threads of a load: time-outs of hanging calls, requests in flight at the deadline, the end."""
 
 import signal
 import sys
@@ -8,51 +8,51 @@ from time import monotonic_ns
 import numpy as np
 
 from seamark.load.driver import Body, Call, Reply
-from seamark.load.engine.call_records import Claim
-from seamark.load.engine.stalls import Stalls
-from seamark.load.engine.threads import Load, User
-from seamark.load.engine.unsent_requests import record_rest, record_unsent
-from seamark.load.workers.assignment import Share
+from seamark.load.engine.schedule_lag import Stalls
+from seamark.load.engine.schedule_share import record_rest, record_unsent
+from seamark.load.engine.threads import Claim, Load, User
+from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
 from seamark.load.workers.records import Segment
-from seamark.load.workers.worker_counters import Observed
 from seamark.model.failure import Failure
 
 WATCH_S = 0.02
-"""How often an open loop's backlog is looked at, and calls in flight of short time-outs."""
+"""Interval of checks of an open loop's backlog, and of calls with short time-outs."""
 CLOSED_WATCH_S = 0.1
-"""The same of a closed loop, whose threads need the interpreter that the look takes."""
+"""The same for a closed loop, where a check takes the interpreter from the threads."""
 LEAVING_S = 1.0
-"""How long after the last time-out a thread without a request may take to end: one that hangs in the end of its
-session, which no time-out covers, is left behind."""
+"""Grace after the last time-out for a thread without a request: one that hangs while its session closes, which no
+time-out covers, is abandoned."""
 SWITCH_S = 0.0005
-"""How long a thread that computes may keep the interpreter from one whose reply is in."""
+"""Longest time that a computing thread keeps the interpreter from one whose reply has arrived."""
 
 
 def run_calls(
-    share: Share,
+    assignment: WorkerAssignment,
     driver: Call,
     bodies: Sequence[Body],
     segment: Segment,
     begin: Callable[[], int],
-    tell: Callable[[int, int, int], None] | None = None,
-) -> Observed:
-    """Make a session for each thread, call `begin` (it returns the epoch), run the load and watch over it. `tell` is
-    as `run_wire` has it."""
-    load = Load(share, driver, bodies, segment)
-    users = [User(load, driver.session()) for _ in range(share.concurrency)]
+    report_progress: Callable[[int, int, int], None] | None = None,
+) -> WorkerCounters:
+    """Open a session for each thread, call `begin` (returns the epoch), run and supervise the load. `report_progress`
+    as in `run_wire`."""
+    load = Load(assignment, driver, bodies, segment)
+    users = [User(load, driver.session()) for _ in range(assignment.concurrency)]
     for user in users:
         user.start()
     signal.signal(signal.SIGTERM, lambda *_: load.halt())
     sys.setswitchinterval(SWITCH_S)
     load.start(begin())
-    return Supervisor(load, users, tell).watch()
+    return Supervisor(load, users, report_progress).watch()
 
 
 class Supervisor:
-    """Watches the threads: times out calls that hang, counts what is in flight at the deadline, sees the end."""
+    """Ends hanging calls, counts requests in flight at the deadline, detects the end."""
 
-    def __init__(self, load: Load, users: list[User], tell: Callable[[int, int, int], None] | None = None) -> None:
-        self._tell = tell
+    def __init__(
+        self, load: Load, users: list[User], report_progress: Callable[[int, int, int], None] | None = None
+    ) -> None:
+        self._report_progress = report_progress
         self._load = load
         self._users = users
         self._gone: list[User] = []
@@ -61,11 +61,11 @@ class Supervisor:
         self._survivors: int | None = None
         self._stalls = Stalls()
 
-    def watch(self) -> Observed:
-        """Return when every request has ended and every thread has, or should have."""
+    def watch(self) -> WorkerCounters:
+        """Return the counters when every request has ended, and every thread has ended or been abandoned."""
         load = self._load
         overdue_ns = load.deadline_ns + load.timeout_ns + int(LEAVING_S * 1e9)
-        wait_s = max(0.001, min(WATCH_S if load.turns.open else CLOSED_WATCH_S, load.timeout_ns / 1e10))
+        wait_s = max(0.001, min(WATCH_S if load.dispenser.open else CLOSED_WATCH_S, load.timeout_ns / 1e10))
         while load.fault is None and (alive := next((user for user in self._users if user.is_alive()), None)):
             began_ns = monotonic_ns()
             to_deadline_s = (load.deadline_ns - began_ns) / 1e9
@@ -80,7 +80,7 @@ class Supervisor:
             if now_ns > overdue_ns and not any(user.claims for user in self._users):
                 self._leave_behind()
         end_ns = monotonic_ns()
-        if load.turns.open and load.fault is None:
+        if load.dispenser.open and load.fault is None:
             try:
                 self._record_unsent(end_ns - load.epoch_ns)
             except OSError as error:
@@ -90,11 +90,11 @@ class Supervisor:
     def _look(self, now_ns: int) -> None:
         load = self._load
         if self._survivors is None:
-            if load.turns.open:
-                due = load.turns.due_by(now_ns - load.epoch_ns)
+            if load.dispenser.open:
+                due = load.dispenser.due_by(now_ns - load.epoch_ns)
                 self._backlog_max = max(self._backlog_max, due - self._sent())
-                if self._tell is not None:
-                    self._tell(now_ns - load.epoch_ns, due, self._completed())
+                if self._report_progress is not None:
+                    self._report_progress(now_ns - load.epoch_ns, due, self._completed())
             if now_ns >= load.deadline_ns:
                 self._survivors = sum(len(user.claims) for user in self._users)
         for user in list(self._users):
@@ -103,7 +103,7 @@ class Supervisor:
                     self._write_off(user, claim, now_ns, Failure.TIMEOUT)
 
     def _write_off(self, user: User, claim: Claim, now_ns: int, failure: Failure) -> None:
-        """Record a request in the place of its thread, if that has not done so, and replace the thread."""
+        """Record a request in place of its thread, unless that has done so, and replace the thread."""
         load = self._load
         try:
             user.claims.remove(claim)
@@ -123,7 +123,7 @@ class Supervisor:
             another.start()
 
     def _leave_behind(self) -> None:
-        """Wait no longer for threads that do not end: what they have seen is written (`User._renew`)."""
+        """Abandon threads that do not end: their samples are already written (`User._renew`)."""
         for user in [user for user in self._users if user.is_alive()]:
             self._users.remove(user)
             self._gone.append(user)
@@ -140,12 +140,12 @@ class Supervisor:
                 self._write_off(user, claim, now_ns, Failure.CANCELLED)
 
     def _record_unsent(self, until_ns: int) -> None:
-        """Record what was due by then and never sent: turns that came too late, and those that nobody took."""
+        """Record requests due by then and never sent: those taken too late, and those never taken."""
         load = self._load
         late = [user.unsent for user in self._users if user.unsent is not None and user.unsent[1] <= until_ns]
         turns = np.array(late, dtype=np.int64).reshape(-1, 2)
         record_unsent(load.segment, load.worker, load.kinds.tolist(), turns[:, 0], turns[:, 1])
-        record_rest(load.segment, load.share, load.kinds.tolist(), taken=load.turns.taken, until_ns=until_ns)
+        record_rest(load.segment, load.assignment, load.kinds.tolist(), taken=load.dispenser.taken, until_ns=until_ns)
 
     def _sent(self) -> int:
         return sum(user.sent for user in self._users) + sum(user.sent for user in self._gone)
@@ -153,14 +153,14 @@ class Supervisor:
     def _completed(self) -> int:
         return sum(user.completed for user in self._users + self._gone) + self._replies.count
 
-    def _observed(self, now_ns: int) -> Observed:
+    def _observed(self, now_ns: int) -> WorkerCounters:
         load = self._load
         sent = self._sent()
         until_ns = now_ns - load.epoch_ns
         if load.fault is not None:
-            until_ns = max(until_ns, load.until_ns)  # the whole schedule counts: the rest of it is lost
-        due = load.turns.due_by(until_ns) if load.turns.open else sent
-        return Observed(
+            until_ns = max(until_ns, load.until_ns)  # the rest of the schedule counts as lost requests
+        due = load.dispenser.due_by(until_ns) if load.dispenser.open else sent
+        return WorkerCounters(
             scheduled=due,
             sent=sent,
             completed=self._completed(),

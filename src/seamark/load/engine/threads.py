@@ -1,10 +1,11 @@
-"""Blocking Call drivers in threads: each thread a user with a session of its own. No event loop here.
+"""Blocking Call drivers in threads: each thread is a user with a session of its own. No event loop here.
 
-A call cannot be ended from outside. One that takes longer than the time-out is recorded by the supervisor, its thread
-written off and another put in its place; whoever takes a request's claim writes its record, so it is written once.
+A call cannot be cancelled from outside. The supervisor records one that exceeds the time-out, abandons its thread and
+starts another; whoever removes the claim of a request writes its record, so each is written once.
 
-What every request of a closed loop passes through is `User._run`, which is one loop and calls nothing of ours: beside
-a busy server its code runs on cold caches (see call_records.py).
+Every request of a closed loop passes through `User._run` only, one loop without further calls: beside a busy server,
+code between two calls runs on cold caches and takes ten times as long as in a loop by itself. For the same reason a
+reply costs three appends to lists, and records are made of many at a time.
 """
 
 import contextlib
@@ -14,36 +15,95 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from time import monotonic_ns
 
 import numpy as np
+import numpy.typing as npt
 
 from seamark.load.driver import Body, Call, Reply, Session
-from seamark.load.engine.call_records import MOST, Claim, Replies
 from seamark.load.engine.schedule_share import Arrived, own_schedule
-from seamark.load.workers.assignment import Share
+from seamark.load.workers.assignment import WorkerAssignment
 from seamark.load.workers.records import Segment
 from seamark.model.failure import Failure
+from seamark.model.sample import MISSING_NS, SAMPLE
 from seamark.patterns.arrivals import Nanoseconds
 
+MOST = 512
+"""Replies kept before they are written: some tens of microseconds of work, so that no request waits."""
+
+Claim = tuple[int, int, int]
+"""A request in flight: its index, due time and send time, in ns of CLOCK_MONOTONIC."""
+
+
+class Replies:
+    """Finished requests of one thread: `claims`, end times in ns, and replies.
+
+    A thread appends to the three lists alike; `flush` turns them into records and empties them.
+    """
+
+    __slots__ = ("_count", "_kinds", "_segment", "_worker", "claims", "ends_ns", "seen")
+
+    def __init__(self, segment: Segment, *, worker: int, kinds: npt.NDArray[np.int8]) -> None:
+        self._segment = segment
+        self._worker = worker
+        self._kinds = kinds
+        self._count = 0
+        self.claims: list[Claim] = []
+        self.ends_ns: list[int] = []
+        self.seen: list[Reply] = []
+
+    @property
+    def count(self) -> int:
+        """Number of finished requests, written or not."""
+        return self._count + len(self.seen)
+
+    def flush(self, epoch_ns: int) -> None:
+        """Write the kept requests. Raises OSError when the disk is full."""
+        if not self.seen:
+            return
+        records = self._records(epoch_ns)
+        self._count += len(records)
+        for kept in (self.claims, self.ends_ns, self.seen):
+            kept.clear()
+        self._segment.append(memoryview(records.tobytes()), len(records))
+
+    def _records(self, epoch_ns: int) -> npt.NDArray[np.void]:
+        count = len(self.seen)
+        claims = np.fromiter(chain.from_iterable(self.claims), np.int64, 3 * count).reshape(-1, 3)
+        records = np.zeros(count, dtype=SAMPLE)
+        records["index"] = claims[:, 0]
+        records["due_ns"] = claims[:, 1] - epoch_ns
+        records["sent_ns"] = claims[:, 2] - epoch_ns
+        records["first_ns"] = records["answer_ns"] = MISSING_NS
+        records["last_ns"] = np.fromiter(self.ends_ns, np.int64, count) - epoch_ns
+        records["kind"] = self._kinds[claims[:, 0] % len(self._kinds)]
+        records["worker"] = self._worker
+        alike = self.seen.count(self.seen[0]) == count
+        seen: Sequence[Reply] = self.seen[:1] if alike else self.seen
+        for name in ("units", "bytes_sent", "bytes_received", "status", "failure"):
+            records[name] = [getattr(reply, name) for reply in seen]
+        return records
+
+
 EARLY_S = 60e-6
-"""A sleeping thread is woken so much before its request is due, then spins."""
+"""A sleeping thread wakes up this much before its request is due, then spins."""
 FLUSH_NS = 1_000_000_000
-"""A killed worker loses at most so much of its samples."""
+"""A killed worker loses at most this much of its samples."""
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
 SHOWN_ERRORS = 3
 LOST_SESSION = frozenset({Failure.CONNECT, Failure.RESET, Failure.TIMEOUT, Failure.PROTOCOL, Failure.REPLY_TOO_LARGE})
 
 
-class Turns:
-    """Gives each thread that asks the next request: at once in a closed loop, when it is due in an open one."""
+class RequestDispenser:
+    """Hands out requests to threads: at once in a closed loop, by due time in an open one."""
 
-    def __init__(self, share: Share, arrivals: Callable[[], Iterator[Nanoseconds]] | None) -> None:
-        self._worker, self._workers = share.worker, share.workers
-        limit = share.requests
-        self.indices = itertools.islice(itertools.count(share.worker, share.workers), limit)
-        """The next request of a closed loop; threads share it, and the interpreter's lock makes each step whole."""
+    def __init__(self, assignment: WorkerAssignment, arrivals: Callable[[], Iterator[Nanoseconds]] | None) -> None:
+        self._worker, self._workers = assignment.worker, assignment.workers
+        limit = assignment.requests
+        self.indices = itertools.islice(itertools.count(assignment.worker, assignment.workers), limit)
+        """Request indexes of a closed loop, shared by all threads; the interpreter lock makes each step atomic."""
         self._lock = threading.Lock()
         self._due: Iterator[int] | None = None
         self._arrived: Arrived | None = None
@@ -54,7 +114,7 @@ class Turns:
         self.taken = 0
 
     def next_open(self) -> tuple[int, int] | None:
-        """Return the index of the next request and when it is due from the start of load, None after the last."""
+        """Return index and due time (from the start of load) of the next request, None after the last."""
         assert self._due is not None
         with self._lock:
             due_ns = next(self._due, None)
@@ -65,35 +125,35 @@ class Turns:
         return number * self._workers + self._worker, due_ns
 
     def due_by(self, at_ns: int) -> int:
-        """Return how many requests of an open loop were due by then."""
+        """Return the number of requests of an open loop due by then."""
         return 0 if self._arrived is None else self._arrived.until(at_ns)
 
 
 class Load:
-    """What all threads of a worker share."""
+    """State shared by all threads of a worker."""
 
-    def __init__(self, share: Share, driver: Call, bodies: Sequence[Body], segment: Segment) -> None:
-        self.share = share
+    def __init__(self, assignment: WorkerAssignment, driver: Call, bodies: Sequence[Body], segment: Segment) -> None:
+        self.assignment = assignment
         self.driver = driver
         self.bodies = bodies
         self.kinds = np.array([body.kind for body in bodies], dtype=np.int8)
         self.segment = segment
-        self.worker = share.worker
-        self.turns = Turns(share, own_schedule(share))
-        self.timeout_ns = int(share.job.timeout_s * 1e9)
-        self.think_time_s = share.job.think_time_s
-        self.until_ns = int(share.job.until_s * 1e9)
+        self.worker = assignment.worker
+        self.dispenser = RequestDispenser(assignment, own_schedule(assignment))
+        self.timeout_ns = int(assignment.job.timeout_s * 1e9)
+        self.think_time_s = assignment.job.think_time_s
+        self.until_ns = int(assignment.job.until_s * 1e9)
         self.epoch_ns = 0
         self.deadline_ns = 0
         self.end_ns = 0
-        """When the last request may be sent: at the deadline, or never more after a stop."""
+        """Time after which no request is sent: the deadline, or 0 after a stop."""
         self.go = threading.Event()
         self.stop = threading.Event()
         self.fault: BaseException | None = None
         self._shown = itertools.count()
 
     def start(self, epoch_ns: int) -> None:
-        """Set the clock and let the threads run."""
+        """Set the clock and start the threads."""
         self.epoch_ns = epoch_ns
         self.deadline_ns = self.end_ns = epoch_ns + self.until_ns
         if self.stop.is_set():
@@ -101,16 +161,16 @@ class Load:
         self.go.set()
 
     def halt(self) -> None:
-        """Let no thread send any more, and wake those that wait for their turn."""
+        """Stop sending and wake up waiting threads."""
         self.end_ns = 0
         self.stop.set()
 
     def replies(self) -> Replies:
-        """Return an empty list of what came of requests."""
+        """Return an empty list of finished requests."""
         return Replies(self.segment, worker=self.worker, kinds=self.kinds)
 
     def category(self, error: Exception) -> Failure:
-        """Ask the driver what an exception means; the first few are shown on stderr."""
+        """Return the driver's category of an exception; the first few are printed on stderr."""
         if next(self._shown) < SHOWN_ERRORS:
             traceback.print_exception(error)
         try:
@@ -121,7 +181,7 @@ class Load:
 
 
 class User(threading.Thread):
-    """One thread: takes a turn, waits until it is due, calls, keeps what came of it."""
+    """One thread: takes a request, waits until it is due, calls, keeps the reply."""
 
     def __init__(self, load: Load, session: Session | None) -> None:
         super().__init__(daemon=True)
@@ -130,11 +190,11 @@ class User(threading.Thread):
         self._refused = 0
         self.replies = load.replies()
         self.claims: list[Claim] = []
-        """The request in flight, if there is one. Whoever removes it records it."""
+        """The request in flight, if any. Whoever removes it records it."""
         self.written_off = False
-        """The supervisor took our claim: this thread no longer belongs to the load."""
+        """Set when the supervisor took the claim: this thread no longer belongs to the load."""
         self.unsent: tuple[int, int] | None = None
-        """The turn that was taken when it was too late to send: its index, and when it was due from the start."""
+        """The request that was taken too late to send: its index, and its due time from the start of load."""
 
     @property
     def completed(self) -> int:
@@ -143,15 +203,15 @@ class User(threading.Thread):
 
     @property
     def sent(self) -> int:
-        """Requests that were begun: those that ended, the one in flight, the one that was written off."""
+        """Requests begun: those that ended, the one in flight, the one written off."""
         return self.completed + len(self.claims) + self.written_off
 
     def run(self) -> None:
-        """Send until the load is over; a fault of ours ends the load."""
+        """Send requests until the load is over; a fault of the client ends the load."""
         load = self._load
         try:
             load.go.wait()
-            if not load.turns.open:
+            if not load.dispenser.open:
                 _wait_until(load.epoch_ns, load.stop)
             if self._run():
                 self.replies.flush(load.epoch_ns)
@@ -163,17 +223,17 @@ class User(threading.Thread):
             load.fault = load.fault or error
 
     def _leave(self) -> None:
-        """Close the session of a call that came back after it was written off; what it raises is nobody's."""
+        """Close the session of a call that returned after it was written off, and ignore its errors."""
         if self._session is not None:
             with contextlib.suppress(Exception):
                 self._session.close()
 
     def _run(self) -> bool:
-        """Make one request after another until the end; return False when this thread has been written off."""
+        """Make requests until the end; return False if this thread has been written off."""
         load, in_flight, replies = self._load, self.claims, self.replies
         claims, ends_ns, seen = replies.claims, replies.ends_ns, replies.seen
-        bodies, many, indices = load.bodies, len(load.bodies), load.turns.indices
-        is_open, timeout_ns, think_time_s = load.turns.open, load.timeout_ns, load.think_time_s
+        bodies, many, indices = load.bodies, len(load.bodies), load.dispenser.indices
+        is_open, timeout_ns, think_time_s = load.dispenser.open, load.timeout_ns, load.think_time_s
         call = self._first_call if self._session is None else self._session.call
         usual: Reply | None = None
         flush_ns = 0
@@ -223,9 +283,9 @@ class User(threading.Thread):
                 _wait_until(monotonic_ns() + int(think_time_s * 1e9), load.stop)
 
     def _next_due(self) -> tuple[int, int] | None:
-        """Wait for the next turn of an open loop; return its index and when it is due, None at the end."""
+        """Wait for the next request of an open loop; return its index and due time, None at the end."""
         load = self._load
-        turn = load.turns.next_open()
+        turn = load.dispenser.next_open()
         if turn is None:
             return None
         index, due_ns = turn
@@ -237,20 +297,20 @@ class User(threading.Thread):
         return index, due_ns
 
     def _first_call(self, body: Body) -> Reply:
-        """Make a new session, and with it a call."""
+        """Open a new session and call with it."""
         self._session = self._load.driver.session()
         self._refused = 0
         return self._session.call(body)
 
     def _renew(self) -> None:
-        """Give up a broken session; the next request makes a new one, after a pause while that fails."""
+        """Drop a broken session; the next request opens a new one, after a back-off while that fails."""
         session, self._session = self._session, None
         if session is None:
             pause_s = min(FIRST_PAUSE_S * 2 ** min(self._refused, 10), LONGEST_PAUSE_S)
             self._refused += 1
             self._load.stop.wait(pause_s)
             return
-        self.replies.flush(self._load.epoch_ns)  # the end of a session may hang
+        self.replies.flush(self._load.epoch_ns)  # closing a session may hang
         try:
             session.close()
         except Exception as error:

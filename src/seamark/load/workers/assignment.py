@@ -1,8 +1,9 @@
-"""One load as data: what the parent tells its workers. Read and written as JSON; starts nothing."""
+"""What passes between coordinator and worker as data: the load, a worker's assignment, its counters. JSON both
+ways."""
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ PROCESSES_A_CORE = 2
 
 
 def seed_for(seed: int, purpose: str) -> int:
-    """Return the seed of one purpose (arrivals, bodies, quality), so that no two purposes share a sequence."""
+    """Return the seed for one purpose (arrivals, bodies, quality), so that no two purposes share a sequence."""
     return int.from_bytes(hashlib.sha256(f"{purpose} {seed}".encode()).digest()[:4], "big")
 
 
@@ -23,13 +24,13 @@ def seed_for(seed: int, purpose: str) -> int:
 class LoadJob:
     """The load of one trial.
 
-    `driver` is `module:Class` (or a function): called with a Target it gives a driver, a Wire one if that has
-    `encode`. `workers` says how the recipe wants it spread: only `processes` takes more of them than `shards`.
-    `settings` holds every setting of the trial, the service's and those of LoadProfile. `bodies` is how many
-    different requests are made before the clock starts; a driver with an attribute `body_count` says better.
-    `latency_limit_s` is the longest that a reply may take by the trial's objectives, None where they do not say.
-    `cores` are the CPUs that workers on this machine are kept to, () for all there are. With `judged_in_time` the
-    answers are judged only until the last time-out of a request can be over, so that the load ends when it says.
+    `driver` is `module:Class` (or a function), called with a Target; a driver with `encode` is a Wire driver.
+    `workers` is how the recipe wants the load spread: only `processes` uses more workers than `shards`. `settings`
+    has every setting of the trial, of the service and of the LoadProfile. `bodies` is the number of distinct requests
+    made before the clock starts; a driver's `body_count` takes precedence. `latency_limit_s` is the longest reply
+    time that the objectives allow, None without one. `cores` are the CPUs of workers on this machine, () for all.
+    With `judged_in_time`, quality is measured only until the last time-out of a request has passed, so that the load
+    ends in a known time.
     """
 
     driver: str
@@ -52,7 +53,7 @@ class LoadJob:
 
     @property
     def until_s(self) -> float:
-        """When the last request may be sent: warm-up and duration."""
+        """Time of the last send, from the start of load: warm-up plus duration."""
         return load_length_of(self.settings)
 
     @property
@@ -65,7 +66,7 @@ class LoadJob:
 
     @property
     def turns(self) -> int:
-        """Requests of a session; 1 where requests have nothing to do with each other."""
+        """Requests per session; 1 for independent requests."""
         return int(self._number("turns", 1))
 
     @property
@@ -75,24 +76,23 @@ class LoadJob:
 
     @property
     def arrivals(self) -> int | None:
-        """How many arrivals an open loop is limited to: starts of sessions."""
+        """Limit on the arrivals of an open loop (session starts), None without one."""
         return None if self.requests is None else -(-self.requests // self.turns)
 
     @property
     def processes(self) -> int:
-        """Worker processes: `shards`, never more than can be busy; at least two a core where the driver asks for
-        processes because it holds the interpreter's lock: while one waits for the server another sends."""
+        """Number of worker processes: `shards`, limited by concurrency; at least two per core where the driver asks
+        for processes because it holds the interpreter lock: while one waits for the server, another sends."""
         many = PROCESSES_A_CORE * (len(self.cores) or os.cpu_count() or 1) if self.workers == "processes" else 1
         return self.at_least(many)
 
     def at_least(self, many: int = 1) -> int:
-        """Return how many workers the load has where it takes `many` or more: `shards`, never more than can be
-        busy."""
+        """Return the number of workers for a load that uses `many` or more: `shards`, limited by concurrency."""
         wanted = max(many, int(self._number("shards", 1)))
         return max(1, min(wanted, self.concurrency, self.requests or self.concurrency))
 
     def target(self, worker: int = 0, workers: int = 1) -> Target:
-        """Return what the driver of one worker is made from."""
+        """Return the Target for the driver of one worker."""
         return Target(
             settings=self.settings,
             data=self.data,
@@ -108,7 +108,7 @@ class LoadJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class WorkerAssignment:
     """Worker `worker` of `workers` in a load, and the files it writes."""
 
     job: LoadJob
@@ -120,12 +120,12 @@ class Share:
 
     @property
     def chunks(self) -> Path:
-        """The segment of a streamed reply's chunks, beside that of the samples."""
+        """The segment for the chunks of streamed replies, beside that of the samples."""
         return self.segment.with_suffix(".chunks")
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """The CPUs this worker is kept to: one of its own for an event loop, where there are enough; () for all."""
+        """CPUs of this worker: one of its own for an event loop, if there are enough; () for all."""
         cores = self.job.cores
         if self.job.workers == "wire" and self.workers <= len(cores):
             return cores[self.worker : self.worker + 1]
@@ -133,26 +133,51 @@ class Share:
 
     @property
     def concurrency(self) -> int:
-        """This worker's part of the users, connections or threads."""
+        """This worker's share of users, connections or threads."""
         whole, rest = divmod(self.job.concurrency, self.workers)
         return whole + (self.worker < rest)
 
     @property
     def requests(self) -> int | None:
-        """How many requests this worker may send, or None without a limit."""
+        """This worker's request limit, None without one."""
         total = self.job.requests
         return None if total is None else max(0, -(-(total - self.worker) // self.workers))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the share as a JSON document."""
+        """Return the assignment as a JSON document."""
         document = asdict(self)
         document["job"]["data"] = str(self.job.data)
         return document | {"segment": str(self.segment), "report": str(self.report), "schema_version": 1}
 
     @staticmethod
-    def from_json(document: Mapping[str, Any]) -> "Share":
-        """Return the share that `to_json` described."""
+    def from_json(document: Mapping[str, Any]) -> "WorkerAssignment":
+        """Return the assignment that `to_json` wrote."""
         fields = {key: value for key, value in document.items() if key != "schema_version"}
         job = LoadJob(**fields.pop("job"))
         fields["segment"], fields["report"] = Path(fields["segment"]), Path(fields["report"])
-        return Share(job=replace(job, data=Path(job.data), cores=tuple(job.cores)), **fields)
+        return WorkerAssignment(job=replace(job, data=Path(job.data), cores=tuple(job.cores)), **fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerCounters:
+    """Counters of one worker besides its samples; its report is made of them.
+
+    `scheduled` - `sent` requests were due and never sent; `written_off` threads hung in a call; `ran_out`: the
+    request limit, not the end of the load, ended the sessions; `spin_s`: CPU time spent in exact waits rather than in
+    work; `held_open_s`: total time that streams stayed open after their last content; `stalls_ns`: see
+    schedule_lag.py, `network`: see connection_limits.py.
+    """
+
+    scheduled: int
+    sent: int
+    completed: int
+    survivors: int
+    backlog_max: int
+    loop_lag_ns: Mapping[str, int] | None = None
+    stalls_ns: Sequence[tuple[int, int]] = ()
+    spin_s: float = 0.0
+    held_open_s: float = 0.0
+    network: Mapping[str, Any] | None = None
+    written_off: int = 0
+    ran_out: bool = False
+    fault: BaseException | None = None

@@ -1,8 +1,7 @@
-"""What a worker saw, as it goes to disk: raw segments of SAMPLE and of CHUNK records, in constant memory. Read in
-segments.py.
+"""Raw segments of SAMPLE and CHUNK records, written by workers in constant memory. segments.py converts them.
 
-A segment is a header, the records, and a footer that says how many they are. A segment without its footer was cut
-short (its worker was killed); whole records before the cut are good.
+A segment is a header, records, and a footer with their number. Without a footer it was cut short (a killed worker);
+whole records before the cut are valid.
 """
 
 import os
@@ -28,7 +27,7 @@ HEADER_MAGIC = b"SEAMARK1"
 FOOTER = struct.Struct("<8sQ")
 FOOTER_MAGIC = b"SEAMEND1"
 BLOCK = 1024
-"""Records that are written at once: some tens of microseconds of work, so that no request waits for it."""
+"""Records written at once: some tens of microseconds of work, so that no request waits."""
 
 
 class Segment:
@@ -50,7 +49,7 @@ class Segment:
         self.close()
 
     def append(self, records: memoryview, count: int) -> None:
-        """Write `count` records, all or none. Raises OSError (no space); the segment is then left without footer."""
+        """Write `count` records, all or none. Raises OSError (no space); the segment then gets no footer."""
         with self._lock:
             try:
                 while records:
@@ -74,9 +73,9 @@ class Segment:
 
 
 class Recorder:
-    """A block of records in memory, of one thread or event loop; written when full and by `flush`.
+    """A block of records of one thread or event loop, written when full and by `flush`.
 
-    Times are given as of the clock and written from `epoch_ns` on, the start of load: one subtraction for a block.
+    Times are clock times and are written relative to `epoch_ns`, the start of load: one subtraction per block.
     """
 
     __slots__ = ("_at", "_block", "_end", "_records", "_segment", "_view", "epoch_ns", "failed")
@@ -109,8 +108,7 @@ class Recorder:
         kind: int,
         worker: int,
     ) -> None:
-        """Add one record, its times of a clock on which the load starts at `epoch_ns`. Raises OSError when the disk
-        is full."""
+        """Add one record; times are of the clock of `epoch_ns`. Raises OSError when the disk is full."""
         at = self._at
         pack_record(
             self._block,
@@ -138,7 +136,7 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held."""
+        """Write the buffered records."""
         at, self._at = self._at, 0
         if at:
             count = at // RECORD_BYTES

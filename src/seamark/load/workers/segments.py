@@ -1,4 +1,4 @@
-"""Raw segments into samples.parquet, in constant memory and atomically. Runs in the base environment (pyarrow)."""
+"""Raw segments converted to samples.parquet, in constant memory and atomically. Needs pyarrow (base environment)."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,33 +32,33 @@ FORM_OF_CHUNKS: Mapping[str, Any] = {
     "use_dictionary": ["events"],
     "column_encoding": dict.fromkeys(("index", "at_ns"), "DELTA_BINARY_PACKED"),
 }
-"""Times rise by little: their differences take a third of the space and a tenth of the time of a dictionary."""
+"""Times increase by little: delta encoding takes a third of the space and a tenth of the time of a dictionary."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """What went into samples.parquet: `rows` requests that were sent, with their failures, and `unsent` ones that
-    were due and never were. `cut` names the segments whose worker did not close them."""
+    """Contents of samples.parquet: `rows` requests sent, with their failures, and `unsent` requests that were due.
+    `cut` names segments that their worker did not close."""
 
     rows: int
     unsent: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
     last_ns: int = 0
-    """When the last reply came, from the start of load."""
+    """Time of the last reply since the start of load."""
 
 
 def sample_schema(metadata: Mapping[str, Any]) -> pa.Schema:
-    """Return the schema of samples.parquet: the columns of SAMPLE, and our metadata as JSON under `seamark`."""
+    """Return the schema of samples.parquet: the columns of SAMPLE, and metadata as JSON under the key `seamark`."""
     columns = [(name, pa.from_numpy_dtype(SAMPLE[name])) for name in SAMPLE.names or ()]
     return pa.schema(columns, metadata={METADATA_KEY: json.dumps(dict(metadata)).encode()})
 
 
 def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str, Any]) -> Gathered:
-    """Write the records of all segments, one worker after another, to `target`; whole or not at all.
+    """Write the records of all segments, worker by worker, to `target`; whole or not at all.
 
-    A time that a raw record marks as missing is null. Records of a segment that was cut short are taken as far as
-    they are whole. Raises OSError (no space) and ValueError (a file that is no segment).
+    A missing time becomes null. Of a cut segment, its whole records are taken. Raises OSError (no space) and
+    ValueError (a file that is not a segment).
     """
     schema = sample_schema(metadata)
     failures = np.zeros(len(Failure), dtype=np.int64)
@@ -82,8 +82,8 @@ def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str
 
 
 def gather_chunks(segments: Sequence[Path], target: Path) -> int:
-    """Write the chunks of all segments to `target`, whole or not at all; return how many there are. OSError and
-    ValueError as `gather_samples`."""
+    """Write the chunks of all segments to `target`, whole or not at all; return their number. Raises as
+    `gather_samples`."""
     schema = pa.schema([(name, pa.from_numpy_dtype(CHUNK[name])) for name in CHUNK.names or ()])
     rows = 0
     with (
@@ -98,16 +98,16 @@ def gather_chunks(segments: Sequence[Path], target: Path) -> int:
 
 
 def read_metadata(samples: Path) -> dict[str, Any]:
-    """Return our metadata of a samples.parquet. Raises ValueError for a damaged or foreign file."""
+    """Return the metadata of a samples.parquet. Raises ValueError for a damaged or foreign file."""
     try:
         raw = (pq.read_schema(samples).metadata or {})[METADATA_KEY]
         document = json.loads(raw)
     except (pa.ArrowException, KeyError, ValueError) as cause:
         raise ValueError(
-            f"{samples}: not samples of ours, or damaged ({cause}). Remove the file and rerun."
+            f"{samples}: not a samples file of seamark, or damaged ({cause}). Remove the file and rerun."
         ) from cause
     if not isinstance(document, dict):
-        raise ValueError(f"{samples}: its metadata is no JSON object. Remove the file and rerun.")
+        raise ValueError(f"{samples}: its metadata is not a JSON object. Remove the file and rerun.")
     return document
 
 
@@ -118,11 +118,11 @@ def read_samples(samples: Path, rows: int = ROWS_IN_GROUP) -> Iterator[pa.Record
 
 
 def _batch(records: npt.NDArray[np.void], schema: pa.Schema) -> pa.RecordBatch:
-    """Arrow's columns on the records' own bytes. `pa.array` is passed by: it imports pandas for nothing."""
+    """Arrow columns on the records' own bytes. Avoids `pa.array`, which imports pandas needlessly."""
     columns = []
     for column in schema:
         values = np.ascontiguousarray(records[column.name])
-        known = values != MISSING_NS if column.name in TIMES else None
-        valid = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little"))
+        present = values != MISSING_NS if column.name in TIMES else None
+        valid = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
         columns.append(pa.Array.from_buffers(column.type, len(values), [valid, pa.py_buffer(values)]))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

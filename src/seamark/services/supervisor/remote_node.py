@@ -21,8 +21,8 @@ from typing import Any, cast
 
 from seamark import __version__
 from seamark.errors import SiteError, UserError
-from seamark.load.coordinator.launchers.launched_worker import LOCAL_HOSTS, reachable_by
-from seamark.load.coordinator.launchers.rendezvous import Gate
+from seamark.load.coordinator.launchers.command_launcher import LOCAL_HOSTS, reachable_by
+from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
 from seamark.load.coordinator.launchers.srun import step, step_environment
 from seamark.platform.fork_server.client import OUTSIDE
 from seamark.services.supervisor.commands import ProcessSlot
@@ -175,7 +175,7 @@ class RemoteNodes:
         """Start an agent on each node and wait until all have come. Raises FailedError when one does not."""
         with selectors.DefaultSelector() as selector:
             local = self._local_address in LOCAL_HOSTS
-            gate = Gate(selector, self._admit, host="127.0.0.1" if local else "")
+            gate = RendezvousListener(selector, self._admit, host="127.0.0.1" if local else "")
             addresses = (
                 [self._local_address] if local else list(dict.fromkeys([self._local_address, *reachable_by(None)]))
             )
@@ -185,7 +185,7 @@ class RemoteNodes:
                 while set(self.found) != set(self._wanted):
                     tick()
                     for key, _ in selector.select(TICK_S):
-                        key.data.hear()
+                        key.data.on_readable()
                     self._complain(time.monotonic() > deadline_s)
             finally:
                 gate.close()
@@ -202,7 +202,7 @@ class RemoteNodes:
                 return
             then()
 
-    def _start(self, gate: Gate, addresses: Sequence[str]) -> None:
+    def _start(self, gate: RendezvousListener, addresses: Sequence[str]) -> None:
         spec_path = self._control.root / "launch_spec.pickle"
         with open(os.open(spec_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             pickle.dump(self._spec, file)

@@ -1,5 +1,5 @@
-"""Hands the workers of a load to a Dask cluster as one long task each: `main([])`, with its order in
-SEAMARK_CARRIED. What it cannot do it says on its output, in a line `failed`."""
+"""Submits the workers of a load to a Dask cluster, one long task each: `main([])`, with its launch spec in
+SEAMARK_CARRIED. A failure is printed as a line `failed`."""
 
 import json
 import os
@@ -10,42 +10,42 @@ from itertools import zip_longest
 from typing import Any
 
 from seamark.load.coordinator.launchers import task
-from seamark.load.coordinator.launchers.task import ORDER
+from seamark.load.coordinator.launchers.task import LAUNCH_SPEC
 from seamark.platform.parent_death import die_with_parent
 
 CONNECT_S = 10.0
 
 
 def main(argv: list[str]) -> int:
-    """Run the tasks and wait for their end."""
-    order = json.loads(os.environ.pop(ORDER))
-    die_with_parent(order["parent"])
+    """Submit the tasks and wait for their end."""
+    spec = json.loads(os.environ.pop(LAUNCH_SPEC))
+    die_with_parent(spec["parent"])
     try:
         import distributed
     except ImportError as error:
         print(f"failed {sys.executable} has no package 'distributed' ({error}): correct carrier_python")
         return 1
     try:
-        client = distributed.Client(order["address"], timeout=CONNECT_S)
+        client = distributed.Client(spec["address"], timeout=CONNECT_S)
     except (OSError, ValueError) as error:
-        print(f"failed no Dask scheduler answers at {order['address']} ({error or type(error).__name__})")
+        print(f"failed no Dask scheduler answers at {spec['address']} ({error or type(error).__name__})")
         return 1
     with client:
-        known = client.scheduler_info(n_workers=-1)["workers"]
-        threads = {address: (str(each["host"]), int(each["nthreads"])) for address, each in known.items()}
-        places = spread(threads, order["workers"])
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        threads = {address: (str(worker["host"]), int(worker["nthreads"])) for address, worker in workers.items()}
+        places = spread(threads, spec["workers"])
         if places is None:
             have = sum(count for _, count in threads.values())
             print(
-                f"failed {order['workers']} shards were asked for, and the cluster at {order['address']} has {have} "
+                f"failed {spec['workers']} shards were requested, but the cluster at {spec['address']} has {have} "
                 f"threads in {len(threads)} workers: start more, or lower shards"
             )
             return 1
         load = secrets.token_hex(4)
         tasks = [
             client.submit(
-                Whole(task.carry),
-                order | {"worker": worker},
+                Whole(task.run_worker),
+                spec | {"worker": worker},
                 workers=[place],
                 allow_other_workers=False,
                 pure=False,
@@ -56,7 +56,9 @@ def main(argv: list[str]) -> int:
         ]
         distributed.wait(tasks)
         lost = [
-            f"shard {worker}: {each.exception()}" for worker, each in enumerate(tasks) if each.status != "finished"
+            f"shard {worker}: {task_future.exception()}"
+            for worker, task_future in enumerate(tasks)
+            if task_future.status != "finished"
         ]
     if lost:
         print(f"failed {'; '.join(lost)}")
@@ -64,7 +66,7 @@ def main(argv: list[str]) -> int:
 
 
 class Whole:
-    """A function that is sent as a whole, where Dask would send its name: the cluster need not have our package."""
+    """A function sent by value, where Dask would send its name: the cluster need not have this package."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         import cloudpickle
@@ -74,17 +76,17 @@ class Whole:
         self._reduced = cloudpickle.loads, (cloudpickle.dumps(function),)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it here."""
+        """Call the function locally."""
         return self._function(*arguments)
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
-        """Be the function itself, on the other side."""
+        """Unpickle as the function itself."""
         return self._reduced
 
 
 def spread(threads: Mapping[str, tuple[str, int]], count: int) -> list[str] | None:
-    """Return a Dask worker for each of `count` shards, given each worker's host and number of threads: shards go to
-    the hosts in turn, and on a host to its workers in turn. None when there are too few threads."""
+    """Return a Dask worker for each of `count` shards, by each worker's host and number of threads: round robin over
+    hosts, and over the workers of a host. None if there are too few threads."""
     slots: dict[str, list[str]] = {}
     for layer in range(max((number for _, number in threads.values()), default=0)):
         for address, (host, number) in sorted(threads.items()):

@@ -1,17 +1,19 @@
-"""What the parent of a load asks of whoever carries its workers: these may run here or on other machines."""
+"""Interfaces between coordinator and launchers: WorkerLauncher starts workers, WorkerHandle is one of them, on this
+machine or another."""
 
+import json
 import selectors
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from seamark.load.engine.saturation import Told
-from seamark.load.workers.assignment import LoadJob, Share
+from seamark.load.engine.saturation import Progress
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 
 
 class LoadError(Exception):
-    """The load could not begin: a worker failed before the clock started, or was not ready in time."""
+    """The load could not begin: a worker failed or was not ready before the clock started."""
 
     def __init__(self, reason: str, log_tail: Sequence[str] = ()) -> None:
         super().__init__(reason)
@@ -21,9 +23,9 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a worker ran, and what is known of the clock there: `offset_ns` is that clock less ours, wrong by
-    `offset_error_ns` at most; `offset_drift_ns` is how much it changed until the end of load. None: not known.
-    `shared` says whether it wrote into our folder."""
+    """Place of a worker and offset of its clock: `offset_ns` is its clock less the coordinator's, accurate to
+    `offset_error_ns`; `offset_drift_ns` is the change until the end of load. None: unknown. `shared`: it wrote into
+    the coordinator's folder."""
 
     carrier: str
     host: str | None
@@ -33,75 +35,101 @@ class Place:
     offset_drift_ns: int | None
 
 
-class Carried(Protocol):
-    """One worker of a load as its parent sees it."""
+class WorkerHandle(Protocol):
+    """One worker of a load as seen by the coordinator."""
 
-    share: Share
+    assignment: WorkerAssignment
     ready: dict[str, Any] | None
-    """What it said when it was ready."""
+    """Content of its `ready` line."""
     failed: str | None
     loaded: bool
-    told: Told | None
-    """How far its load is, when it was asked to say so."""
+    progress: Progress | None
+    """Latest progress of its load, if it was requested."""
 
     @property
     def pid(self) -> int | None:
-        """Its id among the processes of this machine; None when it runs elsewhere."""
+        """Process id on this machine; None if it runs elsewhere."""
 
-    def hear(self) -> bool:
-        """Read what it says; False when there is nothing more to read from where it was registered."""
+    def on_readable(self) -> bool:
+        """Read available data; False at the end of the registered file."""
 
     def alive(self) -> bool:
-        """Whether it may still do or say something."""
+        """Whether it may still work or send."""
 
-    def look_at_clock(self) -> None:
-        """Measure its clock against ours; done before and after the load."""
+    def measure_clock_offset(self) -> None:
+        """Compare its clock with the coordinator's; called before and after the load."""
 
-    def go(self, epoch_ns: int) -> None:
-        """Name the start of load, in ns of our monotonic clock."""
+    def start_load(self, epoch_ns: int) -> None:
+        """Set the epoch, in ns of the coordinator's monotonic clock."""
 
-    def tell(self, line: str) -> None:
-        """Send it a line; one that died no longer listens, and its death is seen elsewhere."""
+    def send(self, line: str) -> None:
+        """Send a line. A dead worker is ignored here; `alive` detects it."""
 
     def terminate(self) -> None:
-        """Ask it to end its load now and to report."""
+        """Request the end of its load and a report."""
 
     def kill(self) -> None:
-        """End it without asking."""
+        """Kill it."""
 
     def close(self) -> None:
-        """End it if it lives, and give back what was held for it."""
+        """Kill it if it runs, and release its resources."""
 
-    def tail(self) -> list[str]:
-        """Return the last lines that it wrote to stderr."""
+    def stderr_tail(self) -> list[str]:
+        """Return the last lines of its stderr."""
 
-    def death(self) -> str:
-        """Say how it ended."""
+    def end_reason(self) -> str:
+        """Return how it ended."""
 
     def report(self, at_ns: int) -> dict[str, Any]:
-        """Return its WorkerReport, or one that says how it died and what was due by `at_ns` from the epoch."""
+        """Return its WorkerReport, or a lost worker's with what was due by `at_ns` since the epoch."""
 
 
-class Carrier(Protocol):
-    """Starts the workers of a load somewhere."""
+class WorkerLauncher(Protocol):
+    """Starts the workers of a load."""
 
     name: str
     head_start_s: float
-    """How far in the future the common epoch lies: longer than it takes to tell every worker."""
+    """Delay of the common epoch: longer than it takes to reach every worker."""
 
     def count(self, job: LoadJob) -> int:
-        """Return how many workers the load has."""
+        """Return the number of workers of the load."""
 
     def start(
         self,
-        shares: Sequence[Share],
+        assignments: Sequence[WorkerAssignment],
         python: Path,
         selector: selectors.BaseSelector,
         on_wait: Callable[[], object],
-    ) -> Sequence[Carried]:
-        """Start one worker for each share, in order, with the interpreter `python` or, elsewhere, one that does as
-        well. What is to be heard is registered with `selector`, under an object with `hear`. `on_wait` is called
-        while this waits, and what it raises ends the waiting. Raises LoadError."""
+    ) -> Sequence[WorkerHandle]:
+        """Start one worker per assignment, in order, with the interpreter `python` or an equivalent one elsewhere.
+
+        File objects to read are registered with `selector`, with an object that has `on_readable`. `on_wait` is
+        called while this waits; what it raises ends the wait. Raises LoadError.
+        """
 
     def close(self) -> None:
-        """End what is left, once every worker is closed."""
+        """End what is left, after every worker is closed."""
+
+
+class WorkerState:
+    """State of a worker by its lines, whatever the transport: `ready` content, `failed` reason, `loaded` (its
+    requests have ended), `progress`."""
+
+    def __init__(self) -> None:
+        self.ready: dict[str, Any] | None = None
+        self.failed: str | None = None
+        self.loaded = False
+        self.progress: Progress | None = None
+
+    def handle(self, line: str) -> None:
+        """Process one line; unknown words are ignored."""
+        word, _, rest = line.partition(" ")
+        if word == "ready":
+            self.ready = json.loads(rest)
+        elif word == "failed":
+            self.failed = rest
+        elif word == "loaded":
+            self.loaded = True
+        elif word == "progress":
+            at_ns, due, completed = map(int, rest.split())
+            self.progress = (at_ns, due, completed)

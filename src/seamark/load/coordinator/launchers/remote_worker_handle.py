@@ -1,4 +1,4 @@
-"""A worker that runs elsewhere as its parent sees it, over one connection: lines both ways, files towards us."""
+"""Handle of a worker on another machine: one connection with lines both ways and files to the coordinator."""
 
 import contextlib
 import json
@@ -6,42 +6,74 @@ import select
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from seamark.dispatch.identity import boot_id
-from seamark.load.coordinator.clock_offset import Exchange, Offset, offset_of
-from seamark.load.coordinator.launchers.launcher import Place
-from seamark.load.coordinator.launchers.worker_state import Said
-from seamark.load.coordinator.local_worker import lost_report
-from seamark.load.workers.assignment import Share
+from seamark.load.coordinator.launchers.launcher import Place, WorkerState
+from seamark.load.coordinator.launchers.local import lost_report
+from seamark.load.workers.assignment import WorkerAssignment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """One ping: local clock at sending and receiving, remote clock at the answer. In ns."""
+
+    sent_ns: int
+    remote_ns: int
+    received_ns: int
+
+    @property
+    def round_trip_ns(self) -> int:
+        return self.received_ns - self.sent_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offset:
+    """Remote clock less the local one, and the bound of its error."""
+
+    offset_ns: int
+    error_ns: int
+
+
+def offset_of(exchanges: Sequence[Exchange]) -> Offset:
+    """Return the offset by the exchange with the shortest round trip (RFC 5905): the answer lies somewhere within it,
+    so its middle is wrong by half of it at most. Raises ValueError without an exchange."""
+    best = min(exchanges, key=lambda exchange: exchange.round_trip_ns)
+    middle_ns = (best.sent_ns + best.received_ns) // 2
+    return Offset(offset_ns=best.remote_ns - middle_ns, error_ns=-(-best.round_trip_ns // 2))
+
 
 EXCHANGES = 20
 CLOCK_S = 5.0
-"""How long the comparison of two clocks may take."""
+"""Time limit of a clock comparison."""
 SEND_S = 10.0
 WORD_S = 1.0
 READ_BYTES = 1 << 18
 
 
-class Distant(Said):
-    """One worker that comes in by a gate. `never` says why it will not come, None while it may; `ended` how its
-    process ended, when somebody there saw it."""
+class RemoteWorker(WorkerState):
+    """A worker that connects to the rendezvous listener. `absence_reason` returns why it will not, None while it may;
+    `ended` is how its process ended, if its launcher reported that."""
 
     def __init__(
-        self, share: Share, carrier: str, selector: selectors.BaseSelector, never: Callable[[int], str | None]
+        self,
+        assignment: WorkerAssignment,
+        carrier: str,
+        selector: selectors.BaseSelector,
+        absence_reason: Callable[[int], str | None],
     ) -> None:
         super().__init__()
-        self.share = share
+        self.assignment = assignment
         self.ended: Mapping[str, Any] | None = None
         self._carrier = carrier
         self._selector = selector
-        self._never = never
+        self._absence_reason = absence_reason
         self._connection: socket.socket | None = None
         self._about: Mapping[str, Any] = {}
-        self._over = self._done = False
+        self._is_closed = self._has_finished = False
         self._lost_s: float | None = None
         self._tail: list[str] = []
         self._shared = True
@@ -50,55 +82,55 @@ class Distant(Said):
         self._left_bytes = 0
         self._written: dict[str, Any] | None = None
         self._pong: tuple[int, int] | None = None
-        self._heard_ns = 0
+        self._received_ns = 0
         self._before: Offset | None = None
         self._after: Offset | None = None
 
     @property
-    def here(self) -> bool:
-        """Whether it runs on this machine after all, among the processes that we see."""
+    def is_local(self) -> bool:
+        """Whether it runs on this machine after all, with visible process ids."""
         return self._about.get("machine") == boot_id()
 
     @property
     def host(self) -> str | None:
-        """The name of the machine it runs on."""
+        """Name of its machine."""
         return self._about.get("host")
 
     @property
-    def delivered(self) -> bool:
-        """Whether all that it has to say was heard."""
-        return self._done
+    def has_finished(self) -> bool:
+        """Whether everything it sends has been received."""
+        return self._has_finished
 
     @property
-    def expected(self) -> bool:
-        """Whether it has not come in yet."""
-        return self._connection is None and not self._over
+    def is_expected(self) -> bool:
+        """Whether it has not connected yet."""
+        return self._connection is None and not self._is_closed
 
     @property
     def pid(self) -> int | None:
-        """Its id among the processes of this machine; None when it runs elsewhere."""
-        return self._about.get("pid") if self.here else None
+        """Process id on this machine; None if it runs elsewhere."""
+        return self._about.get("pid") if self.is_local else None
 
     def admit(
         self, connection: socket.socket, about: Mapping[str, Any], rest: bytes, probe: Mapping[str, str]
     ) -> None:
-        """Take in its connection and tell it its share. `probe` is a file of ours and what stands in it: who reads
-        the same there can write into our folder."""
+        """Take its connection and send its assignment. `probe` is a file with its content: a worker that reads the
+        same content there shares the folder."""
         self._connection, self._about = connection, about
         connection.settimeout(SEND_S)
         self._selector.register(connection, selectors.EVENT_READ, self)
-        self.tell("share " + json.dumps({"share": self.share.to_json(), "probe": dict(probe)}))
+        self.send("assignment " + json.dumps({"assignment": self.assignment.to_json(), "probe": dict(probe)}))
         self._feed(rest)
 
-    def hear(self) -> bool:
-        """Read what it says."""
+    def on_readable(self) -> bool:
+        """Read available data."""
         if self._connection is None:
             return True
         try:
             data = self._connection.recv(READ_BYTES)
         except OSError:
             data = b""
-        self._heard_ns = time.monotonic_ns()
+        self._received_ns = time.monotonic_ns()
         if data:
             self._feed(data)
         else:
@@ -107,82 +139,81 @@ class Distant(Said):
         return True
 
     def alive(self) -> bool:
-        """Whether it may still come, or has not hung up."""
-        if self.expected:
-            self.failed = self.failed or self._never(self.share.worker)
+        """Whether it may still connect, or is connected."""
+        if self.is_expected:
+            self.failed = self.failed or self._absence_reason(self.assignment.worker)
             return self.failed is None
-        if self._lost_s is not None and self.ended is None:  # who saw it end may say how, a moment later
+        if self._lost_s is not None and self.ended is None:  # the launcher may report the cause a moment later
             return time.monotonic() < self._lost_s + WORD_S
-        return not self._over
+        return not self._is_closed
 
-    def look_at_clock(self) -> None:
-        """Compare its clock with ours: EXCHANGES questions, one at a time. It fails when it does not answer before
-        the load."""
-        found: list[Exchange] = []
+    def measure_clock_offset(self) -> None:
+        """Compare its clock with this one by EXCHANGES pings. It fails if it does not answer before the load."""
+        exchanges: list[Exchange] = []
         limit_s = time.monotonic() + CLOCK_S
         for number in range(EXCHANGES):
             if self._connection is None:
                 break
             self._pong = None
-            asked_ns = time.monotonic_ns()
-            self.tell(f"ping {number}")
+            sent_ns = time.monotonic_ns()
+            self.send(f"ping {number}")
             while self._connection is not None and (self._pong is None or self._pong[0] != number):
                 wait_s = limit_s - time.monotonic()
                 if wait_s <= 0 or not _readable(self._connection, wait_s):
                     break
-                self.hear()
+                self.on_readable()
             if self._pong is None or self._pong[0] != number:
                 break
-            found.append(Exchange(asked_ns=asked_ns, there_ns=self._pong[1], answered_ns=self._heard_ns))
-        offset = offset_of(found) if found else None
+            exchanges.append(Exchange(sent_ns=sent_ns, remote_ns=self._pong[1], received_ns=self._received_ns))
+        offset = offset_of(exchanges) if exchanges else None
         if self._before is not None:
             self._after = offset
             return
         self._before = offset
         if offset is None and self.failed is None:
-            self.failed = f"its clock on {self.host} could not be compared with ours: it did not answer"
+            self.failed = f"its clock on {self.host} could not be compared with the coordinator's: no answer"
 
-    def go(self, epoch_ns: int) -> None:
-        """Name the start of load, in ns of our monotonic clock; it is told in ns of its own."""
+    def start_load(self, epoch_ns: int) -> None:
+        """Set the epoch, given in ns of this machine's monotonic clock and sent in ns of the worker's."""
         assert self._before is not None
-        self.tell(f"go {epoch_ns + self._before.offset_ns}")
+        self.send(f"go {epoch_ns + self._before.offset_ns}")
 
-    def tell(self, line: str) -> None:
-        """Send it a line."""
+    def send(self, line: str) -> None:
+        """Send a line."""
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._connection.sendall(line.encode() + b"\n")
 
     def terminate(self) -> None:
-        """Ask it to end its load now and to report."""
-        self.tell("stop")
+        """Request the end of its load and a report."""
+        self.send("stop")
 
     def kill(self) -> None:
-        """Hang up: it ends itself then."""
+        """Close the connection: the worker then ends itself."""
         self._hang_up()
 
     def close(self) -> None:
-        """Hang up, if that has not happened."""
+        """Close the connection, if it is open."""
         self._hang_up()
 
-    def tail(self) -> list[str]:
-        """Return its last lines on stderr, where somebody there kept them."""
+    def stderr_tail(self) -> list[str]:
+        """Return its last lines of stderr, if they were received."""
         return self._tail or list((self.ended or {}).get("tail") or ())
 
-    def death(self) -> str:
-        """Say how it ended."""
-        name = f"worker {self.share.worker}"
+    def end_reason(self) -> str:
+        """Return how it ended."""
+        name = f"worker {self.assignment.worker}"
         if self.ended is not None:
             return f"{name} on {self.ended.get('host')} {self.ended.get('how')}"
         if self._connection is None and not self._about:
-            return f"{name} did not come ({self._never(self.share.worker) or 'it was not waited for'})"
+            return f"{name} did not come ({self._absence_reason(self.assignment.worker) or 'it was not waited for'})"
         return f"{name} on {self.host}: its connection was closed"
 
     def report(self, at_ns: int) -> dict[str, Any]:
-        """Return the report that it sent, or one that says how it died and what was due by `at_ns`."""
-        written = self._written if self._done else None
+        """Return its report, or a lost worker's with what was due by `at_ns`."""
+        written = self._written if self._has_finished else None
         if written is None:
-            written = lost_report(self.share, self._about.get("pid"), self.failed or self.death(), at_ns)
+            written = lost_report(self.assignment, self._about.get("pid"), self.failed or self.end_reason(), at_ns)
         before, after = self._before, self._after
         place = Place(
             carrier=self._carrier,
@@ -194,12 +225,12 @@ class Distant(Said):
         )
         return written | asdict(place)
 
-    def take(self, line: str) -> None:
-        """Take in one line."""
+    def handle(self, line: str) -> None:
+        """Process one line."""
         word, _, rest = line.partition(" ")
         if word == "pong":
-            number, there_ns = map(int, rest.split())
-            self._pong = (number, there_ns)
+            number, remote_ns = map(int, rest.split())
+            self._pong = (number, remote_ns)
         elif word == "apart":
             self._shared = False
         elif word == "file":
@@ -211,18 +242,18 @@ class Distant(Said):
         elif word == "report":
             self._written = json.loads(rest)
         elif word == "done":
-            self._done = True
+            self._has_finished = True
             self._hang_up()
         else:
-            super().take(line)
+            super().handle(line)
 
     def _path(self, kind: str) -> Path:
-        return {"samples": self.share.segment, "chunks": self.share.chunks}[kind]
+        return {"samples": self.assignment.segment, "chunks": self.assignment.chunks}[kind]
 
     def _feed(self, data: bytes) -> None:
-        """Take apart what came: lines, and after a line `file` so many bytes of that file."""
+        """Parse received bytes: lines, and after a line `file` that many bytes of the file."""
         data, self._pending = self._pending + data, b""
-        while data and not self._over:
+        while data and not self._is_closed:
             if self._file is not None:
                 self._file.write(data[: self._left_bytes])
                 data, self._left_bytes = data[self._left_bytes :], max(0, self._left_bytes - len(data))
@@ -234,11 +265,11 @@ class Distant(Said):
             if not ended:
                 self._pending = data
                 return
-            self.take(line.decode(errors="replace"))
+            self.handle(line.decode(errors="replace"))
             data = rest
 
     def _hang_up(self) -> None:
-        self._over = True
+        self._is_closed = True
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with contextlib.suppress(KeyError, ValueError):

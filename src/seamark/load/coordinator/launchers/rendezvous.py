@@ -1,4 +1,4 @@
-"""Where workers that run elsewhere come in: a listening socket, and a token that they must know. Sends nothing."""
+"""Rendezvous listener for workers on other machines: a listening socket with a secret token. Sends nothing."""
 
 import contextlib
 import hmac
@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 LONGEST_HELLO_BYTES = 4096
-MOST_VISITORS = 256
+MOST_CANDIDATES = 256
 IDLE_S, ASK_EVERY_S, ASK_TIMES = 10, 5, 3
-"""A machine that has gone without a word is seen after so long."""
+"""TCP keep-alive: a machine that vanished is detected after IDLE_S + ASK_TIMES * ASK_EVERY_S."""
 
 Admit = Callable[[socket.socket, dict[str, Any], bytes], None]
-"""Is given a connection, what its visitor said of itself, and the bytes that came after that."""
+"""Called with a connection, the content of its hello line, and the bytes after it."""
 
 
-def watched(connection: socket.socket) -> socket.socket:
-    """Have the kernel send at once what is written, and notice when the other side has gone without a word."""
+def with_keepalive(connection: socket.socket) -> socket.socket:
+    """Return the connection without Nagle delay and with keep-alive probes."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
@@ -28,9 +28,9 @@ def watched(connection: socket.socket) -> socket.socket:
     return connection
 
 
-class Gate:
-    """Lets in who knows the token. A visitor's first line is the token, its second `hello` and a JSON object; who
-    says anything else is dropped."""
+class RendezvousListener:
+    """Admits connections with the right token: first line the token, second `hello` and a JSON object. All others are
+    closed."""
 
     def __init__(self, selector: selectors.BaseSelector, admit: Admit, *, host: str = "") -> None:
         """Listen on a free port of `host`; "" is every address of this machine."""
@@ -39,64 +39,64 @@ class Gate:
         self._admit = admit
         self._listener = _listener(host)
         self.port: int = self._listener.getsockname()[1]
-        self._visitors: dict[socket.socket, Visitor] = {}
+        self._candidates: dict[socket.socket, Candidate] = {}
         selector.register(self._listener, selectors.EVENT_READ, self)
 
-    def hear(self) -> bool:
-        """Take in a visitor."""
+    def on_readable(self) -> bool:
+        """Accept a connection."""
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
             connection.setblocking(False)
-            while len(self._visitors) >= MOST_VISITORS:
-                self.drop(next(iter(self._visitors)))
-            self._visitors[connection] = visitor = Visitor(self, connection)
-            self._selector.register(connection, selectors.EVENT_READ, visitor)
+            while len(self._candidates) >= MOST_CANDIDATES:
+                self.drop(next(iter(self._candidates)))
+            self._candidates[connection] = candidate = Candidate(self, connection)
+            self._selector.register(connection, selectors.EVENT_READ, candidate)
         return True
 
-    def look_at(self, connection: socket.socket, said: bytes) -> None:
-        """Decide on a visitor by what it has said so far: let it in, drop it, or wait for more."""
-        token, ended, rest = said.partition(b"\n")
+    def authenticate(self, connection: socket.socket, received: bytes) -> None:
+        """Decide by the bytes received so far: admit, close, or wait for more."""
+        token, ended, rest = received.partition(b"\n")
         wrong = not hmac.compare_digest(token, self.token.encode()[: None if ended else len(token)])
         hello, whole, rest = rest.partition(b"\n")
-        if wrong or (len(said) > LONGEST_HELLO_BYTES and not whole):
+        if wrong or (len(received) > LONGEST_HELLO_BYTES and not whole):
             self.drop(connection)
         elif whole:
             try:
                 word, _, about = hello.decode().partition(" ")
-                known = json.loads(about) if word == "hello" else None
+                hello_content = json.loads(about) if word == "hello" else None
             except ValueError:
-                known = None
-            if not isinstance(known, dict):
+                hello_content = None
+            if not isinstance(hello_content, dict):
                 self.drop(connection)
                 return
-            del self._visitors[connection]
+            del self._candidates[connection]
             self._selector.unregister(connection)
-            self._admit(watched(connection), known, rest)
+            self._admit(with_keepalive(connection), hello_content, rest)
 
     def drop(self, connection: socket.socket) -> None:
-        """Close a visitor's connection."""
-        del self._visitors[connection]
+        """Close a candidate's connection."""
+        del self._candidates[connection]
         self._selector.unregister(connection)
         connection.close()
 
     def close(self) -> None:
-        """Let nobody in any more."""
-        for connection in list(self._visitors):
+        """Stop listening and close all candidates."""
+        for connection in list(self._candidates):
             self.drop(connection)
         if self._listener.fileno() >= 0:
             self._selector.unregister(self._listener)
             self._listener.close()
 
 
-class Visitor:
-    """A connection that has not yet said who it is."""
+class Candidate:
+    """A connection before authentication."""
 
-    def __init__(self, gate: Gate, connection: socket.socket) -> None:
+    def __init__(self, gate: RendezvousListener, connection: socket.socket) -> None:
         self._gate = gate
         self._connection = connection
-        self._said = b""
+        self._received = b""
 
-    def hear(self) -> bool:
+    def on_readable(self) -> bool:
         """Read more of its first lines."""
         try:
             data = self._connection.recv(LONGEST_HELLO_BYTES)
@@ -107,8 +107,8 @@ class Visitor:
         if not data:
             self._gate.drop(self._connection)
         else:
-            self._said += data
-            self._gate.look_at(self._connection, self._said)
+            self._received += data
+            self._gate.authenticate(self._connection, self._received)
         return True
 
 

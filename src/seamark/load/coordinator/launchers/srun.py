@@ -1,4 +1,4 @@
-"""Workers as the tasks of one Slurm step, over the nodes of the allocation that we are in."""
+"""Workers as the tasks of one Slurm step over the nodes of the current allocation."""
 
 import os
 import shutil
@@ -10,13 +10,13 @@ from seamark.errors import SiteError
 from seamark.platform.fork_server.client import OUTSIDE
 
 KEPT = ("SLURM_CONF",)
-"""Of Slurm's variables only these are handed on: others of the step we are in would shape the step we ask for."""
+"""The only Slurm variables passed on: others of this step would shape the new one."""
 
 
 def step(job: str, tasks: int, nodes: Sequence[str], command: Sequence[str]) -> list[str]:
-    """Return the command line of one step of so many tasks over `nodes`; of none, over all nodes of the job.
+    """Return the command of a step with `tasks` tasks over `nodes`, or over all nodes of the job.
 
-    It shares what other steps have, no task is kept to some of the CPUs, and no task's end ends another.
+    It shares the resources of other steps, binds no task to CPUs, and no task's end ends another.
     """
     return [
         *("srun", f"--jobid={job}", f"--ntasks={tasks}", "--overlap", "--distribution=cyclic"),
@@ -27,18 +27,18 @@ def step(job: str, tasks: int, nodes: Sequence[str], command: Sequence[str]) -> 
 
 
 def step_environment() -> dict[str, str]:
-    """Return our environment without what Slurm said of our own step."""
+    """Return the environment without the Slurm variables of this step."""
     return {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith("SLURM_")}
 
 
 class Srun:
-    """`srun` within an allocation. The tasks see our environment."""
+    """`srun` within an allocation. The tasks inherit the environment."""
 
     name = "srun"
-    alone = False
+    detached = False
 
     def __init__(self, nodes: Sequence[str] = ()) -> None:
-        """Keep to `nodes`, where some are named. Raise SiteError where there is no allocation."""
+        """Use `nodes` only, if given. Raise SiteError outside of an allocation."""
         job = os.environ.get("SLURM_JOB_ID")
         if shutil.which("srun") is None:
             raise SiteError("carrier srun: there is no srun on PATH. Choose another carrier, or load Slurm's module.")
@@ -50,20 +50,20 @@ class Srun:
         self.job = job
         self.nodes = tuple(nodes)
 
-    def near(self) -> str | None:
-        """Return None: every node of an allocation knows the others by name."""
+    def nearby_host(self) -> str | None:
+        """Return None: nodes of an allocation know each other by name."""
         return None
 
     def command(self, workers: int, python: Path) -> list[str]:
-        """Return one step of so many tasks, spread over the nodes."""
+        """Return one step with that many tasks, spread over the nodes."""
         return step(
             self.job, workers, self.nodes[:workers], (str(python), OUTSIDE, "seamark.load.workers.remote_worker")
         )
 
     def environment(self) -> dict[str, str]:
-        """Return our environment without what Slurm said of our own step."""
+        """Return the environment without the Slurm variables of this step."""
         return step_environment()
 
-    def order(self) -> Mapping[str, Any]:
+    def spec(self) -> Mapping[str, Any]:
         """Return nothing: a task's number is its worker's."""
         return {}

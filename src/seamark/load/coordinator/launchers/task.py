@@ -1,20 +1,20 @@
-"""What a Dask or Spark task does: it runs one worker of a load in a process of its own, where the task runs.
+"""Task of a Dask or Spark cluster: runs one worker of a load in a process of its own.
 
-The function goes there as a whole, so it needs nothing but the standard library.
+The function is sent by value, so it uses the standard library only.
 """
 
 from typing import Any
 
-ORDER = "SEAMARK_CARRIED"
-"""The variable of the environment that holds an order: nobody reads its token from a list of processes there."""
+LAUNCH_SPEC = "SEAMARK_CARRIED"
+"""Environment variable with a launch spec: unlike arguments, it hides the token from process lists."""
 
 
-def carry(order: dict[str, Any]) -> dict[str, Any]:
-    """Run the worker that `order` names until it ends; return how, and tell the load's parent.
+def run_worker(spec: dict[str, Any]) -> dict[str, Any]:
+    """Run the worker of `spec` until it ends; return how, and report it to the coordinator.
 
-    `order` has the worker's number, the parent's addresses and token, the interpreter and the file isolated_main.py,
-    used if they exist on this machine too (else this interpreter's own seamark is), and `alone`: whether the process
-    lives on when its launcher is killed. It always ends with its connection to the parent. Raises nothing.
+    `spec` has the worker's number, addresses and token of the coordinator, an interpreter and the file
+    isolated_main.py, used if they exist on this machine (else this interpreter's own seamark is), and `detached`:
+    whether the process survives the death of its launcher. It always ends with its connection. Raises nothing.
     """
     import importlib.util
     import json
@@ -26,28 +26,28 @@ def carry(order: dict[str, Any]) -> dict[str, Any]:
     import tempfile
     from pathlib import Path
 
-    python, outside = order["python"], order["outside"]
+    python, isolated_main = spec["python"], spec["isolated_main"]
     how, tail, code = "", [], None
-    if not (Path(python).exists() and Path(outside).exists()):
-        found = importlib.util.find_spec("seamark")
-        python, outside = sys.executable, None
-        if found is not None and found.origin is not None:
-            outside = str(Path(found.origin).parent / "platform" / "isolated_main.py")
+    if not (Path(python).exists() and Path(isolated_main).exists()):
+        package = importlib.util.find_spec("seamark")
+        python, isolated_main = sys.executable, None
+        if package is not None and package.origin is not None:
+            isolated_main = str(Path(package.origin).parent / "platform" / "isolated_main.py")
         else:
-            how = f"was not started: neither {order['outside']} nor an installed package seamark is there"
-    if outside is not None:
-        told = {key: order[key] for key in ("worker", "addresses", "token")}
-        if not order["alone"]:
-            told["parent_pid"] = os.getpid()
+            how = f"was not started: neither {spec['isolated_main']} nor an installed package seamark is there"
+    if isolated_main is not None:
+        worker_spec = {key: spec[key] for key in ("worker", "addresses", "token")}
+        if not spec["detached"]:
+            worker_spec["parent_pid"] = os.getpid()
         with tempfile.TemporaryFile() as log:
             try:
                 process = subprocess.Popen(
-                    [python, outside, "seamark.load.workers.remote_worker"],
+                    [python, isolated_main, "seamark.load.workers.remote_worker"],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env={**os.environ, ORDER: json.dumps(told)},
-                    start_new_session=order["alone"],
+                    env={**os.environ, LAUNCH_SPEC: json.dumps(worker_spec)},
+                    start_new_session=spec["detached"],
                 )
                 code = process.wait()
                 how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -55,12 +55,12 @@ def carry(order: dict[str, Any]) -> dict[str, Any]:
                 how = f"was not started: {error}"
             log.seek(0)
             tail = log.read().decode(errors="replace").splitlines()[-20:]
-    ended = {"worker": order["worker"], "host": socket.gethostname(), "code": code, "how": how, "tail": tail}
+    ended = {"worker": spec["worker"], "host": socket.gethostname(), "code": code, "how": how, "tail": tail}
     if code != 0:
-        for host, port in order["addresses"]:
+        for host, port in spec["addresses"]:
             try:
                 with socket.create_connection((host, port), timeout=5) as connection:
-                    connection.sendall(f"{order['token']}\nhello {json.dumps({'ended': ended})}\n".encode())
+                    connection.sendall(f"{spec['token']}\nhello {json.dumps({'ended': ended})}\n".encode())
                     break
             except OSError:
                 continue

@@ -12,14 +12,14 @@ import pytest
 from seamark.drivers.null import Null
 from seamark.load.driver import Target
 from seamark.load.engine.connection import Connection
-from seamark.load.engine.flow import (
-    LONGEST_EARLY_ALONE_NS,
+from seamark.load.engine.generator import NEVER_NS, Generator, Request
+from seamark.load.engine.loops import (
     LONGEST_EARLY_NS,
+    LONGEST_EARLY_OWN_CORE_NS,
     MOST_AT_ONCE,
     SHORTEST_EARLY_NS,
-    Open,
+    OpenLoop,
 )
-from seamark.load.engine.generator import NEVER_NS, Generator, Request
 from seamark.load.workers.records import Recorder, Segment
 from seamark.patterns.arrivals import Nanoseconds
 
@@ -42,7 +42,7 @@ class Wire(asyncio.Transport):
 
 
 def driven(
-    tmp_path: Path, due_ns: list[int], users: int, act: Callable[[Open, Generator, list[Connection]], None]
+    tmp_path: Path, due_ns: list[int], users: int, act: Callable[[OpenLoop, Generator, list[Connection]], None]
 ) -> None:
     """Have `act` drive an open loop whose load began an hour ago."""
 
@@ -63,7 +63,7 @@ def driven(
             connections = [Connection(generator, driver.decoder()) for _ in range(users)]
             for connection in connections:
                 connection.connection_made(Wire())
-            flow = Open(generator, list(connections), worker=0, workers=1, schedule=schedule)
+            flow = OpenLoop(generator, list(connections), worker=0, workers=1, schedule=schedule)
             generator.flow, generator._free = flow, flow.free
             generator.epoch_ns, generator.deadline_ns = monotonic_ns() - HOUR_NS, NEVER_NS
             flow.start()
@@ -74,7 +74,7 @@ def driven(
 
 
 def test_a_backlog_is_sent_in_parts_between_looks_at_the_sockets(tmp_path: Path) -> None:
-    def act(flow: Open, generator: Generator, connections: list[Connection]) -> None:
+    def act(flow: OpenLoop, generator: Generator, connections: list[Connection]) -> None:
         assert flow.sent == MOST_AT_ONCE
         flow._poll()
         assert flow.sent == 2 * MOST_AT_ONCE
@@ -86,7 +86,7 @@ def test_what_is_due_goes_out_before_the_next_reply_is_read(tmp_path: Path) -> N
     """Two replies are there to be read when a third request falls due."""
     soon_ns = HOUR_NS + 30_000_000
 
-    def act(flow: Open, generator: Generator, connections: list[Connection]) -> None:
+    def act(flow: OpenLoop, generator: Generator, connections: list[Connection]) -> None:
         assert (flow.sent, generator.due_ns) == (2, generator.epoch_ns + soon_ns)
         while monotonic_ns() < generator.due_ns:
             pass
@@ -100,7 +100,7 @@ def test_what_is_due_goes_out_before_the_next_reply_is_read(tmp_path: Path) -> N
 
 
 def test_without_a_free_connection_the_reply_that_frees_one_sends_what_waits(tmp_path: Path) -> None:
-    def act(flow: Open, generator: Generator, connections: list[Connection]) -> None:
+    def act(flow: OpenLoop, generator: Generator, connections: list[Connection]) -> None:
         assert (flow.sent, generator.due_ns) == (1, NEVER_NS), "no reply need ask again before one is free"
         for done in range(1, 4):
             connections[0].data_received(REPLY)
@@ -109,9 +109,11 @@ def test_without_a_free_connection_the_reply_that_frees_one_sends_what_waits(tmp
     driven(tmp_path, [0, 1, 2], users=1, act=act)
 
 
-@pytest.mark.parametrize(("alone", "longest_ns"), [(False, LONGEST_EARLY_NS), (True, LONGEST_EARLY_ALONE_NS)])
-def test_the_timer_is_set_the_earlier_the_later_it_fires_here(tmp_path: Path, alone: bool, longest_ns: int) -> None:
-    def act(flow: Open, generator: Generator, connections: list[Connection]) -> None:
+@pytest.mark.parametrize(("own_core", "longest_ns"), [(False, LONGEST_EARLY_NS), (True, LONGEST_EARLY_OWN_CORE_NS)])
+def test_the_timer_is_set_the_earlier_the_later_it_fires_here(
+    tmp_path: Path, own_core: bool, longest_ns: int
+) -> None:
+    def act(flow: OpenLoop, generator: Generator, connections: list[Connection]) -> None:
         flow._longest_early_ns = longest_ns
 
         def wake(late_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""The workers of a load as processes of this machine: started, heard, told, and how they ended."""
+"""Workers as processes of this machine, with pipes for the line protocol."""
 
 import contextlib
 import json
@@ -11,19 +11,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from seamark.load.coordinator.launchers.launcher import Carried, Place
-from seamark.load.coordinator.launchers.worker_state import Said
-from seamark.load.workers.assignment import LoadJob, Share
+from seamark.load.coordinator.launchers.launcher import Place, WorkerHandle, WorkerState
+from seamark.load.engine.schedule_share import due_requests_of_lost
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
-from seamark.load.workers.lost_requests import due_of_lost
 from seamark.platform.fork_server.client import OUTSIDE, Forked, fork, with_pipes
 
 MODULES = ("seamark.load.workers.worker", "seamark.load.engine.event_loop", "seamark.load.engine.supervisor")
-"""What every worker imports, whichever its driver."""
+"""Modules that every worker imports, whatever its driver."""
 
 
-class Local:
-    """Carries workers as processes of this machine, which share our clock. `owner` is as `start_worker` has it."""
+class LocalLauncher:
+    """Starts workers as processes of this machine, which share its clock. `owner` as in `start_worker`."""
 
     name = "local"
     head_start_s = 0.02
@@ -32,21 +31,21 @@ class Local:
         self.owner = owner
 
     def count(self, job: LoadJob) -> int:
-        """Return how many workers the load has."""
+        """Return the number of workers of the load."""
         return job.processes
 
     def start(
         self,
-        shares: Sequence[Share],
+        assignments: Sequence[WorkerAssignment],
         python: Path,
         selector: selectors.BaseSelector,
         on_wait: Callable[[], object],
-    ) -> Sequence[Carried]:
-        """Start the workers one after another; none is left when that fails."""
-        workers: list[Worker] = []
+    ) -> Sequence[WorkerHandle]:
+        """Start the workers one by one; on failure none survives."""
+        workers: list[LocalWorker] = []
         try:
-            for share in shares:
-                workers.append(Worker(share, python, share.segment.parent, self.owner, on_wait))
+            for assignment in assignments:
+                workers.append(LocalWorker(assignment, python, assignment.segment.parent, self.owner, on_wait))
         except BaseException:
             for worker in workers:
                 worker.close()
@@ -57,50 +56,57 @@ class Local:
         return workers
 
     def close(self) -> None:
-        """Do nothing: a worker that is closed has ended."""
+        """Do nothing: closed workers have ended."""
 
 
-class Worker(Said):
-    """One worker process as its parent sees it."""
+class LocalWorker(WorkerState):
+    """Handle of one worker process."""
 
     def __init__(
-        self, share: Share, python: Path, parts: Path, owner: int | None, on_wait: Callable[[], object]
+        self,
+        assignment: WorkerAssignment,
+        python: Path,
+        parts: Path,
+        owner: int | None,
+        on_wait: Callable[[], object],
     ) -> None:
         super().__init__()
-        self.share = share
-        self.errors = parts / f"worker-{share.worker}.log"
+        self.assignment = assignment
+        self.errors = parts / f"worker-{assignment.worker}.log"
         self._pending = b""
-        path = parts / f"worker-{share.worker}.json"
-        path.write_text(json.dumps(share.to_json()), encoding="utf-8")
-        self.process = start_worker(path, share.job.driver.partition(":")[0], python, self.errors, owner, on_wait)
+        path = parts / f"worker-{assignment.worker}.json"
+        path.write_text(json.dumps(assignment.to_json()), encoding="utf-8")
+        self.process = start_worker(
+            path, assignment.job.driver.partition(":")[0], python, self.errors, owner, on_wait
+        )
 
     @property
     def pid(self) -> int | None:
-        """Its process id."""
+        """Process id."""
         return self.process.pid
 
     def alive(self) -> bool:
-        """Whether the process has not ended."""
+        """Whether the process runs."""
         return self.process.poll() is None
 
-    def look_at_clock(self) -> None:
-        """Do nothing: its clock is ours."""
+    def measure_clock_offset(self) -> None:
+        """Do nothing: it uses the same clock."""
 
-    def go(self, epoch_ns: int) -> None:
-        """Name the start of load, in ns of our monotonic clock."""
-        self.tell(f"go {epoch_ns}")
+    def start_load(self, epoch_ns: int) -> None:
+        """Set the epoch, in ns of this machine's monotonic clock."""
+        self.send(f"go {epoch_ns}")
 
     def terminate(self) -> None:
-        """Ask it to end its load now and to report."""
+        """Request the end of its load and a report."""
         self.process.terminate()
 
     def kill(self) -> None:
-        """End it without asking."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
 
     def close(self) -> None:
-        """End it if it lives, and close its pipes."""
+        """Kill the process if it runs, and close its pipes."""
         if self.alive():
             self.process.kill()
         self.process.wait()
@@ -109,45 +115,44 @@ class Worker(Said):
                 if pipe is not None:
                     pipe.close()
 
-    def hear(self) -> bool:
-        """Read what the worker says; return False at the end of its output."""
+    def on_readable(self) -> bool:
+        """Read the worker's lines; return False at the end of its output."""
         assert self.process.stdout is not None
         data = self.process.stdout.read(65536)
         if not data:
             return False
         *lines, self._pending = (self._pending + data).split(b"\n")
         for line in lines:
-            self.take(line.decode(errors="replace"))
+            self.handle(line.decode(errors="replace"))
         return True
 
-    def tell(self, line: str) -> None:
-        """Send the worker a line; one that died no longer listens, and its death is seen elsewhere."""
+    def send(self, line: str) -> None:
+        """Send the worker a line. A dead worker is ignored here; `alive` detects it."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(line.encode() + b"\n")
 
-    def tail(self) -> list[str]:
-        """Return the last lines that the worker wrote to stderr."""
+    def stderr_tail(self) -> list[str]:
+        """Return the last lines of the worker's stderr."""
         return self.errors.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
 
-    def death(self) -> str:
-        """Say how the process ended."""
+    def end_reason(self) -> str:
+        """Return how the process ended."""
         code = self.process.returncode
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         else:
             how = f"ended with exit code {code}"
-        return f"worker {self.share.worker} {how}"
+        return f"worker {self.assignment.worker} {how}"
 
     def report(self, at_ns: int) -> dict[str, Any]:
-        """Return the report the worker wrote, or one that says how it died and what was due by `at_ns` from the
-        start of load."""
+        """Return the worker's report, or a lost worker's with what was due by `at_ns` since the start of load."""
         try:
-            written: dict[str, Any] = json.loads(self.share.report.read_text(encoding="utf-8"))
+            written: dict[str, Any] = json.loads(self.assignment.report.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            written = lost_report(self.share, self.process.pid, self.failed or self.death(), at_ns)
+            written = lost_report(self.assignment, self.process.pid, self.failed or self.end_reason(), at_ns)
         place = Place(
-            carrier=Local.name,
+            carrier=LocalLauncher.name,
             host=socket.gethostname(),
             shared=True,
             offset_ns=0,
@@ -158,21 +163,21 @@ class Worker(Said):
 
 
 def start_worker(
-    share: Path,
+    assignment: Path,
     module: str,
     python: Path,
     errors: Path,
     owner: int | None,
     on_wait: Callable[[], object] = lambda: None,
 ) -> "Forked | subprocess.Popen[bytes]":
-    """Start a worker of the interpreter `python`: forked where the run `owner` has, or can have, a fork server that
-    imported the driver's module; else as a process that imports for itself. `on_wait` is as `fork` has it."""
+    """Start a worker of the interpreter `python`: forked where the run `owner` has or can have a fork server that
+    imported the driver's module, else as a new process. `on_wait` as in `fork`."""
     if owner is not None:
         forked = with_pipes(
             errors,
             lambda files: fork(
                 "seamark.load.workers.worker:run",
-                [str(share)],
+                [str(assignment)],
                 owner=owner,
                 files=files,
                 python=python,
@@ -186,7 +191,7 @@ def start_worker(
             return forked
     with errors.open("wb") as log:
         return subprocess.Popen(
-            [str(python), OUTSIDE, "seamark.load.workers.worker", str(share)],
+            [str(python), OUTSIDE, "seamark.load.workers.worker", str(assignment)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -194,11 +199,11 @@ def start_worker(
         )
 
 
-def lost_report(share: Share, pid: int | None, reason: str, at_ns: int) -> dict[str, Any]:
-    """Return the WorkerReport of a worker that wrote none. Its part of an open schedule was due all the same: as much
-    of it as lies before `at_ns`."""
+def lost_report(assignment: WorkerAssignment, pid: int | None, reason: str, at_ns: int) -> dict[str, Any]:
+    """Return the WorkerReport of a worker that wrote none. Its part of an open schedule was due nevertheless, as far
+    as it lies before `at_ns`."""
     return {
-        "worker": share.worker,
+        "worker": assignment.worker,
         "pid": pid,
         "ok": False,
         "reason": reason,
@@ -210,7 +215,7 @@ def lost_report(share: Share, pid: int | None, reason: str, at_ns: int) -> dict[
         "stalls_ns": [],
         "backlog_max": None,
         "survivors": None,
-        "scheduled": due_of_lost(share, at_ns),
+        "scheduled": due_requests_of_lost(assignment, at_ns),
         "sent": None,
         "completed": None,
     }

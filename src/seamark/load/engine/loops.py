@@ -1,4 +1,4 @@
-"""Which request a free connection sends next: closed loop or open loop. Used by the event-loop generator."""
+"""Open and closed loop: which request a free connection sends next, and when. Used by the event-loop generator."""
 
 import asyncio
 from collections import deque
@@ -16,24 +16,26 @@ from seamark.platform.timerfd import Timer
 EARLY_NS = 200_000
 SHORTEST_EARLY_NS = 100_000
 LONGEST_EARLY_NS = 300_000
-LONGEST_EARLY_ALONE_NS = 1_000_000
-"""The timer is set so much before a request is due: waking up takes tens of microseconds, a guest whose core was idle
-hundreds. How much is learnt; a worker with a core of its own takes nothing from anybody by coming too early."""
-BROKEN_SHARE = 0.05
-"""A long wait is broken by that part of it before its end: a core that slept for milliseconds comes back late, one
-that slept for a moment soon."""
+LONGEST_EARLY_OWN_CORE_NS = 1_000_000
+"""Lead of the timer over the due time of a request: a wake-up takes tens of microseconds, on a guest with an idle
+core hundreds. The lead adapts to what is measured; a worker with a core of its own may wake up earlier, as it takes
+time from no one."""
+EARLY_WAKE_RATIO = 0.05
+"""Wake up this fraction of a long wait early: leaving a deep idle state adds latency, a second short sleep does
+not."""
 LATE_RATIO = 0.75
 LONGER, SHORTER = 1.25, 0.9975
-"""One wake-up in a hundred may use up more than that part of the time; the factors balance at this share."""
+"""One wake-up in a hundred may use up more than LATE_RATIO of the lead; the two factors balance at that rate."""
 SPIN_NS = 20_000
-"""So close to the due time there is no going back to the event loop."""
+"""Closer than this to the due time, spin instead of returning to the event loop."""
 MOST_AT_ONCE = 16
-"""Requests that are sent without a look at the sockets: less than 0.1 ms of work."""
+"""Requests sent before sockets are polled again: less than 0.1 ms of work."""
 NOTHING: Nanoseconds = np.zeros(0, dtype=np.int64)
 
 
-class Closed:
-    """Every connection is a user who sends the next request when the last reply is in, after a pause."""
+class ClosedLoop:
+    """Closed loop: each connection is a user that sends its next request after the last reply, and a pause if there
+    is think time."""
 
     def __init__(
         self,
@@ -56,12 +58,12 @@ class Closed:
         self.spin_ns = 0
 
     def start(self) -> None:
-        """Let every user send."""
+        """Send the first request of every user."""
         for connection in self._connections:
             self._send(connection)
 
     def free(self, connection: Connection) -> None:
-        """Let the user of this connection send again, after a pause if users pause."""
+        """Send the next request of this connection's user, after its think time."""
         if self._think_time_s:
             asyncio.get_running_loop().call_later(self._think_time_s, self._send, connection)
         else:
@@ -74,39 +76,41 @@ class Closed:
             self.sent = number + 1
             self._generator.begin(connection, number * self._workers + self._worker, now_ns, now_ns)
 
-    def late(self) -> None:
-        """A closed loop is never late."""
+    def on_overdue(self) -> None:
+        """Do nothing: a closed loop has no schedule to fall behind."""
 
-    def over(self, now_ns: int) -> bool:
-        """Say whether no further request will be sent."""
+    def is_done(self, now_ns: int) -> bool:
+        """Return whether no further request will be sent."""
         return now_ns >= self._generator.deadline_ns or self.sent >= self._requests
 
-    def watch(self, now_ns: int) -> None:
-        """A closed loop has no backlog."""
+    def on_tick(self, now_ns: int) -> None:
+        """Do nothing: a closed loop has no backlog."""
 
     def scheduled(self, now_ns: int) -> int:
-        """Return how many requests were due: in a closed loop, those that were sent."""
+        """Return the number of requests due by `now_ns`: in a closed loop, those that were sent."""
         return self.sent
 
     def begun(self) -> int:
-        """Return how many of this worker's arrivals were taken up: requests, or sessions where there are any."""
+        """Return how many arrivals of this worker have started: requests, or sessions where the load has sessions."""
         return self.sent
 
     @property
     def ran_out(self) -> bool:
-        """Whether a limit of requests ended the last session; where there are none, the schedule says."""
+        """Whether the request limit ended the last session. Without sessions the schedule tells
+        (schedule_share.ran_out)."""
         return False
 
     def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
-        """Return index and due time of what was due by `until_ns`, never sent and is no arrival: nothing here."""
+        """Return index and due time of requests due by `until_ns`, never sent, that are not arrivals: none here."""
         return NOTHING, NOTHING
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no timer to release."""
 
 
-class Open:
-    """Requests are due by a schedule, whatever the replies do; without a free connection they wait in order."""
+class OpenLoop:
+    """Open loop: requests are due by a schedule, independent of replies; without a free connection they queue in
+    order."""
 
     def __init__(
         self,
@@ -116,8 +120,8 @@ class Open:
         worker: int,
         workers: int,
         schedule: Callable[[], Iterator[Nanoseconds]],
-        tell: Callable[[int, int, int], None] | None = None,
-        alone: bool = False,
+        report_progress: Callable[[int, int, int], None] | None = None,
+        own_core: bool = False,
     ) -> None:
         self._generator = generator
         self._idle = deque(connections)
@@ -127,9 +131,9 @@ class Open:
         self._blocks = schedule()
         self._block: Iterator[int] = iter(())
         self._timer = Timer()
-        self._tell = tell
+        self._report_progress = report_progress
         self._early_ns = EARLY_NS
-        self._longest_early_ns = LONGEST_EARLY_ALONE_NS if alone else LONGEST_EARLY_NS
+        self._longest_early_ns = LONGEST_EARLY_OWN_CORE_NS if own_core else LONGEST_EARLY_NS
         self._wakes_ns = NEVER_NS
         self._starved = False
         self._polls = False
@@ -141,57 +145,58 @@ class Open:
         self._due_ns = NEVER_NS
 
     def start(self) -> None:
-        """Wait for the first arrival."""
+        """Start to wait for the first arrival."""
         self._due_ns = self._next()
         asyncio.get_running_loop().add_reader(self._timer.fileno(), self._wake)
         self._go_on()
 
     def free(self, connection: Connection) -> None:
-        """Use the connection for what waits, or keep it for what comes."""
+        """Send a queued request on the connection, or keep the connection idle."""
         self._idle.append(connection)
         if self._starved:
             self._starved = False
             self._await(self._send_due())
 
-    def late(self) -> None:
-        """Send what became due while a reply was read: others may be there to be read before the loop comes round."""
+    def on_overdue(self) -> None:
+        """Send requests that came due while a reply was read: more replies may be read before the event loop runs the
+        timer."""
         self._await(self._send_due())
 
-    def over(self, now_ns: int) -> bool:
-        """Say whether no further request will be sent."""
+    def is_done(self, now_ns: int) -> bool:
+        """Return whether no further request will be sent."""
         return now_ns >= self._generator.deadline_ns or self._due_ns == NEVER_NS
 
-    def watch(self, now_ns: int) -> None:
-        """Note how many requests are due and wait for a connection."""
+    def on_tick(self, now_ns: int) -> None:
+        """Update the largest backlog, and report progress where it is wanted."""
         due = self.scheduled(now_ns)
         self.backlog_max = max(self.backlog_max, due - self.sent)
-        if self._tell is not None:
-            self._tell(now_ns - self._generator.epoch_ns, due, self._generator.completed)
+        if self._report_progress is not None:
+            self._report_progress(now_ns - self._generator.epoch_ns, due, self._generator.completed)
 
     def scheduled(self, now_ns: int) -> int:
-        """Return how many requests were due by `now_ns`."""
+        """Return the number of requests due by `now_ns`."""
         return self._arrived.until(now_ns - self._generator.epoch_ns)
 
     def begun(self) -> int:
-        """As in Closed."""
+        """Return how many arrivals have started, as in ClosedLoop."""
         return self.sent
 
     @property
     def ran_out(self) -> bool:
-        """As in Closed."""
+        """As in ClosedLoop."""
         return False
 
     def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
-        """As in Closed."""
+        """As in ClosedLoop."""
         return NOTHING, NOTHING
 
     def close(self) -> None:
-        """Give the timer back; called after the load."""
+        """Release the timer; called after the load."""
         asyncio.get_running_loop().remove_reader(self._timer.fileno())
         self._timer.close()
 
     def _next(self) -> int:
-        """Return when the next request is due, NEVER_NS after the last."""
+        """Return the due time of the next request, NEVER_NS after the last."""
         due_ns = next(self._block, None)
         if due_ns is None:
             block = next(self._blocks, None)
@@ -202,7 +207,7 @@ class Open:
         return due_ns
 
     def _wake(self) -> None:
-        """Come back when the timer fires; learn how late that is here."""
+        """Handle the timer; adapt the lead to the measured wake-up latency."""
         if self._timer.clear():
             late_ns = monotonic_ns() - self._wakes_ns
             if late_ns > LATE_RATIO * self._early_ns:
@@ -212,14 +217,14 @@ class Open:
         self._go_on()
 
     def _poll(self) -> None:
-        """Come back from a look at the sockets shortly before a request is due."""
+        """Continue after one poll of the sockets shortly before a request is due."""
         self._polls = False
         if self._generator.completed == self._polled_completed:
             self.spin_ns += monotonic_ns() - self._polled_ns
         self._go_on()
 
     def _go_on(self) -> None:
-        """Send all that is due and what is in a moment; then poll or sleep until the next is."""
+        """Send requests that are due now or within SPIN_NS; then poll or sleep until the next."""
         wait_ns = self._send_due()
         if 0 < wait_ns <= SPIN_NS:
             due_ns = self._due_ns
@@ -231,8 +236,11 @@ class Open:
         self._await(wait_ns)
 
     def _send_due(self) -> int:
-        """Send what is due, but not without end: replies are to be read. Return for how many ns nothing is; 0 when
-        more is due, NEVER_NS when what is due waits for a connection or there is no more."""
+        """Send requests that are due, at most MOST_AT_ONCE, so that replies are read in between.
+
+        Returns the ns until the next is due: 0 when more are due already; NEVER_NS when they wait for a connection or
+        none is left.
+        """
         generator, idle = self._generator, self._idle
         due_ns = self._due_ns
         last = self.sent + MOST_AT_ONCE
@@ -250,7 +258,7 @@ class Open:
         return self._cannot_send(now_ns)
 
     def _cannot_send(self, now_ns: int) -> int:
-        """Return what `_send_due` does where a request is due and is not sent now, and note why it is not."""
+        """Return the wait of `_send_due` when a request is due but not sent, and record the reason."""
         self._generator.due_ns = NEVER_NS
         if now_ns >= self._generator.deadline_ns:
             return NEVER_NS
@@ -261,10 +269,10 @@ class Open:
         return NEVER_NS
 
     def _await(self, wait_ns: int) -> None:
-        """Have the loop come back when the next request is due: by the timer, or at once when that is soon."""
+        """Schedule the next call for the due time: by the timer, or in the next loop iteration when it is close."""
         if wait_ns > self._early_ns:
             if wait_ns < NEVER_NS:
-                early_ns = max(self._early_ns, min(int(BROKEN_SHARE * wait_ns), LONGEST_EARLY_ALONE_NS))
+                early_ns = max(self._early_ns, min(int(EARLY_WAKE_RATIO * wait_ns), LONGEST_EARLY_OWN_CORE_NS))
                 self._wakes_ns = self._due_ns - early_ns
                 self._timer.arm(self._wakes_ns)
         elif not self._polls:

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seamark.load.engine.stalls import MOST, STALL_NS, Stalls
+from seamark.load.engine.schedule_lag import MOST, STALL_NS, Stalls
 from seamark.storage.paths import TrialFolder
 from seamark.trials.quick_load import Address, run_oneoff
 
