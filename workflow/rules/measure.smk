@@ -16,10 +16,7 @@ rule load:
         dag.image
     threads: dag.cpus
     resources:
-        **dag.site_resources(),
-        slot=dag.slot,
-        mem_mb=dag.mem_mb,
-        runtime=dag.runtime_min("load"),
+        **dag.resources("load"),
     params:
         changed=dag.changed,
     shell:

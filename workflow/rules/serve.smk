@@ -11,10 +11,7 @@ rule together:
         dag.group
     threads: 1
     resources:
-        **dag.site_resources(),
-        slot=1,
-        mem_mb=1,
-        runtime=dag.runtime_min("together"),
+        **dag.resources("together"),
     shell:
         "touch {output:q} > {log:q} 2>&1"
 
@@ -33,10 +30,7 @@ rule serve:
         dag.group
     threads: dag.cpus
     resources:
-        **dag.site_resources(),
-        slot=dag.slot,
-        mem_mb=dag.mem_mb,
-        runtime=dag.runtime_min("serve"),
+        **dag.resources("serve"),
     shell:
         dag.script("serve", "{wildcards.scenario:q}", "{wildcards.deployment:q}")
 
@@ -55,10 +49,7 @@ rule warmup:
         dag.image
     threads: dag.cpus
     resources:
-        **dag.site_resources(),
-        slot=dag.slot,
-        mem_mb=dag.mem_mb,
-        runtime=dag.runtime_min("warmup"),
+        **dag.resources("warmup"),
     shell:
         dag.load_script("warmup", "{wildcards.scenario:q}", "{wildcards.deployment:q}")
 
@@ -76,9 +67,6 @@ rule teardown:
         dag.group
     threads: dag.cpus
     resources:
-        **dag.site_resources(),
-        slot=dag.slot,
-        mem_mb=dag.mem_mb,
-        runtime=dag.runtime_min("teardown"),
+        **dag.resources("teardown"),
     shell:
         dag.script("teardown", "{wildcards.scenario:q}", "{wildcards.deployment:q}")

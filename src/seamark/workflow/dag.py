@@ -46,6 +46,8 @@ class Dag:
     """What each trial of a deployment takes, once it was asked for."""
     _marks: dict[str, CommitMarks] = field(default_factory=dict, init=False, repr=False)
     """The commit marks of each scenario's trials, once they were asked for."""
+    _placed: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, init=False, repr=False)
+    """The place of each deployment in its scenario, and its count of trials, once they were asked for."""
 
     def __post_init__(self) -> None:
         require_paths(self.study)
@@ -72,8 +74,11 @@ class Dag:
         return self._relative(self.study.reports)
 
     @property
-    def group(self) -> str | Callable[[Wildcards], str]:
-        """The group of the rules of a deployment: what one job is made of."""
+    def group(self) -> str | Callable[[Wildcards], str] | None:
+        """The group of the rules of a deployment: one batch job. None without a batch system: a group costs
+        Snakemake more than the square of its jobs, and there nothing is submitted."""
+        if not self.study.site.partitions:
+            return None
         return self._group_of if self._together else "dep_{scenario}_{deployment}"
 
     def _group_of(self, w: Wildcards) -> str:
@@ -188,14 +193,21 @@ class Dag:
         """Return the priority of a phase: deployments one after another, their trials in block order."""
 
         def of(w: Wildcards) -> int:
-            deployments = self.study.plan_of(w.scenario).deployments
-            rank = next(i for i, deployment in enumerate(deployments) if deployment.id == w.deployment)
-            count = len(self.study.trials_of(w.scenario, w.deployment))
-            base = 1 + (len(deployments) - rank) * 1_000_000
+            place, count = self._places(w.scenario)[w.deployment]
+            base = 1 + place * 1_000_000
             steps = {"serve": 0, "warmup": 1, "teardown": count + 2}
             return base + (steps[phase] if phase in steps else 2 + count - self.trial(w).position)
 
         return of
+
+    def _places(self, scenario: str) -> dict[str, tuple[int, int]]:
+        """Return for each deployment how many come from it on, and how many trials it has."""
+        if scenario not in self._placed:
+            ids = [deployment.id for deployment in self.study.plan_of(scenario).deployments]
+            self._placed[scenario] = {
+                name: (len(ids) - at, len(self.study.trials_of(scenario, name))) for at, name in enumerate(ids)
+            }
+        return self._placed[scenario]
 
     def runtime_min(self, phase: str) -> Callable[..., int]:
         """Return the minutes to ask a batch system for: grows with the attempt."""
@@ -220,16 +232,18 @@ class Dag:
         """Return the memory a deployment asks for, in MB."""
         return self.deployment(w).mem_gb * 1024
 
-    def site_resources(self) -> dict[str, Any]:
-        """Return what a batch system is asked for beyond memory and time; empty for a machine without one.
+    def resources(self, phase: str) -> dict[str, Any]:
+        """Return the resources of a phase of a deployment; on a machine without a batch system only its slots, since
+        each function here costs Snakemake a call for every job.
 
-        The CPUs are among it since Snakemake cuts threads to the cores of the machine on which it runs.
+        The CPUs are among them since Snakemake cuts threads to the cores of the machine on which it runs.
         The executor takes `tasks` for those of each GPU where it knows of GPUs; then Slurm starts one on each node.
         GPUs that are no `gres` must be an option of the job: the executor would ask one node for those of all.
         """
         site = self.study.site
+        slot = 1 if phase == "together" else self.slot
         if not site.partitions:
-            return {}
+            return {"slot": slot}
         asked: dict[str, Any] = {
             "slurm_account": lambda w: self.study.plan_of(w.scenario).account or "",
             "slurm_partition": lambda w: self.study.plan_of(w.scenario).partition or "",
@@ -237,6 +251,9 @@ class Dag:
             "nodes": lambda w: self.deployment(w).nodes,
             "tasks": lambda w: 0 if "gres" in self._gpu_request(w) else self.deployment(w).nodes,
             "slurm_extra": self._job_options,
+            "slot": slot,
+            "mem_mb": 1 if phase == "together" else self.mem_mb,
+            "runtime": self.runtime_min(phase),
         }
         if self._shares:
             del asked["nodes"], asked["tasks"]  # they would be added up, and one is what a job has without
