@@ -20,7 +20,9 @@ rule load:
     params:
         changed=dag.changed,
     shell:
-        dag.load_script("load", "{wildcards.scenario:q}", TRIAL_ID)
+        dag.load_script(
+            "load", "{wildcards.scenario:q}", TRIAL_ID, "{params.changed[config_hash]}"
+        )
 
 
 rule monitor:

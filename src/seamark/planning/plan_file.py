@@ -1,15 +1,18 @@
-"""A plan as plan.json and back. Nothing is worked out here."""
+"""A plan as plan.json, and each of its trials as trial.json, and back. Nothing is worked out here."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from seamark.errors import UserError
+from seamark.model.digest import digest
 from seamark.model.scenario import Slo
 from seamark.model.search import Search
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Plan, Trial
-from seamark.storage.paths import read_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json, replacing
 
 
 def as_document(plan: Plan) -> dict[str, Any]:
@@ -39,14 +42,64 @@ def read_plan(path: Path) -> Plan:
         raise ValueError(f"{path}: not a plan ({cause!r}). Remove the file; `bench plan` writes it anew.") from cause
 
 
-def planned_trial(path: Path, trial_id: str) -> tuple[Trial, Deployment]:
-    """Read one trial and its deployment from a plan.json. Raises UserError when the plan has none of that id."""
-    document = read_json(path)
-    trial = next((each for each in document["trials"] if each["id"] == trial_id), None)
-    if trial is None:
-        raise UserError(f"{path}: no trial '{trial_id}' in this plan.")
-    deployment = next(each for each in document["deployments"] if each["id"] == trial["deployment"])
-    return _trial(trial), Deployment(**deployment)
+def write_trials(plan: Plan, folder: ScenarioFolder, *, only_missing: bool = False) -> None:
+    """Write trial.json of every trial, or only of those that have none."""
+    deployments = {deployment.id: deployment for deployment in plan.deployments}
+    for trial in plan.trials:
+        own = folder.trial(trial.id)
+        if not (only_missing and own.planned.exists()):
+            write_trial(plan_of_trial(plan, trial, deployments[trial.deployment]), own)
+
+
+def plan_of_trial(plan: Plan, trial: Trial, deployment: Deployment) -> Plan:
+    """Return the plan of one trial alone: what the whole plan says, one deployment, one trial, no factors."""
+    return dataclasses.replace(plan, factors={}, deployments=(deployment,), trials=(trial,))
+
+
+def write_trial(part: Plan, folder: TrialFolder) -> None:
+    """Write trial.json: the plan of one trial and the digest of that.
+
+    It is not synchronised to the disk, which would take longer than all else of a large plan: a trial.json that was
+    lost or cut is made again. A folder that cannot be written to is left without one.
+    """
+    document = json.loads(json.dumps(as_document(part)))
+    with suppress(OSError), replacing(folder.planned, durable=False) as temporary:
+        temporary.write_text(json.dumps(document | {"digest": digest(document)}), encoding="utf-8")
+
+
+def read_trial(folder: TrialFolder, config_hash: str | None) -> Plan | None:
+    """Return the plan of one trial from its trial.json.
+
+    None where there is none, it is damaged or of another version, or it is not of that configuration.
+    """
+    try:
+        document = read_json(folder.planned)
+        if document.pop("digest") != digest(document) or document["schema_version"] != SCHEMA_VERSION:
+            return None
+        part = _plan(document)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return part if config_hash in (None, part.trials[0].config_hash) else None
+
+
+def trial_for(folder: TrialFolder, plan_file: Path) -> Plan:
+    """Return the plan of the trial of a folder with a load.json: from trial.json if that is of the same configuration,
+    else from the plan.json of all trials, and trial.json is written again. Raises UserError when it is not planned.
+    """
+    try:
+        load = read_json(folder.load)
+    except ValueError:
+        load = {}
+    part = read_trial(folder, None if "probe" in load else load.get("config_hash"))
+    if part is None or part.trials[0].id != folder.root.name:
+        plan = read_plan(plan_file)
+        trial = next((trial for trial in plan.trials if trial.id == folder.root.name), None)
+        if trial is None:
+            raise UserError(f"{plan_file}: no trial '{folder.root.name}' in this plan.")
+        deployment = next(each for each in plan.deployments if each.id == trial.deployment)
+        part = plan_of_trial(plan, trial, deployment)
+        write_trial(part, folder)
+    return part
 
 
 def _trial(document: Mapping[str, Any]) -> Trial:

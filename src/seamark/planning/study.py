@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os.path import expandvars
 from pathlib import Path
@@ -16,6 +16,7 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial
 from seamark.planning.plan import as_document, plan
+from seamark.planning.plan_file import plan_of_trial, read_trial, write_trial, write_trials
 from seamark.storage.paths import ScenarioFolder, expanded, read_json, require_folder, write_json, write_text
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
@@ -33,6 +34,8 @@ class Study:
     scenario_path: Path
     scenario: Scenario
     services: Mapping[str, Service]
+    part: Plan | None = None
+    """The plan of one trial, see `of_trial`; None: everything is planned."""
 
     @classmethod
     def at(cls, root: Path, *, scenario: str | None = None, site: str | None = None) -> "Study":
@@ -57,7 +60,27 @@ class Study:
     @cached_property
     def plan(self) -> Plan:
         """The plan of the scenario asked for."""
-        return plan(self.scenario, self.services, self.site)
+        return self.part or plan(self.scenario, self.services, self.site)
+
+    def of_trial(self, scenario: str, trial_id: str, config_hash: str | None = None) -> "Study":
+        """Return this study with the plan of one trial, as its trial.json has it: so that a job does not plan all.
+
+        One that is missing, damaged or not of that configuration is written again. Raises UserError when the plan has
+        no such trial.
+        """
+        folder = self.folder(scenario).trial(trial_id)
+        part = read_trial(folder, config_hash)
+        if part is None or (part.scenario, part.trials[0].id) != (scenario, trial_id):
+            trial = self.trial(scenario, trial_id)
+            deployment = self.deployment(scenario, trial.deployment)
+            part = plan_of_trial(self.plan_of(scenario), trial, deployment)
+            write_trial(part, folder)
+        return replace(self, part=part)
+
+    @cached_property
+    def whole(self) -> "Study":
+        """This study with the plan of all trials."""
+        return replace(self, part=None) if self.part else self
 
     def write_plan(self, name: str) -> None:
         """Write a scenario's plan.json, and a copy of its file beside it."""
@@ -65,15 +88,23 @@ class Study:
         write_text(folder.scenario, (self.root / planned.source).read_text(encoding="utf-8"))
         write_json(folder.plan, as_document(planned))
 
+    def write_trials(self, name: str) -> None:
+        """Write trial.json of every trial of a scenario, then its plan.json: that says that they are of this plan."""
+        write_trials(self.plan_of(name), self.folder(name))
+        self.write_plan(name)
+
     def refresh_plan(self, name: str) -> None:
-        """Write a scenario's plan.json where there is none, or one of another plan."""
+        """Write plan.json and every trial.json where there is no plan.json, or one of another plan; else those
+        trial.json that are missing."""
         folder = self.folder(name)
         try:
             stands = read_json(folder.plan) == json.loads(json.dumps(as_document(self.plan_of(name))))
         except (OSError, ValueError):
             stands = False
         if not stands or not folder.scenario.exists():
-            self.write_plan(name)
+            self.write_trials(name)
+        else:
+            write_trials(self.plan_of(name), folder, only_missing=True)
 
     @cached_property
     def _plans(self) -> dict[str, Plan]:
@@ -81,6 +112,8 @@ class Study:
 
     def plan_of(self, name: str) -> Plan:
         """Return the plan of the scenario of that name: the one asked for, or one in config/scenarios."""
+        if self.part is not None and name == self.part.scenario:
+            return self.part
         if name == self.scenario.name:
             return self.plan
         if name not in self._plans:

@@ -33,6 +33,11 @@ class TrialFolder:
         return self.root / "effective_config.yaml"
 
     @property
+    def planned(self) -> Path:
+        """The trial and its deployment as they were planned: what its jobs read instead of planning again."""
+        return self.root / "trial.json"
+
+    @property
     def load(self) -> Path:
         return self.root / "load.json"
 
@@ -217,10 +222,10 @@ def require_folder(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Give a temporary path beside `path`; rename it to `path` when the block ends well, remove it otherwise.
 
-    A folder that lies at `path` is put away.
+    A folder that lies at `path` is put away. Without `durable` a crash of the machine may leave an empty file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir() and not path.is_symlink():
@@ -228,8 +233,9 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        if durable:
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

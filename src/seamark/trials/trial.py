@@ -58,7 +58,7 @@ def serve(bench: Bench) -> None:
         servers.leave_out(bench.deployment, bench.service, bench.site, bench.folder, category=NOT_TRIED, reason=why)
         return
     plan = bench.study.plan_of(bench.scenario)
-    trials = bench.study.trials_of(bench.scenario, bench.deployment.id)
+    trials = bench.study.whole.trials_of(bench.scenario, bench.deployment.id)
     images = StudyImages(study=bench.study)
     answer = servers.serve(
         bench.deployment,

@@ -84,7 +84,7 @@ def put_aside(folder: TrialFolder, *, probes: bool = False) -> Path | None:
     The trial's log goes on. Probes of a search that has not come to its end stay, unless `probes`: it goes on with
     them. The commit mark goes first: an interrupted move leaves a trial that is not measured.
     """
-    stays = {folder.attempts, folder.log}
+    stays = {folder.attempts, folder.log, folder.planned}
     if not probes and not search_ended(folder):
         stays |= {folder.search, folder.probes}
     kept = [path for path in folder.root.glob("[!.]*") if path not in stays]

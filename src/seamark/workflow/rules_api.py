@@ -13,8 +13,11 @@ MEASURE_ANEW = "SEAMARK_MEASURE_ANEW"
 
 
 def plan(scenario_file: str, site: str, scenario: str) -> None:
-    """Write plan.json. Ends with a message where trials are there from another server, unless they are to be measured
-    anew: exported scripts ask here, before a job is submitted."""
+    """Write plan.json, and trial.json of every trial.
+
+    Ends with a message where trials are there from another server, unless they are to be measured anew: exported
+    scripts ask here, before a job is submitted.
+    """
     from seamark.errors import UserError
     from seamark.trials.conflicts import require_no_conflicts
 
@@ -24,7 +27,7 @@ def plan(scenario_file: str, site: str, scenario: str) -> None:
             require_no_conflicts(study)
     except UserError as mistake:
         raise SystemExit(str(mistake)) from None
-    study.write_plan(scenario)
+    study.write_trials(scenario)
 
 
 def environment(scenario_file: str, site: str, name_and_digest: str, record: str) -> None:
@@ -92,13 +95,13 @@ def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> 
     warm_up(Bench.of(study, scenario, deployment_id), study.trials_of(scenario, deployment_id)[0], parent_pid)
 
 
-def load(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
-    """Measure one trial."""
+def load(scenario_file: str, site: str, scenario: str, trial_id: str, config_hash: str | None = None) -> None:
+    """Measure one trial, which `config_hash` tells from one of an older plan."""
     parent_pid = os.getppid()
     from seamark.trials.deployment_context import Bench
 
     _require_current_epoch()
-    study = _study(scenario_file, site)
+    study = _study(scenario_file, site).of_trial(scenario, trial_id, config_hash)
     trial = study.trial(scenario, trial_id)
     retries = study.plan_of(scenario).max_retries
     if trial.search:
@@ -133,21 +136,21 @@ def metrics(plan_file: str, record: str, exposition: str = "") -> None:
 
     `exposition`: the folder that is to have them in Prometheus's text form too.
     """
-    from seamark.planning.plan_file import planned_trial
+    from seamark.planning.plan_file import read_plan, trial_for
     from seamark.storage.paths import ScenarioFolder
     from seamark.trials.derive_trial import derive_trial
 
     scenario = ScenarioFolder(root=Path(record).parents[1])
-    trial, deployment = planned_trial(Path(plan_file), Path(record).parent.name)
+    folder = scenario.trial(Path(record).parent.name)
+    part = trial_for(folder, Path(plan_file))
+    (trial,), (deployment,) = part.trials, part.deployments
     derive_trial(scenario, trial, deployment)
     if exposition:
-        from seamark.analysis.prometheus_text import write_trial
+        from seamark.analysis import prometheus_text
         from seamark.analysis.summary.treatments import levels_of
-        from seamark.planning.plan_file import read_plan
 
-        write_trial(
-            scenario.trial(trial.id), Path(exposition), trial, levels_of(read_plan(Path(plan_file)))[trial.treatment]
-        )
+        levels = levels_of(read_plan(Path(plan_file)))[trial.treatment]
+        prometheus_text.write_trial(folder, Path(exposition), trial, levels)
 
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:

@@ -27,7 +27,6 @@ def sweep(study: Study, marks: CommitMarks) -> None:
     if found := conflicts(study, marks):
         raise UserError(*refusal(study, found))
     sweep_servers(study.results)
-    _sweep_plan(study)
     for record in study.results.glob(".environments/*.json"):
         if not _is_made(record):
             put_away(record)
@@ -39,10 +38,12 @@ def sweep(study: Study, marks: CommitMarks) -> None:
         _sweep_folder(own.root)
         _sweep_damaged(own.record)
     _sweep_damaged(folder.summary)
+    _sweep_plan(study)  # last: what lay in the place of a trial's folder is gone
 
 
 def _sweep_plan(study: Study) -> None:
-    """Write a plan.json anew that is not this scenario's plan: `bench plan`, or an older run, left it.
+    """Write a plan.json anew that is not this scenario's plan: `bench plan`, or an older run, left it; and each
+    trial.json that is missing.
 
     Putting it away instead would make Snakemake publish every trial again.
     """
