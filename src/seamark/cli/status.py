@@ -13,9 +13,8 @@ from rich.text import Text
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
-from seamark.services.study_identities import server_identities
 from seamark.trials.conflicts import conflicts, refusal
-from seamark.trials.progress import Progress, progress
+from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.workflow.run_inventory import Component, components
 
 
@@ -34,7 +33,7 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
       bench status --json | jq '.components[] | select(.kind == "server") | .where'
     """
     study = open_study(scenario, site)
-    now = _progress(study)
+    now = progress_of(study)
     if as_json:
         servers = {row[0]: row[1] for row in _servers(study)}
         parts = [vars(each) for each in components(study)]
@@ -52,10 +51,11 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
     from seamark.workflow.snakemake_cli import runs_in
 
     with Live(_table(study, now), console=console, refresh_per_second=2) as live:
+        seen: Seen = {}
         while runs_in(study.root):
             time.sleep(1)
-            live.update(_table(study, _progress(study)))
-    return 1 if _progress(study).failed else 0
+            live.update(_table(study, progress_of(study, seen)))
+    return 1 if progress_of(study, seen).failed else 0
 
 
 def _components(found: Sequence[Component], root: str) -> Table:
@@ -67,11 +67,6 @@ def _components(found: Sequence[Component], root: str) -> Table:
             *map(Text, (each.kind, each.name, each.state, (each.where or "").removeprefix(root), each.job or ""))
         )
     return table
-
-
-def _progress(study: Study) -> Progress:
-    name = study.scenario.name
-    return progress(study.plan, study.folder(name), server_identities(study, name))
 
 
 def _servers(study: Study) -> list[tuple[str, str]]:

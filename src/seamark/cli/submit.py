@@ -24,9 +24,8 @@ from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
-from seamark.services.study_identities import server_identities
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
-from seamark.trials.progress import Progress, progress
+from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
 from seamark.workflow.orphan_jobs import end_jobs_left
 from seamark.workflow.run_end import EndSignals, end_run
@@ -139,11 +138,11 @@ def submit(
 
 def _submit(study: Study, as_json: bool, extra: tuple[str, ...]) -> int:
     console = Console(stderr=as_json)
-    before = _progress(study)
+    before = progress_of(study)
     console.print(_opening(study, before))
     log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"
     code = _run(study, console, log, extra)
-    after = _progress(study)
+    after = progress_of(study)
     if as_json:
         click.echo(json.dumps(after.document(), indent=1))
     else:
@@ -196,13 +195,14 @@ def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", 
     )
     look_s = 0.5 if console.is_terminal else 2.0
     with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        said = _progress(study).done * 10 // len(study.plan.trials)
+        seen: Seen = {}
+        said = progress_of(study, seen).done * 10 // len(study.plan.trials)
         waiting: str | None = None
         last_probe: str | None = None
         task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
         while process.poll() is None and not signals.count:
             beat(study.root, process.pid)
-            now = _progress(study)
+            now = progress_of(study, seen)
             if now.waiting and now.waiting != waiting and not console.is_terminal:
                 console.print(now.waiting, markup=False, soft_wrap=True)
             waiting = now.waiting
@@ -238,11 +238,6 @@ def _now(now: Progress, planned: int) -> str:
     if now.waiting:
         return now.waiting
     return "metrics and report" if now.done == planned else "preparing"
-
-
-def _progress(study: Study) -> Progress:
-    name = study.scenario.name
-    return progress(study.plan, study.folder(name), server_identities(study, name))
 
 
 def _opening(study: Study, before: Progress) -> str:

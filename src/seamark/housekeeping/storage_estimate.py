@@ -11,9 +11,8 @@ from seamark.errors import SiteError
 from seamark.model.load_profile import load_length_of
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
-from seamark.services.study_identities import server_identities
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
-from seamark.trials.progress import progress
+from seamark.trials.progress import progress_of
 
 LEAST_ROW_BYTES, MOST_ROW_BYTES = 4, 32
 """Of a request in samples.parquet, as measured: short equal times pack well, long different ones do not."""
@@ -56,7 +55,7 @@ def estimate(study: Study) -> Estimate:
     A trial of a treatment that was measured before, in any repetition, is expected to write what that one did.
     """
     folder = study.folder(study.scenario.name)
-    states = progress(study.plan, folder, server_identities(study, study.scenario.name)).states
+    states = progress_of(study).states
     missing = [trial for trial, state in zip(study.plan.trials, states, strict=True) if state.state in MISSING]
     known = {trial.treatment: size for trial in study.plan.trials if (size := _written(folder, trial))}
     least = most = 0

@@ -9,8 +9,10 @@ from typing import Any
 import psutil
 
 from seamark.model.server_identity import ServerIdentity, belongs
-from seamark.model.trial import Plan
-from seamark.storage.paths import ScenarioFolder, read_json
+from seamark.model.trial import Plan, Trial
+from seamark.planning.study import Study
+from seamark.services.study_identities import server_identities
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
 
 WAITING_STALE_S = 15.0
 
@@ -78,39 +80,74 @@ class Progress:
         }
 
 
-def progress(plan: Plan, folder: ScenarioFolder, servers: Mapping[str, ServerIdentity] | None = None) -> Progress:
+Seen = dict[str, tuple[tuple[int, ...], State]]
+"""The states of finished trials by id, each with the sizes and times of the files that it was read from."""
+
+
+def progress(
+    plan: Plan,
+    folder: ScenarioFolder,
+    servers: Mapping[str, ServerIdentity] | None = None,
+    seen: Seen | None = None,
+) -> Progress:
     """Return the state of every trial of `plan`. With `servers`, of its deployments, results of others are `other`,
-    and failures on others are still planned."""
+    and failures on others are still planned. `seen` saves those who look often from reading unchanged files again."""
+    seen = {} if seen is None else seen
+    waiting: dict[str, str | None] = {}
     states = []
     for trial in plan.trials:
         files = folder.trial(trial.id)
-        if files.load.exists():
-            try:
-                load = read_json(files.load)
-                if not belongs(load, trial.config_hash, (servers or {}).get(trial.deployment)):
-                    load = {"status": "other" if load.get("status") == "ok" else "planned"}
-                if load.get("status") == "ok" and files.metrics.exists():
-                    load = read_json(files.metrics)
-            except ValueError as cause:
-                load = {"status": "damaged", "category": "damaged", "reason": str(cause)}
-            states.append(
-                State(
-                    trial=trial.id,
-                    deployment=trial.deployment,
-                    state=load.get("status", "damaged"),
-                    category=load.get("category"),
-                    reason=load.get("reason"),
-                )
-            )
+        if stamp := _stamp(files):
+            if trial.id not in seen or seen[trial.id][0] != stamp:
+                seen[trial.id] = stamp, _tried(trial, files, (servers or {}).get(trial.deployment))
+            states.append(seen[trial.id][1])
+            continue
+        detail, part, state = None, 0.0, "running" if _at_work(files.parts) else "planned"
+        if state == "running":
+            detail, part = _probe(files.search) if trial.search else (None, 0.0)
         else:
-            state = "running" if _at_work(files.parts) else "planned"
-            part = 0.0
-            if state == "planned":
-                detail = _waiting(folder.deployment(trial.deployment).waiting)
-            else:
-                detail, part = _probe(files.search) if trial.search else (None, 0.0)
-            states.append(State(trial=trial.id, deployment=trial.deployment, state=state, detail=detail, part=part))
+            if trial.deployment not in waiting:
+                waiting[trial.deployment] = _waiting(folder.deployment(trial.deployment).waiting)
+            detail = waiting[trial.deployment]
+        states.append(State(trial=trial.id, deployment=trial.deployment, state=state, detail=detail, part=part))
     return Progress(scenario=plan.scenario, states=tuple(states))
+
+
+def progress_of(study: Study, seen: Seen | None = None) -> Progress:
+    """Return the progress of the scenario of a study on the servers that it is planned for."""
+    name = study.scenario.name
+    return progress(study.plan, study.folder(name), server_identities(study, name), seen)
+
+
+def _stamp(files: TrialFolder) -> tuple[int, ...]:
+    """Return sizes and times of load.json and metrics.json; nothing without a load.json."""
+    found: tuple[int, ...] = ()
+    for path in (files.load, files.metrics):
+        try:
+            facts = path.stat()
+        except OSError:
+            return found
+        found += (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    return found
+
+
+def _tried(trial: Trial, files: TrialFolder, server: ServerIdentity | None) -> State:
+    """Return the state of a trial that has a load.json."""
+    try:
+        load = read_json(files.load)
+        if not belongs(load, trial.config_hash, server):
+            load = {"status": "other" if load.get("status") == "ok" else "planned"}
+        if load.get("status") == "ok" and files.metrics.exists():
+            load = read_json(files.metrics)
+    except ValueError as cause:
+        load = {"status": "damaged", "category": "damaged", "reason": str(cause)}
+    return State(
+        trial=trial.id,
+        deployment=trial.deployment,
+        state=load.get("status", "damaged"),
+        category=load.get("category"),
+        reason=load.get("reason"),
+    )
 
 
 def held_by(holder: Mapping[str, Any]) -> str:
