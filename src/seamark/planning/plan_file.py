@@ -83,8 +83,10 @@ def read_trial(folder: TrialFolder, config_hash: str | None) -> Plan | None:
 
 
 def trial_for(folder: TrialFolder, plan_file: Path) -> Plan:
-    """Return the plan of the trial of a folder with a load.json: from trial.json if that is of the same configuration,
-    else from the plan.json of all trials, and trial.json is written again. Raises UserError when it is not planned.
+    """Return the plan of the trial of a folder that has a load.json.
+
+    It comes from trial.json if that is of the same configuration, else from the plan.json of all trials, and
+    trial.json is written again. Raises UserError when the trial is not planned.
     """
     try:
         load = read_json(folder.load)
