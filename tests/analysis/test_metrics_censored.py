@@ -17,8 +17,7 @@ from seamark.analysis.summary.summary import summarise
 from seamark.model.failure import Failure
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
-from seamark.report.oneoff import oneoff_text
-from seamark.report.terminal import summary_table
+from seamark.report.terminal import quick_load_text, summary_table
 from seamark.storage.paths import ScenarioFolder, TrialFolder, write_json
 
 pytestmark = pytest.mark.covers("E-FR09")
@@ -99,7 +98,7 @@ def test_what_a_load_leaves_unanswered_and_never_sent_is_in_its_percentiles(fold
     assert {"p50", "p99", "max"} <= set(times["lower_bounds"])
     assert times["p50"] < 5000, "which it would be if all had been served"
     assert document["service_time_ms"]["censored"] == 0, "what was never sent was not served"
-    text = oneoff_text(document, None)
+    text = quick_load_text(document, None)
     assert "response time †" in text
     assert "† : saturated" in text
     assert "≥" in text
@@ -122,7 +121,7 @@ def test_an_objective_is_never_met_by_a_lower_bound(folder):
     assert [slo["met"] for slo in document["slos"]] == [False, None, True, True, None, False, True]
     assert [slo["lower_bound"] for slo in document["slos"]] == [True, True, True, False, True, True, False]
     assert document["slos"][4]["value"] == approx(0.00685 * 0.991, rel=0.01), "as if time-outs took no time"
-    assert "objective latency_p999_s <= 3: ≥ 2.00, unknown" in oneoff_text(document, None)
+    assert "objective latency_p999_s <= 3: ≥ 2.00, unknown" in quick_load_text(document, None)
 
 
 def test_old_figures_without_bounds_are_judged_as_they_stand():
@@ -143,7 +142,7 @@ def test_tables_terminal_and_export_mark_what_is_a_lower_bound(folder):
     assert [line.split('statistic="')[1].split('"')[0] for line in bounds] == ["p999", "max"]
     assert 'statistic="mean",of="answered"' in text
     assert "seamark_latency_censored_requests{" in text
-    shown = oneoff_text(document, None)
+    shown = quick_load_text(document, None)
     assert "≥ 2,000" in shown
     assert "(6.8" in shown
     assert "≥ : at least" in shown

@@ -16,7 +16,7 @@ from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.window import Window
 from seamark.model.failure import Failure
 from seamark.model.scenario import Slo
-from seamark.report.oneoff import oneoff_text
+from seamark.report.terminal import quick_load_text
 
 pytestmark = pytest.mark.covers("E-FR09")
 
@@ -116,7 +116,7 @@ def test_an_objective_on_ttft_counts_from_the_actual_send_and_one_on_its_respons
     assert [slo["value"] for slo in document["slos"]] == pytest.approx([0.02, 0.02, 0.05, 0.05])
     assert [slo["met"] for slo in document["slos"]] == [True, True, False, False]
     assert document["goodput"]["ratio"] == 0
-    said = oneoff_text(document, None)
+    said = quick_load_text(document, None)
     assert "\nTTFT  " in said
     assert "\nTTFT response " in said
 

@@ -79,7 +79,7 @@ def test_a_summary_with_withheld_percentiles_is_printed_and_its_report_is_utf8(s
         "from rich.console import Console; from pathlib import Path; import sys\n"
         "from seamark.cli.encoding import print_in_any_locale\n"
         "from seamark.report.terminal import summary_table; from seamark.storage.paths import read_json\n"
-        "from seamark.report.pages import write_report\n"
+        "from seamark.report.page.render import write_report\n"
         "print_in_any_locale()\n"
         "Console().print(summary_table(read_json(Path('results/letters/summary.json')), 160))\n"
         f"print(write_report(Path('results/letters'), Path({str(tmp_path)!r})))\n"

@@ -5,8 +5,8 @@ import re
 import pytest
 from make_results import Made, make_results
 
-from seamark.report.canvas import drawing, shortened, written
-from seamark.report.pages import write_report
+from seamark.report.figures.canvas import drawing, shortened, written
+from seamark.report.page.render import write_report
 
 LONG = re.compile(r"\d\.\d{3,}")
 

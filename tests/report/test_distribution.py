@@ -7,7 +7,7 @@ import pytest
 
 from seamark.model.failure import Failure
 from seamark.model.sample import SAMPLE
-from seamark.report.distribution import pooled
+from seamark.report.figures.latency_cdf import pooled
 
 
 def write(path, due_ns, took_ns, failure=None):

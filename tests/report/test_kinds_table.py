@@ -12,8 +12,8 @@ from seamark.analysis.summary import write_metrics, write_summary
 from seamark.model.failure import Failure
 from seamark.model.trial import Plan
 from seamark.planning.plan_file import as_document
-from seamark.report.kinds import MOST_ROWS, kinds_table
-from seamark.report.pages import write_report
+from seamark.report.page.render import write_report
+from seamark.report.tables.by_treatment import MOST_KINDS, kinds_table
 from seamark.storage.paths import ScenarioFolder, write_json
 
 KINDS = ["chat", "search"]
@@ -117,10 +117,10 @@ def test_every_treatment_has_a_row_for_each_of_its_kinds(folder: ScenarioFolder)
     assert table.caption == "w: kinds of request"
     assert [[cell.text for cell in row[:2]] for row in table.rows] == [["20", "chat"], ["20", "search"], ["80", "–"]]
     assert {cell.kind for cell in table.rows[2][1:]} == {"absent"}
-    long = kinds_table("w", [{**mixed, "factors": {}}] * MOST_ROWS, named=True)
+    long = kinds_table("w", [{**mixed, "factors": {}}] * MOST_KINDS, named=True)
     assert long is not None
-    assert len(long.rows) == MOST_ROWS
-    assert f"{MOST_ROWS} more rows" in long.footnotes[-1]
+    assert len(long.rows) == MOST_KINDS
+    assert f"{MOST_KINDS} more rows" in long.footnotes[-1]
 
 
 @pytest.mark.slow

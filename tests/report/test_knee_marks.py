@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from make_results import Made, make_results
 
-from seamark.report.pages import write_report
+from seamark.report.page.render import write_report
 
 pytestmark = pytest.mark.slow
 

@@ -6,12 +6,10 @@ import pytest
 from made_node import make_node
 from make_results import SERVICES, make_results
 
-from seamark.report.energy import energy_table
-from seamark.report.header import about
-from seamark.report.nodes import nodes_section
-from seamark.report.provenance import deployments_table
+from seamark.report.page.provenance import deployments_table, nodes_section
+from seamark.report.page.sections import about, verdicts_section
 from seamark.report.source import read_results
-from seamark.report.verdicts import verdicts_section
+from seamark.report.tables.by_treatment import energy_table
 from seamark.telemetry.provenance.machine import machine
 
 pytestmark = pytest.mark.slow

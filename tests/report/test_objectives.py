@@ -10,7 +10,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 from seamark.analysis.summary import summarise, write_metrics
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
-from seamark.report.objectives import objectives_table
+from seamark.report.tables.by_treatment import objectives_table
 from seamark.storage.paths import ScenarioFolder, write_json
 
 SLOS = (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from make_results import META, SERVICES, Made, make_results
 
-from seamark.report.header import about
-from seamark.report.pages import write_report
+from seamark.report.page.render import write_report
+from seamark.report.page.sections import about
 from seamark.report.source import read_results
 from seamark.storage.paths import ScenarioFolder, read_json, write_json
 
@@ -54,7 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.mark.covers("E-FR12", "E-FR27", "E-INT04")
 def test_the_report_has_every_section_and_the_contents_lead_to_them(made):
     page = Page((made[1] / "index.html").read_text())
-    wanted = ["results", "failed", "verdicts", "course", "trials", "configuration", "reproduce", "glossary"]
+    wanted = ["results", "failed", "verdicts", "run", "trials", "configuration", "reproduce", "glossary"]
     assert [name for name in wanted if name not in page.ids] == []
     assert {"service-postgres", "service-faiss"} <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
@@ -85,7 +85,7 @@ def test_no_text_of_the_page_has_a_raw_backtick(tmp_path):
 
 
 def test_rows_and_figures_are_not_cut_by_the_end_of_a_printed_page():
-    style = files("seamark.report").joinpath("page.css").read_text()
+    style = files("seamark.report.page").joinpath("page.css").read_text()
     printed = style[style.index("@media print{") :]
     rules = {
         selector.strip(): body

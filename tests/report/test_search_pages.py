@@ -14,7 +14,7 @@ from seamark.analysis.summary import write_summary
 from seamark.analysis.summary.outcome import Outcome
 from seamark.analysis.summary.search import found_by_search
 from seamark.planning.plan_file import read_plan
-from seamark.report.pages import write_report
+from seamark.report.page.render import write_report
 from seamark.report.terminal import summary_table
 from seamark.storage.paths import ScenarioFolder, read_json, write_json
 
@@ -83,9 +83,9 @@ def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bra
     assert lines[0].index("largest load") < lines[0].index("throughput")
     assert sum(bool(re.search(r"24\.0 requests/s\s+16\.0 – 40\.0 \(93%\)", line)) for line in lines) == 5
     text = (write_report(searched, tmp_path / "reports").parent / "report.md").read_text()
-    glance = text.split("## Results at a glance")[1].split("\n## ")[0]
-    assert "largest load (requests/s) | between | throughput" in glance
-    assert len(re.findall(r"\| 24\.0 \| 16\.0 – 40\.0 \(93%\) \|", glance)) == 5
+    summary = text.split("## Summary")[1].split("\n## ")[0]
+    assert "largest load (requests/s) | between | throughput" in summary
+    assert len(re.findall(r"\| 24\.0 \| 16\.0 – 40\.0 \(93%\) \|", summary)) == 5
     with (searched / "summary.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["search_found"]]
     assert {row["search_bracket_low"] for row in rows} == {"16", "24"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seamark.report.streams import streams_table
+from seamark.report.tables.by_treatment import streams_table
 
 
 def times(p50: float, p99: float | None, **more: Any) -> dict[str, Any]:

@@ -5,9 +5,9 @@ import re
 import pytest
 from make_results import Made, make_results
 
-from seamark.report.content import Picture, Text
+from seamark.report.figures.latency_cdf import latency_pictures, marked
+from seamark.report.page.content import Picture, Text
 from seamark.report.source import read_results
-from seamark.report.tails import marked, tail_pictures
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ def test_too_few_requests_for_a_median_are_not_drawn_and_the_report_says_so(tmp_
         factors={"concurrency": (1, 4)},
     )
     results = read_results(make_results(tmp_path / "r", services=(made,), repetitions=1, fail=(), suspect=()))
-    blocks = tail_pictures(results, "slow", results.treatments, "slow", tmp_path / "figures")
+    blocks = latency_pictures(results, "slow", results.treatments, "slow", tmp_path / "figures")
     (picture,) = blocks
     assert isinstance(picture, Picture)
     numbers = [int(n) for n in re.findall(r"n = (\d+)", picture.svg.decode())]
     assert len(numbers) == 1
     assert 20 <= numbers[0] < 200
     assert "Not drawn: 1 treatment of fewer than 20 good requests." in picture.caption
-    alone = tail_pictures(results, "slow", results.treatments[:1], "slow", tmp_path / "figures")
+    alone = latency_pictures(results, "slow", results.treatments[:1], "slow", tmp_path / "figures")
     assert [type(block) for block in alone] == [Text]

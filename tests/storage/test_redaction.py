@@ -6,7 +6,7 @@ import pytest
 from report.make_results import Made, make_results
 
 from seamark.planning.identity import words_of
-from seamark.report.pages import write_report
+from seamark.report.page.render import write_report
 from seamark.storage.redaction import REDACTED, redacted, redacted_text
 
 SECRET = "s3cr3t-Value0123456789"

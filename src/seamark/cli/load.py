@@ -101,7 +101,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     from seamark.load.coordinator.coordinator import LoadError
     from seamark.load.coordinator.launchers.command_launcher import launcher_of
     from seamark.platform.tls import tls_context
-    from seamark.report.oneoff import oneoff_text
+    from seamark.report.terminal import quick_load_text
     from seamark.storage.paths import TrialFolder
     from seamark.trials.address import answer_of, look, port_of
     from seamark.trials.calibration import ceiling_of
@@ -166,7 +166,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
             except OSError as error:
                 unwritten = error
     document, times = measured.document, measured.histograms.get("response_ns")
-    click.echo(json.dumps(document, indent=1) if as_json else oneoff_text(document, times, statuses))
+    click.echo(json.dumps(document, indent=1) if as_json else quick_load_text(document, times, statuses))
     if not document["counts"]["ok"]:
         answer = answer_of(url, tls, request)
         click.echo(redacted_text(f"One request by hand: {answer.text}. {answer.remedy}".rstrip()), err=True)

@@ -15,7 +15,7 @@ def command(scenario: str, site: str | None) -> None:
     Example:
       bench report -c config/scenarios/quickstart.yaml
     """
-    from seamark.report.pages import write_report
+    from seamark.report.page.render import write_report
     from seamark.workflow.derive import derive, has_older_figures
     from seamark.workflow.snakemake_cli import release
 

@@ -1,16 +1,20 @@
-"""The summary as a table for a terminal, at the end of `bench submit`."""
+"""Text for a terminal: the summary table of `bench submit`, and the result of `bench load`."""
 
+import math
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from seamark.model.plurals import counted
 from seamark.model.service import Value
 from seamark.report.numbers import (
     ABSENT,
     BOUND_NOTE,
+    MEAN_NOTE,
     SEARCHED,
     UNSTEADY_NOTE,
     bracket,
@@ -22,8 +26,8 @@ from seamark.report.numbers import (
     statistic,
     unit_words,
 )
-from seamark.report.ordering import in_order
-from seamark.report.servers import SERVER, mixture
+from seamark.report.ordering import SERVER, in_order, mixture
+from seamark.stats.histogram import Histogram
 
 COLOURS = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
 MIDDLE, WIDE = 100, 130
@@ -100,3 +104,134 @@ def _levels(factors: Mapping[str, Value]) -> str:
         for name, value in factors.items()
     ]
     return " ".join(words)
+
+
+BARS = 14
+WIDTH = 44
+STATUSES = 3
+TIMES = {
+    "latency_ms": "response time",
+    "service_time_ms": "service time",
+    "ttft_ms": "TTFT",
+    "ttft_response_ms": "TTFT response",
+    "ttfo_ms": "TTFO",
+    "tpot_ms": "TPOT",
+    "inter_chunk_ms": "inter-chunk",
+}
+AS_TTFT = ("ttft_response_ms", "ttfo_ms")
+"""Not shown where they are the same as TTFT: in a closed loop, and without reasoning."""
+OF_KIND = {"latency_ms": "resp.", "ttft_ms": "TTFT", "tpot_ms": "TPOT"}
+QUANTILES = ("mean", "p50", "p90", "p99", "p999", "max")
+
+
+def quick_load_text(
+    document: Mapping[str, Any], response: Histogram | None, statuses: Mapping[str, Counter[int]] | None = None
+) -> str:
+    """Return the summary of a metrics.json document; `response` has response times in ns, `statuses` the HTTP
+    statuses of failed requests by the category of their failure."""
+    counts, window = document["counts"], document["window"]
+    lines = [
+        f"{counted(counts['requests'], 'request')} in {number(window['end_s'] - window['start_s'])} s of "
+        f"{document['config']['pattern']} load ({window['rule']}), {counts['ok']:,} good, "
+        f"{counts['failed']:,} failed, {counts['unfinished']:,} unfinished",
+        f"{number(document['requests_per_s'])} requests/s, {number(document['throughput']['value'])} "
+        f"{document['throughput']['unit'].replace('_per_s', '/s')}"
+        + (f", {number(document['bandwidth']['mb_per_s'])} MB/s" if document["bandwidth"] else ""),
+    ]
+    if document["sessions"]:
+        sessions = document["sessions"]
+        lines.append(
+            f"{number(sessions['per_s'])} whole sessions/s of {document['config']['turns']} turns, "
+            f"{number(sessions['begun_per_s'])} begun, {sessions['broken']} broken by a failure"
+        )
+    lag = document["schedule_lag_ms"]
+    if lag:
+        offered, achieved = number(document["offered_rps"]), number(document["achieved_rps"])
+        lines.append(
+            f"offered {offered}, achieved {achieved} requests/s; sent {_us(lag['p50'])} late (p50), "
+            f"{_us(lag['p99'])} (p99)"
+        )
+    mark = " †" if document["saturated"] else ""
+    if counts["ok"] or document["latency_ms"]["censored"]:
+        lines += ["", f"{'ms':<15}" + "".join(f"{name:>10}" for name in QUANTILES)]
+        for group, name in TIMES.items():
+            if document[group] and (group not in AS_TTFT or document[group] != document["ttft_ms"]):
+                figures = (statistic(document[group], q) for q in QUANTILES)
+                lines.append(f"{name + mark:<15}" + "".join(f"{figure:>10}" for figure in figures))
+    lines += _kinds(document["by_kind"] or {}, mark)
+    lines += _notes(document, mark)
+    if response is not None and response.count:
+        lines += ["", *_bars(response)]
+    failed = {name: count for name, count in document["errors"]["by_category"].items() if count}
+    if failed:
+        said = (f"{name} {count}{_of_statuses((statuses or {}).get(name))}" for name, count in failed.items())
+        lines += ["", "failures: " + ", ".join(said)]
+    for slo in document["slos"]:
+        met = "unknown" if slo["met"] is None else "met" if slo["met"] else "missed"
+        value = f"{'≥ ' if slo['lower_bound'] else ''}{number(slo['value'])}"
+        lines.append(f"objective {slo['metric']} {slo['op']} {slo['limit']:g}: {value}, {met}")
+    lines += ["", document["verdict"]]
+    lines += [f"  {reason['code']}: {reason['text']}. {reason['remedy']}".rstrip() for reason in document["reasons"]]
+    return "\n".join(lines)
+
+
+def _notes(document: Mapping[str, Any], mark: str) -> list[str]:
+    """Return what the marks beside the figures mean."""
+    groups = [document[group] or {} for group in TIMES]
+    groups += [kind[group] or {} for kind in (document["by_kind"] or {}).values() for group in OF_KIND]
+    notes = {
+        BOUND_NOTE: any(times.get("lower_bounds") for times in groups),
+        MEAN_NOTE: any(times.get("censored") for times in groups[: len(TIMES)]),
+        UNSTEADY_NOTE: bool(mark),
+    }
+    return [note for note, needed in notes.items() if needed]
+
+
+def _kinds(by_kind: Mapping[str, Any], mark: str) -> list[str]:
+    """Return a line for each kind of request; `mark` is put to what is a time."""
+    if not by_kind:
+        return []
+    shown = [(f"{name} {q}", group, q) for group, name in OF_KIND.items() for q in ("p50", "p99")]
+    shown = [each for each in shown if any(kind[each[1]] for kind in by_kind.values())]
+    longest = max(len(name) for name in by_kind)
+    head = f"{'ms':<{longest}}{'requests':>10}{'failed':>8}"
+    head += "".join(f"{title + mark:>11}" for title, _, _ in shown)
+    rows = [
+        f"{name:<{longest}}{kind['requests']:>10,}{kind['failed']:>8,}"
+        + "".join(f"{statistic(kind[group] or {}, q):>11}" for _, group, q in shown)
+        for name, kind in by_kind.items()
+    ]
+    return ["", head, *rows]
+
+
+def _of_statuses(statuses: Counter[int] | None) -> str:
+    """Return the commonest statuses of a category as ' (HTTP 404, 410)', '' where there are none."""
+    if not statuses:
+        return ""
+    shown = [str(status) for status, _ in statuses.most_common(STATUSES)]
+    return f" (HTTP {', '.join(shown)}{', ...' if len(statuses) > STATUSES else ''})"
+
+
+def _bars(histogram: Histogram) -> list[str]:
+    """Return a bar for each row of a histogram: how many took no longer than its bound, and longer than the last."""
+    rows = histogram.rows(min(BARS, 1 + math.ceil(math.log2(histogram.count + 1))))
+    largest = max(count for _, count in rows)
+    bounds = _distinct([upper / 1e6 for upper, _ in rows])
+    return [
+        f"<={bound:>10} ms {'#' * round(WIDTH * count / largest):<{WIDTH}} {count / histogram.count:7.2%}"
+        for bound, (_, count) in zip(bounds, rows, strict=True)
+    ]
+
+
+def _distinct(values: list[float]) -> list[str]:
+    """Return rising numbers with as many digits as tell each from the next."""
+    texts = [number(value) for value in values]
+    for digits in range(4, 10):
+        if len(set(texts)) == len(texts):
+            break
+        texts = [f"{value:.{digits}g}" for value in values]
+    return texts
+
+
+def _us(value_ms: float | None) -> str:
+    return ABSENT if value_ms is None else f"{number(value_ms * 1e3)} us"

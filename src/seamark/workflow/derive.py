@@ -12,7 +12,7 @@ from seamark.analysis.summary.treatments import levels_of
 from seamark.model.service import Value
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
-from seamark.report.pages import write_report
+from seamark.report.page.render import write_report
 from seamark.storage.paths import TrialFolder, read_json
 from seamark.trials.derive_trial import can_be_newer, derive_trial, is_derived, is_older_file
 

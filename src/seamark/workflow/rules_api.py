@@ -163,7 +163,7 @@ def summary(scenario_file: str, site: str, scenario: str) -> None:
 
 def report(scenario_file: str, site: str, scenario: str) -> None:
     """Draw a scenario's report."""
-    from seamark.report.pages import write_report
+    from seamark.report.page.render import write_report
 
     study = _study(scenario_file, site)
     write_report(study.folder(scenario).root, study.reports)

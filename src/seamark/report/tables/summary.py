@@ -1,31 +1,31 @@
-"""What came out of it: the summary table of each service, and the table of all trials."""
+"""Summary table of each workload, and the table of all trials."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamark.model.plurals import counted
-from seamark.report.content import Cell, Column, Section, Table, Text, absent, known
-from seamark.report.energy import energy_table
-from seamark.report.grid import levels_of
-from seamark.report.kinds import kinds_table
 from seamark.report.numbers import (
     ABSENT,
-    BOUND_NOTE,
     SEARCHED,
-    UNSTEADY_NOTE,
     bracket,
     level,
     number,
-    percent,
-    saturation_mark,
     span,
-    statistic,
     unit_words,
 )
-from seamark.report.objectives import objectives_table
-from seamark.report.servers import SERVER, mixture, trial_marks
+from seamark.report.ordering import SERVER, levels_of, mixture, trial_marks
+from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, known
 from seamark.report.source import Document, Results, TrialRecord
-from seamark.report.streams import streams_table
+from seamark.report.tables.by_treatment import (
+    energy_table,
+    figure_cell,
+    kinds_table,
+    marked,
+    notes_of,
+    objectives_table,
+    ratio_cell,
+    streams_table,
+)
 
 WITHHELD = "withheld: too few samples in the measured window (p99 needs 1,000, p99.9 needs 10,000)"
 NOT_MEASURED = "not measured: no trial of this treatment is ok"
@@ -41,7 +41,7 @@ def slug(text: str) -> str:
     return "-".join(part for part in kept.split("-") if part) or "x"
 
 
-def glance(results: Results) -> Section:
+def summary_section(results: Results) -> Section:
     """Return the summary tables, one for each workload, under its service."""
     services = []
     for service, workloads in results.services():
@@ -50,15 +50,15 @@ def glance(results: Results) -> Section:
         for name, own in workloads:
             besides = (streams_table, kinds_table, objectives_table, energy_table)
             found = (table_of(name, own, several) for table_of in besides)
-            tables += [summary_table(name, own, several), *(table for table in found if table)]
+            tables += [workload_table(name, own, several), *(table for table in found if table)]
         services.append(Section(id=f"results-{slug(service)}", title=service, blocks=tuple(tables)))
     blocks = () if services else (Text(text="There is no treatment in the summary.", kind="warning"),)
     if warning := mixture(results.summary):
         blocks = (Text(text=warning, kind="warning"), *blocks)
-    return Section(id="results", title="Results at a glance", blocks=blocks, sections=tuple(services))
+    return Section(id="results", title="Summary", blocks=blocks, sections=tuple(services))
 
 
-def summary_table(workload: str, treatments: Sequence[Document], named: bool) -> Table:
+def workload_table(workload: str, treatments: Sequence[Document], named: bool) -> Table:
     """Return a row for each treatment: its factors, throughput, response times, errors, quality and verdict."""
     levels = levels_of(treatments)
     qualities, alike = qualities_of(treatments)
@@ -113,13 +113,13 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
                 _throughput(throughput, unit, middle / most if middle is not None and most else None),
                 known(span(throughput.get("min"), throughput.get("max"))) if measured else absent(NOT_MEASURED),
                 *(
-                    [_figure((treatment.get("bandwidth_mb_per_s") or {}).get("median"), "not known")]
+                    [figure_cell((treatment.get("bandwidth_mb_per_s") or {}).get("median"), "not known")]
                     if bandwidth
                     else []
                 ),
                 *(_response(treatment, name) for name in ("p50", "p95", "p99")),
-                _ratio((treatment.get("errors") or {}).get("rate"), NOT_MEASURED),
-                *(_figure((treatment.get("quality") or {}).get(name), "not measured") for name in qualities),
+                ratio_cell((treatment.get("errors") or {}).get("rate"), NOT_MEASURED),
+                *(figure_cell((treatment.get("quality") or {}).get(name), "not measured") for name in qualities),
                 _complete(treatment),
                 Cell(text=str(treatment.get("verdict") or "INVALID"), kind="verdict", title=reasons or None),
             )
@@ -140,7 +140,7 @@ def summary_table(workload: str, treatments: Sequence[Document], named: bool) ->
 def _found(treatment: Document) -> Cell:
     """Return the load that a treatment's searches found: the headline of such a treatment."""
     found = ((treatment.get("search") or {}).get("found") or {}).get("median")
-    return _figure(found, "no repetition found a load that meets the objectives")
+    return figure_cell(found, "no repetition found a load that meets the objectives")
 
 
 def qualities_of(treatments: Sequence[Document], most: int = 3) -> tuple[list[str], str]:
@@ -189,37 +189,12 @@ def _response(treatment: Document, name: str) -> Cell:
     return marked(times, name, reason_counts(treatment), WITHHELD if treatment.get("repetitions") else NOT_MEASURED)
 
 
-def marked(times: Document, name: str, codes: Iterable[str], why: str) -> Cell:
-    """Return a percentile, with what marks a lower bound and one of a saturated load, which grows with the length of
-    the trial. `codes` are those of the reasons, `why` there may be no number."""
-    if times.get(name) is None:
-        return absent(why)
-    unsteady = saturation_mark(codes)
-    bound = BOUND_NOTE if name in (times.get("lower_bounds") or ()) else ""
-    notes = " ".join(note for note in (bound, UNSTEADY_NOTE if unsteady else "") if note)
-    return known(f"{statistic(times, name)}{unsteady}", title=notes or None)
-
-
-def notes_of(rows: Iterable[Sequence[Cell]]) -> list[str]:
-    """Return the footnotes of the marks in a table's cells."""
-    titles = {cell.title or "" for row in rows for cell in row}
-    return [note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note in title for title in titles)]
-
-
 def _throughput(throughput: Document, unit: str, share: float | None) -> Cell:
     """Return the median; with its own unit where that is not the column's."""
     middle, own = throughput.get("median"), throughput.get("unit")
     if middle is None or own == unit:
-        return _figure(middle, NOT_MEASURED, share=share)
+        return figure_cell(middle, NOT_MEASURED, share=share)
     return known(f"{number(middle)} {unit_words(own)}")
-
-
-def _figure(value: float | None, why: str, *, share: float | None = None) -> Cell:
-    return absent(why) if value is None else known(number(value), share=share)
-
-
-def _ratio(value: float | None, why: str) -> Cell:
-    return absent(why) if value is None else known(percent(value))
 
 
 def trials_section(results: Results, most: int = 400) -> Section:
@@ -248,13 +223,13 @@ def trials_section(results: Results, most: int = 400) -> Section:
             known(str(trial.block)),
             known(str(trial.position)),
             Cell(text=trial.started_at.replace("T", " ")[clock] if trial.started_at else ABSENT, kind="time"),
-            _figure(trial.throughput, "no result"),
+            figure_cell(trial.throughput, "no result"),
             Cell(text=unit_words(trial.unit)),
             *(
                 marked(trial.latency_ms, name, trial.codes, WITHHELD if trial.ok else "no result")
                 for name in ("p50", "p99")
             ),
-            _ratio(trial.error_rate, "no result"),
+            ratio_cell(trial.error_rate, "no result"),
             known(f"{trial.window_s[0]:g} – {trial.window_s[1]:g}") if trial.window_s else absent("no window"),
             Cell(text=trial.verdict if trial.ok else trial.status, kind="verdict", title=_codes(trial)),
         )

@@ -1,4 +1,4 @@
-"""Draws throughput and response time of one workload against each of its factors."""
+"""Throughput and response time of one workload against each of its factors: x axis, curves and panels."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,12 +9,99 @@ from statistics import median
 from matplotlib.axes import Axes
 
 from seamark.model.plurals import counted
-from seamark.report.canvas import drawing, level_axis, log_ticks, look, numeric, plain_numbers, written
-from seamark.report.content import Block
-from seamark.report.grid import Grid, grid_for, independent, levels_of, order_of
-from seamark.report.knees import knee_blocks, knee_of, knees_of, mark
+from seamark.model.service import Value
+from seamark.report.figures.canvas import INK, drawing, level_axis, log_ticks, look, plain_numbers, written
 from seamark.report.numbers import ARROW_NOTE, level, unit_words
+from seamark.report.ordering import levels_of, numeric
+from seamark.report.page.content import Block
 from seamark.report.source import Document, Results, TrialRecord
+from seamark.report.tables.search import knee_blocks
+
+PREFERRED = ("concurrency", "rate_rps", "clients", "threads", "batch", "batch_size", "gpus", "nodes")
+"""Factors that are drawn along the x axis first, in this order."""
+MOST_CURVES = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """One factor along x, one as curves, the others as panels."""
+
+    x: str
+    curves: str | None
+    panels: tuple[str, ...]
+    levels: Mapping[str, tuple[Value, ...]]
+
+    def panel_keys(self) -> list[tuple[Value, ...]]:
+        """Return every combination of the panels' levels, in order."""
+        keys: list[tuple[Value, ...]] = [()]
+        for name in self.panels:
+            keys = [(*key, value) for key in keys for value in self.levels[name]]
+        return keys
+
+    def panel_of(self, treatment: Document) -> tuple[Value, ...]:
+        """Return the combination a treatment belongs to."""
+        factors = treatment.get("factors") or {}
+        return tuple(factors.get(name) for name in self.panels)
+
+    def title(self, key: tuple[Value, ...]) -> str:
+        """Return a panel's title."""
+        return "\n".join(f"{name} = {level(value, name)}" for name, value in zip(self.panels, key, strict=True))
+
+    def curves_of(self, treatments: Sequence[Document]) -> list[tuple[int, str, list[Document]]]:
+        """Split treatments into curves: index of its look, label, treatments by x."""
+
+        def at(treatment: Document) -> int:
+            return self.levels[self.x].index(treatment["factors"].get(self.x))
+
+        if self.curves is None:
+            return [(0, "", sorted(treatments, key=at))]
+        return [
+            (
+                index,
+                level(value, self.curves),
+                sorted((t for t in treatments if t["factors"].get(self.curves) == value), key=at),
+            )
+            for index, value in enumerate(self.levels[self.curves])
+        ]
+
+
+def independent(
+    levels: Mapping[str, tuple[Value, ...]], treatments: Sequence[Document]
+) -> tuple[dict[str, tuple[Value, ...]], dict[str, str]]:
+    """Return the factors without those that another determines, and for each of these the other's name.
+
+    Where small blocks are always read at random and large ones in sequence, one of both tells everything.
+    """
+    kept: dict[str, tuple[Value, ...]] = {}
+    follows: dict[str, str] = {}
+    for name in order_of(levels):
+        for other in kept:
+            pairs = {((t.get("factors") or {}).get(other), (t.get("factors") or {}).get(name)) for t in treatments}
+            if len(pairs) == len(levels[other]) == len(levels[name]):
+                follows[name] = other
+                break
+        else:
+            kept[name] = levels[name]
+    return kept, follows
+
+
+def order_of(levels: Mapping[str, tuple[Value, ...]]) -> list[str]:
+    """Return the factors, that which is best drawn along x first."""
+
+    def rank(name: str) -> tuple[int, int, int]:
+        preferred = PREFERRED.index(name) if name in PREFERRED else len(PREFERRED)
+        return (preferred, 0 if numeric(levels[name]) else 1, -len(levels[name]))
+
+    return sorted(levels, key=rank)
+
+
+def grid_for(levels: Mapping[str, tuple[Value, ...]], x: str) -> Grid:
+    """Lay a workload out with `x` along the x axis; the factor of most levels that fit tells curves apart."""
+    rest = [name for name in order_of(levels) if name != x]
+    few = [name for name in rest if len(levels[name]) <= MOST_CURVES]
+    curves = max(few, key=lambda name: len(levels[name])) if few else None
+    return Grid(x=x, curves=curves, panels=tuple(name for name in rest if name != curves), levels=levels)
+
 
 MOST_COLUMNS, MOST_PANELS, MOST_FIGURES = 4, 8, 4
 MOST_NAMED = 3
@@ -249,3 +336,42 @@ def _scale(axes: Sequence[Axes], values: Sequence[float], columns: int) -> None:
         if place + columns < len(axes):
             axis.set_xlabel("")
             axis.tick_params(labelbottom=False)
+
+
+STEP = 0.11
+"""How far labels stand above each other, as a share of the axis, so that those of several curves do not meet."""
+
+
+def knees_of(results: Results, workload: str, factor: str) -> list[Document]:
+    """Return the knees that summary.json has of a workload's sweeps by `factor`."""
+    every = results.summary.get("knees") or ()
+    return [found for found in every if (found["workload"], found["factor"]) == (workload, factor)]
+
+
+def knee_of(knees: Sequence[Document], factors: Mapping[str, object]) -> Document | None:
+    """Return the knee of the sweep that a treatment with these factors belongs to; None without one."""
+    for found in knees:
+        if found["knee"] is not None and all(factors.get(name) == value for name, value in found["fixed"].items()):
+            return found
+    return None
+
+
+def mark(axis: Axes, x: float, label: str, colour: str, place: int, *, rises: bool) -> None:
+    """Draw a dotted line at a knee, with its label; `place` counts the marks of one panel. The label keeps off the
+    curve: right of the line and low where what is drawn `rises` up to the knee, else high and on the left."""
+    axis.axvline(x, color=colour, lw=1.1, ls=(0, (1, 1.6)), zorder=2)
+    across = axis.transAxes.inverted().transform(axis.transData.transform((x, 1.0)))[0]
+    left = not rises and across > 0.3
+    axis.annotate(
+        label,
+        (x, 0.1 + STEP * place if rises else 0.97 - STEP * place),
+        (-3 if left else 3, 0),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        fontsize=7,
+        color=INK,
+        va="top",
+        ha="right" if left else "left",
+        bbox={"facecolor": "white", "edgecolor": colour, "linewidth": 0.6, "pad": 1.2, "alpha": 0.9},
+        zorder=4,
+    )

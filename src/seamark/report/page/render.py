@@ -1,8 +1,12 @@
-"""Writes the report of a scenario: one HTML file that stands alone, the same as Markdown, and its figures."""
+"""Report of a scenario: one self-contained HTML file, the same as Markdown, and its figures."""
 
 import base64
+import multiprocessing
+import os
 import re
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 from functools import partial
 from importlib.resources import files
@@ -11,24 +15,21 @@ from pathlib import Path
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from seamark.report.content import Block, Picture, Section, Text
-from seamark.report.course import order_picture, phases_picture
-from seamark.report.factors import factor_pictures
-from seamark.report.glossary import glossary_section
-from seamark.report.header import about, headline
-from seamark.report.nodes import nodes_section
-from seamark.report.overview import glance, slug, trials_section
-from seamark.report.provenance import configuration_section, deployments_table, reproduce_section
-from seamark.report.search import search_blocks
-from seamark.report.side_by_side import Task, side_by_side
-from seamark.report.source import Results, read_results
-from seamark.report.tails import tail_pictures
-from seamark.report.timeline import timeline_picture
-from seamark.report.verdicts import failures_section, verdicts_section
+from seamark.platform.parent_death import die_with_parent
+from seamark.report.figures.factors import factor_pictures
+from seamark.report.figures.latency_cdf import latency_pictures
+from seamark.report.figures.search import search_picture
+from seamark.report.figures.timelines import order_picture, phases_picture, timeline_picture
+from seamark.report.page.content import Block, Picture, Section, Text
+from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
+from seamark.report.page.sections import about, failures_section, glossary_section, headline, verdicts_section
+from seamark.report.source import Document, Results, read_results
+from seamark.report.tables.search import search_tables, searched_treatments
+from seamark.report.tables.summary import slug, summary_section, trials_section
 from seamark.storage.paths import write_text
 
 TICKED = re.compile(r"`([^`]+)`")
-COURSE = ""
+RUN = ""
 """Under which the figures of the whole run stand among those of the workloads."""
 
 
@@ -44,17 +45,17 @@ def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
     _emptied(folder / "figures")
     sections = page(results, folder / "figures")
     environment = _environment()
-    told = {
+    content = {
         "title": results.scenario,
         "headline": headline(results),
         "about": about(results),
         "sections": sections,
-        "style": files("seamark.report").joinpath("page.css").read_text(encoding="utf-8"),
+        "style": files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
         "made_at": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
-    write_text(folder / "report.md", environment.get_template("page.md.j2").render(told))
+    write_text(folder / "report.md", environment.get_template("page.md.j2").render(content))
     index = folder / "index.html"
-    write_text(index, environment.get_template("page.html.j2").render(told))
+    write_text(index, environment.get_template("page.html.j2").render(content))
     return index
 
 
@@ -70,11 +71,11 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
     """Return the sections of a report; its figures are written below `figures`."""
     drawn = _drawn(results, figures)
     found = (
-        glance(results),
+        summary_section(results),
         failures_section(results),
         verdicts_section(results),
         *services(results, drawn),
-        course_section(results, drawn[COURSE]),
+        run_timeline_section(results, drawn[RUN]),
         trials_section(results),
         configuration_section(results),
         nodes_section(results),
@@ -85,21 +86,26 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
 
 
 def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
-    """Draw every figure of a report; return those of each workload by its stem, and those of its course."""
+    """Draw every figure of a report; return those of each workload by its stem, those of the run under RUN."""
     tasks: list[tuple[str, Task]] = []
     for service, workloads in results.services():
         for workload, treatments in workloads:
             stem = _stem(service, workload)
             what = (results, workload, treatments, stem, figures)
-            tasks.append((stem, partial(search_blocks, *what)))
+            tasks.append((stem, partial(_search, *what)))
             tasks.append((stem, partial(factor_pictures, *what)))
-            tasks.append((stem, partial(tail_pictures, *what)))
+            tasks.append((stem, partial(latency_pictures, *what)))
             tasks.append((stem, partial(_one, timeline_picture, *what)))
-    tasks += [(COURSE, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
+    tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
     drawn: dict[str, list[Block]] = {name: [] for name, _ in tasks}
-    for (name, _), blocks in zip(tasks, side_by_side([task for _, task in tasks]), strict=True):
+    for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks]), strict=True):
         drawn[name] += blocks
     return drawn
+
+
+def _search(results: Results, workload: str, treatments: Sequence[Document], stem: str, figures: Path) -> list[Block]:
+    searched = searched_treatments(results, treatments)
+    return [search_picture(searched, workload, stem, figures), *search_tables(searched)] if searched else []
 
 
 def _one(draw: Callable[..., Picture | None], *what: object) -> list[Block]:
@@ -128,18 +134,18 @@ def services(results: Results, drawn: Mapping[str, Sequence[Block]]) -> list[Sec
     return sections
 
 
-def course_section(results: Results, drawn: Sequence[Block]) -> Section:
+def run_timeline_section(results: Results, drawn: Sequence[Block]) -> Section:
     """Return how the scenario went: deployments, and drift over the order of the run."""
     blocks = list(drawn)
     if results.deployments:
         blocks.append(deployments_table(results))
     if not blocks:
         blocks = [Text(text="No deployment left a record, and no treatment was repeated.")]
-    return Section(id="course", title="Course of the run", blocks=tuple(blocks))
+    return Section(id="run", title="Run timeline", blocks=tuple(blocks))
 
 
 def _environment() -> Environment:
-    here = files("seamark.report")
+    here = files(__package__)
     environment = Environment(
         loader=FunctionLoader(lambda name: here.joinpath(name).read_text(encoding="utf-8")),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
@@ -176,3 +182,34 @@ def _cell_md(text: str) -> str:
     """Return text that cannot break a Markdown table or smuggle HTML into a page made of it."""
     escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
     return " ".join(escaped.split())
+
+
+MOST = 8
+"""Processes at most: a login node has many cores, and other users."""
+
+Task = Callable[[], Sequence[Block]]
+_tasks: Sequence[Task] = ()
+
+
+def draw_in_parallel(tasks: Sequence[Task]) -> list[Sequence[Block]]:
+    """Return what each task returns, in their order. Raises what a task raises."""
+    many = min(len(tasks), len(os.sched_getaffinity(0)), MOST)
+    if many < 2:
+        return [task() for task in tasks]
+    # forked, so that results and tasks are there and need not be sent
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(many, mp_context=fork, initializer=_take, initargs=(tasks, os.getpid())) as pool:
+        return list(pool.map(_run, range(len(tasks))))
+
+
+def _take(tasks: Sequence[Task], parent: int) -> None:
+    die_with_parent(parent)
+    global _tasks
+    _tasks = tasks
+
+
+def _run(index: int) -> Sequence[Block]:
+    try:
+        return _tasks[index]()
+    except Exception as error:  # some exceptions cannot be sent to another process: their text can
+        raise RuntimeError(f"a figure could not be drawn: {error}\n{traceback.format_exc()}") from None

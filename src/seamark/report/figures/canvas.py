@@ -1,4 +1,4 @@
-"""How every figure looks and how it is written: colours, markers, dashes, SVG and PNG. No data here."""
+"""Style of all figures (colours, markers, dashes), axes, and their SVG and PNG files. No data here."""
 
 import io
 import math
@@ -18,8 +18,9 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from seamark.model.service import Value
-from seamark.report.content import Picture
 from seamark.report.numbers import level, number
+from seamark.report.ordering import numeric
+from seamark.report.page.content import Picture
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Okabe and Ito's palette, without its yellow, which does not show on white."""
@@ -198,11 +199,6 @@ def level_axis(axis: Axes, levels: Sequence[Value], name: str) -> dict[Value, fl
                 text.set(rotation_mode="default")
     axis.set_xlabel(name)
     return places
-
-
-def numeric(levels: Sequence[Value]) -> bool:
-    """Return whether all levels are numbers."""
-    return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in levels)
 
 
 def geometric(values: Sequence[float]) -> bool:

@@ -1,4 +1,4 @@
-"""What a page is made of: sections of text, tables, figures and code, without a word of HTML or Markdown."""
+"""Model of a page: sections of text, tables, figures and code, free of HTML and Markdown."""
 
 from dataclasses import dataclass
 from typing import Literal

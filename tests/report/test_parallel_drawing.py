@@ -9,13 +9,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seamark.report.content import Text
-from seamark.report.side_by_side import side_by_side
+from seamark.report.page.content import Text
+from seamark.report.page.render import draw_in_parallel
 
 
 def test_what_is_drawn_comes_in_the_order_of_the_tasks():
     tasks = [lambda number=number: [Text(text=str(number))] for number in range(7)]
-    assert [block.text for (block,) in side_by_side(tasks)] == [str(number) for number in range(7)]
+    assert [block.text for (block,) in draw_in_parallel(tasks)] == [str(number) for number in range(7)]
 
 
 def test_a_figure_that_cannot_be_drawn_says_why():
@@ -27,7 +27,7 @@ def test_a_figure_that_cannot_be_drawn_says_why():
         raise UnsendableError(1, 2)
 
     with pytest.raises((RuntimeError, UnsendableError), match="1 and 2"):
-        side_by_side([fail, lambda: [Text(text="drawn")]])
+        draw_in_parallel([fail, lambda: [Text(text="drawn")]])
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ def test_after_kill_9_of_a_report_nobody_goes_on_drawing(tmp_path: Path):
         time.sleep(60)
         return []
 
-    report = multiprocessing.get_context("fork").Process(target=side_by_side, args=([wait, wait],))
+    report = multiprocessing.get_context("fork").Process(target=draw_in_parallel, args=([wait, wait],))
     report.start()
     end = time.monotonic() + 20
     while len(list(tmp_path.iterdir())) < 2:

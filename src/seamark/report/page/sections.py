@@ -1,0 +1,302 @@
+"""Sections of text: headline and facts of the run, failed trials, verdicts, glossary."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from seamark.model.design import factors_of_starts, why_no_p
+from seamark.model.plurals import counted
+from seamark.report.numbers import ABSENT, duration, size
+from seamark.report.ordering import about_servers
+from seamark.report.page.content import Block, Cell, Code, Column, Facts, Section, Table, Text, known
+from seamark.report.source import Document, Results, TrialRecord
+
+MOST_PLACES = 8
+
+
+def headline(results: Results) -> Text:
+    """Return the one sentence that says whether the scenario is complete and can be trusted."""
+    planned, ok = len(results.trials), len(results.ok)
+    counts = {word: sum(1 for t in results.ok if t.verdict == word) for word in ("VALID", "SUSPECT", "INVALID")}
+    text = f"{ok} of {counted(planned, 'trial')} ok"
+    if ok:
+        text += f": {counts['VALID']} valid, {counts['SUSPECT']} suspect, {counts['INVALID']} invalid"
+    if ok < planned:
+        return Text(text=f"{text}. {planned - ok} without a result: see Failed trials.", kind="warning")
+    doubtful = counts["SUSPECT"] + counts["INVALID"]
+    return Text(text=f"{text}.{' See Verdicts.' if doubtful else ''}", kind="note" if doubtful else "good")
+
+
+def about(results: Results) -> Facts:
+    """Return what was run, when, and on what machine."""
+    started = sorted(t.started_at for t in results.trials if t.started_at)
+    finished = sorted(t.finished_at for t in results.trials if t.finished_at)
+    pairs: list[tuple[str, str]] = [
+        ("Scenario", f"`{results.source}`"),
+        ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
+        ("Design", _design(results)),
+        ("Measured", _between(started[0], finished[-1]) if started and finished else ABSENT),
+        *about_servers(results.summary),
+        *({**dict(machine(results.meta)), **_places(results)}.items()),
+    ]
+    if names := factors_of_starts(results.plan.get("factors") or {}):
+        pairs.append(("Comparisons", f"Of {', '.join(names)}: {why_no_p(names)}."))
+    if results.plan.get("notes"):
+        pairs.append(("Notes", str(results.plan["notes"])))
+    return Facts(pairs=tuple(pairs))
+
+
+def _design(results: Results) -> str:
+    """Return how many trials there are and in which order they ran: blocks lie within one start of a server."""
+    treatments = len(dict.fromkeys(trial.treatment for trial in results.trials))
+    starts = len(dict.fromkeys(trial.deployment for trial in results.trials))
+    within = f", within each of {starts} starts that follow one another" if starts > 1 else ""
+    several = treatments > starts
+    order = f"in randomised blocks{within}" if several else _starts(starts)
+    return f"{counted(treatments, 'treatment')} × {_repetitions(results)} {order}, seed {results.plan.get('seed')}"
+
+
+def _starts(number: int) -> str:
+    return "in one start" if number == 1 else f"in {number} starts, one after the other"
+
+
+def _repetitions(results: Results) -> str:
+    planned = results.plan.get("repetitions")
+    return f"{ABSENT} repetitions" if planned is None else counted(int(planned), "repetition")
+
+
+def _places(results: Results) -> dict[str, str]:
+    """Return nodes and jobs of all deployments, where they were several: one trial's meta.json knows its own."""
+    found = {}
+    for name, key in (("Host", "node"), ("Slurm job", "slurm_job_id")):
+        seen = sorted({str(record[key]) for record in results.deployments.values() if record.get(key)}, key=_number)
+        if len(seen) > 1:
+            found[name] = ", ".join(seen[:MOST_PLACES]) + (", ..." if len(seen) > MOST_PLACES else "")
+    return found
+
+
+def _number(text: str) -> tuple[int, str]:
+    return (int(text) if text.isdigit() else 0, text)
+
+
+def _between(started: str, finished: str) -> str:
+    try:
+        took_s = (datetime.fromisoformat(finished) - datetime.fromisoformat(started)).total_seconds()
+        first, last = (datetime.fromisoformat(at).replace(microsecond=0) for at in (started, finished))
+    except ValueError:
+        return f"{started} to {finished}"
+    return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S %Z} ({duration(took_s)})"
+
+
+def machine(meta: Document) -> list[tuple[str, str]]:
+    """Return what meta.json says of machine and software, whatever of it there is."""
+    flat = dict(flattened(meta))
+
+    def first(*names: str) -> Any:
+        return next((flat[key] for name in names for key in flat if key.split(".")[-1] == name and flat[key]), None)
+
+    memory = first("ram_bytes", "memory_bytes", "ram_total_bytes", "mem_total_bytes")
+    processors = first("cpus", "cpu_count", "logical_cpus", "cores", "cpus_logical")
+    model = first("cpu_model", "cpu_name", "processor")
+    pairs = [
+        ("Host", first("hostname", "host", "node")),
+        ("CPU", f"{model or ''}{f' ({processors} logical CPUs)' if processors else ''}".strip() or None),
+        ("RAM", size(float(memory)) if isinstance(memory, int | float) else None),
+        ("GPUs", first("gpus", "gpu_names")),
+        ("Kernel", first("kernel", "kernel_release", "release")),
+        ("Operating system", first("os", "distribution", "platform")),
+        ("Python", first("python", "python_version")),
+        ("Seamark", first("seamark", "seamark_version")),
+        ("Git commit", _commit(first("git_commit", "commit"), first("git_dirty", "dirty"))),
+        ("Slurm job", first("slurm_job_id", "job_id")),
+        ("Partition", first("partition")),
+        ("Container digest", first("container_digest", "image_digest")),
+    ]
+    return [(name, str(value)) for name, value in pairs if value not in (None, "", [], {})]
+
+
+def _commit(commit: Any, dirty: Any) -> str | None:
+    return f"{commit}{' with uncommitted changes' if dirty is True else ''}" if commit else None
+
+
+def flattened(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return a nested document as pairs of a dotted name and a value."""
+    pairs: list[tuple[str, Any]] = []
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            pairs += flattened(value, f"{prefix}{name}.")
+        else:
+            pairs.append((f"{prefix}{name}", value))
+    return pairs
+
+
+SEVERITY = {"invalid": 0, "suspect": 1, "note": 2}
+OF_COMPARISONS = ("nodes_differ", "servers_mixed", "servers_differ", "configuration_differs")
+"""Reasons that no trial has by itself: they stand with the treatments of summary.json."""
+MOST_TRIALS, MOST_FAILED, LOG_LINES = 4, 60, 15
+
+
+def verdicts_section(results: Results) -> Section:
+    """Return every reason once: how many trials have it, what it says, what to do, and which trials."""
+    found: dict[tuple[str, str], list[tuple[TrialRecord, Document]]] = {}
+    for trial in results.ok:
+        for reason in trial.reasons:
+            key = (str(reason.get("severity") or "note"), str(reason.get("code")))
+            found.setdefault(key, []).append((trial, reason))
+    for treatment in results.treatments:
+        for reason in treatment.get("reasons") or ():
+            if reason.get("code") in OF_COMPARISONS:
+                key = (str(reason.get("severity") or "note"), str(reason.get("code")))
+                found.setdefault(key, []).extend(
+                    (trial, reason) for trial in results.trials_of(treatment) if trial.ok
+                )
+    if not found:
+        text = (
+            "No check found anything against these numbers." if results.ok else "No trial is ok, so none was checked."
+        )
+        return Section(id="verdicts", title="Verdicts", blocks=(Text(text=text, kind="plain"),))
+    rows = []
+    for (severity, code), cases in sorted(
+        found.items(), key=lambda item: (SEVERITY.get(item[0][0], 3), -len(item[1]))
+    ):
+        texts = Counter(str(reason.get("text") or "") for _, reason in cases)
+        example, _ = texts.most_common(1)[0]
+        more = len(texts) - 1
+        most = 2 if severity == "note" else MOST_TRIALS
+        shown = ", ".join(trial.id for trial, _ in cases[:most])
+        rest = len(cases) - most
+        rows.append(
+            (
+                Cell(text=severity.upper(), kind="verdict"),
+                Cell(text=code, kind="code"),
+                known(f"{len(cases)} of {len(results.ok)}"),
+                Cell(text=example + (f" (and {more} more like it)" if more else "")),
+                Cell(text=str(cases[0][1].get("remedy") or "")),
+                Cell(text=shown + (f" and {rest} more" if rest > 0 else ""), kind="code"),
+            )
+        )
+    columns = (
+        Column(name="severity"),
+        Column(name="code"),
+        Column(name="trials", numeric=True),
+        Column(name="what was seen"),
+        Column(name="what to do"),
+        Column(name="which trials"),
+    )
+    explained = Text(
+        text="INVALID: do not use the number. SUSPECT: the number may be right, but something speaks against it. "
+        "NOTE: nothing is wrong; something is not shown, or is good to know.",
+    )
+    return Section(id="verdicts", title="Verdicts", blocks=(explained, Table(columns=columns, rows=tuple(rows))))
+
+
+def failures_section(results: Results) -> Section | None:
+    """Return the trials without a result: category, reason and the server's last lines; None when all are ok."""
+    failed = [trial for trial in results.trials if not trial.ok]
+    if not failed:
+        return None
+    columns = (Column(name="trial"), Column(name="status"), Column(name="category"), Column(name="reason"))
+    rows = tuple(
+        (
+            Cell(text=trial.id, kind="code"),
+            Cell(text=trial.status, kind="verdict"),
+            Cell(text=trial.category or "unknown", kind="code"),
+            Cell(text=trial.reason or "no reason was recorded"),
+        )
+        for trial in failed[:MOST_FAILED]
+    )
+    more = len(failed) - len(rows)
+    notes = (f"{more:,} more {'is' if more == 1 else 'are'} in the results' summary.",) if more else ()
+    logs: dict[tuple[str, ...], list[str]] = {}
+    for trial in failed[:MOST_FAILED]:
+        if trial.log_tail:
+            logs.setdefault(trial.log_tail[-LOG_LINES:], []).append(trial.id)
+    lacking = "has no result and is" if len(failed) == 1 else "have no result and are"
+    blocks: tuple[Block, ...] = (
+        Text(
+            text=f"{len(failed)} of {counted(len(results.trials), 'trial')} {lacking} in no figure of this report. "
+            f"`bench retry -c {results.source}` runs them again.",
+            kind="warning",
+        ),
+        Table(columns=columns, rows=rows, footnotes=notes),
+        *(
+            Code(
+                text="\n".join(tail),
+                caption=f"Last lines of the log: {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}",
+            )
+            for tail, ids in list(logs.items())[:10]
+        ),
+    )
+    return Section(id="failed", title="Failed trials", blocks=blocks)
+
+
+TERMS = (
+    ("treatment", "One combination of the factors' levels. A trial is a treatment measured once."),
+    (
+        "deployment",
+        "One start of a server with its settings; it serves its trials one after another.",
+    ),
+    (
+        "response time",
+        "From the intended start of a request to its complete reply: what a user waits. In a closed loop a request "
+        "is intended when its user is free, so response and service time are the same.",
+    ),
+    ("service time", "From the actual sending of a request to its complete reply."),
+    (
+        "schedule lag",
+        "Actual minus intended sending: lateness of the load generator itself, not of the service.",
+    ),
+    (
+        "throughput",
+        "Units of work completed in the measured window, divided by its length. The value of a treatment is "
+        "the median of its trials; minimum and maximum stand beside it.",
+    ),
+    ("bandwidth", "Payload a second: MB/s are 10^6 bytes, MiB/s are 2^20 bytes."),
+    (
+        "p50, p95, p99",
+        "Half, 95 % and 99 % of the requests were faster. For a treatment the raw samples of all trials are "
+        "pooled; percentiles are never averaged. p99 is withheld below 1,000 samples and p99.9 below 10,000. A "
+        "request that timed out, or had no answer when the load ended, took at least so long: ≥ stands before a "
+        "percentile that reaches into those.",
+    ),
+    (
+        "TTFT, TTFO, TPOT",
+        "Of streamed replies: from the actual sending to the first token (TTFT response: from the intended one, what "
+        "a user waits), to the first token that is no reasoning, and the time per token after the first chunk.",
+    ),
+    (
+        "measured window",
+        "The part of a trial that counts: everything due after the warm-up, whatever happened in it. The load is not "
+        "drained between warm-up and window.",
+    ),
+    (
+        "errors",
+        "Failed and timed-out requests as a share of those sent. Those that failed otherwise than by time-out are in "
+        "no percentile.",
+    ),
+    (
+        "closed loop, open loop",
+        "Closed: each of `concurrency` users sends when its last reply is in. Open: requests are due at times "
+        "that do not depend on the replies.",
+    ),
+    (
+        "kind of request",
+        "Requests that are alike: of one class of a `mix`, of one operation, or the same turn of their sessions. One "
+        "belongs to the window it was due in.",
+    ),
+    ("saturated", "An open loop offered more than the service answered: its response times have no steady value."),
+    ("goodput", "Requests that meet every objective (SLO), a second, and as a share of those sent."),
+    ("recall@k", "Share of the true k nearest neighbours that were returned; ties count as found."),
+    (
+        "verdict",
+        "VALID: no check speaks against the trial. SUSPECT: at least one does. INVALID: the number must not be used. "
+        "A treatment has the worst verdict of its trials.",
+    ),
+    ("block", "One repetition of every treatment, in random order, so that drift of the machine hits all alike."),
+)
+
+
+def glossary_section() -> Section:
+    """Return the glossary."""
+    return Section(id="glossary", title="What the numbers mean", blocks=(Facts(pairs=TERMS, long=True),))

@@ -1,0 +1,313 @@
+"""Tables with a row for each treatment: streamed replies, kinds of request, objectives, energy."""
+
+from collections.abc import Iterable, Sequence
+
+from seamark.report.numbers import (
+    BOUND_NOTE,
+    UNSTEADY_NOTE,
+    level,
+    number,
+    percent,
+    saturation_mark,
+    span,
+    statistic,
+    unit_words,
+)
+from seamark.report.ordering import levels_of, numeric
+from seamark.report.page.content import Cell, Column, Table, absent, known
+from seamark.report.source import Document
+
+MOST_KINDS = 200
+STREAM_TIMES = {
+    "ttft_ms": ("TTFT", "first token, from the actual send"),
+    "ttft_response_ms": ("TTFT response", "first token, from the intended send: what a user waits"),
+    "ttfo_ms": ("TTFO", "first token that is no reasoning, from the actual send"),
+    "tpot_ms": ("TPOT", "time per token after the first chunk"),
+}
+STREAM_NOTE = "Raw times of all repetitions pooled. TTFT and TTFO count from the moment when a request was sent."
+STREAM_WITHHELD = "withheld: too few samples (p99 needs 1,000), or not known: see the reasons"
+KIND_TIMES = {"ttft_ms": "TTFT", "latency_ms": "response"}
+KIND_QUANTILES = ("p50", "p90", "p99")
+KIND_NOTE = (
+    "Times and rates of a kind are the median over repetitions of the trials' own figures; least and greatest stand "
+    "beside a median that they differ from. Requests are those of all repetitions. – : withheld, since a trial has "
+    "too few samples of this kind (p90 needs 100, p99 1,000), or not known."
+)
+KIND_NONE = "no trial of this treatment is ok, or all its requests are alike"
+KIND_WITHHELD = "withheld: too few samples of this kind in a trial's measured window (p90 needs 100, p99 1,000)"
+CLOSED_LOOP = "No open loop: users send when their last reply is in, so nothing is offered beyond what is achieved."
+OBJECTIVE_NOTES = (
+    "An objective's value is the median over repetitions, with the least and the greatest; `met` counts the trials "
+    "that meet it. An objective on a single request is judged by the p99 of all.",
+    "Goodput counts the requests that meet every objective on a single request, of all that were due: failed and "
+    "unfinished ones do not meet.",
+)
+ENERGY = (("per_request_j", "J/request"), ("per_unit_j", "J/unit"), ("power_w", "W"), ("idle_power_w", "W idle"))
+ENERGY_UNKNOWN = "not known: `energy_reason` of the trials' metrics.json says why"
+ENERGY_SCOPES = {
+    "gpu": "the deployment's GPUs",
+    "package": "the node's processors and their memory",
+    "node": "the whole node, over the whole load",
+}
+
+Objective = tuple[str, str, float]
+Row = tuple[Cell, ...]
+
+
+def streams_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
+    """Return times of streamed replies; None where no reply was streamed. The response of TTFT has columns where it
+    is not TTFT itself, as in a closed loop, TTFO where there was reasoning."""
+    shown = [group for group in STREAM_TIMES if any(_differs(treatment, group) for treatment in treatments)]
+    if not shown:
+        return None
+    places = [(group, quantile) for group in shown for quantile in ("p50", "p99")]
+    columns = [
+        Column(name=f"{STREAM_TIMES[group][0]} {quantile}", unit="ms", title=STREAM_TIMES[group][1], numeric=True)
+        for group, quantile in places
+    ]
+    rows = [
+        (
+            *_levels(treatment, treatments),
+            *(marked(treatment.get(group) or {}, q, _codes(treatment), STREAM_WITHHELD) for group, q in places),
+        )
+        for treatment in treatments
+    ]
+    caption = f"{workload}: streamed replies" if named else "Streamed replies"
+    return _table(caption, treatments, columns, rows, (STREAM_NOTE, *notes_of(rows)))
+
+
+def kinds_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
+    """Return a row for each kind of request and treatment; None where all requests are alike."""
+    if not any(treatment.get("by_kind") for treatment in treatments):
+        return None
+    kinds = [list((treatment.get("by_kind") or {}).items()) for treatment in treatments]
+    shown = [group for group in KIND_TIMES if any(kind.get(group) for own in kinds for _, kind in own)]
+    places = [(group, quantile) for group in shown for quantile in KIND_QUANTILES]
+    columns = [
+        Column(name="kind"),
+        Column(name="requests", title="due in the measured windows of all repetitions", numeric=True),
+        Column(name="rate", unit="requests/s", title="good ones that were due in the window, a second", numeric=True),
+        *(
+            Column(name=f"{KIND_TIMES[group]} {q}", unit="ms", title="median over the repetitions", numeric=True)
+            for group, q in places
+        ),
+        Column(name="errors", unit="%", title="failed requests of those that ended", numeric=True),
+    ]
+    rows: list[Row] = []
+    for treatment, own in zip(treatments, kinds, strict=True):
+        at = _levels(treatment, treatments)
+        if not own:
+            rows.append((*at, *(absent(KIND_NONE) for _ in columns)))
+        for name, kind in own:
+            rows.append(
+                (
+                    *at,
+                    Cell(text=name),
+                    known(f"{kind['requests']:,}"),
+                    _spread(kind["requests_per_s"], "not known"),
+                    *(_kind_time(kind, group, q, saturation_mark(_codes(treatment))) for group, q in places),
+                    ratio_cell(kind["errors"]["rate"], "no request of this kind has ended"),
+                )
+            )
+    more = len(rows) - MOST_KINDS
+    texts = [cell.text for row in rows for cell in row]
+    notes = (
+        KIND_NOTE,
+        *(note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note[0] in text for text in texts)),
+        *((f"{more} more rows: `by_kind` in summary.json has them.",) if more > 0 else ()),
+    )
+    caption = f"{workload}: kinds of request" if named else "Kinds of request"
+    return _table(caption, treatments, columns, rows[:MOST_KINDS], notes)
+
+
+def objectives_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
+    """Return each objective's limit and value, goodput, offered and achieved rate; None where there is neither an
+    objective nor an open loop."""
+    objectives = list(dict.fromkeys(_objective(slo) for t in treatments for slo in t.get("slos") or ()))
+    offers = any(_is_open(treatment) for treatment in treatments)
+    good = any(_median(treatment, "goodput") is not None for treatment in treatments)
+    if not objectives and not offers:
+        return None
+    columns = []
+    if offers:
+        columns += [
+            Column(name="offered", unit="requests/s", title="due inside the measured window", numeric=True),
+            Column(name="achieved", unit="requests/s", title="answered inside the measured window", numeric=True),
+        ]
+    if good:
+        columns += [
+            Column(name="goodput", unit="requests/s", title="requests that meet their objectives", numeric=True),
+            Column(name="goodput", unit="%", title="the same as a share of all requests due", numeric=True),
+        ]
+    for metric, op, limit in objectives:
+        columns += [
+            Column(name=_objective_label(metric, op, limit), unit=_unit(metric), numeric=True),
+            Column(name="met"),
+        ]
+    rows = []
+    for treatment in treatments:
+        cells = [*_levels(treatment, treatments)]
+        if offers:
+            offered = _rate(treatment, "offered_rps") if _is_open(treatment) else absent(CLOSED_LOOP)
+            cells += [offered, _rate(treatment, "achieved_rps")]
+        if good:
+            share = _median(treatment, "goodput")
+            cells += [_rate(treatment, "goodput_per_s"), ratio_cell(share, "No objective on a single request.")]
+        for objective in objectives:
+            cells += _judgement(treatment, objective)
+        rows.append(tuple(cells))
+    notes = OBJECTIVE_NOTES if good else OBJECTIVE_NOTES[:1] if objectives else ()
+    caption = f"{workload}: objectives and rates" if named else "Objectives and rates"
+    return _table(caption, treatments, columns, rows, notes)
+
+
+def energy_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
+    """Return energy and power, medians over repetitions; None where no energy is known."""
+    scopes = sorted({str(treatment["energy"]["scope"]) for treatment in treatments if treatment.get("energy")})
+    if not scopes:
+        return None
+    energies = [treatment.get("energy") or {} for treatment in treatments]
+    shown = [(name, unit) for name, unit in ENERGY if any(_median(each, name) is not None for each in energies)]
+    columns = [
+        *(Column(name="energy", unit=unit, title="median over the repetitions", numeric=True) for _, unit in shown),
+        Column(name="of"),
+    ]
+    rows = [
+        (
+            *_levels(treatment, treatments),
+            *(figure_cell(_median(energy, name), ENERGY_UNKNOWN) for name, _ in shown),
+            Cell(text=str(energy["scope"])) if energy else absent(ENERGY_UNKNOWN),
+        )
+        for treatment, energy in zip(treatments, energies, strict=True)
+    ]
+    notes = tuple(f"{scope}: {ENERGY_SCOPES.get(scope, scope)}." for scope in scopes)
+    return _table(f"{workload}: energy" if named else "Energy", treatments, columns, rows, notes)
+
+
+def marked(times: Document, name: str, codes: Iterable[str], why: str) -> Cell:
+    """Return a percentile, with what marks a lower bound and one of a saturated load, which grows with the length of
+    the trial. `codes` are those of the reasons, `why` there may be no number."""
+    if times.get(name) is None:
+        return absent(why)
+    unsteady = saturation_mark(codes)
+    bound = BOUND_NOTE if name in (times.get("lower_bounds") or ()) else ""
+    notes = " ".join(note for note in (bound, UNSTEADY_NOTE if unsteady else "") if note)
+    return known(f"{statistic(times, name)}{unsteady}", title=notes or None)
+
+
+def notes_of(rows: Iterable[Sequence[Cell]]) -> list[str]:
+    """Return the footnotes of the marks in a table's cells."""
+    titles = {cell.title or "" for row in rows for cell in row}
+    return [note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note in title for title in titles)]
+
+
+def figure_cell(value: float | None, why: str, *, share: float | None = None) -> Cell:
+    """Return a number, or the mark of one that is not given with the reason `why`."""
+    return absent(why) if value is None else known(number(value), share=share)
+
+
+def ratio_cell(value: float | None, why: str) -> Cell:
+    """Return a ratio in percent, or the mark of one that is not given with the reason `why`."""
+    return absent(why) if value is None else known(percent(value))
+
+
+def _table(
+    caption: str, treatments: Sequence[Document], columns: Iterable[Column], rows: Iterable[Row], notes: Iterable[str]
+) -> Table:
+    """Return a table whose first columns are the factors of the treatments."""
+    heads = (Column(name=name, numeric=numeric(values)) for name, values in levels_of(treatments).items())
+    return Table(columns=(*heads, *columns), rows=tuple(rows), caption=caption, footnotes=tuple(notes))
+
+
+def _levels(treatment: Document, treatments: Sequence[Document]) -> list[Cell]:
+    factors = treatment.get("factors") or {}
+    return [Cell(text=level(factors.get(name), name)) for name in levels_of(treatments)]
+
+
+def _codes(treatment: Document) -> list[str]:
+    return [str(reason["code"]) for reason in treatment.get("reasons") or ()]
+
+
+def _median(figures: Document, name: str) -> float | None:
+    value = (figures.get(name) or {}).get("median")
+    return None if value is None else float(value)
+
+
+def _differs(treatment: Document, group: str) -> bool:
+    """Return whether a group of times is there, and another one than TTFT."""
+    times, first = treatment.get(group), treatment.get("ttft_ms")
+    if times is None or group in ("ttft_ms", "tpot_ms"):
+        return times is not None
+    return first is None or any(times.get(name) != first.get(name) for name in ("mean", "max"))
+
+
+def _kind_time(kind: Document, group: str, quantile: str, mark: str) -> Cell:
+    times = kind.get(group)
+    if times is None:
+        return absent("no reply of this kind was streamed")
+    bound = quantile in (times.get("lower_bounds") or ())
+    return _spread(times.get(quantile) or {}, KIND_WITHHELD, "≥ " if bound else "", mark)
+
+
+def _spread(figure: Document, why: str, before: str = "", after: str = "") -> Cell:
+    """Return the median, with least and greatest where they differ from it, between two marks."""
+    middle = figure.get("median")
+    if middle is None:
+        return absent(why)
+    least, most = figure.get("min"), figure.get("max")
+    same = number(least) == number(most)
+    return known(before + (number(middle) if same else f"{number(middle)} ({span(least, most)})") + after)
+
+
+def _rate(treatment: Document, name: str) -> Cell:
+    spread = treatment.get(name) or {}
+    if spread.get("median") is None:
+        return absent("Not known.")
+    return known(number(spread["median"]), title=span(spread.get("min"), spread.get("max")))
+
+
+def _is_open(treatment: Document) -> bool:
+    return (treatment.get("config") or {}).get("pattern") not in (None, "closed")
+
+
+def _objective(slo: Document) -> Objective:
+    return str(slo["metric"]), str(slo["op"]), float(slo["limit"])
+
+
+def _objective_label(metric: str, op: str, limit: float) -> str:
+    name = metric.removesuffix("_s") if _is_time(metric) else unit_words(metric)
+    return f"{name.replace('_', ' ')} {'≤' if op == '<=' else '≥'} {number(_printed(metric, limit))}"
+
+
+def _is_time(metric: str) -> bool:
+    return metric.endswith("_s") and not metric.endswith("_per_s")
+
+
+def _unit(metric: str) -> str:
+    if metric.startswith("throughput"):
+        return "units/s"
+    return "ms" if _is_time(metric) else ""
+
+
+def _printed(metric: str, value: float) -> float:
+    """Return a value as it is printed: times in milliseconds."""
+    return 1e3 * value if _is_time(metric) else value
+
+
+def _judgement(treatment: Document, objective: Objective) -> list[Cell]:
+    """Return value and judgement of one objective."""
+    metric = objective[0]
+    slo = next((one for one in treatment.get("slos") or () if _objective(one) == objective), None)
+    value = (slo or {}).get("value") or {}
+    if slo is None or value.get("median") is None:
+        why = "Not an objective of this treatment." if slo is None else "Not known: too few samples, or no result."
+        return [absent(why), absent(why)]
+    middle, least, most = (_printed(metric, value[name]) for name in ("median", "min", "max"))
+    text = ("≥ " if slo.get("lower_bounds") else "") + number(middle)
+    if number(least) != number(most):
+        text += f" ({span(least, most)})"
+    met, of = int(slo["met"]), int(slo["of"])
+    if not of:
+        return [known(text), absent("Not known: the value is a lower bound. Raise timeout_s above the limit.")]
+    word = "met" if met == of else "missed" if not met else "in part"
+    return [known(text), Cell(text=f"{word}, {met} of {of}")]
