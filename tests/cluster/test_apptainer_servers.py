@@ -1,4 +1,4 @@
-"""Servers in images under the keeper: the same that is asked of them without one."""
+"""Servers in images under the supervisor: the same that is asked of them without one."""
 
 import csv
 import os
@@ -48,7 +48,7 @@ def settings_of(bench: Bench) -> dict[str, object]:
 
 @pytest.mark.covers("E-SVR06", "E-FR21", "E-FR05")
 @pytest.mark.parametrize("victim", ["keeper_pid", "server_pid"])
-def test_no_process_of_a_contained_server_outlives_its_keeper_or_its_container(
+def test_no_process_of_a_contained_server_outlives_its_supervisor_or_its_container(
     contained: tuple[Bench, Image], victim: str
 ):
     bench, image = contained

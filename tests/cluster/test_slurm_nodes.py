@@ -190,17 +190,17 @@ def test_parts_start_in_order_each_on_its_nodes_with_the_sites_network_above_the
 
 @pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize("with_guard", [False, True])
-def test_after_kill_9_of_the_keeper_or_of_its_guard_too_nothing_is_left_on_either_node(
+def test_after_kill_9_of_the_supervisor_or_of_its_guard_too_nothing_is_left_on_either_node(
     in_parts: Nodes, with_guard: bool
 ) -> None:
     endpoint = in_parts.serve_over()
     assert endpoint["status"] == "ok"
-    keeper = psutil.Process(endpoint["keeper_pid"])
-    guard = keeper.parent()
+    supervisor = psutil.Process(endpoint["keeper_pid"])
+    guard = supervisor.parent()
     assert guard is not None
     if with_guard:
         guard.kill()
-    keeper.kill()
+    supervisor.kill()
     pids = [endpoint["server_pid"], *parts_of(endpoint).values()]
     assert eventually(lambda: not any(map(runs, pids)), within_s=10.0)
     if with_guard:

@@ -114,7 +114,7 @@ def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -
 
 
 def gpus_seen(study: SlurmStudy) -> dict[str, str]:
-    """Return what CUDA_VISIBLE_DEVICES is for the servers that run now, by their keepers."""
+    """Return what CUDA_VISIBLE_DEVICES is for the servers that run now, by their supervisors."""
     seen = {}
     for process in study.processes():
         with suppress(psutil.Error):

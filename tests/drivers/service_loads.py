@@ -1,4 +1,4 @@
-"""Puts a service under a keeper and a load on it, as scripts do, for tests of drivers."""
+"""Puts a service under a supervisor and a load on it, as scripts do, for tests of drivers."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Storage services for tests: started by the keeper from their recipes, loaded by the engine. As a user's run is."""
+"""Storage services for tests: started by the supervisor from their recipes, loaded by the engine."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,7 +90,7 @@ class Served:
 
 @contextmanager
 def serving(name: str, root: Path, **changes: Any) -> Iterator[Served]:
-    """Start a service under its keeper with some settings changed; stop it afterwards."""
+    """Start a service under its supervisor with some settings changed; stop it afterwards."""
     service = read_services(ROOT / "config" / "services")[name]
     settings = {setting.name: setting.default for setting in service.settings} | changes
     roles = {setting.name: setting.role for setting in service.settings}

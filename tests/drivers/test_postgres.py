@@ -1,4 +1,4 @@
-"""PostgreSQL: the real server, started by its keeper, does what pgbench's does, and its failures have names."""
+"""PostgreSQL: the real server, started by its supervisor, does what pgbench's does, and its failures have names."""
 
 import json
 import os

@@ -19,7 +19,7 @@ from service_loads import deployed, loaded
 
 from seamark.drivers.triton.models import MODELS, write_repository
 from seamark.drivers.triton.requests import HttpReplyCheck, Requests
-from seamark.services.supervisor.commands import Template, printed
+from seamark.services.supervisor.launch_spec import Template, printed
 
 RECIPE = yaml.safe_load((ROOT / "config/services/triton.yaml").read_text(encoding="utf-8"))
 DEFAULTS = {name: setting["default"] for name, setting in RECIPE["settings"].items()}

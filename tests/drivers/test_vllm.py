@@ -1,4 +1,4 @@
-"""vLLM without a GPU: its environment, the tiny model that is made for it, and a real server under a keeper."""
+"""vLLM without a GPU: its environment, the tiny model that is made for it, and a real server under a supervisor."""
 
 import csv
 import http.client
@@ -115,7 +115,7 @@ def test_a_tiny_model_answers_in_plain_text_and_its_tokenizer_knows_every_prompt
 
 @pytest.mark.covers("E-SVR04")
 @pytest.mark.services
-def test_it_is_healthy_under_a_keeper_and_each_phase_of_its_start_has_its_time(server, connection):
+def test_it_is_healthy_under_a_supervisor_and_each_phase_of_its_start_has_its_time(server, connection):
     assert got(connection, "/health")[0] == 200
     assert server["phases"].keys() == {"setup_s", "stage_s", "start_s", "populate_s"}
     assert server["phases"]["stage_s"] > 0.1

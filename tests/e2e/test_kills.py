@@ -12,7 +12,7 @@ from test_runs import parts_of_a_load, wait_for
 
 pytestmark = pytest.mark.e2e
 
-ROLES = ("keeper", "guard", "server", "load", "worker", "fork server", "bench", "snakemake")
+ROLES = ("supervisor", "guard", "server", "load", "worker", "fork server", "bench", "snakemake")
 ROUNDS = 3
 RUN_S = 9.0
 """About how long the run of such a study takes where nothing is killed."""
@@ -31,10 +31,10 @@ def of_role(study: StudyFolder, run: "subprocess.Popen[bytes]", role: str) -> li
         return parts_of_a_load(study).get(name, [])
     [beat] = study.results.glob("deployments/*/endpoint.json")
     endpoint = study.json(str(beat.relative_to(study.results)))
-    keeper = psutil.Process(endpoint["keeper_pid"])
+    supervisor = psutil.Process(endpoint["keeper_pid"])
     if role == "server":
         return [psutil.Process(endpoint["server_pid"])]
-    return [keeper if role == "keeper" else keeper.parent()]
+    return [supervisor if role == "supervisor" else supervisor.parent()]
 
 
 def kill(study: StudyFolder, run: "subprocess.Popen[bytes]", role: str) -> bool:

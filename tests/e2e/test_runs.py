@@ -147,7 +147,7 @@ def test_after_kill_9_of_snakemake_submit_completes_and_measures_nothing_twice(s
 
 
 @pytest.mark.covers("E-SVR06", "E-NFR04")
-def test_after_kill_9_of_the_keeper_no_server_is_left_and_the_run_completes(study):
+def test_after_kill_9_of_the_supervisor_no_server_is_left_and_the_run_completes(study):
     study.write(workload={"duration_s": 1.5})
     run = study.start()
     wait_for(lambda: begun(study))

@@ -63,10 +63,10 @@ def test_every_log_of_a_scenario_is_in_the_archive_as_lines_with_time_and_trial(
     found = get()
     assert sorted(found) == [
         "try/job.jsonl",
-        "try/keeper.jsonl",
         "try/load.jsonl",
         "try/run.jsonl",
         "try/server.jsonl",
+        "try/supervisor.jsonl",
     ]
     traceback, own = found["try/load.jsonl"]
     assert (own["event"], own["trial"], own["trial_id"]) == ("load ended", TRIAL, "own")

@@ -12,7 +12,7 @@ import pytest
 from hostile_server import PLAIN, HostileServer
 
 from seamark.model.service import Health
-from seamark.services.supervisor.health import PROBE_TIMEOUT_S, answers, look
+from seamark.services.supervisor.health import PROBE_TIMEOUT_S, answers, server_state
 
 
 class Statuses(BaseHTTPRequestHandler):
@@ -69,11 +69,11 @@ def test_a_command_answers_with_its_exit_code(tmp_path: Path, command: tuple[str
     assert probe(Health(probe="command"), 1, tmp_path, *command) is healthy
 
 
-@pytest.mark.parametrize(("pids", "state"), [(None, "healthy"), ([os.getpid()], "healthy"), ([], "taken")])
+@pytest.mark.parametrize(("pids", "state"), [(None, "healthy"), ([os.getpid()], "healthy"), ([], "port_taken")])
 def test_a_good_answer_counts_only_from_our_own_process(
     port: int, tmp_path: Path, pids: list[int] | None, state: str
 ):
-    found = look(
+    found = server_state(
         Health(probe="http", path="/200"),
         host="127.0.0.1",
         ports={"main": port},

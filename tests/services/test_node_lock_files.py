@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seamark.errors import SiteError
-from seamark.services.supervisor.node_locks import RUNTIME_DIR, lock_at_once, locked, node_folder, open_lock
+from seamark.services.supervisor.node_locks import RUNTIME_DIR, locked, node_folder, open_lock, try_lock
 
 OTHER = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes another user's files: needs root")
@@ -95,12 +95,12 @@ def test_one_that_waits_hears_for_whom_after_two_seconds_and_not_before(place: P
 
 
 def test_a_lock_whose_file_was_removed_is_taken_on_the_new_file(place: Path) -> None:
-    held = lock_at_once("load.lock")
+    held = try_lock("load.lock")
     assert held is not None
     (node_folder() / "load.lock").unlink()
-    other = lock_at_once("load.lock")
+    other = try_lock("load.lock")
     assert other is not None, "the name is free"
-    assert lock_at_once("load.lock") is None
+    assert try_lock("load.lock") is None
 
 
 @as_root
@@ -115,10 +115,10 @@ def test_another_user_can_neither_lock_nor_read_a_lock(place: Path) -> None:
 
 
 def test_a_process_that_holds_a_lock_and_is_killed_holds_it_no_more(place: Path) -> None:
-    held = lock_at_once("load.lock")
+    held = try_lock("load.lock")
     assert held is not None
     with suppress(BlockingIOError), open_lock("load.lock") as other:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         pytest.fail("two hold it")
     held.close()
-    assert lock_at_once("load.lock") is not None
+    assert try_lock("load.lock") is not None

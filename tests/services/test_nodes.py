@@ -18,8 +18,7 @@ from seamark.model.trial import Deployment
 from seamark.planning.study import Study
 from seamark.services.images.images import Image
 from seamark.services.runtimes.runtimes import launch_of
-from seamark.services.supervisor.commands import ProcessSlot
-from seamark.services.supervisor.launch_spec import LaunchSpec
+from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
 from seamark.services.supervisor.node_layout import (
     Node,
     Placement,
@@ -156,7 +155,7 @@ def test_parts_of_a_server_on_one_node_need_no_slurm(bench: Bench) -> None:
 
 @pytest.fixture
 def spread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> LaunchSpec:
-    """What a keeper is told of vLLM over two nodes, at a site of containers with a network of its own."""
+    """What a supervisor is told of vLLM over two nodes, at a site of containers with a network of its own."""
     engine, image = bench.root / "apptainer", bench.root / "vllm.sif"
     for file in (engine, image):
         file.touch(mode=0o755)
@@ -224,7 +223,7 @@ def _printed_by(command: Sequence[str], programs: Sequence[str], root: Path) -> 
 
 @pytest.fixture
 def cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> LaunchSpec:
-    """What a keeper is told of a Milvus cluster over three nodes, at a site of containers."""
+    """What a supervisor is told of a Milvus cluster over three nodes, at a site of containers."""
     monkeypatch.setenv("PATH", str(bench.root), prepend=":")
     service = SERVICES["milvus_cluster"]
     assert service.server is not None

@@ -1,4 +1,4 @@
-"""Servers of many processes under the keeper: PostgreSQL's backends, Triton's model processes."""
+"""Servers of many processes under the supervisor: PostgreSQL's backends, Triton's model processes."""
 
 import os
 from dataclasses import replace
@@ -35,7 +35,7 @@ def settings_of(bench: Bench) -> dict[str, object]:
 
 @pytest.mark.covers("E-SVR06", "E-FR21")
 @pytest.mark.parametrize("victim", ["keeper_pid", "server_pid"])
-def test_no_process_of_a_real_server_outlives_its_keeper_or_its_parent(real: Bench, victim: str):
+def test_no_process_of_a_real_server_outlives_its_supervisor_or_its_parent(real: Bench, victim: str):
     answer = real.serve(**settings_of(real))
     assert answer["status"] == "ok", answer
     below = descendants(answer["server_pid"])

@@ -1,4 +1,4 @@
-"""How a server lives and dies under its keeper. Real processes, really killed."""
+"""Life and end of a server under its supervisor, with real processes that are killed."""
 
 import contextlib
 import multiprocessing
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from processes import eventually
-from server_bench import Bench, kill, left_of, runs
+from server_bench import HERE, Bench, kill, left_of, runs
 
 from seamark.model.service import Health
 from seamark.model.site import Pinning
@@ -27,7 +27,7 @@ from seamark.storage.paths import read_json, write_json
 pytestmark = pytest.mark.services
 
 
-def test_server_and_keeper_run_on_the_cores_of_the_server_and_the_answer_says_which(bench: Bench):
+def test_server_and_supervisor_run_on_the_cores_of_the_server_and_the_answer_says_which(bench: Bench):
     cpu = min(os.sched_getaffinity(0))
     answer = bench.with_site(pinning=Pinning(server=str(cpu))).serve()
     assert answer["status"] == "ok"
@@ -95,30 +95,6 @@ def test_a_killed_server_is_recorded_within_a_second_with_its_signal_and_last_li
     assert eventually(lambda: left_of(bench) == [])
 
 
-def test_a_server_nobody_renews_ends_when_its_lease_runs_out_and_not_before(bench: Bench):
-    bench = bench.with_site(lease_s=1.5)
-    bench.serve()
-    for _ in range(6):
-        time.sleep(0.5)
-        servers.renew(bench.folder())
-    assert servers.alive(bench.folder())
-    assert eventually(lambda: not servers.alive(bench.folder()), within_s=6.0)
-    assert bench.end()["why"] == "lease"
-    assert eventually(lambda: left_of(bench) == [])
-
-
-def test_a_step_of_the_wall_clock_does_not_run_a_lease_out(bench: Bench):
-    bench = bench.with_site(lease_s=3.0)
-    bench.serve()
-    lease = control_files_of(bench.folder()).lease
-    an_hour_ago = time.time() - 3600
-    for _ in range(6):
-        time.sleep(0.5)
-        an_hour_ago += 1
-        os.utime(lease, (an_hour_ago, an_hour_ago))
-    assert servers.alive(bench.folder())
-
-
 def test_a_killed_serve_leaves_no_server_beyond_the_lease(bench: Bench):
     """As when Snakemake and its job are killed by 9 while the server comes up."""
     bench = bench.with_site(lease_s=1.5).with_server("--delay-s", "60", health=Health(probe="http", timeout_s=60))
@@ -161,7 +137,7 @@ def test_a_serve_whose_run_was_killed_ends_its_server_at_once(bench: Bench):
     assert (answer["status"], answer["category"]) == ("failed", "interrupted")
 
 
-def test_an_interrupted_serve_asks_its_keeper_to_stop(bench: Bench):
+def test_an_interrupted_serve_requests_a_stop(bench: Bench):
     bench = bench.with_server("--delay-s", "60", health=Health(probe="http", timeout_s=60))
     bench.folders.append(bench.folder())
 
@@ -179,11 +155,10 @@ def test_an_interrupted_serve_asks_its_keeper_to_stop(bench: Bench):
     assert bench.end()["why"] == "stop"
 
 
-@pytest.mark.parametrize("why", ["stop", "evicted"])
-def test_a_stop_file_ends_the_server_and_why_is_kept(bench: Bench, why: str):
+def test_a_stop_request_ends_the_server_and_why_is_kept(bench: Bench):
     bench.serve()
-    assert servers.stop(bench.folder(), why)
-    assert bench.end()["why"] == why
+    assert servers.stop(bench.folder(), "evicted")
+    assert bench.end()["why"] == "evicted"
     assert left_of(bench) == []
 
 
@@ -194,7 +169,7 @@ def test_a_server_whose_endpoint_was_removed_ends(bench: Bench):
     assert bench.end()["why"] == "endpoint-removed"
 
 
-def test_sigterm_to_the_keeper_ends_the_server_in_order(bench: Bench):
+def test_sigterm_to_the_supervisor_ends_the_server_in_order(bench: Bench):
     answer = bench.serve()
     os.kill(answer["keeper_pid"], signal.SIGTERM)
     assert eventually(lambda: left_of(bench) == [])
@@ -202,7 +177,7 @@ def test_sigterm_to_the_keeper_ends_the_server_in_order(bench: Bench):
 
 
 @pytest.mark.covers("E-SVR06")
-def test_kill_9_of_the_keeper_leaves_no_process_of_it(bench: Bench):
+def test_kill_9_of_the_supervisor_leaves_no_process_of_it(bench: Bench):
     bench, child = hidden_child(bench)
     answer = bench.serve()
     kill(answer["keeper_pid"])
@@ -222,7 +197,7 @@ def test_kill_9_of_the_guard_ends_the_server_in_order(bench: Bench):
     assert "guard was killed" in bench.end()["reason"]
 
 
-def test_what_outlives_keeper_and_guard_both_killed_is_swept(bench: Bench):
+def test_what_outlives_supervisor_and_guard_both_killed_is_swept(bench: Bench):
     child = bench.root / "child"
     script = f"{sys.executable} -c 'import time; time.sleep(600)' & echo $! > {child}; exec "
     server = bench.service.server
@@ -279,7 +254,7 @@ def test_a_foreign_server_on_our_port_is_an_error_and_no_benchmark_of_it(bench: 
 
     def occupy() -> None:
         eventually(ports.exists, within_s=30)
-        script = Path(__file__).with_name("tiny_server.py")
+        script = HERE / "tiny_server.py"
         foreign.append(subprocess.Popen([sys.executable, script, str(read_json(ports)["main"])]))
 
     thread = threading.Thread(target=occupy)
@@ -293,10 +268,10 @@ def test_a_foreign_server_on_our_port_is_an_error_and_no_benchmark_of_it(bench: 
     assert (answer["status"], answer["category"]) == ("failed", "port_taken")
 
 
-def test_a_second_keeper_of_a_deployment_changes_nothing(bench: Bench):
+def test_a_second_supervisor_of_a_deployment_changes_nothing(bench: Bench):
     first = bench.serve()
     began = bench.folder().endpoint.read_bytes()
-    second = servers._spawn_keeper(bench.spec(), control_files_of(bench.folder()))
+    second = servers.spawn_supervisor(bench.spec(), control_files_of(bench.folder()))
     assert second.wait(30) == 3
     assert servers.alive(bench.folder())
     assert runs(first["server_pid"])
@@ -396,7 +371,7 @@ def test_a_data_folder_that_another_run_uses_is_not_emptied(bench: Bench):
 
 
 @pytest.mark.covers("E-MON01", "E-MON02", "E-FR09")
-def test_a_kept_server_has_telemetry_of_host_server_and_sampler(bench: Bench):
+def test_a_supervised_server_has_telemetry_of_host_server_and_sampler(bench: Bench):
     bench.with_server(metrics_port="main").serve()
     time.sleep(0.5)
     servers.stop(bench.folder())
@@ -428,7 +403,7 @@ def test_a_server_that_refuses_root_runs_as_nobody_with_a_data_folder_of_its_own
     assert eventually(lambda: not runs(answer["server_pid"]))
 
 
-def test_a_service_inside_the_client_has_a_keeper_and_no_server(bench: Bench):
+def test_a_service_inside_the_client_has_a_supervisor_and_no_server(bench: Bench):
     bench = bench.with_service(server=None, driver="seamark.platform.isolated_main")
     answer = bench.serve()
     assert (answer["status"], answer["server_pid"], answer["ports"]) == ("ok", None, {})
@@ -478,7 +453,7 @@ def test_an_external_server_whose_certificate_is_not_believed_fails_at_once_with
         began_s = time.monotonic()
         answer = bench.with_service(driver="seamark.platform.isolated_main").serve(tls="verified")
     assert answer["category"] == "server_never_healthy"
-    assert "not believed (self-signed certificate)" in answer["reason"]
+    assert "failed verification (self-signed certificate)" in answer["reason"]
     assert "tls_ca_file" in answer["reason"]
     assert time.monotonic() - began_s < 30
 

@@ -82,7 +82,7 @@ class Bench:
         )
 
     def spec(self, name: str = "tiny-0001", **changes: Any) -> LaunchSpec:
-        """Return what a keeper would be told."""
+        """Return what a supervisor would be told."""
         spec = LaunchSpec(
             deployment=self.deployment(name),
             service=self.service,

@@ -28,7 +28,7 @@ def command() -> None:
 @command.command("get")
 @click.argument("name", metavar="SCENARIO|ID")
 @click.option(
-    "--component", "components", multiple=True, help="Of these alone: server, load, keeper, serve, run, ..."
+    "--component", "components", multiple=True, help="Of these alone: server, load, supervisor, serve, run, ..."
 )
 @click.option("--since", metavar="TIME", help="From then on: 2026-01-31T12:00, or 2h for two hours ago.")
 @click.option("--until", metavar="TIME", help="Up to then.")

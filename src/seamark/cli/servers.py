@@ -181,7 +181,7 @@ def start(
 ) -> int:  # fmt: skip
     """Start a server that stands by itself, and wait until it answers.
 
-    On a site with Slurm it is a job that runs the same keeper as a trial's server. It ends when its time is over,
+    On a site with Slurm it is a job that runs the same supervisor as a trial's server. It ends when its time is over,
     with `bench servers stop`, with scancel, or when it is killed; nothing of it is left then. A scenario measures it
     on a site with `runtime: external` and `address: standing/ID`; `bench load standing/ID` has a quick look.
 

@@ -81,7 +81,7 @@ def _source(path: Path, folder: Path, scenario: str) -> Source:
         deployment, parts = parts[1], parts[2:]
     elif "--" in parts[0]:
         trial, parts = parts[0], parts[1:]
-    component = "keeper" if parts[0] == ".keeper" else "load" if trial else "server"
+    component = "supervisor" if parts[0] == ".keeper" else "load" if trial else "server"
     if parts[0] == "logs":
         component = parts[1] if len(parts) > 2 else "run" if parts[-1].startswith("submit-") else "job"
         whole = path.name.removesuffix(path.suffix)

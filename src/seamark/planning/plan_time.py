@@ -28,7 +28,7 @@ AROUND_TRIAL = Span(least=0.2, most=3.0)
 """Of a trial besides its load: workers, samples, records. 56 trials of quickstart took 0.18 to 0.48 s on two idle
 cores; 6 of vectors_milvus_local 1.4 to 4.9 s, but for one, on the same cores with seven times as much to do."""
 AROUND_DEPLOYMENT = Span(least=1.0, most=6.0)
-"""Of a deployment besides start and data: keeper, idle check, jobs of Snakemake. 1.5 to 3 s in quickstart."""
+"""Of a deployment besides start and data: supervisor, idle check, jobs of Snakemake. 1.5 to 3 s in quickstart."""
 QUICKER, SLOWER = 0.3, 4.0
 """Start and data of a server take this share of what is typical, up to so many times that: on a busy host."""
 WITHOUT_SERVER = Span(least=0.5, most=6.0)

@@ -98,7 +98,7 @@ def _become(uid: int, gid: int) -> None:
     _try(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
     _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # a change of user clears an earlier one
     if os.getppid() != parent:
-        raise Refused("its keeper has ended")
+        raise Refused("its supervisor has ended")
     if kept := [line for line in _capabilities() if int(line.split()[1], 16)]:
         raise Refused(f"capabilities were not given up ({', '.join(kept)})")
 

@@ -1,4 +1,4 @@
-"""Runs a server of ours for a moment, without keeper, folder or deployment: what the client is held against."""
+"""Runs a server of ours for a moment, without supervisor, folder or deployment: what the client is held against."""
 
 import subprocess
 import sys

@@ -120,7 +120,7 @@ class TrialFolder:
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentFolder:
-    """The files of one deployment; those under `runtime` matter only while its keeper lives."""
+    """The files of one deployment; those under `runtime` matter only while its supervisor lives."""
 
     root: Path
 

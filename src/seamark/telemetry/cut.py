@@ -1,4 +1,4 @@
-"""The telemetry of one trial: its share of what a deployment's keeper and the load's own watch wrote.
+"""The telemetry of one trial: its share of what a deployment's supervisor and the load's own watch wrote.
 
 Only the rows of the trial are held in memory, however long its deployment has lived.
 """

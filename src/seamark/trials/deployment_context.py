@@ -125,7 +125,7 @@ def death(bench: Bench) -> str | None:
 
 
 ON_PURPOSE = ("stop", "sigterm", "interrupted", "evicted", "endpoint-removed", "teardown")
-"""Why a keeper ends a server that is well: its run or its batch job was ended, or given up for lost."""
+"""Why a supervisor ends a server that is well: its run or its batch job was ended, or given up for lost."""
 
 
 def taken_away(bench: Bench) -> str | None:

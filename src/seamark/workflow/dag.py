@@ -130,7 +130,7 @@ class Dag:
         return image_of(self.study, w.scenario, w.deployment) if self.contained else None
 
     def outside(self, w: Wildcards) -> None:
-        """Return no image: what sends no load runs in the base environment, a server where its keeper starts it."""
+        """Return no image: a job without load runs in the base environment, a server where its supervisor is."""
 
     def targets(self) -> list[str]:
         """Return what a run is to make: every trial's metrics, every deployment's record, the report."""

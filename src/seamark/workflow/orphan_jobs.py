@@ -5,8 +5,13 @@ import re
 from seamark.dispatch.slurm import commands
 from seamark.errors import SiteError
 from seamark.planning.study import Study
-from seamark.services.supervisor.control_files import is_alive, read_heartbeat
-from seamark.services.supervisor.shutdown import request_stop, supervisors_below, wait_until_gone
+from seamark.services.supervisor.control_files import (
+    is_alive,
+    read_heartbeat,
+    request_stop,
+    supervisors_below,
+    wait_until_gone,
+)
 
 OF_A_RUN = re.compile(r"(?:^|_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """How Snakemake's Slurm executor names the jobs of a run."""
@@ -36,7 +41,7 @@ def end_jobs_left(study: Study) -> list[commands.Job]:
 
 
 def _end_servers(study: Study, numbers: list[str]) -> None:
-    """End the keepers that these jobs have left: where Slurm knows no cgroups they outlive their job for a while."""
+    """End the supervisors that these jobs left: without cgroups in Slurm they outlive their job for a while."""
     for control in supervisors_below(study.results):
         beat = read_heartbeat(control)
         if beat and beat.allocation in numbers and is_alive(control):

@@ -76,7 +76,7 @@ def pending(scenario_file: str, site: str, scenario: str, deployment_id: str, fa
 
 
 def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
-    """Start a deployment's server under its keeper."""
+    """Start a deployment's server under its supervisor."""
     from seamark.trials.deployment_context import Bench
     from seamark.trials.trial import serve
 

@@ -13,9 +13,15 @@ import psutil
 from seamark.errors import SiteError
 from seamark.planning.study import Study
 from seamark.platform.process_tree import with_variable
-from seamark.services.supervisor.control_files import ControlFiles, acquire_lock, is_alive
-from seamark.services.supervisor.launch_spec import MARK
-from seamark.services.supervisor.shutdown import kill_strays, request_stop, supervisors_below
+from seamark.services.supervisor.control_files import (
+    MARK,
+    ControlFiles,
+    acquire_lock,
+    is_alive,
+    kill_strays,
+    request_stop,
+    supervisors_below,
+)
 
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SNAKEMAKE_S = 5.0
@@ -117,7 +123,7 @@ def _end_processes(processes: Collection[psutil.Process], within_s: float, hurry
 
 
 def _end_servers(results: Path, hurry: Callable[[], bool]) -> None:
-    """Ask every keeper below a root of results to end its server, wait, and kill what does not end in time."""
+    """Ask every supervisor below a root of results to end its server, wait, and kill what does not end in time."""
     asked: list[ControlFiles] = []
     limit_s = time.monotonic() + SERVERS_S
     while True:
@@ -141,7 +147,7 @@ def _end_servers(results: Path, hurry: Callable[[], bool]) -> None:
 
 
 def _keeps(process: psutil.Process, asked: Iterable[ControlFiles]) -> bool:
-    """Whether a process belongs to a keeper that was asked to end; one that has not beaten yet cannot be asked."""
+    """Whether a process belongs to a stopped supervisor; one without a heartbeat yet cannot be stopped."""
     with suppress(psutil.Error):
         return process.environ().get(MARK) in {str(control.root) for control in asked}
     return True

@@ -75,11 +75,11 @@ def test_a_server_that_is_stopped_in_its_tracks_is_found_unwell(study: StandingS
 
 
 @pytest.mark.covers("E-SVR01", "E-SVR06")
-def test_a_standing_server_ends_when_its_time_is_over_or_its_keeper_is_killed(study: StandingStudy) -> None:
+def test_a_standing_server_ends_when_its_time_is_over_or_its_supervisor_is_killed(study: StandingStudy) -> None:
     study.started("null", "--name", "short", "--time", "2s")
     study.started("null", "--name", "killed")
-    keeper = study.json("killed", "endpoint.json")["keeper_pid"]
-    kill(keeper)
+    supervisor = study.json("killed", "endpoint.json")["keeper_pid"]
+    kill(supervisor)
     assert eventually(lambda: study.processes() == [], 15)
     assert {name: row["state"] for name, row in study.listed("--all").items()} == {
         "short": "ended",

@@ -10,7 +10,7 @@ from seamark.model.site import Site
 from seamark.platform.container import engine
 from seamark.services.images.images import Image
 from seamark.services.runtimes.containers import inside
-from seamark.services.supervisor.commands import Template
+from seamark.services.supervisor.launch_spec import Template
 
 FLAG = re.compile(r"^--([a-zA-Z][\w-]*)")
 SWITCH = re.compile(r"\{switches\[(\w+)\]\}")

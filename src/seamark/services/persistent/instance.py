@@ -33,7 +33,7 @@ class Instance:
 
     @property
     def folder(self) -> DeploymentFolder:
-        """The files that its keeper writes."""
+        """The files that its supervisor writes."""
         return DeploymentFolder(root=self.root)
 
     @property
@@ -66,7 +66,7 @@ class Instance:
         write_json(self.request, read_json(self.request) | facts)
 
     def endpoint(self) -> Mapping[str, Any] | None:
-        """Return its endpoint as the keeper wrote it, None before that and after its end."""
+        """Return its endpoint as the supervisor wrote it, None before that and after its end."""
         return read_control_file(self.folder.endpoint)
 
     def living(self) -> bool:

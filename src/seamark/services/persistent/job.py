@@ -1,7 +1,7 @@
-"""What a standing server's Slurm job runs: its keeper, for as long as the job may last, and nothing else.
+"""Batch job of a persistent server: serves until the server ends or the job's time is over.
 
-`python -m seamark.services.persistent.job FOLDER`, in the study. The keeper's lease is the site's, renewed here: when
-the job is killed as a whole, however that is done, its server ends with the lease.
+Run as `python -m seamark.services.persistent.job FOLDER`, in the study. It renews the lease of the supervisor: when
+the whole job is killed, by whatever means, the server ends with the lease.
 """
 
 import signal
@@ -17,7 +17,7 @@ from seamark.services.persistent.instance import Instance
 from seamark.services.persistent.request import wanted
 from seamark.services.persistent.start import limit_min, serve
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.supervisor_log import say
+from seamark.services.supervisor.events import log_event
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RENEW_S = 1.0
@@ -37,7 +37,7 @@ def keep(instance: Instance, root: Path) -> int:
     why = "sigterm"
     try:
         answer = serve(instance, asked, site)
-        say("standing", id=instance.id, status=answer["status"], host=answer["host"], ports=answer["ports"])
+        log_event("standing", id=instance.id, status=answer["status"], host=answer["host"], ports=answer["ports"])
         if answer["status"] != "ok":
             return 1
         while servers.alive(instance.folder):

@@ -13,7 +13,7 @@ from seamark.model.site import Site
 from seamark.services.persistent.instance import STANDING, Instance, instances
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import control_files_of, read_control_file, read_heartbeat
-from seamark.services.supervisor.failure import FailedError
+from seamark.services.supervisor.events import FailedError
 from seamark.services.supervisor.health import answers
 from seamark.storage.paths import DeploymentFolder
 
@@ -23,7 +23,7 @@ AGAIN_S = 0.2
 @dataclass(frozen=True, kw_only=True)
 class ListedServer:
     """One server: `id` is a standing server's, or `scenario/deployment` of one that trials share. `node` is its
-    keeper's, `nodes` are all on which it has processes."""
+    supervisor's, `nodes` are all on which it has processes."""
 
     id: str
     service: str | None

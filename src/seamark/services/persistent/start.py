@@ -1,4 +1,4 @@
-"""How a standing server is started: by its keeper on this machine, or in a Slurm job that runs the same keeper."""
+"""Start of a persistent server: under a supervisor on this machine, or in a Slurm job that does the same."""
 
 import math
 import sys
@@ -21,7 +21,7 @@ LOOK_S = 1.0
 
 
 def serve(instance: Instance, wanted: ValidatedRequest, site: Site) -> Mapping[str, Any]:
-    """Start the server under a keeper on this machine; return what became of it, as a deployment's endpoint.json."""
+    """Start the server under a supervisor on this machine; return its endpoint.json."""
     images = StudyImages(study=wanted.study)
     return servers.serve(
         wanted.deployment,

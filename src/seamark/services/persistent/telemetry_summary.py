@@ -13,7 +13,7 @@ from seamark.telemetry.cut import cut
 
 
 def write_watched(telemetry: Path, summary: Path) -> None:
-    """Write summary.json from a keeper's telemetry.csv; without a reading, one without series."""
+    """Write summary.json from a supervisor's telemetry.csv; without a reading, one without series."""
     span = _span(telemetry)
     series = {}
     if span is not None:

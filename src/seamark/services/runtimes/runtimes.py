@@ -14,9 +14,8 @@ from seamark.model.service import Part, Server
 from seamark.platform.privilege import as_user, user_for
 from seamark.services.runtimes.containers import client_environment, container_command, inside
 from seamark.services.runtimes.persistent_address import PREFIX, persistent_endpoint
-from seamark.services.supervisor.commands import Launch, ProcessSlot, Template, printed, switches
-from seamark.services.supervisor.control_files import control_files_of
-from seamark.services.supervisor.launch_spec import MARK, LaunchSpec
+from seamark.services.supervisor.control_files import MARK, control_files_of
+from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot, Template, printed, switches
 from seamark.telemetry.gpu import chosen_gpus
 
 PACKAGE = Path(seamark.__file__).parent

@@ -1,53 +1,75 @@
-"""The signs that keeper, load and scripts give each other: heartbeat, lease, stop, end. Only files.
+"""File-based control channel between supervisor, load and scripts: heartbeat, lease, stop request, exit record.
 
-Each is a file in a deployment's `.keeper/` folder on the shared file system, so all of it works across nodes. On
-the node where a keeper runs, its age is told by the monotonic clock: a step of the wall clock ends nothing.
+The files lie in the `.keeper/` folder of a deployment on the shared file system, so the channel works across nodes.
+On the supervisor's own node the age of a heartbeat is measured by the monotonic clock: a step of the wall clock ends
+no server.
 """
 
 import contextlib
 import fcntl
 import json
 import os
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from seamark.dispatch.identity import allocation, boot_id, node
+from seamark.platform.process_tree import marked, send
 from seamark.storage.paths import DeploymentFolder, read_json, write_json
 
+MARK = "SEAMARK_KEEPER"
+"""Environment variable of every process of a deployment; its value is the folder of the control files."""
+
 STALE_S = 10.0
-"""A keeper on another node whose last heartbeat seems older than this is looked at twice."""
+"""Age from which a heartbeat of another node is checked a second time."""
 
 DEAD_S = 120.0
-"""Clocks of nodes do not disagree so much: an older heartbeat of another node needs no second look."""
+"""Age from which it needs no second check: clocks of nodes differ by less than this."""
 
 HUNG_S = 60.0
-"""A keeper on this node that is there but has not beaten for so long counts as gone."""
+"""A supervisor of this node that runs but has not written a heartbeat for this long counts as dead."""
 
 HEARTBEAT_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class Clock:
+    """Clocks of this node and how to wait. An argument, so that tests of leases and heartbeats need no sleep."""
+
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    unix_s: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+    def monotonic_s(self) -> float:
+        """Return the monotonic time in seconds."""
+        return self.monotonic_ns() / 1e9
+
+
+NODE_CLOCK = Clock()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ControlFiles:
-    """The files of one deployment's keeper."""
+    """Control files of one deployment. File names are those of older versions, whose servers must stay stoppable."""
 
     root: Path
 
     @property
     def lock(self) -> Path:
-        """Held by the keeper and its guard for as long as either lives."""
+        """Locked by the supervisor and its guard while either lives."""
         return self.root / "keeper.lock"
 
     @property
     def serve_lock(self) -> Path:
-        """Held by whoever is starting this deployment."""
+        """Locked while a process starts this deployment."""
         return self.root / "serve.lock"
 
     @property
     def heartbeat(self) -> Path:
-        """Who keeps the server and when it last said so; gone when everything has ended."""
+        """Identity of the supervisor and time of its last heartbeat; removed when all its processes have ended."""
         return self.root / "beat.json"
 
     @property
@@ -61,22 +83,22 @@ class ControlFiles:
 
     @property
     def exit_record(self) -> Path:
-        """Why the server ended; written as soon as that is known, before everything is cleaned up."""
+        """Why the server ended; written as soon as the reason is known, before cleaning up."""
         return self.root / "end.json"
 
     @property
     def answer(self) -> Path:
-        """What the keeper has to say of its start: the content of endpoint.json."""
+        """Result of the start, which becomes endpoint.json."""
         return self.root / "answer.json"
 
     @property
     def published(self) -> Path:
-        """There when endpoint.json is; from then on its removal ends the server."""
+        """Written with endpoint.json; from then on removing endpoint.json ends the server."""
         return self.root / "published"
 
     @property
     def ports(self) -> Path:
-        """The ports that were chosen, before the server is started."""
+        """Ports chosen before the server starts."""
         return self.root / "ports.json"
 
     @property
@@ -85,13 +107,13 @@ class ControlFiles:
 
 
 def control_files_of(folder: DeploymentFolder) -> ControlFiles:
-    """Return the files of the folder's keeper."""
+    """Return the control files of a deployment."""
     return ControlFiles(root=Path(os.path.realpath(folder.runtime)))  # Path.resolve raises for a loop of links
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """One heartbeat. `allocation` is the batch job in which the keeper runs, None outside of one."""
+    """One heartbeat. `allocation` is the batch job that the supervisor runs in, None outside of one."""
 
     pid: int
     node: str
@@ -100,22 +122,22 @@ class Heartbeat:
     monotonic_ns: int
 
 
-def write_heartbeat(control: ControlFiles, pid: int) -> None:
-    """Say that the keeper `pid` lives. Not synced to disk: after a crash it means nothing."""
-    beat = {
+def write_heartbeat(control: ControlFiles, pid: int, clock: Clock = NODE_CLOCK) -> None:
+    """Write a heartbeat of supervisor `pid`. Not synced to disk: after a crash of the node it means nothing."""
+    document = {
         "pid": pid,
         "node": node(),
         "boot": boot_id(),
         "allocation": allocation(),
-        "monotonic_ns": time.monotonic_ns(),
+        "monotonic_ns": clock.monotonic_ns(),
     }
     temporary = control.heartbeat.with_name(".beat.tmp")
-    temporary.write_text(json.dumps(beat))
+    temporary.write_text(json.dumps(document))
     temporary.replace(control.heartbeat)
 
 
 def read_heartbeat(control: ControlFiles) -> Heartbeat | None:
-    """Return the last heartbeat, None when there is none that can be read."""
+    """Return the last heartbeat, None when it is missing or damaged."""
     document = read_control_file(control.heartbeat)
     try:
         return Heartbeat(**document) if document else None
@@ -123,32 +145,31 @@ def read_heartbeat(control: ControlFiles) -> Heartbeat | None:
         return None
 
 
-def is_alive(control: ControlFiles) -> bool:
-    """Return whether a keeper still lives here or on another node.
+def is_alive(control: ControlFiles, clock: Clock = NODE_CLOCK) -> bool:
+    """Return whether the supervisor lives, on this node or another.
 
-    On another node its heartbeat must be young; one that seems old, perhaps because the clocks of the nodes
-    disagree, is watched for up to three heartbeats before it counts as gone.
+    A heartbeat of another node must be recent. One that looks stale may come from a node with another clock: it is
+    watched for three intervals before the supervisor counts as dead.
     """
-    beat = read_heartbeat(control)
-    if beat is None:
+    heartbeat = read_heartbeat(control)
+    if heartbeat is None:
         return False
-    if beat.boot == boot_id():
-        return _runs(beat.pid) and time.monotonic_ns() - beat.monotonic_ns < HUNG_S * 1e9
-    seen_ns = modified_ns(control.heartbeat)
-    if seen_ns is None:
+    if heartbeat.boot == boot_id():
+        return _runs(heartbeat.pid) and clock.monotonic_ns() - heartbeat.monotonic_ns < HUNG_S * 1e9
+    written_ns = modified_ns(control.heartbeat)
+    if written_ns is None:
         return False
-    age_s = abs(time.time() - seen_ns / 1e9)
+    age_s = abs(clock.unix_s() - written_ns / 1e9)
     if STALE_S <= age_s < DEAD_S:
-        return _changes(control.heartbeat, seen_ns, 3 * HEARTBEAT_INTERVAL_S)
+        return _rewritten(control.heartbeat, written_ns, 3 * HEARTBEAT_INTERVAL_S, clock)
     return age_s < STALE_S
 
 
-def _changes(path: Path, seen_ns: int, within_s: float) -> bool:
-    """Return whether a file is written anew (and not removed) within some seconds."""
-    deadline_s = time.monotonic() + within_s
-    while time.monotonic() < deadline_s:
-        time.sleep(0.1)
-        if (now_ns := modified_ns(path)) != seen_ns:
+def _rewritten(path: Path, written_ns: int, within_s: float, clock: Clock) -> bool:
+    deadline_s = clock.monotonic_s() + within_s
+    while clock.monotonic_s() < deadline_s:
+        clock.sleep(0.1)
+        if (now_ns := modified_ns(path)) != written_ns:
             return now_ns is not None
     return False
 
@@ -161,16 +182,52 @@ def _runs(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
+def supervisors_below(results_root: Path) -> Iterator[ControlFiles]:
+    """Yield the control files of each deployment below a results folder that has a heartbeat file."""
+    for heartbeat in sorted(results_root.resolve().glob("*/deployments/*/.keeper/beat.json")):
+        yield ControlFiles(root=heartbeat.parent)
+
+
+def request_stop(control: ControlFiles, why: str) -> None:
+    """Request that a live supervisor stops; `why` goes into its exit record."""
+    if control.heartbeat.exists() and not control.exit_record.exists():
+        write_control_file(control.stop_request, {"why": why})
+
+
+def wait_until_gone(control: ControlFiles, wait_s: float) -> bool:
+    """Wait until supervisor and guard have ended, and kill their strays on this node. False after `wait_s`."""
+    deadline_s = time.monotonic() + wait_s
+    while is_alive(control):
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(0.02)
+    if guard_lock := acquire_lock(control.lock, wait_s=max(0.0, deadline_s - time.monotonic())):
+        guard_lock.close()
+    heartbeat = read_heartbeat(control)
+    if heartbeat and heartbeat.node == node():
+        kill_strays(control)
+        control.heartbeat.unlink(missing_ok=True)
+    return True
+
+
+def kill_strays(control: ControlFiles) -> None:
+    """Kill processes of this node that carry the deployment's MARK after its supervisor has died."""
+    deadline_s = time.monotonic() + 5.0
+    while time.monotonic() < deadline_s and (strays := marked(f"{MARK}={control.root}")):
+        send(strays, signal.SIGKILL)
+        time.sleep(0.02)
+
+
 def touch(path: Path) -> None:
-    """Make the file, or make it newer."""
+    """Create the file, or update its modification time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
 
 
 def modified_ns(path: Path) -> int | None:
-    """Return when the file was last written, None when there is none.
+    """Return the modification time of a file, None when it is missing.
 
-    It is opened for that: a network file system may answer a bare stat from its cache, for up to a minute.
+    The file is opened first: a network file system may answer a bare stat from its cache, for up to a minute.
     """
     try:
         with path.open("rb") as file:
@@ -188,7 +245,7 @@ def read_control_file(path: Path) -> dict[str, Any] | None:
 
 
 def write_control_file(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a sign, whole; on a full disk an empty one, which is room enough to be seen."""
+    """Write a control file atomically; on a full disk an empty one, since its presence alone is a signal."""
     try:
         write_json(path, document)
     except OSError:
@@ -197,8 +254,7 @@ def write_control_file(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def open_lock_file(path: Path) -> TextIO:
-    """Return a file to be locked, made if need be; never through a link. One that another user made is locked by
-    whoever may read it."""
+    """Open a lock file, created if missing; never through a link. One of another user is opened for reading."""
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -208,18 +264,18 @@ def open_lock_file(path: Path) -> TextIO:
 
 
 def acquire_lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
-    """Return the locked file, None when someone else holds it after `wait_s`.
+    """Return the locked file, None while another process holds the lock after `wait_s`.
 
-    A file system that knows no locks gives the file all the same: the heartbeat then is all that protects.
+    On a file system without locks the file is returned all the same: then only the heartbeat protects.
     """
     file = open_lock_file(path)
-    deadline = time.monotonic() + wait_s
+    deadline_s = time.monotonic() + wait_s
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return file
         except BlockingIOError:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline_s:
                 file.close()
                 return None
             time.sleep(0.05)

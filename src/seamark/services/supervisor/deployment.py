@@ -1,7 +1,7 @@
-"""What scripts do with a deployment: serve, renew, stop, tear down, and sweep what earlier runs left.
+"""Operations on a deployment: serve, renew its lease, stop, tear down, and sweep what earlier runs left.
 
-Nothing here raises for a service's failure: a server that does not come up is a result like any other. The keeper
-(supervisor.py) does the work in a process of its own.
+Nothing here raises for a service's failure: a server that does not come up is a result like any other. The work is
+done by the supervisor (supervisor.py), a process of its own.
 """
 
 import os
@@ -23,27 +23,31 @@ from seamark.services.images.images import Image, client_lock
 from seamark.services.runtimes.containers import client_environment
 from seamark.services.runtimes.environments import prepare_environment
 from seamark.services.supervisor.control_files import (
+    MARK,
     ControlFiles,
     acquire_lock,
     control_files_of,
     is_alive,
+    kill_strays,
     read_control_file,
     read_heartbeat,
+    request_stop,
+    supervisors_below,
     touch,
+    wait_until_gone,
     write_control_file,
 )
-from seamark.services.supervisor.launch_spec import MARK, LaunchSpec
-from seamark.services.supervisor.shutdown import kill_strays, request_stop, supervisors_below, wait_until_gone
-from seamark.services.supervisor.supervisor_log import timestamp
+from seamark.services.supervisor.events import log_tail, timestamp
+from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.storage.paths import DeploymentFolder, expanded, write_json
 
 STOP_WAIT_S = 30.0
-"""How long `stop` waits for a keeper beyond the server's own stop_timeout_s."""
+"""How long `stop` waits for the supervisor and its server to end."""
 
 INTERRUPTED = {
     "status": "failed",
     "category": "interrupted",
-    "reason": "The run that asked for this server has gone.",
+    "reason": "The run that started this server has ended.",
 }
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
@@ -66,15 +70,13 @@ def serve(
     identity: Mapping[str, Any] | None = None,
     evict: bool = True,
 ) -> dict[str, Any]:
-    """Start the deployment's server under a keeper, wait until it answers or fails, and write endpoint.json.
+    """Start the deployment's server under a supervisor, wait until it answers or fails, and write endpoint.json.
 
-    Ends this user's other deployments of the same results on this node (in this batch job) first, unless `evict` is
-    false: two servers side by side would measure each other. Returns what it wrote; `status` is 'ok' or 'failed', and
-    a failure carries `category`, `reason` and `log_tail`. `locks` holds the lock files; `shards` are the most workers
-    of one of its loads. For sites that run containers, `image` is the server's, `part_images` are those that parts
-    have of their own, `client` is that of the load's workers (None: they run in the service's environment), and
-    `binds` are the scenario's own. `identity` is that of the server, for endpoint.json. When the process that called
-    us is gone before the server answers, nobody waits for it: the server is ended, and the category is `interrupted`.
+    First ends this user's other deployments of the same results on this node (in this batch job), unless `evict` is
+    false: two servers side by side would disturb each other's measurement. Returns the content of endpoint.json;
+    `status` is 'ok' or 'failed', and a failure has `category`, `reason` and `log_tail`. `locks` is the folder of lock
+    files; `identity` the server identity for endpoint.json; the other arguments are the fields of LaunchSpec. When
+    the calling process ends before the server answers, the server is ended, with category `interrupted`.
     """
     parent_pid = os.getppid()
     control = control_files_of(folder)
@@ -134,38 +136,38 @@ def _environment(
 def leave_out(
     deployment: Deployment, service: Service, site: Site, folder: DeploymentFolder, *, category: str, reason: str
 ) -> None:
-    """Start no server; endpoint.json says why."""
+    """Write an endpoint.json that says why no server is started."""
     write_json(folder.endpoint, _no_answer(deployment, service, site, reason, []) | {"category": category})
 
 
 def renew(folder: DeploymentFolder) -> None:
-    """Say that the server is still needed, for another `lease_s` of the site."""
+    """Renew the lease: the server is needed for another `lease_s` of the site."""
     touch(control_files_of(folder).lease)
 
 
 def alive(folder: DeploymentFolder) -> bool:
-    """Return whether the deployment's server runs and its keeper says so, on this node or another."""
+    """Return whether the deployment's server runs, on this node or another."""
     control = control_files_of(folder)
     return not control.exit_record.exists() and is_alive(control)
 
 
 def why_ended(folder: DeploymentFolder) -> dict[str, Any] | None:
-    """Return how the server ended, None while it lives or when it never was.
+    """Return how the server ended, None while it runs or when it never ran.
 
     Keys: why, returncode, reason, log_tail, at (ISO 8601); `category` for one that never answered.
     """
     control = control_files_of(folder)
     if control.exit_record.exists():
         return read_control_file(control.exit_record) or _unknown_end(
-            "How it ended could not be written: is the disk full?"
+            "Its exit record could not be written: is the disk full?"
         )
     if not control.heartbeat.exists() or is_alive(control):
         return None
-    return _unknown_end("The keeper vanished without a word: it was killed, or its node went down.")
+    return _unknown_end("The supervisor left no exit record: it was killed, or its node went down.")
 
 
 def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WAIT_S) -> bool:
-    """End the server and wait until nothing of it is left. False when something still is after `wait_s`."""
+    """End the server and wait until all its processes are gone. False when one is left after `wait_s`."""
     control = control_files_of(folder)
     if not control.root.exists():
         return True
@@ -174,7 +176,7 @@ def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WA
 
 
 def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> dict[str, Any]:
-    """End the server and write deployment.json: what it was, how long each phase took, how it ended."""
+    """End the server and write deployment.json: its endpoint, the time of each phase, how it ended."""
     stop(folder, "teardown")
     control = control_files_of(folder)
     endpoint = (
@@ -202,7 +204,7 @@ def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> dict[str, Any]:
 
 
 def stop_all(results_root: Path, why: str = "stop") -> int:
-    """End every server of ours whose results lie under `results_root`; return how many lived."""
+    """End every server whose results lie below `results_root`; return how many ran."""
     running = [control for control in supervisors_below(results_root) if is_alive(control)]
     for control in running:
         request_stop(control, why)
@@ -212,9 +214,9 @@ def stop_all(results_root: Path, why: str = "stop") -> int:
 
 
 def sweep(results_root: Path) -> list[Path]:
-    """Remove every endpoint.json and warmup.json that no living keeper stands behind; return what was removed.
+    """Remove every endpoint.json and warmup.json of a deployment without a live supervisor; return their paths.
 
-    Also ends processes on this node that a killed keeper and its killed guard left behind.
+    Also ends processes of this node that a killed supervisor and its killed guard left behind.
     """
     removed = []
     for root in sorted(results_root.glob("*/deployments/*/")):
@@ -237,7 +239,7 @@ def _unknown_end(reason: str) -> dict[str, Any]:
 
 
 def _start_and_wait(spec: LaunchSpec, control: ControlFiles, parent_pid: int) -> dict[str, Any]:
-    keeper = _spawn_keeper(spec, control)
+    supervisor = spawn_supervisor(spec, control)
     renewed = time.monotonic()
     orphaned = False
     try:
@@ -247,8 +249,8 @@ def _start_and_wait(spec: LaunchSpec, control: ControlFiles, parent_pid: int) ->
                 write_control_file(control.stop_request, {"why": "interrupted"})
             if answer := read_control_file(control.answer):
                 return answer | INTERRUPTED if orphaned else answer
-            if keeper.poll() is not None:
-                return read_control_file(control.answer) or _keeper_lost(spec, control, keeper.returncode)
+            if supervisor.poll() is not None:
+                return read_control_file(control.answer) or _supervisor_lost(spec, control, supervisor.returncode)
             time.sleep(0.02)
             if not orphaned and time.monotonic() - renewed > 1.0:
                 touch(control.lease)
@@ -258,14 +260,15 @@ def _start_and_wait(spec: LaunchSpec, control: ControlFiles, parent_pid: int) ->
         raise
 
 
-def _spawn_keeper(spec: LaunchSpec, control: ControlFiles) -> "subprocess.Popen[bytes]":
+def spawn_supervisor(spec: LaunchSpec, control: ControlFiles) -> "subprocess.Popen[bytes]":
+    """Start the supervisor of a deployment in a session of its own; its output is its log."""
     environment = {
         **os.environ,
         MARK: str(control.root),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")))),
     }
     with control.log.open("ab") as log:
-        keeper = subprocess.Popen(
+        supervisor = subprocess.Popen(
             [sys.executable, "-m", "seamark.services.supervisor.supervisor", str(spec.folder.root)],
             stdin=subprocess.PIPE,
             stdout=log,
@@ -273,19 +276,18 @@ def _spawn_keeper(spec: LaunchSpec, control: ControlFiles) -> "subprocess.Popen[
             env=environment,
             start_new_session=True,
         )
-    assert keeper.stdin is not None
+    assert supervisor.stdin is not None
     try:
-        keeper.stdin.write(pickle.dumps(spec))
-        keeper.stdin.close()
+        supervisor.stdin.write(pickle.dumps(spec))
+        supervisor.stdin.close()
     except BrokenPipeError:
         pass
-    return keeper
+    return supervisor
 
 
-def _keeper_lost(spec: LaunchSpec, control: ControlFiles, returncode: int) -> dict[str, Any]:
-    reason = f"The keeper ended with {returncode} before it could say anything; its log is {control.log}."
-    lines = control.log.read_text(errors="replace").splitlines()[-20:] if control.log.exists() else []
-    return _no_answer(spec.deployment, spec.service, spec.site, reason, lines)
+def _supervisor_lost(spec: LaunchSpec, control: ControlFiles, returncode: int) -> dict[str, Any]:
+    reason = f"The supervisor ended with {returncode} before it could report; its log is {control.log}."
+    return _no_answer(spec.deployment, spec.service, spec.site, reason, log_tail(control.log))
 
 
 def _no_answer(
@@ -319,11 +321,11 @@ def _no_answer(
 
 
 def _make_room(folder: DeploymentFolder, evict: bool) -> None:
-    """End what would share this node with the new server: an earlier keeper of this deployment, others of ours."""
+    """End servers that would share this node with a new one: its predecessor, others of this user."""
     ours = control_files_of(folder)
     for control in supervisors_below(folder.root.resolve().parents[2]) if evict else ():
-        beat = read_heartbeat(control)
-        beside = beat and beat.node == node() and beat.allocation == allocation()
+        heartbeat = read_heartbeat(control)
+        beside = heartbeat and (heartbeat.node, heartbeat.allocation) == (node(), allocation())
         if (beside or control.root == ours.root) and is_alive(control):
             request_stop(control, "evicted")
             wait_until_gone(control, STOP_WAIT_S)

@@ -1,4 +1,4 @@
-"""Whether the server answers, and the proof that what answers is the process we started. Waits for nothing."""
+"""Health probes: whether a server answers, and proof that the process that answers is the one that was started."""
 
 import ssl
 import subprocess
@@ -11,14 +11,14 @@ from seamark.load.fetch import connect, fetch
 from seamark.model.service import Health
 from seamark.platform.ports import owners
 from seamark.platform.tls import said
-from seamark.services.supervisor.failure import FailedError
+from seamark.services.supervisor.events import FailedError
 
 PROBE_TIMEOUT_S = 2.0
-"""How long an HTTP or TCP probe takes at most, all of it; a command may take twice as long."""
-State = Literal["waiting", "healthy", "taken"]
+"""Longest an HTTP or TCP probe takes in all; a command may take twice as long."""
+ServerState = Literal["waiting", "healthy", "port_taken"]
 
 
-def look(
+def server_state(
     health: Health,
     *,
     host: str,
@@ -28,18 +28,18 @@ def look(
     folder: Path,
     pids: Sequence[int] | None,
     tls: ssl.SSLContext | None = None,
-) -> State:
+) -> ServerState:
     """Return the state of a server whose processes are `pids`.
 
-    It is 'taken' as soon as a socket of any other process listens on one of its ports, whatever the probe would
-    say; 'healthy' when the probe succeeds and the socket on the probed port is ours. `pids` None means a server
-    that we did not start: then the probe alone counts. `command` is health.command with its templates filled in.
-    `tls` is how an HTTP probe connects, None plainly. Raises FailedError for a certificate that is not believed.
+    'port_taken' when a socket of any other process listens on one of its ports, whatever the probe returns;
+    'healthy' when the probe succeeds and the socket on the probed port belongs to the server. With `pids` None, for a
+    server that Seamark did not start, the probe alone decides. `command` is health.command with its templates filled.
+    `tls` is None for plain HTTP. Raises FailedError for a certificate that fails verification.
     """
     if pids is not None:
         before = owners(ports, pids)
         if "foreign" in before.values():
-            return "taken"
+            return "port_taken"
         if ports and before[health.port] == "nobody":
             return "waiting"
     if not answers(health, host=host, ports=ports, command=command, environment=environment, folder=folder, tls=tls):
@@ -47,7 +47,7 @@ def look(
     if pids is None or not ports:
         return "healthy"
     after = owners(ports, pids)
-    return "taken" if "foreign" in after.values() else "healthy" if after[health.port] == "ours" else "waiting"
+    return "port_taken" if "foreign" in after.values() else "healthy" if after[health.port] == "ours" else "waiting"
 
 
 def answers(
@@ -60,26 +60,16 @@ def answers(
     folder: Path,
     tls: ssl.SSLContext | None = None,
 ) -> bool:
-    """Return whether one probe succeeds now: HTTP 2xx, a TCP connection, or a command that ends with 0."""
+    """Return whether one probe succeeds: HTTP status 2xx, a TCP connection, or a command that exits with 0."""
     if health.probe == "http":
         return _http(host, ports[health.port], health.path, tls)
     if health.probe == "tcp":
-        return _tcp(host, ports[health.port])
+        return accepts(host, ports[health.port])
     return _command(command, environment, folder)
 
 
-def _http(host: str, port: int, path: str, tls: ssl.SSLContext | None) -> bool:
-    try:
-        return 200 <= fetch(host, port, path, limit_s=PROBE_TIMEOUT_S, tls=tls, head_alone=True).status < 300
-    except ssl.SSLCertVerificationError as error:
-        text = f"The certificate of {host}:{port} is not believed ({said(error)})."
-        remedy = "Name its authority in tls_ca_file, or set tls: unverified."
-        raise FailedError("server_never_healthy", f"{text} {remedy}") from error
-    except OSError:
-        return False
-
-
-def _tcp(host: str, port: int) -> bool:
+def accepts(host: str, port: int) -> bool:
+    """Return whether a TCP connection to a port succeeds within PROBE_TIMEOUT_S."""
     try:
         connect(host, port, None, time.monotonic() + PROBE_TIMEOUT_S).close()
     except OSError:
@@ -87,9 +77,22 @@ def _tcp(host: str, port: int) -> bool:
     return True
 
 
+def _http(host: str, port: int, path: str, tls: ssl.SSLContext | None) -> bool:
+    try:
+        return 200 <= fetch(host, port, path, limit_s=PROBE_TIMEOUT_S, tls=tls, head_alone=True).status < 300
+    except ssl.SSLCertVerificationError as error:
+        raise FailedError(
+            "server_never_healthy",
+            f"The certificate of {host}:{port} failed verification ({said(error)})."
+            " Name its authority in tls_ca_file, or set tls: unverified.",
+        ) from error
+    except OSError:
+        return False
+
+
 def _command(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> bool:
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -101,4 +104,4 @@ def _command(command: Sequence[str], environment: Mapping[str, str], folder: Pat
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
+    return completed.returncode == 0

@@ -1,25 +1,27 @@
-"""What a keeper is told to serve. It goes to the keeper's standard input when it is started."""
+"""Launch spec: what a supervisor is given to serve, and the commands made from a recipe's templates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from seamark.dispatch.resources import gpus_per_node
-from seamark.model.service import Service
+from seamark.errors import UserError
+from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
 from seamark.services.images.images import Image
-from seamark.storage.paths import DeploymentFolder
-
-MARK = "SEAMARK_KEEPER"
-"""Environment variable of every process of a deployment: the folder of its keeper's signs."""
+from seamark.storage.paths import DeploymentFolder, expanded
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchSpec:
-    """One deployment to be served. Paths are absolute; `environment` is None for the base; `shards` are the most
-    workers that one of its loads asks for. `image` is what its server runs in, `part_images` what those parts do that
-    have one of their own, by name, and `client` what the workers of its loads run in, None outside of containers."""
+    """One deployment to serve, pickled to the supervisor's standard input. Paths are absolute.
+
+    `environment` is the service's Python environment, None for Seamark's own; `shards` the most workers of one of its
+    loads. Inside containers `image` is the server's, `part_images` those of parts with an image of their own, by
+    part, and `client` that of the load's workers; None and empty otherwise.
+    """
 
     deployment: Deployment
     service: Service
@@ -36,5 +38,85 @@ class LaunchSpec:
 
     @property
     def gpus_per_node(self) -> int:
-        """The GPUs of each node of the server, as they are asked of the batch system."""
+        """GPUs of each node of the server, as requested from the batch system."""
         return gpus_per_node(self.deployment, self.service)
+
+    @property
+    def data(self) -> Path:
+        """Data folder of the server: below the site's scratch, by scenario and deployment."""
+        return expanded(self.site.paths.scratch) / self.scenario / self.deployment.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSlot:
+    """Where one process of a deployment runs, and the addresses of the others.
+
+    `host` is the address of its node; `ports` are its own and those shared by all; `addresses` are those of the first
+    node of each part, by part; `nodes` is the number of nodes of the server.
+    """
+
+    node: str
+    host: str
+    ports: Mapping[str, int]
+    nodes: int = 1
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """One process ready to start: argument vectors, its whole environment, and its user.
+
+    `setup` commands run before it, in order, as the same user. `user` is None for the user of this process; `prefix`
+    is the command that switches to another one.
+    """
+
+    command: tuple[str, ...]
+    setup: tuple[tuple[str, ...], ...]
+    health_command: tuple[str, ...]
+    environment: Mapping[str, str]
+    user: str | None = None
+    prefix: tuple[str, ...] = ()
+
+
+class Template:
+    """Fills `{name}` and `{name[key]}` in a recipe's strings."""
+
+    def __init__(self, service: str, values: Mapping[str, Any]) -> None:
+        self.service = service
+        self.values = dict(values)
+
+    def fill(self, text: str) -> str:
+        """Return `text` with its placeholders filled. UserError names the recipe, the string and the known names."""
+        try:
+            return text.format(**self.values)
+        except (KeyError, IndexError, ValueError, AttributeError) as cause:
+            names = ", ".join("{" + _placeholder(name, value) + "}" for name, value in sorted(self.values.items()))
+            raise UserError(
+                f"service '{self.service}': cannot fill in '{text}': {type(cause).__name__} {cause}."
+                f" Known here: {names}. Write a literal brace twice."
+            ) from cause
+
+    def fill_all(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        """Return every string filled."""
+        return tuple(self.fill(text) for text in texts)
+
+
+def _placeholder(name: str, value: object) -> str:
+    return f"{name}[{'|'.join(map(str, value))}]" if isinstance(value, Mapping) else name
+
+
+def printed(settings: Mapping[str, Value]) -> dict[str, str]:
+    """Return settings as text for a command line: true and false for booleans, empty for None."""
+    return {
+        name: "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in settings.items()
+    }
+
+
+def switches(settings: Mapping[str, Value]) -> dict[str, str]:
+    """Return boolean settings as switches of a command line: --some-name or --no-some-name."""
+    return {
+        name: f"--{'' if value else 'no-'}{name.replace('_', '-')}"
+        for name, value in settings.items()
+        if isinstance(value, bool)
+    }

@@ -1,7 +1,7 @@
-"""Locks of this node, in a folder of the user's own: whose load runs, and which GPUs of a shared job are taken.
+"""Locks of this node in a folder of the user: which load runs, and which GPUs of a shared job are taken.
 
-The folder is the same for all runs of a user on a node, whatever their temporary folder is. No other user can write
-or open anything in it, so none can hold a lock or plant a link there.
+All runs of a user on a node share the folder, whatever their temporary folder is. No other user can write or open
+anything in it, so none can hold a lock or plant a link there.
 """
 
 import fcntl
@@ -10,42 +10,43 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from seamark.dispatch.identity import node
+from seamark.dispatch.identity import allocation, node
 from seamark.errors import SiteError
+from seamark.services.supervisor.events import FailedError
 
 RUNTIME_DIR = "SEAMARK_RUNTIME_DIR"
-"""The variable that names where the folder is made instead of TEMPORARY: for tests, and where TEMPORARY is shared."""
+"""Environment variable: parent of the folder in place of TEMPORARY, for tests and where TEMPORARY is shared."""
 TEMPORARY = Path("/tmp")
-SAID_AFTER_S = 2.0
-LOOK_S = 0.1
+REPORT_AFTER_S = 2.0
+POLL_S = 0.1
 
 
 def node_folder() -> Path:
-    """Return the folder of this user's locks on this node, made where there is none.
+    """Return the folder of this user's locks on this node, created if missing.
 
     Where another user has taken its name it lies in the home, by the node's name. Raises SiteError where neither can
     be used.
     """
     name = f"seamark-{os.geteuid()}"
-    there = Path(os.environ.get(RUNTIME_DIR) or TEMPORARY) / name
+    temporary = Path(os.environ.get(RUNTIME_DIR) or TEMPORARY) / name
     at_home = Path.home() / ".cache/seamark/nodes" / node()
     refusals = []
-    for folder in (there, at_home):
+    for folder in (temporary, at_home):
         if (why := _unusable(folder)) is None:
             return folder
         refusals.append(f"{folder}: {why}")
     raise SiteError(
-        f"No folder for this node's locks: {'; '.join(refusals)}. Remove it, or name a folder where you may make one"
-        f" in {RUNTIME_DIR}."
+        f"No folder for this node's locks: {'; '.join(refusals)}. Remove it, or name a folder where you may create"
+        f" one in {RUNTIME_DIR}."
     )
 
 
 def _unusable(folder: Path) -> str | None:
-    """Make a folder for this user alone; return why it cannot be that, None where it is."""
+    """Create a folder for this user alone; return why that fails, None where it is usable."""
     try:
         with suppress(FileExistsError):
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -66,61 +67,84 @@ def _unusable(folder: Path) -> str | None:
     return None
 
 
+def _path(name: str) -> Path:
+    return node_folder() / name.replace("/", "_")
+
+
 def open_lock(name: str) -> TextIO:
-    """Return a file of the node's folder, to be locked. Raises SiteError as node_folder does, OSError for a link."""
-    path = node_folder() / name.replace("/", "_")
+    """Return an open lock file of the node. Raises SiteError as node_folder does, OSError for a link."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open(os.open(path, flags, 0o600), "r+", encoding="utf-8")
+    return open(os.open(_path(name), flags, 0o600), "r+", encoding="utf-8")
 
 
-def lock_at_once(name: str) -> TextIO | None:
-    """Return the locked file of that name, None where another process holds it."""
+def try_lock(name: str) -> TextIO | None:
+    """Return the locked file of that name, None while another process holds it."""
     file = open_lock(name)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
         return None
-    if not _still_there(file, name):
+    if not _is_current(file, name):
         file.close()
-        return lock_at_once(name)
+        return try_lock(name)
     return file
 
 
 @contextmanager
 def locked(
-    name: str, facts: dict[str, Any], on_wait: Callable[[], object], say: Callable[[dict[str, Any]], object]
+    name: str,
+    holder: dict[str, Any],
+    on_wait: Callable[[], object],
+    on_report: Callable[[dict[str, Any]], object],
 ) -> Iterator[None]:
-    """Hold the lock of that name, after whoever has it now. `facts` tell others who holds it.
+    """Hold the lock of that name; `holder` is written into it for other processes to read.
 
-    While it waits, `on_wait` is called every LOOK_S, and what it raises ends the waiting; after SAID_AFTER_S `say`
-    gets the facts of the holder, again and again.
+    While it waits, `on_wait` is called every POLL_S, and what it raises ends the waiting; after REPORT_AFTER_S
+    `on_report` gets the present holder each time.
     """
     began_s = time.monotonic()
-    while (file := lock_at_once(name)) is None:
+    while (file := try_lock(name)) is None:
         on_wait()
-        if time.monotonic() - began_s > SAID_AFTER_S:
-            say(_facts(name))
-        time.sleep(LOOK_S)
+        if time.monotonic() - began_s > REPORT_AFTER_S:
+            on_report(_holder(name))
+        time.sleep(POLL_S)
     with file:
         file.truncate(0)
-        file.write(json.dumps(facts))
+        file.write(json.dumps(holder))
         file.flush()
         yield
 
 
-def _still_there(file: TextIO, name: str) -> bool:
-    """Whether the file that was locked is the one of that name: somebody may have removed it."""
+def _is_current(file: TextIO, name: str) -> bool:
+    """Return whether a locked file still has its name; another process may have removed it."""
     try:
-        return os.path.samestat(os.fstat(file.fileno()), (node_folder() / name.replace("/", "_")).stat())
+        return os.path.samestat(os.fstat(file.fileno()), _path(name).stat())
     except OSError:
         return False
 
 
-def _facts(name: str) -> dict[str, Any]:
+def _holder(name: str) -> dict[str, Any]:
     try:
         with open_lock(name) as file:
-            facts = json.load(file)
+            holder = json.load(file)
     except (OSError, ValueError):
         return {}
-    return facts if isinstance(facts, dict) else {}
+    return holder if isinstance(holder, dict) else {}
+
+
+def claim_gpus(count: int, claims: ExitStack) -> None:
+    """Restrict CUDA_VISIBLE_DEVICES of this process and its children to `count` GPUs that no other deployment has.
+
+    They are released when `claims` closes or the process ends. Raises FailedError when too few are free.
+    """
+    visible = [gpu.strip() for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu.strip()]
+    claimed: list[str] = []
+    for gpu in visible:
+        if len(claimed) < count and (lock := try_lock(f"gpu-{allocation() or 'here'}-{gpu}.lock")):
+            claims.callback(lock.close)
+            claimed.append(gpu)
+    if len(claimed) < count:
+        free = f"{len(claimed)} of the job's {len(visible)} GPUs are free"
+        raise FailedError("setup_failed", f"a deployment that shares its node needs {count} GPUs, but {free}.")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(claimed)

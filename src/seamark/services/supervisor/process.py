@@ -1,11 +1,11 @@
-"""One process of a deployment on this node, the server itself or a part of it: made ready, started, looked at."""
+"""One process of a deployment on this node, the server's main process or a part: set up, start, probe, monitor."""
 
 import os
 import random
 import signal
 import ssl
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,49 +19,52 @@ from seamark.platform.process_stat import alive_below
 from seamark.platform.process_tree import die_with_parent, give_way
 from seamark.platform.tls import tls_context
 from seamark.services.runtimes.runtimes import launch_of
-from seamark.services.supervisor.commands import Launch, ProcessSlot
-from seamark.services.supervisor.failure import FailedError
-from seamark.services.supervisor.health import State, look
-from seamark.services.supervisor.launch_spec import LaunchSpec
-from seamark.services.supervisor.scratch import data_folder
-from seamark.services.supervisor.supervisor_log import say
+from seamark.services.supervisor.events import FailedError, log_event
+from seamark.services.supervisor.health import ServerState, server_state
+from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot
+from seamark.telemetry.connections import Connections
+from seamark.telemetry.gpu import Gpus
+from seamark.telemetry.host import Host
+from seamark.telemetry.process import ProcessTree
+from seamark.telemetry.rapl import Rapl
+from seamark.telemetry.sampler import Monitor, Reading, Say
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessCommands:
-    """What is executed: the process itself, and what comes before it, one after another."""
+    """Command line of a process, and the set-up commands that run before it, in order."""
 
     command: tuple[str, ...]
     setup: tuple[tuple[str, ...], ...] = ()
 
 
 class ProcessHandle(Protocol):
-    """One process of a deployment, here or on another node."""
+    """One process of a deployment, on this node or another."""
 
     @property
     def pid(self) -> int | None:
-        """Its process id on its node, once it was started."""
+        """Process id on its node, None before it starts."""
 
-    def choose(self, host: str, taken: Collection[int]) -> dict[str, int]:
-        """Return free ports for it, none of them in `taken`."""
+    def choose_ports(self, host: str, taken: Collection[int]) -> dict[str, int]:
+        """Return free ports by name, none of them in `taken`."""
 
     def make(self, slot: ProcessSlot) -> ProcessCommands:
-        """Find out what is to be executed in its seat."""
+        """Resolve what to execute in a slot."""
 
     def set_up(self, number: int) -> None:
-        """Begin with a set-up command."""
+        """Start a set-up command."""
 
     def set_up_code(self) -> int | None:
         """Return the exit code of the set-up command, None while it runs."""
 
     def start(self) -> int:
-        """Start it; return its process id there."""
+        """Start the process; return its process id."""
 
-    def look(self) -> State:
-        """Return whether it answers as its health probe wants."""
+    def probe(self) -> ServerState:
+        """Return the state that its health probe finds."""
 
-    def taken(self) -> list[str]:
-        """Return those of its ports, as NAME=NUMBER, on which somebody else listens."""
+    def foreign_ports(self) -> list[str]:
+        """Return its ports, as NAME=NUMBER, on which a process of another owner listens."""
 
     def poll(self) -> int | None:
         """Return its exit code, None while it runs."""
@@ -71,7 +74,7 @@ class ProcessHandle(Protocol):
 
 
 class ServerProcess:
-    """One process of a deployment that runs here."""
+    """One process of a deployment on this node."""
 
     def __init__(self, spec: LaunchSpec, name: str, log: Path, cpus: Collection[int] = ()) -> None:
         assert spec.service.server is not None
@@ -81,93 +84,96 @@ class ServerProcess:
         self.cpus = tuple(cpus)
         self.server: Server = spec.service.server
         self.part = self.server.part(name)
-        self.data = data_folder(spec)
         self.process: subprocess.Popen[bytes] | None = None
         self.launch: Launch | None = None
         self.slot: ProcessSlot | None = None
-        self._setting_up: subprocess.Popen[bytes] | None = None
+        self._set_up: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int | None:
-        """Its process id, once it was started."""
+        """Process id, None before it starts."""
         return self.process.pid if self.process else None
 
     @property
     def port_names(self) -> tuple[str, ...]:
-        """The names of its own ports."""
+        """Names of its own ports."""
         return self.part.ports if self.part else self.server.ports
 
     @property
     def health(self) -> Health | None:
-        """How it is looked at; None for one that only has to run."""
+        """Its health probe; None for a part that only has to run."""
         return self.part.health if self.part else self.server.health
 
     @property
     def ports(self) -> dict[str, int]:
-        """Its own ports."""
+        """Its own ports by name."""
         assert self.slot is not None
         return {name: self.slot.ports[name] for name in self.port_names}
 
-    def choose(self, host: str, taken: Collection[int]) -> dict[str, int]:
-        """Return free ports for it, none of them in `taken`."""
+    def choose_ports(self, host: str, taken: Collection[int]) -> dict[str, int]:
+        """Return free ports by name, none of them in `taken`."""
         while True:
-            chosen = choose_ports(self.port_names, host, random.SystemRandom()) if self.port_names else {}
-            if not set(taken) & set(chosen.values()):
-                return chosen
+            ports = choose_ports(self.port_names, host, random.SystemRandom()) if self.port_names else {}
+            if not set(taken) & set(ports.values()):
+                return ports
 
     def make(self, slot: ProcessSlot) -> ProcessCommands:
-        """Find out what is to be executed in its seat."""
+        """Resolve what to execute in a slot."""
         self.slot = slot
-        spec, place = self.spec, self.data
         self.launch = launch_of(
-            spec, self.server, slot=slot, data=place, environment=spec.environment, part=self.part
+            self.spec,
+            self.server,
+            slot=slot,
+            data=self.spec.data,
+            environment=self.spec.environment,
+            part=self.part,
         )
         if self.launch.user:
-            give_to(self.launch.user, self.data)
+            give_to(self.launch.user, self.spec.data)
         return ProcessCommands(command=self.launch.command, setup=self.launch.setup)
 
     def set_up(self, number: int) -> None:
-        """Begin with a set-up command."""
+        """Start a set-up command."""
         assert self.launch is not None
-        self._setting_up = self._execute(self.launch.setup[number])
+        self._set_up = self._execute(self.launch.setup[number])
 
     def set_up_code(self) -> int | None:
         """Return the exit code of the set-up command, None while it runs."""
-        assert self._setting_up is not None
-        return self._setting_up.poll()
+        assert self._set_up is not None
+        return self._set_up.poll()
 
     def start(self) -> int:
-        """Start it; return its process id."""
+        """Start the process; return its process id."""
         assert self.launch is not None
         if self.launch.user:
-            give_to(self.launch.user, self.data, but=self.server.secrets)
+            give_to(self.launch.user, self.spec.data, but=self.server.secrets)
         self.process = self._execute(self.launch.command)
         if self.server.busy_waits:
             give_way(self.process.pid)
-        say("server-started", name=self.name, pid=self.process.pid, command=list(self.launch.command))
+        log_event("server-started", name=self.name, pid=self.process.pid, command=list(self.launch.command))
         return self.process.pid
 
-    def look(self) -> State:
-        """Return whether it answers as its health probe wants. Raises FailedError as health.look does."""
+    def probe(self) -> ServerState:
+        """Return the state that its health probe finds. Raises FailedError as health.server_state does."""
         assert self.launch is not None
         assert self.slot is not None
         if self.health is None:
             return "healthy" if self.poll() is None else "waiting"
-        return look(
+        return server_state(
             self.health,
             host=self.slot.host,
             ports=self.ports,
             command=self.launch.health_command,
             environment=self.launch.environment,
-            folder=self.data,
+            folder=self.spec.data,
             pids=alive_below(os.getpid()),
-            tls=self.tls(),
+            tls=probe_tls(self.spec),
         )
 
-    def taken(self) -> list[str]:
-        """Return those of its ports, as NAME=NUMBER, on which somebody else listens."""
-        found = owners(self.ports, alive_below(os.getpid()))
-        return [f"{name}={self.ports[name]}" for name, owner in found.items() if owner == "foreign"]
+    def foreign_ports(self) -> list[str]:
+        """Return its ports, as NAME=NUMBER, on which a process of another owner listens."""
+        owner_of = owners(self.ports, alive_below(os.getpid()))
+        return [f"{name}={self.ports[name]}" for name, owner in owner_of.items() if owner == "foreign"]
 
     def poll(self) -> int | None:
         """Return its exit code, None while it runs."""
@@ -178,20 +184,16 @@ class ServerProcess:
         if self.process is not None:
             self.process.send_signal(number)
 
-    def tls(self) -> ssl.SSLContext | None:
-        """Return how its HTTP probe connects, None plainly."""
-        return tls_of(self.spec)
-
-    def _execute(self, words: tuple[str, ...]) -> "subprocess.Popen[bytes]":
+    def _execute(self, command: tuple[str, ...]) -> "subprocess.Popen[bytes]":
         assert self.launch is not None
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                (*self.launch.prefix, *words),
+                (*self.launch.prefix, *command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=dict(self.launch.environment),
-                cwd=self.data,
+                cwd=self.spec.data,
                 start_new_session=True,
                 preexec_fn=self._before_exec,
             )
@@ -202,14 +204,42 @@ class ServerProcess:
             os.sched_setaffinity(0, self.cpus)
 
 
-def tls_of(spec: LaunchSpec) -> ssl.SSLContext | None:
-    """Return how the order's server is connected to. Raises FailedError for a certificate that cannot be read."""
+class ProcessMonitor:
+    """Monitor of a server process from its start on; its source is `server`, or the name of the part."""
+
+    def __init__(self, process: ServerProcess) -> None:
+        self._process = process
+        self._monitors: list[Monitor] = []
+
+    def read(self) -> Iterator[Reading]:
+        """Yield the use of its process tree and the bytes of its connections; nothing before it starts."""
+        if not self._monitors and self._process.pid is not None:
+            self._monitors.append(ProcessTree(self._process.pid, self._process.name))
+            if self._process.part is None:
+                self._monitors.append(Connections(self._process.ports.values()))
+        for monitor in self._monitors:
+            yield from monitor.read()
+
+
+def node_monitors(spec: LaunchSpec, processes: Sequence[ServerProcess], say: Say) -> list[Monitor]:
+    """Return the monitors of this node, of these processes, and of the deployment's GPUs here."""
+    monitors: list[Monitor] = [Rapl(), Host(), *map(ProcessMonitor, processes)]
+    if spec.gpus_per_node:
+        monitors.append(Gpus(spec.gpus_per_node, say))
+    return monitors
+
+
+def probe_tls(spec: LaunchSpec) -> ssl.SSLContext | None:
+    """Return how HTTP probes connect to the server, None for plain HTTP.
+
+    Raises FailedError for a certificate that cannot be read.
+    """
     try:
         return tls_context(spec.deployment.settings)
     except UserError as mistake:
         raise FailedError("setup_failed", str(mistake)) from mistake
 
 
-def log_of(spec: LaunchSpec, name: str, node: str) -> Path:
-    """Return where a process of the order's server writes what it prints."""
+def process_log(spec: LaunchSpec, name: str, node: str) -> Path:
+    """Return the log file of a server process."""
     return spec.folder.server_log if name == MAIN else spec.folder.part_log(name, node)

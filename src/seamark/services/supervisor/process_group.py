@@ -1,8 +1,7 @@
-"""All processes of a deployment, over its server's nodes: started in order, looked at, ended in reverse."""
+"""Process group of a deployment over the nodes of its server: started in order, probed, ended in reverse."""
 
 import contextlib
 import signal
-import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,16 +10,19 @@ from typing import Any
 
 from seamark.config.recipe_checks import MAIN
 from seamark.model.service import Health
-from seamark.services.supervisor.commands import ProcessSlot
-from seamark.services.supervisor.failure import EndedError, FailedError
-from seamark.services.supervisor.health import PROBE_TIMEOUT_S, State
-from seamark.services.supervisor.launch_spec import LaunchSpec
+from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event
+from seamark.services.supervisor.health import ServerState, accepts
+from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
 from seamark.services.supervisor.node_layout import Node, Placement
-from seamark.services.supervisor.node_telemetry import NamedMonitor, monitors_of
-from seamark.services.supervisor.process import ProcessCommands, ProcessHandle, ServerProcess, log_of
+from seamark.services.supervisor.process import (
+    ProcessCommands,
+    ProcessHandle,
+    ServerProcess,
+    node_monitors,
+    process_log,
+)
 from seamark.services.supervisor.remote_node import RemoteNodes, RemoteProcess
-from seamark.services.supervisor.supervisor_log import exit_text, say
-from seamark.telemetry.sampler import Monitor
+from seamark.telemetry.sampler import Monitor, Reading
 
 TICK_S = 0.05
 Tick = Callable[[], None]
@@ -28,8 +30,10 @@ Tick = Callable[[], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One process of a deployment: which, where, the ports that are its own, what it executes once that is known.
-    `health` is None for one that only has to run."""
+    """One process of the group: its name, node, handle and own ports; its commands once they are resolved.
+
+    `health` is None for a part that only has to run.
+    """
 
     name: str
     node: Node
@@ -39,7 +43,7 @@ class Member:
     commands: ProcessCommands | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return what endpoint.json says of it."""
+        """Return its entry in endpoint.json."""
         return {
             "name": self.name,
             "node": self.node.name,
@@ -54,144 +58,142 @@ class Member:
         return what if self.node.here else f"{what} on {self.node.name}"
 
 
+class NodeMonitor:
+    """Monitor whose readings name their node: `host@n2`."""
+
+    def __init__(self, monitor: Monitor, node: str) -> None:
+        self._monitor = monitor
+        self._node = node
+
+    def read(self) -> Iterator[Reading]:
+        """Yield the readings with the node's name in their source."""
+        for reading in self._monitor.read():
+            yield replace(reading, source=f"{reading.source}@{self._node}")
+
+
 class ProcessGroup:
-    """The processes of one deployment. `members` are in the order in which they start, the server's own last."""
+    """All processes of one deployment. `members` are in order of start, the main process last."""
 
     def __init__(self, spec: LaunchSpec, placement: Placement, cpus: Collection[int]) -> None:
+        assert spec.service.server is not None
         self.spec = spec
         self.placement = placement
         self.members: list[Member] = []
+        self.exited_log: Path | None = None
+        """Log of the process that `exit_reason` found to have exited."""
+        self._server = spec.service.server
         self._cpus = cpus
         self._remote: RemoteNodes | None = None
-        self._here: list[ServerProcess] = []
+        self._local: list[ServerProcess] = []
         self._closed = False
-        self.fallen: Path | None = None
-        """The log of the process that was found to have ended."""
 
     @property
     def main(self) -> Member | None:
-        """The server's own process, None while it has no place yet."""
+        """The server's main process, None before it has a slot."""
         return next((member for member in self.members if member.name == MAIN), None)
 
     def make(self, tick: Tick) -> None:
-        """Reach the other nodes, and find ports and what is to be executed everywhere."""
+        """Connect to the other nodes, choose the ports and resolve the commands of every process."""
         if remote := self.placement.remote:
-            local_address = next(node.host for node in self.placement.load if node.here)
-            self._remote = RemoteNodes(self.spec, remote, local_address)
-            self._remote.reach(tick)
-        self._seat()
+            self._remote = RemoteNodes(self.spec, remote, self._own_node().host)
+            self._remote.connect(tick)
+        shared_ports = self._add_members()
+        first_nodes = {MAIN: self.placement.server[:1]}
+        first_nodes |= {part.name: self.placement.of(part) for part in self._server.parts}
+        addresses = {name: nodes[0].host for name, nodes in first_nodes.items() if nodes}
+        for index, member in enumerate(self.members):
+            slot = ProcessSlot(
+                node=member.node.name,
+                host=member.node.host,
+                ports={**shared_ports, **member.ports},
+                nodes=len(self.placement.server),
+                addresses=addresses,
+            )
+            self.members[index] = replace(member, commands=member.handle.make(slot))
 
     def set_up(self, tick: Tick) -> None:
-        """Run the set-up commands of every process, one after another. Raises FailedError when one fails."""
+        """Run the set-up commands of every process, in order. Raises FailedError when one fails."""
         for member in self.members:
-            for number, words in enumerate(member.commands.setup if member.commands else ()):
+            for number, command in enumerate(member.commands.setup if member.commands else ()):
                 member.handle.set_up(number)
                 while (code := member.handle.set_up_code()) is None:
                     tick()
                     time.sleep(TICK_S)
                 if code != 0:
-                    raise FailedError("setup_failed", f"`{' '.join(words)}` ended with {exit_text(code)}.")
+                    raise FailedError("setup_failed", f"`{' '.join(command)}` ended with {exit_text(code)}.")
 
-    def look(self, member: Member) -> State:
-        """Return whether a process answers, on its own node and, where it listens, from ours."""
-        state = member.handle.look()
+    def probe(self, member: Member) -> ServerState:
+        """Return the state of a process as probed on its own node and, where it listens, from this one."""
+        state = member.handle.probe()
         if state == "healthy" and not member.node.here and member.health and member.ports:
-            return state if _reached(member.node.host, member.ports[member.health.port]) else "waiting"
+            return state if accepts(member.node.host, member.ports[member.health.port]) else "waiting"
         return state
 
-    def ended(self) -> str | None:
-        """Return which process that should run has ended and how, None while all run."""
+    def exit_reason(self) -> str | None:
+        """Return which process has exited and how, None while all run."""
         for member in reversed(self.members):
             if member.handle.pid is not None and (code := member.handle.poll()) is not None:
-                self.fallen = log_of(self.spec, member.name, member.node.name)
+                self.exited_log = process_log(self.spec, member.name, member.node.name)
                 return f"{member} ended with {exit_text(code)}."
         return None
 
     def monitors(self) -> list[Monitor]:
-        """Return what watches the nodes of load and server. The readings of the server's own node have no name."""
-        found: list[Monitor] = []
+        """Return the monitors of the nodes of load and server. Only those of the main process have no node's name."""
         main = self.placement.main
-        here = monitors_of(self.spec, self._here, say)
-        found += here if main.here else [NamedMonitor(each, _here(self.placement).name) for each in here]
-        for node in self._remote.found.values() if self._remote else ():
-            found.append(node if node.node == main else NamedMonitor(node, node.node.name))
-        return found
+        monitors = node_monitors(self.spec, self._local, log_event)
+        if not main.here:
+            monitors = [NodeMonitor(monitor, self._own_node().name) for monitor in monitors]
+        for remote in self._remote.connected.values() if self._remote else ():
+            monitors.append(remote if remote.node == main else NodeMonitor(remote, remote.node.name))
+        return monitors
 
-    def end(self, beat: Tick) -> None:
-        """Ask every process to end, the server's own first and then its parts in reverse; insist on nothing."""
-        server = self.spec.service.server
-        assert server is not None
+    def end(self, heartbeat: Tick) -> None:
+        """Send every process its stop signal, the main process first, then the parts in reverse; kill none."""
         for member in reversed(self.members):
-            number = signal.Signals[server.stop_signal] if member.name == MAIN else signal.SIGTERM
-            deadline_s = time.monotonic() + server.stop_timeout_s
+            number = signal.Signals[self._server.stop_signal] if member.name == MAIN else signal.SIGTERM
+            deadline_s = time.monotonic() + self._server.stop_timeout_s
             with contextlib.suppress(EndedError, OSError):
                 if member.handle.pid is None or member.handle.poll() is not None:
                     continue
                 member.handle.signal(number)
                 while member.handle.poll() is None and time.monotonic() < deadline_s:
-                    beat()
+                    heartbeat()
                     time.sleep(TICK_S)
 
     def close(self) -> None:
-        """Let the agents end what is left on the other nodes, and wait for them."""
+        """Disconnect from the agents, which end what is left on their nodes, and wait for them."""
         if self._remote and not self._closed:
             self._closed = True
             self._remote.close()
 
     def pids(self) -> list[int]:
-        """Return the processes of this machine that we started ourselves."""
-        found = [process.pid for process in self._here] + [self._remote.pid if self._remote else None]
-        return [pid for pid in found if pid is not None]
+        """Return the processes of this node that this process started itself."""
+        pids = [process.pid for process in self._local] + [self._remote.pid if self._remote else None]
+        return [pid for pid in pids if pid is not None]
 
-    def _seat(self) -> None:
-        server = self.spec.service.server
-        assert server is not None
+    def _own_node(self) -> Node:
+        return next(node for node in self.placement.load if node.here)
+
+    def _add_members(self) -> dict[str, int]:
+        """Add a member for each process, with its own ports; return the ports that all processes know."""
         taken: set[int] = set()
-        known: dict[str, int] = {}
-        for name, node in self._places():
+        shared_ports: dict[str, int] = {}
+        nodes_of = [(part.name, node) for part in self._server.parts for node in self.placement.of(part)]
+        for name, node in [*nodes_of, (MAIN, self.placement.main)]:
             handle = self._handle(name, node)
-            ports = handle.choose(node.host, taken)
+            ports = handle.choose_ports(node.host, taken)
             taken |= set(ports.values())
-            part = server.part(name)
+            part = self._server.part(name)
             if part is None or part.nodes == "server":
-                known |= ports
-            health = part.health if part else server.health
+                shared_ports |= ports
+            health = part.health if part else self._server.health
             self.members.append(Member(name=name, node=node, handle=handle, health=health, ports=ports))
-        places = {MAIN: self.placement.server[:1], **{part.name: self.placement.of(part) for part in server.parts}}
-        addresses = {name: nodes[0].host for name, nodes in places.items() if nodes}
-        for place, member in enumerate(self.members):
-            slot = ProcessSlot(
-                node=member.node.name,
-                host=member.node.host,
-                ports={**known, **member.ports},
-                nodes=len(self.placement.server),
-                addresses=addresses,
-            )
-            self.members[place] = replace(member, commands=member.handle.make(slot))
-
-    def _places(self) -> Iterator[tuple[str, Node]]:
-        assert self.spec.service.server is not None
-        for part in self.spec.service.server.parts:
-            for node in self.placement.of(part):
-                yield part.name, node
-        yield MAIN, self.placement.main
+        return shared_ports
 
     def _handle(self, name: str, node: Node) -> ProcessHandle:
         if not node.here:
             assert self._remote is not None
-            return RemoteProcess(self._remote.found[node.name], name)
-        process = ServerProcess(self.spec, name, log_of(self.spec, name, node.name), self._cpus)
-        self._here.append(process)
+            return RemoteProcess(self._remote.connected[node.name], name)
+        process = ServerProcess(self.spec, name, process_log(self.spec, name, node.name), self._cpus)
+        self._local.append(process)
         return process
-
-
-def _here(placement: Placement) -> Node:
-    return next(node for node in placement.load if node.here)
-
-
-def _reached(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=PROBE_TIMEOUT_S).close()
-    except OSError:
-        return False
-    return True

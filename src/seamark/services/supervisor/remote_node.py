@@ -1,7 +1,7 @@
-"""The server's other nodes as the keeper sees them: an agent on each, asked over one connection. See agent.py.
+"""Remote nodes of a server: the supervisor's connection to the agent on each (agent.py).
 
-A question is a line with a JSON object, and so is its answer. Whatever happens to either side, the agent ends
-everything on its node when its connection closes.
+A request is a line with a JSON object, and so is its answer. Whatever happens to either side, the agent ends every
+process on its node when its connection closes.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, cast
 
 from seamark import __version__
@@ -25,20 +24,18 @@ from seamark.load.coordinator.launchers.command_launcher import LOCAL_HOSTS, rea
 from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
 from seamark.load.coordinator.launchers.srun import step, step_environment
 from seamark.platform.fork_server.client import OUTSIDE
-from seamark.services.supervisor.commands import ProcessSlot
 from seamark.services.supervisor.control_files import control_files_of
-from seamark.services.supervisor.failure import EndedError, FailedError
-from seamark.services.supervisor.health import State
-from seamark.services.supervisor.launch_spec import LaunchSpec
+from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event, log_tail
+from seamark.services.supervisor.health import ServerState
+from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
 from seamark.services.supervisor.node_layout import Node
 from seamark.services.supervisor.process import ProcessCommands
-from seamark.services.supervisor.supervisor_log import exit_text, say
 from seamark.telemetry.sampler import Reading
 
-TOLD = "SEAMARK_AGENT"
-"""The variable of the environment that tells an agent where its keeper is."""
-REACH_S = 60.0
-"""How long Slurm may take to start the agents."""
+AGENT_VARIABLE = "SEAMARK_AGENT"
+"""Environment variable that gives an agent the addresses of its supervisor, its token and its launch spec."""
+CONNECT_S = 60.0
+"""Longest that Slurm may take to start the agents."""
 ANSWER_S = 20.0
 POLL_S = 0.2
 END_S = 15.0
@@ -46,99 +43,101 @@ TICK_S = 0.02
 
 
 class RemoteNode:
-    """Another node of the server: what runs there is asked of its agent. A node that does not answer is lost, and
-    with it all that ran there: what is asked of it then raises EndedError."""
+    """A remote node of the server, reached through its agent.
 
-    def __init__(self, node: Node, connection: socket.socket, rest: bytes) -> None:
+    A node whose agent does not answer is lost with all its processes: each further request raises EndedError.
+    """
+
+    def __init__(self, node: Node, connection: socket.socket, received: bytes) -> None:
         self.node = node
         self.lost: str | None = None
         self._connection = connection
-        self._pending = rest
+        self._received = received
         self._lock = threading.Lock()
-        self._codes: Mapping[str, int | None] = {}
+        self._exit_codes: Mapping[str, int | None] = {}
         self._polled_s = float("-inf")
         connection.settimeout(ANSWER_S)
 
-    def ask(self, do: str, **more: Any) -> Any:
-        """Return the agent's answer. Raises what it raised there: FailedError, UserError or OSError."""
+    def request(self, do: str, **arguments: Any) -> Any:
+        """Return the agent's result. Raises what the agent raised: FailedError, UserError or OSError."""
         with self._lock:
             if self.lost is None:
                 try:
-                    self._connection.sendall((json.dumps({"do": do, **more}) + "\n").encode())
+                    self._connection.sendall((json.dumps({"do": do, **arguments}) + "\n").encode())
                     answer = json.loads(self._line())
                 except (OSError, ValueError) as error:
                     self.lost = f"The node {self.node.name} was lost: {error}."
             if self.lost is not None:
                 raise EndedError("crash", self.lost)
-        if said := answer.get("error"):
-            raise _raised(said, self.node.name)
-        return answer["is"]
+        if failure := answer.get("error"):
+            raise _remote_error(failure, self.node.name)
+        return answer["result"]
 
     def poll(self, name: str) -> int | None:
-        """Return the exit code of a process there, None while it runs; not asked more often than every POLL_S."""
+        """Return the exit code of a process there, None while it runs; requested at most every POLL_S."""
         now_s = time.monotonic()
-        if self._codes.get(name) is None and now_s - self._polled_s >= POLL_S:
+        if self._exit_codes.get(name) is None and now_s - self._polled_s >= POLL_S:
             self._polled_s = now_s
-            self._codes = self.ask("poll")
-        return self._codes.get(name)
+            self._exit_codes = self.request("poll")
+        return self._exit_codes.get(name)
 
     def read(self) -> Iterable[Reading]:
-        """Return what the monitors there see now."""
-        return [Reading(**one) for one in self.ask("read")]
+        """Return the readings of the monitors there."""
+        return [Reading(**reading) for reading in self.request("read")]
 
     def close(self) -> None:
-        """Hang up: the agent ends everything there, and itself."""
+        """Close the connection: the agent ends every process there, and itself."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def _line(self) -> bytes:
-        while b"\n" not in self._pending:
+        while b"\n" not in self._received:
             data = self._connection.recv(1 << 16)
             if not data:
-                raise OSError("its agent has hung up")
-            self._pending += data
-        line, _, self._pending = self._pending.partition(b"\n")
+                raise OSError("its agent closed the connection")
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
         return line
 
 
 class RemoteProcess:
-    """One process of a deployment on another node."""
+    """Handle of a process of a deployment on a remote node."""
 
     def __init__(self, node: RemoteNode, name: str) -> None:
         self.name = name
         self.pid: int | None = None
         self._node = node
 
-    def choose(self, host: str, taken: Collection[int]) -> dict[str, int]:
-        """Return free ports for it, none of them in `taken`."""
-        return cast("dict[str, int]", self._ask("choose", host=host, taken=list(taken)))
+    def choose_ports(self, host: str, taken: Collection[int]) -> dict[str, int]:
+        """Return free ports by name, none of them in `taken`."""
+        return cast("dict[str, int]", self._request("choose_ports", host=host, taken=list(taken)))
 
     def make(self, slot: ProcessSlot) -> ProcessCommands:
-        """Find out what is to be executed in its seat."""
-        made = self._ask("make", slot=asdict(slot))
-        return ProcessCommands(command=tuple(made["command"]), setup=tuple(map(tuple, made["setup"])))
+        """Resolve what to execute in a slot."""
+        document = self._request("make", slot=asdict(slot))
+        return ProcessCommands(command=tuple(document["command"]), setup=tuple(map(tuple, document["setup"])))
 
     def set_up(self, number: int) -> None:
-        """Begin with a set-up command."""
-        self._ask("set_up", number=number)
+        """Start a set-up command."""
+        self._request("set_up", number=number)
 
     def set_up_code(self) -> int | None:
         """Return the exit code of the set-up command, None while it runs."""
-        return cast("int | None", self._ask("set_up_code"))
+        return cast("int | None", self._request("set_up_code"))
 
     def start(self) -> int:
-        """Start it; return its process id there."""
-        self.pid = int(self._ask("start"))
+        """Start the process; return its process id there."""
+        self.pid = int(self._request("start"))
         return self.pid
 
-    def look(self) -> State:
-        """Return whether it answers as its health probe wants, asked on its own node."""
-        return cast("State", self._ask("look"))
+    def probe(self) -> ServerState:
+        """Return the state that its health probe finds on its own node."""
+        return cast("ServerState", self._request("probe"))
 
-    def taken(self) -> list[str]:
-        """Return those of its ports, as NAME=NUMBER, on which somebody else listens."""
-        return cast("list[str]", self._ask("taken"))
+    def foreign_ports(self) -> list[str]:
+        """Return its ports, as NAME=NUMBER, on which a process of another owner listens."""
+        return cast("list[str]", self._request("foreign_ports"))
 
     def poll(self) -> int | None:
         """Return its exit code, None while it runs."""
@@ -146,121 +145,111 @@ class RemoteProcess:
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
-        self._ask("signal", number=int(number))
+        self._request("signal", number=int(number))
 
-    def _ask(self, do: str, **more: Any) -> Any:
-        return self._node.ask(do, process=self.name, **more)
+    def _request(self, do: str, **arguments: Any) -> Any:
+        return self._node.request(do, process=self.name, **arguments)
 
 
 class RemoteNodes:
-    """The agents of all other nodes: one step of the Slurm job that we run in, a task a node."""
+    """Agents of all remote nodes: one step of this process's Slurm job, with a task on each node.
+
+    `local_address` is the address of this node as the others reach it.
+    """
 
     def __init__(self, spec: LaunchSpec, nodes: Sequence[Node], local_address: str) -> None:
-        """`near` is our own address, as the nodes know it."""
-        self._wanted = {node.name: node for node in nodes}
+        self.connected: dict[str, RemoteNode] = {}
+        self._nodes = {node.name: node for node in nodes}
         self._local_address = local_address
         self._spec = spec
-        self._control = control_files_of(spec.folder)
-        self._log = self._control.root / "nodes.log"
-        self._refused: str | None = None
-        self.found: dict[str, RemoteNode] = {}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = control_files_of(spec.folder).root
+        self._log = self._folder / "nodes.log"
+        self._version_mismatch: str | None = None
+        self._step: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int | None:
-        """The process of the step, once it is started."""
-        return self._process.pid if self._process else None
+        """Process id of the step's srun, None before it starts."""
+        return self._step.pid if self._step else None
 
-    def reach(self, tick: Callable[[], None]) -> None:
-        """Start an agent on each node and wait until all have come. Raises FailedError when one does not."""
+    def connect(self, tick: Callable[[], None]) -> None:
+        """Start an agent on each node and wait until all are connected. Raises FailedError when one is missing."""
         with selectors.DefaultSelector() as selector:
-            local = self._local_address in LOCAL_HOSTS
-            gate = RendezvousListener(selector, self._admit, host="127.0.0.1" if local else "")
-            addresses = (
-                [self._local_address] if local else list(dict.fromkeys([self._local_address, *reachable_by(None)]))
-            )
+            loopback = self._local_address in LOCAL_HOSTS
+            listener = RendezvousListener(selector, self._admit, host="127.0.0.1" if loopback else "")
+            hosts = [self._local_address] if loopback else [self._local_address, *reachable_by(None)]
             try:
-                self._start(gate, addresses)
-                deadline_s = time.monotonic() + REACH_S
-                while set(self.found) != set(self._wanted):
+                self._start(listener, list(dict.fromkeys(hosts)))
+                deadline_s = time.monotonic() + CONNECT_S
+                while missing := [name for name in self._nodes if name not in self.connected]:
                     tick()
                     for key, _ in selector.select(TICK_S):
                         key.data.on_readable()
-                    self._complain(time.monotonic() > deadline_s)
+                    self._require_agents(missing, overdue=time.monotonic() > deadline_s)
             finally:
-                gate.close()
+                listener.close()
 
     def close(self) -> None:
-        """Hang up on every agent and wait until the step has ended."""
-        for node in self.found.values():
+        """Close every connection and wait until the step has ended."""
+        for node in self.connected.values():
             node.close()
-        if self._process is None:
+        if self._step is None:
             return
-        for then in (self._process.terminate, self._process.kill):
+        for insist in (self._step.terminate, self._step.kill):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_S)
+                self._step.wait(END_S)
                 return
-            then()
+            insist()
 
-    def _start(self, gate: RendezvousListener, addresses: Sequence[str]) -> None:
-        spec_path = self._control.root / "launch_spec.pickle"
-        with open(os.open(spec_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    def _start(self, listener: RendezvousListener, hosts: Sequence[str]) -> None:
+        spec_file = self._folder / "launch_spec.pickle"
+        with open(os.open(spec_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             pickle.dump(self._spec, file)
-        told = {
-            "token": gate.token,
-            "addresses": [(host, gate.port) for host in addresses],
-            "launch_spec": str(spec_path),
+        invitation = {
+            "token": listener.token,
+            "addresses": [(host, listener.port) for host in hosts],
+            "launch_spec": str(spec_file),
         }
         command = step(
             os.environ["SLURM_JOB_ID"],
-            len(self._wanted),
-            list(self._wanted),
+            len(self._nodes),
+            list(self._nodes),
             (sys.executable, OUTSIDE, "seamark.services.supervisor.agent"),
         )
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
+            self._step = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**step_environment(), TOLD: json.dumps(told)},
+                env={**step_environment(), AGENT_VARIABLE: json.dumps(invitation)},
             )
-        say("nodes-asked", command=command)
+        log_event("agents-started", command=command)
 
-    def _admit(self, connection: socket.socket, about: dict[str, Any], rest: bytes) -> None:
+    def _admit(self, connection: socket.socket, about: dict[str, Any], received: bytes) -> None:
         name = str(about.get("node"))
-        if name not in self._wanted or name in self.found:
+        if name not in self._nodes or name in self.connected:
             connection.close()
         elif about.get("version") != __version__:
             connection.close()
-            self._refused = f"{name} has seamark {about.get('version')}, and here it is {__version__}"
+            self._version_mismatch = f"{name} has seamark {about.get('version')}, this node has {__version__}"
         else:
-            self.found[name] = RemoteNode(self._wanted[name], connection, rest)
+            self.connected[name] = RemoteNode(self._nodes[name], connection, received)
 
-    def _complain(self, late: bool) -> None:
-        assert self._process is not None
-        missing = ", ".join(name for name in self._wanted if name not in self.found)
-        code = self._process.poll()
-        if self._refused is None and code is None and not late:
+    def _require_agents(self, missing: Sequence[str], *, overdue: bool) -> None:
+        """Raise FailedError when the missing agents cannot come any more."""
+        assert self._step is not None
+        still_missing = [name for name in missing if name not in self.connected]
+        code = self._step.poll()
+        if not still_missing or (self._version_mismatch is None and code is None and not overdue):
             return
-        if not missing:
-            return
-        how = self._refused or (
-            f"srun ended with {exit_text(code)}" if code is not None else f"none in {REACH_S:g} s"
-        )
-        raise FailedError("setup_failed", f"No agent came from {missing}: {how}.", last_lines(self._log))
+        ended = f"srun ended with {exit_text(code)}" if code is not None else f"none within {CONNECT_S:g} s"
+        reason = f"No agent connected from {', '.join(still_missing)}: {self._version_mismatch or ended}."
+        raise FailedError("setup_failed", reason, log_tail(self._log))
 
 
-def last_lines(log: Path) -> list[str]:
-    """Return the last lines of a log, none where there is no such file."""
-    try:
-        return log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
-    except OSError:
-        return []
-
-
-def _raised(error: Mapping[str, Any], node: str) -> Exception:
-    """Return what an agent raised, as it would have been raised here."""
+def _remote_error(error: Mapping[str, Any], node: str) -> Exception:
+    """Return the exception that an agent raised, with the name of its node."""
     text = f"On {node}: {error['reason']}"
     if error["kind"] == "FailedError":
         return FailedError(error["category"], text, error.get("log_tail"))

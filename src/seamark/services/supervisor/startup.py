@@ -1,6 +1,7 @@
-"""Brings a deployment up: ports, setup, stage, start, health, populate; each timed. Ends nothing itself."""
+"""Startup of a deployment in timed phases: setup, stage, start, populate, idle. Ending is the supervisor's part."""
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,22 +16,19 @@ from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import Split, cores_here, pin, split_cores
 from seamark.services.runtimes.runtimes import external_ports, hook_interpreter
 from seamark.services.supervisor.control_files import write_control_file
-from seamark.services.supervisor.failure import EndedError, FailedError
-from seamark.services.supervisor.health import look
+from seamark.services.supervisor.events import EndedError, FailedError, log_event, timestamp
+from seamark.services.supervisor.health import server_state
 from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.node_layout import placement_of
-from seamark.services.supervisor.node_telemetry import monitors_of
-from seamark.services.supervisor.process import tls_of
+from seamark.services.supervisor.process import node_monitors, probe_tls
 from seamark.services.supervisor.process_group import Member, ProcessGroup
-from seamark.services.supervisor.scratch import data_folder, empty
-from seamark.services.supervisor.supervisor_log import say, timestamp
 from seamark.telemetry.prometheus import Prometheus
 from seamark.telemetry.sampler import Sampler
 
 
 class Startup:
-    """One deployment on its way from nothing to answering. What is known of it so far can be asked at any time."""
+    """Startup of one deployment; `answer` returns what is known of it at any time."""
 
     def __init__(self, spec: LaunchSpec, liveness: LivenessMonitor) -> None:
         self.spec = spec
@@ -44,25 +42,26 @@ class Startup:
         self.split = Split(why="not decided")
         self.started_at = timestamp()
         self.idle_unix_s: tuple[float, float] | None = None
-        self.data = data_folder(spec)
 
     def run(self) -> None:
-        """Go through all phases. Raises FailedError, UserError or OSError when one fails, EndedError to end."""
+        """Run every phase. Raises FailedError, UserError or OSError when one fails, EndedError to end."""
         server = self.spec.service.server
-        empty(self.data)
+        if self.spec.data.exists():
+            shutil.rmtree(self.spec.data)
+        self.spec.data.mkdir(parents=True)
         with self._phase("setup"):
-            self._choose(server)
+            self._place(server)
             if self.group:
                 self.group.set_up(self.liveness.tick)
         with self._phase("stage"):
-            self._prepare("stage")
+            self._run_hook("stage")
         with self._phase("start"):
             self._start(server)
         with self._phase("populate"):
-            self._prepare("populate")
+            self._run_hook("populate")
         if self.spec.site.idle_s > 0:
             with self._phase("idle"):
-                self._rest()
+                self._stay_idle()
         pin(os.getpid(), self.split.server)
 
     @contextmanager
@@ -73,21 +72,21 @@ class Startup:
         finally:
             self.phases[f"{name}_s"] = round(time.monotonic() - began_s, 4)
 
-    def _rest(self) -> None:
-        """Leave the server alone, while telemetry says what it takes to do nothing."""
+    def _stay_idle(self) -> None:
+        """Leave the server without load, so that telemetry measures its idle use."""
         began_unix_s, end_s = time.time(), time.monotonic() + self.spec.site.idle_s
         while time.monotonic() < end_s:
             self.liveness.tick()
             time.sleep(TICK_S)
         self.idle_unix_s = began_unix_s, time.time()
 
-    def _choose(self, server: Server | None) -> None:
-        """Find nodes, ports and what is to be executed; for a server of someone else's only its address."""
+    def _place(self, server: Server | None) -> None:
+        """Choose nodes and ports and resolve the commands; of an external server only the address."""
         if server is None:
             self.split = Split(why="the service runs inside the load")
             return
-        ours = self.spec.site.runtime != "external"
-        placement = placement_of(self.spec.deployment, self.spec.service, self.host) if ours else None
+        external = self.spec.site.runtime == "external"
+        placement = None if external else placement_of(self.spec.deployment, self.spec.service, self.host)
         self.split = split_cores(
             self.spec.site.pinning,
             workers=self.spec.service.workers,
@@ -99,16 +98,16 @@ class Startup:
             self.host, self.ports = external_ports(self.spec, server)
             return
         self.group = ProcessGroup(self.spec, placement, self.split.server)
-        self.liveness.ended = self.group.ended
+        self.liveness.exit_reason = self.group.exit_reason
         self.group.make(self.liveness.tick)
         self.host, self.ports = placement.main.host, dict(self.group.members[-1].ports)
         write_control_file(self.liveness.control.ports, self.ports)
 
-    def _prepare(self, hook: Literal["stage", "populate"]) -> None:
+    def _run_hook(self, hook: Literal["stage", "populate"]) -> None:
         hooks = hooks_here(self.spec.service.driver)
         if hooks is not None and vars(hooks)[hook] is None:
             return
-        target = Target(settings=self.spec.deployment.settings, data=self.data, host=self.host, ports=self.ports)
+        target = Target(settings=self.spec.deployment.settings, data=self.spec.data, host=self.host, ports=self.ports)
         python = hook_interpreter(self.spec, hook)
         try:
             facts = run_preparation(
@@ -119,22 +118,22 @@ class Startup:
         self.facts.update(facts)
 
     def _start(self, server: Server | None) -> None:
-        """Start every process when those before it are healthy, and the sampler beside the first."""
+        """Start each process once those before it are healthy, and the sampler with the first."""
         for member in self.group.members if self.group else ():
             member.handle.start()
             if self.sampler is None:
-                self._sample(server)
+                self._start_sampler(server)
             self._wait_until_healthy(member)
         if self.sampler is None:
-            self._sample(server)
+            self._start_sampler(server)
         if server and not self.group:
             self._wait_for_external(server)
 
-    def _sample(self, server: Server | None) -> None:
-        monitors = self.group.monitors() if self.group else monitors_of(self.spec, (), say)
+    def _start_sampler(self, server: Server | None) -> None:
+        monitors = self.group.monitors() if self.group else node_monitors(self.spec, (), log_event)
         if url := self._metrics_url(server):
-            monitors.append(Prometheus(url, say, tls=tls_of(self.spec)))
-        self.sampler = Sampler(monitors, self.spec.folder.telemetry, self.spec.site.telemetry_interval_s, say)
+            monitors.append(Prometheus(url, log_event, tls=probe_tls(self.spec)))
+        self.sampler = Sampler(monitors, self.spec.folder.telemetry, self.spec.site.telemetry_interval_s, log_event)
         self.sampler.start()
 
     def _wait_until_healthy(self, member: Member) -> None:
@@ -143,13 +142,13 @@ class Startup:
         deadline_s = time.monotonic() + health.timeout_s
         while True:
             self._tick_before_healthy(member)
-            state = self.group.look(member)
+            state = self.group.probe(member)
             if state == "healthy":
                 return
-            if state == "taken":
-                raise FailedError("port_taken", _taken(member.handle.taken()))
+            if state == "port_taken":
+                raise FailedError("port_taken", _port_taken(member.handle.foreign_ports()))
             if time.monotonic() >= deadline_s:
-                raise FailedError("server_never_healthy", _silent(member, health))
+                raise FailedError("server_never_healthy", _no_answer(member, health))
             time.sleep(health.interval_s)
 
     def _wait_for_external(self, server: Server) -> None:
@@ -157,15 +156,15 @@ class Startup:
         deadline_s = time.monotonic() + health.timeout_s
         while True:
             self.liveness.tick()
-            state = look(
+            state = server_state(
                 health,
                 host=self.host,
                 ports=self.ports,
                 command=(),
                 environment=os.environ,
-                folder=self.data,
+                folder=self.spec.data,
                 pids=None,
-                tls=tls_of(self.spec),
+                tls=probe_tls(self.spec),
             )
             if state == "healthy":
                 return
@@ -180,12 +179,12 @@ class Startup:
             if ended.why != "crash":
                 raise
             with suppress(EndedError):
-                if taken := member.handle.taken():
-                    raise FailedError("port_taken", f"{_taken(taken)} {ended.reason}") from ended
+                if ports := member.handle.foreign_ports():
+                    raise FailedError("port_taken", f"{_port_taken(ports)} {ended.reason}") from ended
             raise FailedError("server_never_healthy", f"{ended.reason} It had not answered yet.") from ended
 
     def answer(self, status: Literal["ok", "failed"]) -> dict[str, Any]:
-        """Return the content of endpoint.json as far as it is known."""
+        """Return the content of endpoint.json, as far as it is known."""
         server = self.spec.service.server
         members = self.group.members if self.group else []
         main = self.group.main if self.group else None
@@ -204,7 +203,7 @@ class Startup:
             "client_image": self.spec.client.facts() if self.spec.client else None,
             "host": self.host,
             "ports": dict(self.ports),
-            "data": str(self.data),
+            "data": str(self.spec.data),
             "environment": str(self.spec.environment) if self.spec.environment else None,
             "driver": self.spec.service.driver,
             "workers": self.spec.service.workers,
@@ -212,8 +211,8 @@ class Startup:
             "keeper_pid": os.getpid(),
             "node": node(),
             "slurm_job_id": allocation(),
-            "load_nodes": [each.name for each in nodes.load] if nodes else None,
-            "server_nodes": [each.name for each in nodes.server] if nodes else None,
+            "load_nodes": [node.name for node in nodes.load] if nodes else None,
+            "server_nodes": [node.name for node in nodes.server] if nodes else None,
             "parts": [member.document() for member in members if member.name != MAIN],
             "metrics_url": self._metrics_url(server),
             "command": list(main.commands.command) if main and main.commands else None,
@@ -234,11 +233,11 @@ class Startup:
         return f"{scheme}://{self.host}:{self.ports[server.metrics_port]}{server.metrics_path}"
 
 
-def _taken(ports: list[str]) -> str:
-    return f"Another process listens on a port chosen for the server ({', '.join(ports) or 'just gone'})."
+def _port_taken(ports: list[str]) -> str:
+    return f"Another process listens on a port chosen for the server ({', '.join(ports) or 'closed again'})."
 
 
-def _silent(member: Member, health: Health) -> str:
+def _no_answer(member: Member, health: Health) -> str:
     if member.name == MAIN and member.node.here:
         return f"No answer to the health probe in {health.timeout_s:g} s."
     where = "" if member.node.here else f", there and from here at {member.node.host}"

@@ -1,16 +1,19 @@
-"""The keeper of one deployment: owns its server's processes, keeps them while they are needed, records their end.
+"""Supervisor of one deployment: owns its server's processes, keeps them while they are needed, records their end.
 
-Run as `python -m seamark.services.supervisor.supervisor FOLDER` with an Order on standard input. It forks: the parent
-stays behind as a guard (guard.py). Both adopt orphans, so that no process can hide from them in a session of its own.
+Run as `python -m seamark.services.supervisor.supervisor FOLDER` with a pickled LaunchSpec on standard input. It
+forks: the parent stays as the guard, which ends what a killed supervisor leaves behind. Both are subreapers, so that
+a server process in a session of its own stays below them.
 """
 
 import contextlib
 import os
 import pickle
+import shutil
 import signal
 import sys
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 from seamark.errors import UserError
 from seamark.model.trial import SCHEMA_VERSION
@@ -23,39 +26,41 @@ from seamark.platform.process_tree import (
     send,
     wait_until_none,
 )
-from seamark.services.supervisor.control_files import acquire_lock, control_files_of, write_control_file
-from seamark.services.supervisor.failure import EndedError, FailedError
-from seamark.services.supervisor.gpu_pool import claim_gpus
-from seamark.services.supervisor.guard import guard
+from seamark.services.supervisor.control_files import (
+    ControlFiles,
+    acquire_lock,
+    control_files_of,
+    write_control_file,
+)
+from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event, log_tail, timestamp
 from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
-from seamark.services.supervisor.scratch import clear, data_folder, hold_data
+from seamark.services.supervisor.node_locks import claim_gpus
 from seamark.services.supervisor.startup import Startup
-from seamark.services.supervisor.supervisor_log import say, tail, timestamp
 from seamark.storage.paths import write_json
 
 CHILDREN_GRACE_S = 2.0
 
 
-def keep(spec: LaunchSpec, guard: int) -> None:
-    """Serve until there is a reason to end, then end everything. What went wrong is in the signs."""
+def supervise(spec: LaunchSpec, guard: int) -> None:
+    """Serve until there is a reason to end, then end every process. The exit record says what went wrong."""
     liveness = LivenessMonitor(spec.folder, spec.site.lease_s, guard)
     liveness.install_signal_handlers()
     startup = Startup(spec, liveness)
     log = spec.folder.server_log
     log_start = log.stat().st_size if log.exists() else 0
     data_lock, gpus = None, contextlib.ExitStack()
-    end: dict[str, Any] = {"why": "crash", "reason": "The keeper itself failed; its own log says how."}
+    end: dict[str, Any] = {"why": "crash", "reason": f"The supervisor failed; see its log {liveness.control.log}."}
     try:
         liveness.tick()
         if spec.site.placement == "share":
             claim_gpus(spec.deployment.gpus, gpus)
-        data_lock = hold_data(startup.data)
+        data_lock = _lock_data(spec.data)
         if data_lock is None:
-            raise FailedError("setup_failed", f"{startup.data}: the server of another run is using this folder.")
+            raise FailedError("setup_failed", f"{spec.data}: the server of another run is using this folder.")
         startup.run()
         write_json(liveness.control.answer, startup.answer("ok"))
-        say("server-up", phases=startup.phases, ports=startup.ports)
+        log_event("server-up", phases=startup.phases, ports=startup.ports)
         while True:
             liveness.tick()
             reap(but=startup.group.pids() if startup.group else ())
@@ -67,37 +72,37 @@ def keep(spec: LaunchSpec, guard: int) -> None:
     except (UserError, OSError) as cause:
         end = {"why": "failed", "category": "setup_failed", "reason": str(cause)}
     finally:
-        fallen = startup.group.fallen if startup.group else None
-        if fallen is not None and fallen != log:
-            log, log_start = fallen, 0
-        lines = end.get("log_tail") or (tail(log, log_start) if end["why"] in ("crash", "failed") else [])
-        _take_down(startup, {**end, "log_tail": lines})
+        exited_log = startup.group.exited_log if startup.group else None
+        if exited_log is not None and exited_log != log:
+            log, log_start = exited_log, 0
+        lines = end.get("log_tail") or (log_tail(log, log_start) if end["why"] in ("crash", "failed") else [])
+        _shut_down(startup, {**end, "log_tail": lines})
         gpus.close()
         if data_lock:
             data_lock.close()
-            clear(startup.data)
+            _clear_data(spec.data)
 
 
-def _take_down(startup: Startup, end: dict[str, Any]) -> None:
-    """Say why at once, so that a load sees it; then end every process; then say how the server ended."""
+def _shut_down(startup: Startup, end: dict[str, Any]) -> None:
+    """Write the exit record at once, for the load to see; end every process; add the server's exit code."""
     control = startup.liveness.control
     returncode = _returncode(startup)
     end = {"schema_version": SCHEMA_VERSION, **end, "returncode": returncode, "at": timestamp()}
     write_control_file(control.exit_record, end)
-    say("server-down", why=end["why"], reason=end["reason"])
+    log_event("server-down", why=end["why"], reason=end["reason"])
     if startup.sampler:
         startup.sampler.stop()
     if not control.answer.exists():
         category = end.get("category") or ("server_died" if end["why"] == "crash" else "interrupted")
-        told = {"category": category, "reason": end["reason"], "log_tail": end["log_tail"]}
-        write_control_file(control.answer, startup.answer("failed") | told)
+        failure = {"category": category, "reason": end["reason"], "log_tail": end["log_tail"]}
+        write_control_file(control.answer, startup.answer("failed") | failure)
     _end_processes(startup)
     if returncode is None and (returncode := _returncode(startup)) is not None:
         write_control_file(control.exit_record, end | {"returncode": returncode})
 
 
 def _end_processes(startup: Startup) -> None:
-    """Ask the server; then whatever it left behind; then insist."""
+    """Send the server its stop signal; then SIGTERM, and at last SIGKILL, to what is left below this process."""
     if startup.group:
         startup.group.end(startup.liveness.heartbeat)
         _returncode(startup)
@@ -106,33 +111,66 @@ def _end_processes(startup: Startup) -> None:
         send(left, signal.SIGTERM)
         wait_until_none(os.getpid(), CHILDREN_GRACE_S)
     if not kill_below(os.getpid()):
-        say("left-behind", pids=alive_below(os.getpid()))
+        log_event("left-behind", pids=alive_below(os.getpid()))
 
 
 def _returncode(startup: Startup) -> int | None:
-    """Return how the server's own process ended, None when it runs, was never started, or its node was lost."""
+    """Return the exit code of the main process, None when it runs, was never started, or its node was lost."""
     with contextlib.suppress(EndedError, OSError):
         return startup.group.main.handle.poll() if startup.group and startup.group.main else None
     return None
 
 
+def _lock_data(data: Path) -> TextIO | None:
+    """Return the lock of a data folder, None while a server of another run holds it."""
+    return acquire_lock(data.with_name(f".{data.name}.lock"))
+
+
+def _clear_data(data: Path) -> None:
+    """Remove a server's data, unless another run has locked the folder since."""
+    if data.exists() and (lock := _lock_data(data)):
+        with lock:
+            shutil.rmtree(data, ignore_errors=True)
+
+
+def guard(supervisor: int, control: ControlFiles, data: Path) -> int:
+    """Wait for the supervisor, forwarding signals to it; end and record what it leaves; return an exit code.
+
+    The guard is a subreaper: every process that a killed supervisor leaves is below it.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: send([supervisor], number))
+    _, status = os.waitpid(supervisor, 0)
+    kill_below(os.getpid())
+    reap()
+    returncode = os.waitstatus_to_exitcode(status)
+    if not control.exit_record.exists():
+        reason = f"The supervisor ended with {exit_text(returncode)}; its server was ended with it."
+        end = {"schema_version": SCHEMA_VERSION, "why": "crash", "returncode": None, "reason": reason}
+        write_control_file(control.exit_record, {**end, "log_tail": [], "at": timestamp()})
+        log_event("supervisor-killed", reason=reason)
+    _clear_data(data)
+    control.heartbeat.unlink(missing_ok=True)
+    return 0 if returncode == 0 else 1
+
+
 def main(argv: list[str]) -> int:
-    """Hold the deployment's lock until the process ends, fork guard and keeper, and keep."""
+    """Lock the deployment until this process ends, fork guard and supervisor, and supervise."""
     spec: LaunchSpec = pickle.load(sys.stdin.buffer)
     control = control_files_of(spec.folder)
-    held = acquire_lock(control.lock, wait_s=2.0)
-    if held is None:
-        print(f"{argv[0]}: another keeper holds this deployment", file=sys.stderr)
+    lock = acquire_lock(control.lock, wait_s=2.0)
+    if lock is None:
+        print(f"{argv[0]}: another supervisor holds this deployment", file=sys.stderr)
         return 3
     become_subreaper()
     parent = os.getpid()
-    if keeper := os.fork():
-        os._exit(guard(keeper, control, data_folder(spec)))  # so that the lock is given back by nothing but our end
+    if supervisor := os.fork():
+        os._exit(guard(supervisor, control, spec.data))  # without clean-up, so that only the exit releases the lock
     os.setsid()
     become_subreaper()
     die_with_parent(signal.SIGTERM)
     if os.getppid() == parent:
-        keep(spec, parent)
+        supervise(spec, parent)
     return 0
 
 
