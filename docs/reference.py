@@ -16,8 +16,8 @@ from seamark.analysis.metrics.table import METRICS  # noqa: E402
 from seamark.cli.main import cli  # noqa: E402
 from seamark.config.levels import show  # noqa: E402
 from seamark.config.read import read_services  # noqa: E402
-from seamark.model.load_profile import LOAD_SETTINGS  # noqa: E402
 from seamark.model.service import Server, Service, Setting, Value  # noqa: E402
+from seamark.patterns.table import LOAD_SETTINGS  # noqa: E402
 
 MADE = "Made by `make docs` from {source}. Do not edit."
 

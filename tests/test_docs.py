@@ -17,8 +17,8 @@ from seamark.cli.main import VERBS, cli
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.config.scenario import TOP_KEYS
 from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
-from seamark.model.load_profile import PATTERNS
 from seamark.model.objectives import OBJECTIVES
+from seamark.patterns.table import PATTERNS
 from seamark.planning.plan import plan
 from seamark.storage import paths
 

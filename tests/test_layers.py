@@ -28,7 +28,7 @@ WORKER_FILES = {
     *("stats/__init__.py", "stats/histogram.py", "stats/quantiles.py"),
 }
 """What a worker needs of other rooms: the name of its node, and the histogram of its schedule lag."""
-WORKER_MODEL = {"service", "load_profile", "sample", "failure"}
+WORKER_MODEL = {"dotted", "service", "load_profile", "sample", "failure"}
 LONGEST_LINES = 450
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")
 BASE_ONLY = {"load/workers/segments.py", "load/coordinator/client_telemetry.py", "load/coordinator/coordinator.py"}

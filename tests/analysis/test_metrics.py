@@ -14,7 +14,8 @@ from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.metrics.telemetry import watch
 from seamark.model.failure import Failure
 from seamark.model.scenario import Slo
-from seamark.patterns.arrivals import pattern_of, schedule
+from seamark.patterns.arrivals import schedule
+from seamark.patterns.table import pattern_of
 
 approx = pytest.approx
 

@@ -60,7 +60,7 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 
 def settings(**changes: object) -> dict[str, object]:
-    from seamark.model.load_profile import LOAD_SETTINGS
+    from seamark.patterns.table import LOAD_SETTINGS
 
     return {each.name: each.default for each in LOAD_SETTINGS} | SETTINGS | changes
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import psycopg2
 
-from seamark.drivers.postgres import driver as postgres
-from seamark.drivers.postgres import tables
+from seamark.drivers.postgres import pgbench, tables
 from seamark.drivers.postgres.calls import PostgresCalls
 from seamark.load.driver import Body, Target
 
@@ -23,7 +22,7 @@ def sums(where: dict[str, Any]) -> Any:
 
 
 def judged(where: dict[str, Any]) -> Any:
-    return dict(postgres.quality(target(where), 1))
+    return dict(pgbench.quality(target(where), 1))
 
 
 def query(where: dict[str, Any], statement: str) -> Any:
@@ -120,7 +119,7 @@ def with_password(where: dict[str, Any], password: str) -> Any:
 
 
 def bodies(where: dict[str, Any], count: int, seed: int) -> Any:
-    return [str(body.content) for body in postgres.driver(target(where)).bodies(count, seed)]
+    return [str(body.content) for body in pgbench.driver(target(where)).bodies(count, seed)]
 
 
 def main(argv: list[str]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 import onnxruntime
 
-from seamark.drivers.triton import driver as triton
+from seamark.drivers.triton import inference
 from seamark.drivers.triton.models import expected
 from seamark.drivers.triton.requests import Requests
 from seamark.load.driver import Body, Target
@@ -22,16 +22,16 @@ def target(where: dict[str, Any]) -> Target:
 
 
 def staged(where: dict[str, Any]) -> Any:
-    return dict(triton.stage(target(where), 0))
+    return dict(inference.stage(target(where), 0))
 
 
 def judged(where: dict[str, Any]) -> Any:
-    return dict(triton.quality(target(where), 3))
+    return dict(inference.quality(target(where), 3))
 
 
 def infer_over_http(where: dict[str, Any], count: int, cut_bytes: int) -> Any:
     """Send requests over one connection, handing the decoder `cut_bytes` at a time; give what it saw."""
-    driver = triton.driver(target(where))
+    driver = inference.driver(target(where))
     requests = [driver.encode(body) for body in driver.bodies(count, 1)]
     decoder = driver.decoder()
     seen = []
@@ -51,7 +51,7 @@ def infer_over_http(where: dict[str, Any], count: int, cut_bytes: int) -> Any:
 
 def infer_over_grpc(where: dict[str, Any], count: int, threads: int) -> Any:
     """Call in threads that each have a session; give what each reply was worth, or its failure."""
-    driver = triton.driver(target(where))
+    driver = inference.driver(target(where))
     bodies = driver.bodies(count, 1)
     seen: list[Any] = []
 
@@ -78,10 +78,10 @@ def infer_over_grpc(where: dict[str, Any], count: int, threads: int) -> Any:
 
 def judged_while_it_hangs(where: dict[str, Any]) -> Any:
     """Stop the server's process, ask what its answers are worth, and let it go on."""
-    triton.CHECK_S = 1.0
+    inference.CHECK_S = 1.0
     os.kill(where["process"], signal.SIGSTOP)
     try:
-        return dict(triton.quality(target(where), 0))
+        return dict(inference.quality(target(where), 0))
     except Exception as error:
         return type(error).__name__
     finally:
@@ -90,7 +90,7 @@ def judged_while_it_hangs(where: dict[str, Any]) -> Any:
 
 def lost_failure(where: dict[str, Any]) -> Any:
     """Kill the server under an open session; give the category of the next call."""
-    driver = triton.driver(target(where))
+    driver = inference.driver(target(where))
     (body,) = driver.bodies(1, 0)
     session = driver.session()
     assert session.call(body).units == 1
@@ -104,7 +104,7 @@ def lost_failure(where: dict[str, Any]) -> Any:
 
 def connect_failure(where: dict[str, Any]) -> Any:
     """Give the category of a connection that nobody accepts."""
-    driver = triton.driver(target(where))
+    driver = inference.driver(target(where))
     try:
         driver.session()
     except Exception as error:
@@ -119,7 +119,7 @@ def sent_over_both(where: dict[str, Any], count: int, seed: int) -> Any:
     sides = []
     for protocol in ("http", "grpc"):
         there = target({**where, "settings": {**where["settings"], "protocol": protocol}})
-        driver = triton.driver(there)
+        driver = inference.driver(there)
         bodies: list[Body] = list(driver.bodies(count, seed))
         if protocol == "http":
             sides.append([b"".join(array.tobytes() for array in body.content.values()).hex() for body in bodies])

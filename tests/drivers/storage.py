@@ -13,10 +13,10 @@ from seamark.config.read import read_services
 from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
 from seamark.load.workers.records import read_segments
 from seamark.model.failure import Failure
-from seamark.model.load_profile import LOAD_SETTINGS
 from seamark.model.service import Service
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
+from seamark.patterns.table import LOAD_SETTINGS
 from seamark.services.supervisor.deployment import renew, serve, stop
 from seamark.storage.paths import DeploymentFolder
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seamark.model.load_profile import NEEDED, PATTERNS
 from seamark.model.scenario import Scenario, Workload
 from seamark.model.service import Service
 from seamark.model.site import Site
-from seamark.patterns.arrivals import pattern_of, schedule
-from seamark.patterns.patterns import BLOCK, Bursts, Constant, Diurnal, Gamma, Pattern, Poisson, Ramp, Steps
-from seamark.patterns.trace import Trace
+from seamark.patterns.arrivals import schedule
+from seamark.patterns.patterns import BLOCK, Bursts, Constant, Diurnal, Gamma, Pattern, Poisson, Ramp, Steps, Trace
+from seamark.patterns.table import PATTERNS, pattern_of
 from seamark.planning.plan import plan
 
 RANDOM = [
@@ -143,10 +142,10 @@ def test_a_schedule_is_made_block_by_block(pattern: Pattern) -> None:
 @pytest.mark.covers("E-CLI02")
 @pytest.mark.parametrize("name", [name for name in PATTERNS if name != "closed"])
 def test_a_pattern_is_made_of_its_settings_and_without_one_is_an_error_that_names_it(name: str) -> None:
-    settings = {"pattern": name} | {key: SETTINGS[key] for key in NEEDED[name]}
+    settings = {"pattern": name} | {key: SETTINGS[key] for key in PATTERNS[name].needs}
     made = pattern_of(settings, over_s=10.0)
     assert type(made).__name__.lower() == name
-    for key in NEEDED[name]:
+    for key in PATTERNS[name].needs:
         with pytest.raises(ValueError, match=f"pattern '{name}' needs {key}"):
             pattern_of(settings | {key: None}, over_s=10.0)
 

@@ -12,7 +12,7 @@ import pytest
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
 from seamark.patterns.arrivals import schedule
-from seamark.patterns.trace import Trace
+from seamark.patterns.patterns import Trace
 from seamark.patterns.trace_file import recorded_arrivals
 from seamark.planning.plan import plan
 

@@ -16,11 +16,11 @@ from seamark.cli.load_ends import LiveLine, ended_by_signals, output_file, write
 from seamark.cli.load_settings import load_settings, openai_settings, require_fit, settings_from, warmup
 from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError, did_you_mean
-from seamark.model.load_profile import AUTO, NEEDED, PATTERNS, load_length_of
+from seamark.model.load_profile import AUTO, load_length_of
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
-from seamark.patterns.arrivals import pattern_of
+from seamark.patterns.table import PATTERNS, pattern_of
 from seamark.storage.redaction import redacted_text
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
@@ -215,7 +215,7 @@ def _secure(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
 def _load_settings(asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
     if asked["pattern"] == "closed" and asked["rate"] is not None:
         raise UserError("--rate: a closed loop has none. Add --pattern constant or poisson.")
-    if asked["rate"] is None and "rate_rps" in NEEDED[asked["pattern"]]:
+    if asked["rate"] is None and "rate_rps" in PATTERNS[asked["pattern"]].needs:
         raise UserError(f"--pattern {asked['pattern']}: say how many requests/s with --rate.")
     for name in ("rate", "ramp_to", "duration", "concurrency", "requests", "timeout", "shards", "turns"):
         if asked[name] is not None and asked[name] <= 0:

@@ -6,8 +6,9 @@ import click
 
 from seamark.config.levels import TYPES, misfit
 from seamark.errors import UserError, did_you_mean
-from seamark.model.load_profile import AUTO, LOAD_SETTINGS
+from seamark.model.load_profile import AUTO
 from seamark.model.service import Setting, Value
+from seamark.patterns.table import LOAD_SETTINGS
 
 OPTIONS = {
     "pattern": "--pattern",

@@ -11,6 +11,7 @@ import click
 from seamark import __version__
 from seamark.cli.encoding import print_in_any_locale
 from seamark.errors import UserError
+from seamark.model.dotted import search_in
 from seamark.storage.redaction import redacted_text
 
 VERBS = {
@@ -117,6 +118,7 @@ def main() -> None:
     print_in_any_locale()
     warnings.showwarning = _note
     try:
+        search_in(Path.cwd())  # a study's own drivers, patterns and metrics
         code = cli.main(prog_name="bench", standalone_mode=False)
     except UserError as mistake:
         click.echo(redacted_text(str(mistake)), err=True)

@@ -19,10 +19,11 @@ from seamark.config.read import read_services
 from seamark.config.scenario import COUNTS, TEXT_KEYS
 from seamark.config.search import search_schema
 from seamark.config.workload import NAME, RESOURCE_SETTINGS
-from seamark.model.load_profile import LOAD_SETTINGS
+from seamark.model.dotted import DOTTED
 from seamark.model.scenario import Artifacts, Metadata
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
+from seamark.patterns.table import LOAD_SETTINGS
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -172,6 +173,9 @@ def level_schema(setting: Setting) -> Schema:
     for key, value in (("minimum", setting.minimum), ("maximum", setting.maximum), ("default", setting.default)):
         if value is not None:
             schema[key] = value
+    if setting.name == "pattern":
+        own = {"type": "string", "pattern": f"^{DOTTED.pattern}$", "description": "A pattern of your own."}
+        return {"anyOf": [schema | {"enum": list(setting.allowed or ())}, own]}
     if setting.allowed is not None:
         schema["enum"] = list(setting.allowed)
     if setting.type == "str":

@@ -6,6 +6,7 @@ from typing import Any
 from seamark.config.decode import WRONG, scalar
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
+from seamark.model.dotted import is_dotted
 from seamark.model.service import Setting, Value
 
 TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
@@ -61,7 +62,8 @@ def misfit(value: Value, setting: Setting) -> str | None:
     if value in setting.words:
         return None
     unit = f" {setting.unit}" if setting.unit else ""
-    if setting.allowed is not None and value not in setting.allowed:
+    own = setting.name == "pattern" and isinstance(value, str) and is_dotted(value)
+    if setting.allowed is not None and value not in setting.allowed and not own:
         words = ", ".join(show(each) for each in setting.allowed)
         return f"{show(value)} is none of {words}.{did_you_mean(value, setting.allowed)}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):

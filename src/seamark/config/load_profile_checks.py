@@ -1,45 +1,41 @@
 """Whether a workload's settings make sense together: its load pattern has what it needs, its exclusions exist."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from itertools import product
+from itertools import islice, product
 from os.path import expandvars
 
 from seamark.config.levels import show
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
-from seamark.model.load_profile import AUTO, AUTO_RATIO, LOAD_SETTINGS, NEEDED, OPTIONAL, PATTERNS, steps_of
+from seamark.model.dotted import is_dotted
+from seamark.model.load_profile import AUTO, AUTO_RATIO
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Value
+from seamark.patterns.patterns import steps_of
+from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, kind_of
 from seamark.patterns.trace_file import Row, digest_of, recorded_arrivals, recorded_rows
 
-_OF_PATTERNS = dict.fromkeys(name for names in (*NEEDED.values(), *OPTIONAL.values()) for name in names)
-WITHOUT_EFFECT = {
-    pattern: tuple(name for name in _OF_PATTERNS if name not in (*NEEDED[pattern], *OPTIONAL.get(pattern, ())))
-    for pattern in PATTERNS
-}
-"""Settings that a pattern does not read, but for those of sessions (see `without_effect`)."""
-EXAMPLES = {
-    "burstiness": "0.5",
-    "step_rates": "50,100,200",
-    "burst_s": "1",
-    "burst_every_s": "10",
-    "amplitude": "0.5",
-    "period_s": "60",
-    "trace": "arrivals.jsonl",
-}
-"""Values for the lines that a message proposes; 100 where none stands here."""
+_OF_PATTERNS = dict.fromkeys(name for kind in PATTERNS.values() for name in (*kind.needs, *kind.reads))
+MOST_MADE = 1000
+"""Combinations of levels of which a user's own pattern is made to see whether it can be."""
 
 
-def without_effect(pattern: str, turns: Value) -> tuple[str, ...]:
+def without_effect(pattern: str, turns: Value, own: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the settings that a pattern does not read; where it varies, they fall back to their defaults.
 
-    Users think between the `turns` of a session, whatever the pattern.
+    `own` are settings of a user's own patterns, each read by its own alone. Users think between the `turns` of a
+    session, whatever the pattern. Nothing comes of a pattern that does not exist: that mistake is noted elsewhere.
     """
-    names = WITHOUT_EFFECT.get(pattern, ())
-    sessions = isinstance(turns, int) and turns > 1
-    return tuple(name for name in names if not (sessions and name == "think_time_s"))
+    try:
+        kind = kind_of(pattern)
+    except ValueError:
+        return ()
+    read = {*kind.needs, *kind.reads, *(setting.name for setting in kind.settings)}
+    if isinstance(turns, int) and turns > 1:
+        read.add("think_time_s")
+    return tuple(name for name in (*_OF_PATTERNS, *own) if name not in read)
 
 
 def check_shape(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> Workload:
@@ -54,11 +50,16 @@ def check_shape(item: Item, workload: Workload, service: Service, mistakes: Mist
     patterns += [str(each["pattern"]) for each in workload.include if "pattern" in each]
     given = {key for key, values in workload.levels.items() if values != (None,)}
     for pattern in dict.fromkeys(patterns):
-        needed = [name for name in NEEDED.get(pattern, ()) if name not in given | misread]
+        try:
+            kind = kind_of(pattern)
+        except ValueError as error:
+            mistakes.add(item.value.get("pattern", item), f"{error}.")
+            return workload
+        needed = [name for name in kind.needs if name not in given | misread]
         missing = [name for name in needed if not _included(workload, pattern, name)]
         if missing:
             names = " and ".join(f"'{name}'" for name in missing)
-            lines = " and ".join(f"'{name}: {EXAMPLES.get(name, '100')}'" for name in missing)
+            lines = " and ".join(f"'{name}: {kind.examples.get(name, '100')}'" for name in missing)
             such = "a line such as" if len(missing) == 1 else "lines such as"
             mistakes.add(
                 item.value.get("pattern", item), f"the pattern '{pattern}' needs {names}. Add {such} {lines}."
@@ -67,7 +68,7 @@ def check_shape(item: Item, workload: Workload, service: Service, mistakes: Mist
     unread = set.intersection(*(set(without_effect(pattern, most_turns)) for pattern in patterns))
     for name in sorted(unread & given):
         if name in item.value:
-            users = [pattern for pattern, names in WITHOUT_EFFECT.items() if name not in names]
+            users = [pattern for pattern in PATTERNS if name not in without_effect(pattern, 1)]
             remedy = f"Remove it, or set 'pattern' to {' or '.join(users)}."
             remedy += " Or have sessions: 'turns: 2'." if name == "think_time_s" else ""
             mistakes.add(item.value[name], f"has no effect with the pattern '{patterns[0]}'. {remedy}")
@@ -77,6 +78,7 @@ def check_shape(item: Item, workload: Workload, service: Service, mistakes: Mist
         mistakes.add(item.value.get("turns", item), text)
     _check_steps(item, kept, mistakes)
     _check_bursts(item, kept, mistakes)
+    _check_own(item, kept, patterns, mistakes)
     digests = _check_traces(item, kept, service, mistakes) if "trace" in patterns else {}
     return replace(kept, contents=digests)
 
@@ -119,6 +121,23 @@ def _check_bursts(item: Item, workload: Workload, mistakes: Mistakes) -> None:
                 f"Raise burst_every_s, or shorten the burst.",
             )
             return
+
+
+def _check_own(item: Item, workload: Workload, patterns: Iterable[str], mistakes: Mistakes) -> None:
+    """Note settings of which a user's own pattern cannot be made, for each combination of their levels."""
+    for pattern in filter(is_dotted, dict.fromkeys(patterns)):
+        kind = kind_of(pattern)
+        names = [*kind.needs, *kind.reads, *(setting.name for setting in kind.settings)]
+        defaults = {setting.name: (setting.default,) for setting in (*LOAD_SETTINGS, *kind.settings)}
+        levels = [workload.levels.get(name, defaults[name]) for name in names]
+        try:
+            for values in islice(product(*levels), MOST_MADE):
+                kind.make(dict(zip(names, values, strict=True)), _longest_s(item, workload) or 1.0)
+        except ValueError as error:
+            mistakes.add(item.value.get("pattern", item), f"the pattern '{pattern}' cannot be made: {error}.")
+        except Exception as error:  # a user's code may raise anything
+            why = f"{type(error).__name__}: {error}"
+            mistakes.add(item.value.get("pattern", item), f"the pattern '{pattern}' cannot be made: {why}.")
 
 
 def _check_traces(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> dict[str, str]:

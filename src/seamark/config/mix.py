@@ -11,9 +11,9 @@ from typing import Any
 from seamark.config.decode import WRONG, is_mapping, scalar
 from seamark.config.levels import level, show
 from seamark.config.yaml_source import Item, Mistakes
-from seamark.model.load_profile import LOAD_SETTINGS
 from seamark.model.scenario import Workload
 from seamark.model.service import Service, Setting, Value
+from seamark.patterns.table import LOAD_SETTINGS
 
 MIX = "mix"
 CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")

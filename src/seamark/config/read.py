@@ -15,10 +15,10 @@ from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import UserError, did_you_mean
 from seamark.model.launcher import misplaced
-from seamark.model.load_profile import LOAD_SETTINGS
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site
+from seamark.patterns.table import LOAD_SETTINGS
 from seamark.platform.cpu_lists import cores_in, shown_cores
 
 SiteOf = Callable[[str | None], Site]

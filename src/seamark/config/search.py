@@ -6,10 +6,10 @@ from typing import Any, cast, get_args
 
 from seamark.config.decode import WRONG, is_mapping, known_keys, structure
 from seamark.config.yaml_source import Item, Mistakes
-from seamark.model.load_profile import LOAD_SETTINGS, STEADY
 from seamark.model.scenario import Levels, Slo
 from seamark.model.search import Search, Searched
 from seamark.model.service import Value
+from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, has_rate
 
 KEYS = {"setting": "setting", "from": "from_level", "to": "to_level"} | {
     name: name for name in ("within", "budget_s", "confirm")
@@ -129,9 +129,11 @@ def _check_setting(
         mistakes.add(item.value["include"], f"'{setting}' is what 'search' looks for. Remove it here.")
     patterns = [str(each) for each in levels.get("pattern", ("closed",))]
     patterns += [str(entry["pattern"]) for entry in include if "pattern" in entry]
-    wanted = STEADY if setting == "rate_rps" else ("closed",)
+    wanted = [name for name, kind in PATTERNS.items() if kind.rate == "steady"]
+    wanted = wanted if setting == "rate_rps" else ["closed"]
     for pattern in dict.fromkeys(patterns):
-        if pattern not in wanted and ("pattern" not in item.value or "pattern" in levels):
+        fits = has_rate(pattern, "steady") if setting == "rate_rps" else pattern == "closed"
+        if not fits and ("pattern" not in item.value or "pattern" in levels):
             mistakes.add(
                 cast(Item, item.value.get("pattern", item.value["search"])),
                 f"{setting} is not searched with the pattern '{pattern}'. Set 'pattern' to {' or '.join(wanted)}"

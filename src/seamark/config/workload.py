@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from seamark.config.decode import WRONG, is_mapping, known_keys, structure
@@ -12,9 +13,9 @@ from seamark.config.mix import MIX, check_mix, mix_level, mix_levels
 from seamark.config.search import levels_with, search_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
-from seamark.model.load_profile import LOAD_SETTINGS
 from seamark.model.scenario import Levels, Resources, Workload
 from seamark.model.service import Service, Setting, Value
+from seamark.patterns.table import LOAD_SETTINGS, own_settings
 
 RESOURCE_SETTINGS = (
     Setting(
@@ -110,7 +111,8 @@ def _workload(
     service = _service(item, services, mistakes)
     if service is None:
         return None
-    known = {setting.name: setting for setting in (*service.settings, *LOAD_SETTINGS)}
+    own = _own_settings(item, defaults)
+    known = {setting.name: setting for setting in (*service.settings, *LOAD_SETTINGS, *own)}
     written = {key: each for key, each in (defaults.items() if defaults else ()) if key in known}
     written |= {key: each for key, each in item.items() if key not in WORKLOAD_KEYS}
     found: dict[str, Levels] = {}
@@ -137,6 +139,19 @@ def _workload(
     check_excluded(item, workload, resources, mistakes)
     check_mix(item, workload, mistakes)
     return check_shape(item, workload, service, mistakes)
+
+
+def _own_settings(item: Item, defaults: Item | None) -> tuple[Setting, ...]:
+    """Return the settings that the user's own patterns of a workload define; mistakes are noted later."""
+    entries = item.value["include"].value if "include" in item.value else ()
+    places = [item, *([defaults] if defaults else []), *(entries if isinstance(entries, list) else ())]
+    written = [each.value["pattern"] for each in places if isinstance(each.value, dict) and "pattern" in each.value]
+    levels = [one for each in written for one in (each.value if isinstance(each.value, list) else [each])]
+    found: list[Setting] = []
+    for each in levels:
+        with suppress(ValueError):
+            found += own_settings([each.value])
+    return tuple(found)
 
 
 def _levels(item: Item, setting: Setting, service: Service, mistakes: Mistakes) -> Levels | None:

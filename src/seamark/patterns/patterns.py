@@ -1,14 +1,21 @@
-"""The shapes of an open-loop load that are computed: when each arrival comes, block by block. No clock, no file."""
+"""Arrivals of an open-loop load, block by block: computed from rates, or streamed from a trace. No clock."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from seamark.model.load_profile import HIGHEST_RPS, LONGEST_S
+from seamark.patterns.trace_file import recorded_arrivals
+
 BLOCK = 1024
 """Arrivals that are made at once: small enough to make between two requests without being late for either."""
+
+ROWS = 32
+"""Rows that are read at once: as with computed arrivals, few enough to be late for no request."""
 
 Floats = npt.NDArray[np.float64]
 Seconds = Floats
@@ -207,6 +214,60 @@ class Diurnal(Pattern):
             step = phase - np.divide(off, slope, out=np.full_like(off, np.inf), where=slope > 0)
             phase = np.where((low <= step) & (step <= high), step, (low + high) / 2)
         return phase
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace(Pattern):
+    """The arrivals of a file, their times multiplied by `time_scale`."""
+
+    path: str
+    time_scale: float = 1.0
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in arrays of at most ROWS; the random source is not used.
+
+        Raises ValueError with file and line for a row that cannot be read, OSError for the file.
+        """
+        arrivals = recorded_arrivals(self.path)
+        while rows := list(islice(arrivals, ROWS)):
+            yield np.array(rows) * self.time_scale
+
+    def expected(self, at_s: float) -> None:
+        """Return None: how many there are is in the file alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A rate that holds for `length_s` seconds; None: for as long as every other step."""
+
+    rate_rps: float
+    length_s: float | None
+
+
+def steps_of(text: str) -> tuple[Step, ...]:
+    """Return the steps that a `step_rates` names. Raises ValueError that says what is wrong and how to write it."""
+    steps = tuple(_step(part.strip()) for part in text.split(","))
+    if len({step.length_s is None for step in steps}) > 1:
+        raise ValueError("either every step has its seconds ('50:10,200:5') or none has ('50,200')")
+    if len(steps) < 2:
+        raise ValueError("one rate is no step: write several, such as '50,100,200', or set 'pattern' to constant")
+    if not any(step.rate_rps for step in steps):
+        raise ValueError("a load in which every rate is 0 sends nothing")
+    return steps
+
+
+def _step(part: str) -> Step:
+    rate, colon, length = part.partition(":")
+    try:
+        step = Step(rate_rps=float(rate), length_s=float(length) if colon else None)
+    except ValueError:
+        raise ValueError(f"'{part}' is no rate: write rates such as '50,100,200' or '50:10,200:5'") from None
+    if not (0 <= step.rate_rps <= HIGHEST_RPS and (step.length_s is None or 0 < step.length_s <= LONGEST_S)):
+        raise ValueError(
+            f"'{part}': a rate is 0 to {HIGHEST_RPS:.0f} requests/s, and its seconds are more than 0 and at most"
+            f" {LONGEST_S:.0f}"
+        )
+    return step
 
 
 class _Stairs:

@@ -49,7 +49,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         except ValueError as error:
             mistakes.append(f"{at}: {error}.")
             continue
-        _add_factors(factors, combinations, services[workload.service])
+        _add_factors(factors, combinations, services[workload.service], workload)
         for values in combinations:
             treatment = _treatment(scenario, workload, services[workload.service], values)
             other = found.setdefault(treatment.id.casefold(), treatment)
@@ -86,9 +86,9 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
 
 def _treatment(scenario: Scenario, workload: Workload, service: Service, values: Values) -> Treatment:
     by_role = {"deployment": sorted(each.name for each in service.settings if each.role == "deployment")}
-    inside = [each.name for each in settings_of(service) if each.name not in by_role["deployment"]]
+    inside = [each.name for each in settings_of(service, workload) if each.name not in by_role["deployment"]]
     order = sorted(name for name in inside if service.setting(name)) + [n for n in inside if not service.setting(n)]
-    defaults = {each.name: each.default for each in settings_of(service)}
+    defaults = {each.name: each.default for each in settings_of(service, workload)}
     changed = {name: values[name] for name in (*by_role["deployment"], *order) if values[name] != defaults[name]}
     deployment = _deployment(scenario, service, values, by_role["deployment"], changed)
     load = {name: changed[name] for name in order if name in changed}
@@ -204,9 +204,9 @@ def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: 
 
 
 def _add_factors(
-    factors: dict[str, dict[str, tuple[Value, ...]]], combinations: list[Values], service: Service
+    factors: dict[str, dict[str, tuple[Value, ...]]], combinations: list[Values], service: Service, workload: Workload
 ) -> None:
-    roles = {each.name: each.role for each in settings_of(service)} | dict.fromkeys(RESOURCES, "deployment")
+    roles = {each.name: each.role for each in settings_of(service, workload)} | dict.fromkeys(RESOURCES, "deployment")
     for name, levels in factors_of(combinations).items():
         known = factors[roles[name]].get(name, ())
         factors[roles[name]][name] = tuple(dict.fromkeys((*known, *levels)))

@@ -6,18 +6,23 @@ from itertools import product
 
 from seamark.config.expression import Condition, condition
 from seamark.config.load_profile_checks import without_effect
-from seamark.model.load_profile import LOAD_SETTINGS
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Setting, Value
+from seamark.patterns.table import LOAD_SETTINGS, own_settings
 
 Values = Mapping[str, Value]
 RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
 MOST_TREATMENTS = 1_000_000
 
 
-def settings_of(service: Service) -> tuple[Setting, ...]:
-    """Return every setting that a workload of this service has: the service's own, then the load's."""
-    return (*service.settings, *LOAD_SETTINGS)
+def settings_of(service: Service, workload: Workload) -> tuple[Setting, ...]:
+    """Return every setting of a workload: those of its service, of the load, and of a user's own patterns."""
+    return (*service.settings, *LOAD_SETTINGS, *_own(workload))
+
+
+def _own(workload: Workload) -> tuple[Setting, ...]:
+    entries = [each["pattern"] for each in workload.include if "pattern" in each]
+    return own_settings([*workload.levels.get("pattern", ()), *entries])
 
 
 def levels_of(workload: Workload, resources: Resources) -> dict[str, tuple[Value, ...]]:
@@ -35,19 +40,20 @@ def treatments(workload: Workload, resources: Resources, service: Service) -> li
     size = math.prod(len(levels) for levels in written.values())
     if size > MOST_TREATMENTS:
         raise ValueError(f"{size} treatments are more than {MOST_TREATMENTS}. Vary fewer settings, or fewer levels")
-    defaults = {setting.name: setting.default for setting in settings_of(service)}
+    defaults = {setting.name: setting.default for setting in settings_of(service, workload)}
     fixed = defaults | {name: levels[0] for name, levels in written.items()}
+    own = [setting.name for setting in _own(workload)]
     conditions = [condition(text) for text in workload.where]
     found: dict[tuple[Value, ...], Values] = {}
     if size > 1 or not workload.include:
         for values in _product(written, fixed):
             if not _excluded(values, workload) and _allowed(values, conditions):
-                values = _as_read(values, defaults)
+                values = _as_read(values, defaults, own)
                 found.setdefault(tuple(values.values()), values)
         if not found:
             raise ValueError("'exclude' and 'where' leave no treatment. Remove one of them")
     for entry in workload.include:
-        values = _as_read(fixed | dict(entry), defaults)
+        values = _as_read(fixed | dict(entry), defaults, own)
         if tuple(values.values()) in found:
             shown = ", ".join(f"{name}: {value}" for name, value in entry.items())
             raise ValueError(f"the included treatment {{{shown}}} is among the treatments already. Remove it")
@@ -81,6 +87,6 @@ def _allowed(values: Values, conditions: list[Condition]) -> bool:
     return True
 
 
-def _as_read(values: dict[str, Value], defaults: Values) -> dict[str, Value]:
-    unread = without_effect(str(values["pattern"]), values["turns"])
+def _as_read(values: dict[str, Value], defaults: Values, own: list[str]) -> dict[str, Value]:
+    unread = without_effect(str(values["pattern"]), values["turns"], own)
     return values | {name: defaults[name] for name in unread}

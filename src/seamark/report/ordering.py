@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seamark.model.load_profile import LOAD_SETTINGS
 from seamark.model.plurals import counted
 from seamark.model.service import Value
+from seamark.patterns.table import LOAD_SETTINGS
 from seamark.report.numbers import ABSENT
 
 SERVER = "server"

@@ -20,10 +20,11 @@ from seamark.load.driver import Target, Wire, make_of
 from seamark.load.workers.records import segment_state
 from seamark.load.workers.segments import gather_chunks, gather_samples, read_samples
 from seamark.model.failure import Failure
-from seamark.model.load_profile import LOAD_SETTINGS, warmup_of
+from seamark.model.load_profile import warmup_of
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.paths import TrialFolder
 from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance

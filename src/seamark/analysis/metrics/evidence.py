@@ -15,10 +15,11 @@ from seamark.analysis.metrics.tally import Tally, tally
 from seamark.analysis.metrics.telemetry import watch
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
 from seamark.analysis.metrics.window import Window, find_window
-from seamark.model.load_profile import AUTO, CHANGING, duration_of, load_length_of, warmup_of
+from seamark.model.load_profile import AUTO, duration_of, load_length_of, warmup_of
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import Deployment, Trial
+from seamark.patterns.table import has_rate
 
 
 class Recorded(Protocol):
@@ -62,7 +63,7 @@ def evidence_of(
     )
     start_up = None
     if settings.get("warmup_s") == AUTO:
-        limit_ns, changing = round(warmup_s * 1e9), pattern in CHANGING
+        limit_ns, changing = round(warmup_s * 1e9), has_rate(pattern, "changing")
         start_up = find_start_up(samples, end_ns=window.end_ns, limit_ns=limit_ns, changing=changing)
         window = Window(start_ns=start_up.cut_ns, end_ns=window.end_ns, rule=start_up.rule)
     kinds = len(load.get("kinds") or ())
@@ -75,7 +76,7 @@ def evidence_of(
         stream=stream,
         turns=int(_number(settings, "turns", 1)),
     )
-    steady = steady_state(samples, window, changing=pattern in CHANGING, users=_users(settings))
+    steady = steady_state(samples, window, changing=has_rate(pattern, "changing"), users=_users(settings))
     telemetry = watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
     return Evidence(

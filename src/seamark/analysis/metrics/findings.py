@@ -12,10 +12,10 @@ from seamark.analysis.metrics.processors import processors_of
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.tally import Tally
 from seamark.analysis.metrics.window import Window
-from seamark.model.load_profile import CHANGING, load_length_of
+from seamark.model.load_profile import load_length_of
 from seamark.model.plurals import counted
 from seamark.model.trial import Trial
-from seamark.patterns.arrivals import pattern_of
+from seamark.patterns.table import has_rate, pattern_of
 from seamark.stats.quantiles import samples_needed
 
 
@@ -38,7 +38,7 @@ def findings(
     stalled_s, longest_stall_s = _stalled(workers, window)
     return Findings(
         open_loop=found.open_loop,
-        changing=settings.get("pattern") in CHANGING,
+        changing=has_rate(settings.get("pattern"), "changing"),
         gap_variation=(_float(settings.get("burstiness")) or 1.0) ** -0.5,
         client_is_server=client_is_server or trial.component == "null",
         requests=tally.due,
@@ -152,7 +152,10 @@ def _requested_rps(settings: Mapping[str, Any], window: Window) -> float | None:
         return None
     if (_float(settings.get("turns")) or 1) > 1:  # its rate is that of sessions, and their turns follow the replies
         return None
-    pattern = pattern_of(settings, load_length_of(settings))
+    try:
+        pattern = pattern_of(settings, load_length_of(settings))
+    except ValueError:  # the module of a user's own pattern is gone
+        return None
     if pattern is None:
         return None
     first, last = pattern.expected(window.start_ns / 1e9), pattern.expected(window.end_ns / 1e9)

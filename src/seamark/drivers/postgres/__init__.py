@@ -1,5 +1,5 @@
 """PostgreSQL: pgbench's tables and transactions."""
 
-from seamark.drivers.postgres.driver import HOOKS, driver
+from seamark.drivers.postgres.pgbench import HOOKS, driver
 
 __all__ = ["HOOKS", "driver"]

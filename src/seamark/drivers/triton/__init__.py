@@ -1,5 +1,5 @@
 """Triton over HTTP and gRPC."""
 
-from seamark.drivers.triton.driver import HOOKS, driver
+from seamark.drivers.triton.inference import HOOKS, driver
 
 __all__ = ["HOOKS", "driver"]

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from seamark.model.load_profile import STEADY, warmup_of
+from seamark.model.load_profile import warmup_of
 from seamark.model.service import Value
+from seamark.patterns.table import has_rate
 
 BLOCKS = 6
 LEAST_S = 2.0
@@ -137,7 +138,7 @@ class SaturationMonitor:
 def saturation_monitor(settings: Mapping[str, Value], limit_s: float | None) -> SaturationMonitor | None:
     """Return the monitor for a load with these settings; None if they do not enable it or the rate is not
     constant."""
-    if not settings.get("stop_when_saturated") or settings.get("pattern") not in STEADY:
+    if not settings.get("stop_when_saturated") or not has_rate(settings.get("pattern"), "steady"):
         return None
     burstiness = settings.get("burstiness")
     variation = float(burstiness) ** -0.5 if settings["pattern"] == "gamma" and burstiness else 1.0

@@ -11,9 +11,8 @@ from seamark.load.workers.assignment import WorkerAssignment, seed_for
 from seamark.load.workers.records import Segment, read_segment
 from seamark.model.failure import Failure
 from seamark.model.sample import MISSING_NS, SAMPLE
-from seamark.patterns.arrivals import Nanoseconds, pattern_of, schedule
-from seamark.patterns.patterns import Steps
-from seamark.patterns.trace import Trace
+from seamark.patterns.arrivals import Nanoseconds, schedule
+from seamark.patterns.table import kind_of, pattern_of
 
 
 def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseconds]] | None:
@@ -37,7 +36,7 @@ def ran_out(assignment: WorkerAssignment) -> bool:
     """Return whether a finite pattern has no arrival left before the end of the load; False if its file is gone."""
     job = assignment.job
     pattern = pattern_of(job.settings, job.until_s)
-    if not isinstance(pattern, Trace | Steps):
+    if pattern is None or not kind_of(str(job.settings["pattern"])).may_end:
         return False
     number = 0
     try:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from seamark.model.digest import digest
-from seamark.model.load_profile import STEADY
 from seamark.model.service import Value
 from seamark.model.trial import Trial
+from seamark.patterns.table import has_rate
 from seamark.planning.identity import seed_of, trial_uuid
 from seamark.storage.paths import PROBES
 from seamark.trials.search.steps import Probe
@@ -28,7 +28,7 @@ def probe_trial(trial: Trial, probe: Probe, scenario: str) -> Trial:
     told: dict[str, Value] = {trial.search.setting: probe.level}
     if probe.times > 1:
         told["duration_s"] = probe.times * duration_of(trial)
-    if trial.settings.get("pattern") in STEADY:
+    if has_rate(trial.settings.get("pattern"), "steady"):
         told["stop_when_saturated"] = True
     return replace(
         trial,

@@ -1,0 +1,300 @@
+"""The table of load patterns: one entry adds one, with the settings that are its own. Others come by dotted path."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seamark.model.dotted import is_dotted, resolved
+from seamark.model.load_profile import COMMON_SETTINGS, HIGHEST_RPS, LONGEST_S
+from seamark.model.service import Setting, Value
+from seamark.patterns.patterns import (
+    Bursts,
+    Constant,
+    Diurnal,
+    Gamma,
+    Pattern,
+    Poisson,
+    Ramp,
+    Steps,
+    Trace,
+    steps_of,
+)
+
+Settings = Mapping[str, Value]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternKind:
+    """A load pattern: its settings, and how they become arrivals.
+
+    `make(settings, over_s)` returns the arrivals, None for a closed loop; `over_s` is the length of the load, warm-up
+    and duration, in seconds. It raises ValueError for settings that do not go together. `needs` and `reads` name the
+    settings that it must and may have, of those that not every pattern reads; `settings` are defined by this pattern.
+    """
+
+    make: Callable[[Settings, float], Pattern | None]
+    needs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    rate: Literal["steady", "changing"] | None = None
+    """Whether its rate is meant to change, so that its load is not meant to be steady; None: the replies set it."""
+    may_end: bool = False
+    """Its arrivals may end before the load does."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Setting -> value that a message proposes where it is missing; 100 where none stands here."""
+
+
+RATE = Setting(
+    name="rate_rps",
+    type="float",
+    role="workload",
+    minimum=1e-6,
+    maximum=HIGHEST_RPS,
+    unit="requests/s",
+    help="Mean rate of an open loop; where a ramp starts; the rate outside of bursts.",
+)
+SATURATION = ("stop_when_saturated",)
+
+
+def _number(settings: Settings, name: str) -> float:
+    return float(settings[name] or 0.0)
+
+
+def _steps(settings: Settings, over_s: float) -> Steps:
+    steps = steps_of(str(settings["step_rates"]))
+    lengths_s = tuple(step.length_s or over_s / len(steps) for step in steps)
+    return Steps(rates_rps=tuple(step.rate_rps for step in steps), lengths_s=lengths_s)
+
+
+def _bursts(settings: Settings, over_s: float) -> Bursts:
+    rate_rps, burst_rps, burst_s, every_s = (
+        _number(settings, name) for name in ("rate_rps", "burst_rps", "burst_s", "burst_every_s")
+    )
+    if burst_s >= every_s:
+        raise ValueError(f"a burst of {burst_s:g} s does not fit into a period of {every_s:g} s")
+    return Bursts(rate_rps=rate_rps, burst_rps=burst_rps, burst_s=burst_s, every_s=every_s)
+
+
+def _trace(settings: Settings, over_s: float) -> Trace:
+    time_scale = settings.get("time_scale")
+    return Trace(path=str(settings["trace"]), time_scale=1.0 if time_scale is None else float(time_scale))
+
+
+PATTERNS: Mapping[str, PatternKind] = {
+    "closed": PatternKind(make=lambda settings, over_s: None, reads=("think_time_s",)),
+    "constant": PatternKind(
+        make=lambda settings, over_s: Constant(rate_rps=_number(settings, "rate_rps")),
+        needs=("rate_rps",),
+        reads=SATURATION,
+        rate="steady",
+    ),
+    "poisson": PatternKind(
+        make=lambda settings, over_s: Poisson(rate_rps=_number(settings, "rate_rps")),
+        needs=("rate_rps",),
+        reads=SATURATION,
+        rate="steady",
+    ),
+    "gamma": PatternKind(
+        make=lambda settings, over_s: Gamma(
+            rate_rps=_number(settings, "rate_rps"), burstiness=_number(settings, "burstiness")
+        ),
+        needs=("rate_rps", "burstiness"),
+        reads=SATURATION,
+        rate="steady",
+        settings=(
+            Setting(
+                name="burstiness",
+                type="float",
+                role="workload",
+                minimum=0.001,
+                maximum=1e6,
+                help="gamma: shape of the gaps' distribution, as vLLM's. 1 is Poisson, less is burstier, more is "
+                "more even.",
+            ),
+        ),
+        examples={"burstiness": "0.5"},
+    ),
+    "ramp": PatternKind(
+        make=lambda settings, over_s: Ramp(
+            rate_rps=_number(settings, "rate_rps"), to_rps=_number(settings, "ramp_to_rps"), over_s=over_s
+        ),
+        needs=("rate_rps", "ramp_to_rps"),
+        rate="changing",
+        settings=(
+            Setting(
+                name="ramp_to_rps",
+                type="float",
+                role="workload",
+                minimum=1e-6,
+                maximum=HIGHEST_RPS,
+                unit="requests/s",
+                help="Rate at the end of a ramp, reached linearly over warm-up and duration.",
+            ),
+        ),
+    ),
+    "steps": PatternKind(
+        make=_steps,
+        needs=("step_rates",),
+        rate="changing",
+        may_end=True,
+        settings=(
+            Setting(
+                name="step_rates",
+                type="str",
+                role="workload",
+                help="steps: rates one after the other, '50,100,200', of equal length over warm-up and duration; or "
+                "each with its seconds, '50:10,200:5', of which the last goes on to the end of load.",
+            ),
+        ),
+        examples={"step_rates": "50,100,200"},
+    ),
+    "bursts": PatternKind(
+        make=_bursts,
+        needs=("rate_rps", "burst_rps", "burst_s", "burst_every_s"),
+        rate="changing",
+        settings=(
+            Setting(
+                name="burst_rps",
+                type="float",
+                role="workload",
+                minimum=1e-6,
+                maximum=HIGHEST_RPS,
+                unit="requests/s",
+                help="bursts: the whole rate inside a burst.",
+            ),
+            Setting(
+                name="burst_s",
+                type="float",
+                role="workload",
+                minimum=1e-6,
+                maximum=LONGEST_S,
+                unit="s",
+                help="bursts: length of one.",
+            ),
+            Setting(
+                name="burst_every_s",
+                type="float",
+                role="workload",
+                minimum=1e-6,
+                maximum=LONGEST_S,
+                unit="s",
+                help="bursts: from the start of one to the start of the next. Each lies in the middle of such "
+                "a period.",
+            ),
+        ),
+        examples={"burst_s": "1", "burst_every_s": "10"},
+    ),
+    "diurnal": PatternKind(
+        make=lambda settings, over_s: Diurnal(
+            rate_rps=_number(settings, "rate_rps"),
+            amplitude=_number(settings, "amplitude"),
+            period_s=_number(settings, "period_s"),
+        ),
+        needs=("rate_rps", "amplitude", "period_s"),
+        rate="changing",
+        settings=(
+            Setting(
+                name="amplitude",
+                type="float",
+                role="workload",
+                minimum=0.0,
+                maximum=1.0,
+                help="diurnal: how far the rate swings to each side of `rate_rps`, as a part of it.",
+            ),
+            Setting(
+                name="period_s",
+                type="float",
+                role="workload",
+                minimum=1e-3,
+                maximum=LONGEST_S,
+                unit="s",
+                help="diurnal: length of one swing. It begins at the mean, on the way up.",
+            ),
+        ),
+        examples={"amplitude": "0.5", "period_s": "60"},
+    ),
+    "trace": PatternKind(
+        make=_trace,
+        needs=("trace",),
+        reads=("time_scale", "trace_lengths"),
+        rate="changing",
+        may_end=True,
+        settings=(
+            Setting(
+                name="trace",
+                type="str",
+                role="workload",
+                help="trace: file of arrivals to replay: Mooncake's JSONL, Azure's LLM inference CSV, or JSONL with "
+                "`at_s`.",
+            ),
+            Setting(
+                name="trace_lengths",
+                type="bool",
+                role="workload",
+                help="trace: whether prompts and replies have the lengths that the file records. None is true.",
+            ),
+            Setting(
+                name="time_scale",
+                type="float",
+                role="workload",
+                minimum=1e-9,
+                maximum=1e6,
+                help="trace: factor on its times. 0.5 is twice as fast. None is 1.",
+            ),
+        ),
+        examples={"trace": "arrivals.jsonl"},
+    ),
+}
+
+PATTERN = Setting(
+    name="pattern",
+    type="str",
+    role="workload",
+    default="closed",
+    allowed=tuple(PATTERNS),
+    help="closed: each of `concurrency` users sends when its last reply is in. Others are open loop.",
+)
+CONCURRENCY, *_REST = COMMON_SETTINGS
+LOAD_SETTINGS: tuple[Setting, ...] = (
+    PATTERN,
+    CONCURRENCY,
+    RATE,
+    *(setting for kind in PATTERNS.values() for setting in kind.settings),
+    *_REST,
+)
+"""Every setting of a load: the pattern, those of patterns, and those of every load."""
+
+
+def kind_of(name: str) -> PatternKind:
+    """Return a pattern by its name, or a user's own by `module:name`. Raises ValueError that says what is wrong."""
+    if name in PATTERNS:
+        return PATTERNS[name]
+    if not is_dotted(name):
+        raise ValueError(f"pattern '{name}' is not one of {', '.join(PATTERNS)}")
+    return resolved(name, PatternKind)
+
+
+def has_rate(name: Value, rate: Literal["steady", "changing"]) -> bool:
+    """Return whether the rate of a pattern is of that kind; that of one whose module is gone counts as changing."""
+    try:
+        return kind_of(str(name or "closed")).rate == rate
+    except ValueError:
+        return rate == "changing"
+
+
+def own_settings(patterns: Iterable[Value]) -> tuple[Setting, ...]:
+    """Return the settings that patterns of a user's own define. Raises ValueError for one that cannot be imported."""
+    kinds = [kind_of(name) for name in dict.fromkeys(map(str, patterns)) if is_dotted(name)]
+    return tuple({setting.name: setting for kind in kinds for setting in kind.settings}.values())
+
+
+def pattern_of(settings: Settings, over_s: float) -> Pattern | None:
+    """Return the open-loop pattern of a trial's settings, None for a closed loop. Raises ValueError.
+
+    `over_s` is the length of the load, warm-up and duration: that of a ramp, and of steps without lengths.
+    """
+    name = str(settings.get("pattern") or "closed")
+    kind = kind_of(name)
+    if missing := [each for each in kind.needs if settings.get(each) is None]:
+        raise ValueError(f"pattern '{name}' needs {', '.join(missing)}")
+    return kind.make(settings, over_s)
