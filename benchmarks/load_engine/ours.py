@@ -5,7 +5,8 @@ Runs one load through `run_load`, as a trial does, and writes what its records s
 
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def main(file: Path) -> None:
     (report,) = outcome.reports
     sizes = {"sample_bytes": outcome.segments, "chunk_bytes": outcome.chunks}
     said = {name: sum(path.stat().st_size for path in paths) for name, paths in sizes.items()}
-    said |= {"report": dict(report)}
+    said |= {"report": dict(report) if isinstance(report, Mapping) else asdict(report)}
     if asked.read:
         samples = read_segments(outcome.segments)
         chunks = read_segments(outcome.chunks, CHUNK)

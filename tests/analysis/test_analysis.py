@@ -10,7 +10,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import summarise, write_metrics, write_summary
 from seamark.model.trial import Deployment, Plan
-from seamark.storage.paths import ScenarioFolder, write_json
+from seamark.storage.paths import ScenarioFolder, write, write_json
 
 approx = pytest.approx
 
@@ -55,7 +55,7 @@ def measure(folder, trial, reply_s, load=None, **samples):
     ended = np.cumsum(reply_s)
     own = folder.trial(trial.id)
     write_samples(own.samples, samples_of(ended - reply_s, None, ended, **samples))
-    write_json(own.load, load or a_load())
+    write(own.load, load or a_load())
     return write_metrics(trial, own)
 
 

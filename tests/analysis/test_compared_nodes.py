@@ -9,7 +9,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 from seamark.analysis.checks.nodes import add_machine, nodes_differ
 from seamark.analysis.summary import summarise, write_metrics
 from seamark.model.trial import Plan
-from seamark.storage.paths import ScenarioFolder, write_json
+from seamark.storage.paths import ScenarioFolder, write
 
 MACHINE = {
     "cpu_model": "AMD EPYC 7H12",
@@ -97,7 +97,7 @@ def summary(tmp_path):
             trial = a_trial(id=f"d-1--w-{number}--r1", workload=f"w-{number}", deployment="d-1", group=group)
             own, ends = folder.trial(trial.id), np.arange(1, 10_001) * 0.001
             write_samples(own.samples, samples_of(ends - 0.001, None, ends))
-            write_json(own.load, a_load())
+            write(own.load, a_load())
             write_metrics(trial, own)
             if meta is not None:
                 own.meta.write_text(meta if isinstance(meta, str) else json.dumps(meta))

@@ -18,7 +18,7 @@ from seamark.model.failure import Failure
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
 from seamark.report.terminal import quick_load_text, summary_table
-from seamark.storage.paths import ScenarioFolder, TrialFolder, write_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, write
 
 pytestmark = pytest.mark.covers("E-FR09")
 approx = pytest.approx
@@ -41,7 +41,7 @@ def measured(
     folder: TrialFolder, rows: np.ndarray, slos: tuple[Slo, ...] = (), settings: Any = OPEN, **load: Any
 ) -> dict[str, Any]:
     write_samples(folder.samples, rows)
-    write_json(folder.load, a_load(**load))
+    write(folder.load, a_load(**load))
     return write_metrics(a_trial(settings, slos=slos), folder)
 
 
@@ -155,7 +155,7 @@ def test_pooled_percentiles_of_repetitions_reach_into_time_outs(folder, tmp_path
     clean = rows_with_time_outs()
     clean["failure"], clean["last_ns"] = 0, clean["due_ns"] + 5_000_000
     write_samples(other.samples, clean)
-    write_json(other.load, a_load())
+    write(other.load, a_load())
     trials = (a_trial(OPEN), a_trial(OPEN, repetition=2))
     write_metrics(trials[1], other)
     plan = Plan(

@@ -15,7 +15,8 @@ from seamark.analysis.summary import write_metrics
 from seamark.model.scenario import Slo
 from seamark.model.trial import Deployment
 from seamark.stats.histogram import from_json
-from seamark.storage.paths import TrialFolder, write_json
+from seamark.storage.codec import encode
+from seamark.storage.paths import TrialFolder, write, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +35,7 @@ def a_measured_trial(folder, **changes):
     )
     write_samples(folder.samples, rows)
     write_telemetry(folder.telemetry, [(t, "host", "cpu_ratio", 0.5, "ratio") for t in range(10)])
-    write_json(folder.load, a_load(kinds=["get", "put"], quality={"recall_at_10": 0.9}, **changes))
+    write(folder.load, a_load(kinds=["get", "put"], quality={"recall_at_10": 0.9}, **changes))
     return a_trial(slos=(Slo(metric="latency_s", op="<=", limit=1.0),))
 
 
@@ -166,7 +167,7 @@ def test_a_failed_trial_keeps_what_its_load_counted(folder):
 )
 def test_nulls_in_load_json_are_not_errors(folder, strange):
     document = write_metrics(a_measured_trial(folder) and a_trial(), folder)
-    write_json(folder.load, a_load() | strange)
+    write_json(folder.load, encode(a_load()) | strange)
     document = write_metrics(a_trial(), folder)
     assert valid(document)
     assert document["status"] == "ok"

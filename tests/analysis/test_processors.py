@@ -7,7 +7,7 @@ from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 from seamark.analysis.metrics.processors import processors_of
 from seamark.analysis.metrics.telemetry import Seen
 from seamark.analysis.summary import write_metrics
-from seamark.storage.paths import TrialFolder, write_json
+from seamark.storage.paths import TrialFolder, write
 
 approx = pytest.approx
 
@@ -60,7 +60,7 @@ def test_a_trial_on_a_machine_that_others_fill_is_suspect(tmp_path):
     shares = {"host": 0.97, "client": 0.06, "server": 0.045}
     rows = [(at, source, "cpu_ratio", share, "ratio") for at in range(1, 10) for source, share in shares.items()]
     write_telemetry(folder.telemetry, rows)
-    write_json(folder.load, a_load())
+    write(folder.load, a_load())
     document = write_metrics(a_trial(), folder, client_is_server=False)
     assert document["verdict"] == "SUSPECT"
     assert {reason["code"] for reason in document["reasons"]} >= {"busy_elsewhere"}

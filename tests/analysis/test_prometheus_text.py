@@ -21,7 +21,7 @@ from seamark.analysis.metrics.objectives import look_up
 from seamark.analysis.prometheus_text import figures_of, text_of, write_trial
 from seamark.analysis.summary import write_metrics
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, write_json
+from seamark.storage.paths import TrialFolder, write
 from seamark.telemetry.cut import cut_telemetry
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -53,7 +53,7 @@ def measured(folder: TrialFolder, **load: Any) -> tuple[Trial, dict[str, Any]]:
     ended = np.cumsum(np.full(2000, 0.005))
     write_samples(folder.samples, samples_of(ended - 0.005, None, ended, bytes_received=4096, first_s=ended - 0.001))
     write_telemetry(folder.telemetry, [(t, "host", "cpu_ratio", 0.5, "ratio") for t in range(10)])
-    write_json(folder.load, a_load(**({"quality": {"recall_at_10": 0.9}, "node": "n1"} | load)))
+    write(folder.load, a_load(**({"quality": {"recall_at_10": 0.9}, "node": "n1"} | load)))
     trial = a_trial()
     return trial, write_metrics(trial, folder)
 
@@ -143,7 +143,7 @@ def test_telemetry_lies_node_by_node_beside_the_figures(folder: TrialFolder, tmp
 @pytest.mark.covers("E-MON03")
 def test_a_trial_without_telemetry_has_figures_only(folder: TrialFolder, tmp_path: Path) -> None:
     trial, _ = measured(folder)
-    cut_telemetry(tmp_path / "none.csv", tmp_path / "none", {}, folder)
+    cut_telemetry(tmp_path / "none.csv", tmp_path / "none", a_load(), folder)
     assert len(write_trial(folder, tmp_path / "metrics", trial, {})) == 1
     folder.telemetry.unlink()
     assert len(write_trial(folder, tmp_path / "metrics", trial, {})) == 1

@@ -12,7 +12,7 @@ from seamark.model.trial import Plan
 from seamark.planning.plan_file import as_document
 from seamark.report.source import read_results
 from seamark.report.terminal import summary_table
-from seamark.storage.paths import ScenarioFolder, write_json
+from seamark.storage.paths import ScenarioFolder, write, write_json
 
 OPEN = {"pattern": "poisson", "rate_rps": 100.0}
 
@@ -24,7 +24,7 @@ def summed_up(folder, reply_s, settings=None):
         own = folder.trial(trial.id)
         due = np.arange(1000) * 0.01 if settings else np.arange(int(10 / each_s)) * each_s
         write_samples(own.samples, samples_of(due, None, due + each_s))
-        write_json(own.load, a_load())
+        write(own.load, a_load())
         write_metrics(trial, own)
     plan = Plan(
         scenario="s",

@@ -19,7 +19,7 @@ def test_under_a_backlog_each_request_has_its_own_time_out(null_server: Callable
     server = null_server("--delay-ms", 10, "--silent-every", 4)
     measured = load(port=server.port, concurrency=4, timeout_s=0.08, **OVERLOAD)
     sent, report = measured.sent, measured.outcome.reports[0]
-    assert report["backlog_max"] > 10_000
+    assert report.backlog_max > 10_000
     assert set(measured.failures()) == {Failure.NONE, Failure.TIMEOUT}
     took_ns = sent["last_ns"] - sent["sent_ns"]
     late = sent["failure"] == Failure.TIMEOUT
@@ -36,11 +36,11 @@ def test_survivors_of_a_backlog_are_what_was_in_flight_and_the_rest_is_recorded_
 ) -> None:
     measured = load(port=null_server("--delay-ms", 350).port, concurrency=3, **OVERLOAD)
     report = measured.outcome.reports[0]
-    assert report["survivors"] == 3
+    assert report.survivors == 3
     in_flight = (measured.sent["sent_ns"] < 600 * MS) & (measured.sent["last_ns"] >= 600 * MS)
     assert in_flight.sum() == 3
     assert measured.failures() == {Failure.NONE: len(measured.sent)}
-    assert len(measured.samples) == report["scheduled"] == 12_000
+    assert len(measured.samples) == report.scheduled == 12_000
     assert measured.samples["index"].tolist() == list(range(12_000))
     assert (measured.unsent["failure"] == Failure.CANCELLED).all()
     assert (measured.unsent["last_ns"] == MISSING_NS).all()

@@ -52,9 +52,9 @@ def test_a_call_that_hangs_is_timed_out_and_another_thread_takes_its_place(load:
     assert failures[Failure.TIMEOUT] >= 4
     assert failures[Failure.NONE] >= 16
     report = measured.outcome.reports[0]
-    assert report["ok"]
-    assert report["written_off"] == failures[Failure.TIMEOUT]
-    assert report["sent"] == report["completed"] == len(measured.samples)
+    assert report.ok
+    assert report.written_off == failures[Failure.TIMEOUT]
+    assert report.sent == report.completed == len(measured.samples)
     assert len(set(measured.samples["index"].tolist())) == len(measured.samples)
 
 
@@ -66,7 +66,7 @@ def test_a_call_that_returns_too_late_is_timed_out_too(load: Callable) -> None:
 @pytest.mark.slow
 def test_a_call_that_was_written_off_closes_its_session_when_it_comes_back(load: Callable) -> None:
     measured = load("counted_driver:Counted", workers="threads", sleep_s=0.4, timeout_s=0.1, concurrency=2)
-    assert measured.outcome.reports[0]["written_off"] >= 4
+    assert measured.outcome.reports[0].written_off >= 4
     quality = measured.outcome.quality
     assert quality["opened"] == quality["closed"] >= 4
 
@@ -83,7 +83,7 @@ def test_a_load_does_not_wait_for_a_session_whose_end_hangs(load: Callable) -> N
     began_s = time.monotonic()
     measured = load("odd_drivers:Clinging", workers="threads", duration_s=0.3, timeout_s=0.3, concurrency=2)
     assert time.monotonic() - began_s < 9, "the parent would kill it after 10 s"
-    assert measured.outcome.reports[0]["ok"]
+    assert measured.outcome.reports[0].ok
     assert measured.failures() == {Failure.RESET: 2}
 
 
@@ -128,9 +128,9 @@ def test_threads_that_cannot_keep_up_show_their_backlog(load: Callable) -> None:
     assert len(measured.sent) == outcome.sent
     assert set(measured.unsent["failure"].tolist()) == {Failure.CANCELLED}
     assert (measured.unsent["kind"] == measured.unsent["index"] % 2).all()
-    assert outcome.reports[0]["lag_ns"]["max"] == (measured.sent["sent_ns"] - measured.sent["due_ns"]).max()
+    assert outcome.reports[0].lag_ns.max == (measured.sent["sent_ns"] - measured.sent["due_ns"]).max()
     assert 10 <= outcome.sent <= 18
-    assert 55 <= outcome.reports[0]["backlog_max"] <= 75
+    assert 55 <= outcome.reports[0].backlog_max <= 75
     response = measured.sent["last_ns"] - measured.sent["due_ns"]
     assert response.max() > 300 * MS
 

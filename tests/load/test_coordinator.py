@@ -55,8 +55,8 @@ def test_a_killed_shard_leaves_the_others_and_is_counted(
     assert killed
     assert outcome.died == 1
     lost = outcome.reports[1]
-    assert (lost["ok"], lost["pid"]) == (False, killed[0])
-    assert "SIGKILL" in lost["reason"]
+    assert (lost.ok, lost.pid) == (False, killed[0])
+    assert "SIGKILL" in lost.reason
     last_s = [measured.samples["last_ns"][measured.samples["worker"] == k].max() / 1e9 for k in range(3)]
     assert last_s[0] > 2.8
     assert last_s[2] > 2.8
@@ -77,7 +77,7 @@ def test_a_load_that_is_ended_early_keeps_its_samples_and_cancels_what_is_in_fli
     assert running_s() < 5
     assert measured.outcome.aborted == "server died"
     assert measured.failures()[Failure.CANCELLED] == 4
-    assert measured.outcome.reports[0]["ok"]
+    assert measured.outcome.reports[0].ok
     assert measured.outcome.completed == len(measured.samples)
 
 
@@ -175,8 +175,8 @@ def test_the_clients_own_cost_is_watched(null_server: Callable, load: Callable) 
     assert 0 < max(values["cpu_ratio"]) <= 1.1
     assert min(values["rss_bytes"]) > 10e6
     report = measured.outcome.reports[0]
-    assert 0.1 < report["cpu_s"] < 2 * report["wall_s"]
-    assert 10e6 < report["max_rss_bytes"] < 200e6
+    assert 0.1 < report.cpu_s < 2 * report.wall_s
+    assert 10e6 < report.max_rss_bytes < 200e6
 
 
 def test_a_disk_that_is_full_before_the_load_stops_it(null_server: Callable, load: Callable, tmp_path: Path) -> None:
@@ -192,10 +192,10 @@ def test_a_disk_that_fills_in_mid_load_fails_its_worker_with_a_reason_and_keeps_
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     measured = load("odd_drivers:Filling", workers="processes", concurrency=2, shards=2, duration_s=0.5)
     good, bad = measured.outcome.reports
-    assert good["ok"]
-    assert not bad["ok"]
-    assert "File too large" in bad["reason"]
-    assert bad["errno"] == errno.EFBIG
+    assert good.ok
+    assert not bad.ok
+    assert "File too large" in bad.reason
+    assert bad.errno == errno.EFBIG
     good_segment, bad_segment = measured.outcome.segments
     assert segment_state(good_segment)[1]
     count, complete = segment_state(bad_segment)

@@ -47,7 +47,7 @@ def test_shards_on_dask_send_the_same_schedule_and_lie_on_all_its_workers(
     single, four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, launcher=on(address), on_tick=look)
     assert four.samples["due_ns"].tolist() == single.samples["due_ns"].tolist()
     assert set(four.failures()) == {Failure.NONE}
-    assert [(report["ok"], report["carrier"]) for report in four.outcome.reports] == [(True, "dask")] * 4
+    assert [(report.ok, report.carrier) for report in four.outcome.reports] == [(True, "dask")] * 4
     assert seen == [2, 2]
 
 
@@ -65,7 +65,7 @@ def test_a_dask_worker_that_is_killed_takes_its_shards_and_no_other(
                 workers[0].wait()
 
         measured = load(port=port, **OPEN | {"duration_s": 4.0}, shards=4, launcher=on(address), on_tick=kill_one)
-    lost = [report["worker"] for report in measured.outcome.reports if not report["ok"]]
+    lost = [report.worker for report in measured.outcome.reports if not report.ok]
     assert len(lost) == measured.outcome.died == 2
     for k in range(4):
         last_s = measured.samples["last_ns"][measured.samples["worker"] == k].max() / 1e9
@@ -91,9 +91,9 @@ def test_how_a_shard_ended_is_told_by_its_task(
 
     port = null_server("--delay-ms", 2).port
     measured = load(port=port, **OPEN | {"duration_s": 2.0}, shards=2, launcher=on(address), on_tick=kill_one)
-    lost = next(report for report in measured.outcome.reports if not report["ok"])
-    assert lost["pid"] == killed[0]
-    assert "was killed by SIGKILL" in lost["reason"]
+    lost = next(report for report in measured.outcome.reports if not report.ok)
+    assert lost.pid == killed[0]
+    assert "was killed by SIGKILL" in lost.reason
     assert measured.outcome.died == 1
 
 

@@ -78,10 +78,10 @@ def test_tasks_of_a_step_send_the_same_schedule_as_one_worker(
     assert (carried_by_four.samples["worker"] == carried_by_four.samples["index"] % 4).all()
     assert set(carried_by_four.failures()) == {Failure.NONE}
     for report in carried_by_four.outcome.reports:
-        assert (report["ok"], report["carrier"], report["shared"]) == (True, "srun", True)
-        assert report["host"] == socket.gethostname()
-        assert abs(report["offset_ns"]) <= report["offset_error_ns"], "it is the same clock"
-        assert abs(report["offset_drift_ns"]) <= 2 * 10**7
+        assert (report.ok, report.carrier, report.shared) == (True, "srun", True)
+        assert report.host == socket.gethostname()
+        assert abs(report.offset_ns) <= report.offset_error_ns, "it is the same clock"
+        assert abs(report.offset_drift_ns) <= 2 * 10**7
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert {"--ntasks=4", "--jobid=7", "--kill-on-bad-exit=0"} <= set(seen["options"])
     assert not [name for name in seen["environment"] if name.startswith("SLURM_")]
@@ -97,9 +97,9 @@ def test_a_worker_whose_clock_is_an_hour_ahead_keeps_to_the_common_schedule(
 ) -> None:
     measured = load(port=null_server().port, **OPEN, shards=3, launcher=srun(t1=OTHER_CLOCK))
     reports = measured.outcome.reports
-    assert [abs(report["offset_ns"] - ahead) < 10**9 for report, ahead in zip(reports, (0, HOUR_NS, 0), strict=True)]
-    assert abs(reports[1]["offset_ns"] - HOUR_NS) <= reports[1]["offset_error_ns"] + 10**3
-    assert 0 < reports[1]["offset_error_ns"] < 10**9
+    assert [abs(report.offset_ns - ahead) < 10**9 for report, ahead in zip(reports, (0, HOUR_NS, 0), strict=True)]
+    assert abs(reports[1].offset_ns - HOUR_NS) <= reports[1].offset_error_ns + 10**3
+    assert 0 < reports[1].offset_error_ns < 10**9
     late_ms = (measured.sent["sent_ns"] - measured.sent["due_ns"]) / 1e6
     assert late_ms.min() >= 0
     assert late_ms.max() < 2000, "an offset that was not corrected would make this an hour"
@@ -120,8 +120,8 @@ def test_a_worker_that_does_not_see_our_folder_sends_what_it_wrote(
     port = null_server().port
     apart = [*OTHER_FILES, "sh", "-c", hide, "sh"]
     measured = load(port=port, **OPEN, shards=2, launcher=srun(t1=apart))
-    assert [report["shared"] for report in measured.outcome.reports] == [True, False]
-    assert all(report["ok"] for report in measured.outcome.reports)
+    assert [report.shared for report in measured.outcome.reports] == [True, False]
+    assert all(report.ok for report in measured.outcome.reports)
     assert [segment_state(path)[1] for path in measured.outcome.segments] == [True, True]
     assert measured.samples["due_ns"].tolist() == load(port=port, **OPEN).samples["due_ns"].tolist()
     assert list(own.iterdir()) == [], "nothing stays where it wrote"
@@ -144,10 +144,10 @@ def test_a_carried_worker_that_is_killed_is_counted_and_the_others_go_on(
     measured = load(port=port, **OPEN | {"duration_s": 3.0}, shards=3, launcher=srun(), on_tick=kill_one)
     reports = measured.outcome.reports
     assert killed
-    assert [report["ok"] for report in reports] == [True, False, True]
-    assert (reports[1]["pid"], reports[1]["sent"]) == (killed[0], None)
-    assert "connection was closed" in reports[1]["reason"]
-    assert reports[1]["scheduled"] > 200, "its part was due all the same"
+    assert [report.ok for report in reports] == [True, False, True]
+    assert (reports[1].pid, reports[1].sent) == (killed[0], None)
+    assert "connection was closed" in reports[1].reason
+    assert reports[1].scheduled > 200, "its part was due all the same"
     last_s = [measured.samples["last_ns"][measured.samples["worker"] == k].max() / 1e9 for k in range(3)]
     assert min(last_s[0], last_s[2]) > 2.5
     assert 0 < last_s[1] < 2.5, "what it had written before stays"
@@ -171,8 +171,8 @@ def test_a_carried_worker_whose_connection_closes_ends_itself_and_is_counted(
 
     port = null_server().port
     measured = load(port=port, **OPEN | {"duration_s": 3.0}, shards=2, launcher=srun(), on_tick=cut_one)
-    assert [report["ok"] for report in measured.outcome.reports] == [True, False]
-    assert "connection was closed" in measured.outcome.reports[1]["reason"]
+    assert [report.ok for report in measured.outcome.reports] == [True, False]
+    assert "connection was closed" in measured.outcome.reports[1].reason
     _, alive = psutil.wait_procs(cut, timeout=5)
     assert not alive
     last_s = measured.samples["last_ns"][measured.samples["worker"] == 1].max() / 1e9
@@ -193,7 +193,7 @@ def test_a_carried_load_that_is_ended_early_keeps_its_samples(
         on_tick=lambda: "enough" if running_s() > 1.0 else None,
     )
     assert measured.outcome.aborted == "enough"
-    assert all(report["ok"] for report in measured.outcome.reports)
+    assert all(report.ok for report in measured.outcome.reports)
     assert measured.failures()[Failure.CANCELLED] == 4
 
 

@@ -104,8 +104,8 @@ def test_the_rest_of_a_killed_shards_schedule_is_lost_and_counted(
 
     settings = SETTINGS | {"rate_rps": 200.0, "concurrency": 4, "duration_s": 2.0, "shards": 2}
     measured = load(port=null_server().port, on_tick=kill_one, **settings)
-    assert [report["ok"] for report in measured.outcome.reports] == [True, False]
-    assert [report["scheduled"] for report in measured.outcome.reports] == [200, 200]
+    assert [report.ok for report in measured.outcome.reports] == [True, False]
+    assert [report.scheduled for report in measured.outcome.reports] == [200, 200]
     document = figures(measured, settings).document
     written = int((measured.samples["worker"] == 1).sum())
     assert document["counts"]["lost"] == 200 - written >= 100

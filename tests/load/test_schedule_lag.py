@@ -91,4 +91,4 @@ def test_threads_that_stood_still_are_seen_too(
         on_tick=lambda: stopped(running_s() > 0.5),
     )
     [report] = measured.outcome.reports
-    assert max(until - start for start, until in report["stalls_ns"]) >= 400 * MS
+    assert max(until - start for start, until in report.stalls_ns) >= 400 * MS

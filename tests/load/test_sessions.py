@@ -43,7 +43,7 @@ def test_a_user_goes_through_session_after_session_and_thinks_after_each_reply(
     assert (samples["due_ns"] == samples["sent_ns"]).all()
     events = np.sort(np.concatenate([samples["sent_ns"] * 2 + 1, samples["last_ns"] * 2]))
     assert np.cumsum(np.where(events % 2, 1, -1)).max() <= 2
-    assert measured.outcome.reports[0]["lag_ns"] is None
+    assert measured.outcome.reports[0].lag_ns is None
 
 
 @pytest.mark.services
@@ -97,7 +97,7 @@ def test_a_failed_turn_ends_its_session_and_what_follows_it_is_not_due(load: Cal
     assert set(turns_of(samples, 4)) == set(range(20))
     assert len(samples) == 80 - (3 - failed % 4).sum()
     assert measured.outcome.scheduled == measured.outcome.sent == len(samples)
-    assert measured.outcome.reports[0]["ran_out"]
+    assert measured.outcome.reports[0].ran_out
 
 
 @pytest.mark.services
@@ -126,8 +126,8 @@ def test_a_turn_waits_for_a_connection_and_its_lateness_shows(null_server: Calla
     assert (samples["sent_ns"][1:] >= samples["last_ns"][:-1]).all()
     assert (np.diff(samples["due_ns"]) >= 0).all(), "in the order of their due times"
     lag_ns = samples["sent_ns"] - samples["due_ns"]
-    assert lag_ns.max() == report["lag_ns"]["max"] > 200 * MS
-    assert report["backlog_max"] >= 3
+    assert lag_ns.max() == report.lag_ns.max > 200 * MS
+    assert report.backlog_max >= 3
     unsent = measured.unsent
     assert len(unsent) >= 4
     assert (unsent["index"] % 2 == 1).any(), "later turns that were due are not passed over in silence"
@@ -218,6 +218,6 @@ def test_a_killed_worker_was_to_send_as_many_turns_as_the_other_of_its_kind(
     port = null_server("--delay-ms", 5).port
     outcome = load(port=port, shards=2, duration_s=2.0, on_tick=kill_one, **settings).outcome
     whole, lost = outcome.reports
-    assert (whole["ok"], lost["ok"]) == (True, False)
-    assert 92 <= whole["scheduled"] <= 100, "20 sessions of 5 turns, of which the last do not end"
-    assert abs(lost["scheduled"] - whole["scheduled"]) <= 4
+    assert (whole.ok, lost.ok) == (True, False)
+    assert 92 <= whole.scheduled <= 100, "20 sessions of 5 turns, of which the last do not end"
+    assert abs(lost.scheduled - whole.scheduled) <= 4

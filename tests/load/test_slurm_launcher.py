@@ -57,8 +57,8 @@ def test_shards_on_slurm_send_the_same_schedule_and_lie_on_all_nodes(
     single, four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, launcher=launcher_of("srun"))
     assert four.samples["due_ns"].tolist() == single.samples["due_ns"].tolist()
     assert set(four.failures()) == {Failure.NONE}
-    assert [(report["ok"], report["carrier"]) for report in four.outcome.reports] == [(True, "srun")] * 4
-    assert sorted(report["host"] for report in four.outcome.reports) == ["n1", "n1", "n2", "n2"]
+    assert [(report.ok, report.carrier) for report in four.outcome.reports] == [(True, "srun")] * 4
+    assert sorted(report.host for report in four.outcome.reports) == ["n1", "n1", "n2", "n2"]
 
 
 @pytest.mark.covers("E-FR25", "E-CLI05")
@@ -76,11 +76,11 @@ def test_a_lost_task_is_counted_and_slurm_ends_no_other(
     port = null_server("--delay-ms", 2).port
     carrier = launcher_of("srun")
     measured = load(port=port, **OPEN | {"duration_s": 4.0}, shards=4, launcher=carrier, on_tick=kill_one)
-    lost = [report for report in measured.outcome.reports if not report["ok"]]
-    assert [report["pid"] for report in lost] == killed
+    lost = [report for report in measured.outcome.reports if not report.ok]
+    assert [report.pid for report in lost] == killed
     for report in measured.outcome.reports:
-        last_s = measured.samples["last_ns"][measured.samples["worker"] == report["worker"]].max() / 1e9
-        assert (last_s < 3.3) == (report["pid"] in killed)
+        last_s = measured.samples["last_ns"][measured.samples["worker"] == report.worker].max() / 1e9
+        assert (last_s < 3.3) == (report.pid in killed)
 
 
 @pytest.mark.covers("E-FR25", "E-CLI05")
@@ -103,9 +103,9 @@ def test_a_lost_node_takes_its_shards_and_no_other(
     measured = load(port=port, **OPEN | {"duration_s": 4.0}, shards=4, launcher=carrier, on_tick=lose)
     assert len(lost) == measured.outcome.died == 2
     for report in measured.outcome.reports:
-        assert report["ok"] == (report["host"] == "n1")
-        last_s = measured.samples["last_ns"][measured.samples["worker"] == report["worker"]].max() / 1e9
-        assert (last_s < 3.3) == (report["pid"] in lost)
+        assert report.ok == (report.host == "n1")
+        last_s = measured.samples["last_ns"][measured.samples["worker"] == report.worker].max() / 1e9
+        assert (last_s < 3.3) == (report.pid in lost)
 
 
 def test_more_shards_than_the_allocation_has_room_for_are_said_so(

@@ -32,7 +32,7 @@ def test_shards_on_spark_send_the_same_schedule_as_one_worker(null_server: Calla
     single, four = load(port=port, **OPEN), load(port=port, **OPEN, shards=4, launcher=on("local[4]"))
     assert four.samples["due_ns"].tolist() == single.samples["due_ns"].tolist()
     assert set(four.failures()) == {Failure.NONE}
-    assert [(report["ok"], report["carrier"]) for report in four.outcome.reports] == [(True, "spark")] * 4
+    assert [(report.ok, report.carrier) for report in four.outcome.reports] == [(True, "spark")] * 4
 
 
 def test_a_spark_with_too_few_cores_is_said_so(null_server: Callable, load: Callable) -> None:
@@ -58,7 +58,7 @@ def test_a_lost_executor_takes_its_shard_and_no_other(
         port = null_server("--delay-ms", 2).port
         measured = load(port=port, **OPEN | {"duration_s": 5.0}, shards=2, launcher=on(address), on_tick=lose_one)
     assert len(lost) == measured.outcome.died == 1, "one shard ran on that node"
-    gone = next(report["worker"] for report in measured.outcome.reports if not report["ok"])
+    gone = next(report.worker for report in measured.outcome.reports if not report.ok)
     for k in range(2):
         last_s = measured.samples["last_ns"][measured.samples["worker"] == k].max() / 1e9
         assert (last_s < 4.0) == (k == gone)

@@ -220,7 +220,7 @@ def test_a_server_is_asked_for_what_the_trace_recorded_whatever_the_shards(load:
     for measured in (single, sharded):
         assert measured.failures() == {Failure.NONE: 30}
         assert measured.samples["units"].tolist() == [2 + number for number in range(30)]
-        assert all(report["ran_out"] for report in measured.outcome.reports)
+        assert all(report.ran_out for report in measured.outcome.reports)
     assert single.samples["bytes_sent"].tolist() == sharded.samples["bytes_sent"].tolist()
     assert (np.diff(single.samples["bytes_sent"][::3]) > 0).all()
 

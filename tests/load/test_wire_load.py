@@ -61,16 +61,16 @@ def test_an_open_loop_sends_its_schedule_and_says_how_late_it_was(null_server: C
     assert (samples["sent_ns"] >= samples["due_ns"]).all()
     report = measured.outcome.reports[0]
     lag_ns = samples["sent_ns"] - samples["due_ns"]
-    assert report["lag_ns"]["max"] == lag_ns.max()
+    assert report.lag_ns.max == lag_ns.max()
     median_ns = np.quantile(lag_ns, 0.5, method="inverted_cdf")
-    assert report["lag_ns"]["p50"] == pytest.approx(median_ns, rel=0.02, abs=2)
-    assert (report["scheduled"], report["sent"], report["completed"]) == (100, 100, 100)
+    assert report.lag_ns.p50 == pytest.approx(median_ns, rel=0.02, abs=2)
+    assert (report.scheduled, report.sent, report.completed) == (100, 100, 100)
 
 
 def test_a_closed_loop_has_no_schedule_lag(null_server: Callable, load: Callable) -> None:
     report = load(port=null_server().port, duration_s=0.1).outcome.reports[0]
-    assert report["lag_ns"] is None
-    assert report["loop_lag_ns"]["max"] >= report["loop_lag_ns"]["p99"] > 0
+    assert report.lag_ns is None
+    assert report.loop_lag_ns.max >= report.loop_lag_ns.p99 > 0
 
 
 @pytest.mark.covers("E-FR09")
@@ -98,7 +98,7 @@ def test_coordinated_omission_is_not_hidden_when_the_server_stalls(
     assert np.quantile(response_s, 0.99) == pytest.approx(0.98, abs=0.05)
     if concurrency == 1:
         assert service_s.mean() < 0.05, "the service time alone hides the stall"
-        assert measured.outcome.reports[0]["backlog_max"] >= 90
+        assert measured.outcome.reports[0].backlog_max >= 90
 
 
 def test_without_a_free_connection_requests_wait_in_order_and_the_unsent_are_counted(
@@ -113,11 +113,11 @@ def test_without_a_free_connection_requests_wait_in_order_and_the_unsent_are_cou
     assert set(measured.unsent["failure"].tolist()) == {Failure.CANCELLED}
     assert set(measured.unsent["first_ns"].tolist()) == set(measured.unsent["last_ns"].tolist()) == {MISSING_NS}
     lag_ns = samples["sent_ns"] - samples["due_ns"]
-    assert outcome.reports[0]["lag_ns"]["max"] == lag_ns.max()
+    assert outcome.reports[0].lag_ns.max == lag_ns.max()
     assert 18 <= outcome.sent == outcome.completed == len(samples) <= 26
     assert samples["index"].tolist() == list(range(len(samples)))
     assert (np.diff(samples["sent_ns"]) >= 0).all()
-    assert outcome.scheduled - outcome.sent - 5 <= outcome.reports[0]["backlog_max"] <= 60
+    assert outcome.scheduled - outcome.sent - 5 <= outcome.reports[0].backlog_max <= 60
     assert (samples["sent_ns"] < 600 * MS).all()
 
 
@@ -190,7 +190,7 @@ def test_a_server_that_dies_in_mid_load_makes_resets_and_refusals_and_an_end(
 
 def test_what_is_in_flight_at_the_deadline_is_awaited_and_counted(null_server: Callable, load: Callable) -> None:
     measured = load(port=null_server("--delay-ms", 900).port, concurrency=3, duration_s=0.4)
-    assert measured.outcome.reports[0]["survivors"] == 3
+    assert measured.outcome.reports[0].survivors == 3
     assert measured.failures() == {Failure.NONE: 3}
     assert measured.samples["last_ns"].max() > 850 * MS
     assert measured.samples["sent_ns"].max() < 400 * MS
@@ -199,7 +199,7 @@ def test_what_is_in_flight_at_the_deadline_is_awaited_and_counted(null_server: C
 def test_what_never_comes_after_the_deadline_is_timed_out(null_server: Callable, load: Callable) -> None:
     measured = load(port=null_server("--silent-every", 1).port, concurrency=3, duration_s=0.1, timeout_s=0.4)
     assert measured.failures() == {Failure.TIMEOUT: 3}
-    assert measured.outcome.reports[0]["survivors"] == 3
+    assert measured.outcome.reports[0].survivors == 3
 
 
 def test_a_load_ends_after_its_requests(null_server: Callable, load: Callable) -> None:

@@ -126,10 +126,10 @@ def closing_server() -> Iterator[int]:
 def test_a_report_says_how_often_it_had_to_connect_anew(closing_server: int, load: Callable) -> None:
     measured = load(port=closing_server, requests=20, duration_s=10.0, concurrency=2)
     assert measured.failures() == {Failure.NONE: 20}
-    network = measured.outcome.reports[0]["network"]
-    assert network["connected_anew"] == 18
-    assert network["connected_anew_per_s"] > 1
-    assert (network["connections"], network["listen_backlog"]) == (2, 50)
+    network = measured.outcome.reports[0].network
+    assert network.connected_anew == 18
+    assert network.connected_anew_per_s > 1
+    assert (network.connections, network.listen_backlog) == (2, 50)
 
 
 @pytest.mark.services

@@ -14,7 +14,7 @@ from seamark.model.trial import Plan
 from seamark.planning.plan_file import as_document
 from seamark.report.page.render import write_report
 from seamark.report.tables.by_treatment import MOST_KINDS, kinds_table
-from seamark.storage.paths import ScenarioFolder, write_json
+from seamark.storage.paths import ScenarioFolder, write, write_json
 
 KINDS = ["chat", "search"]
 
@@ -40,7 +40,7 @@ def a_summary(folder: ScenarioFolder, chats: tuple[int, ...] = (16, 16), kinds: 
         first = np.where(searches & (failure == 0), due + 0.02, np.nan)
         rows = samples_of(due, None, last, first_s=first, kind=searches.astype(int), failure=failure, units=2)
         write_samples(folder.trial(trial.id).samples, rows)
-        write_json(folder.trial(trial.id).load, a_load(kinds=kinds, config_hash="cafe"))
+        write(folder.trial(trial.id).load, a_load(kinds=kinds, config_hash="cafe"))
         write_metrics(trial, folder.trial(trial.id))
         trials.append(trial)
     plan = Plan(

@@ -11,7 +11,7 @@ from seamark.analysis.summary import summarise, write_metrics
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
 from seamark.report.tables.by_treatment import objectives_table
-from seamark.storage.paths import ScenarioFolder, write_json
+from seamark.storage.paths import ScenarioFolder, write
 
 SLOS = (
     Slo(metric="latency_p99_s", op="<=", limit=0.03),
@@ -31,7 +31,7 @@ def a_summary(folder: ScenarioFolder, slos: tuple[Slo, ...], **settings: object)
             folder.trial(trial.id).samples,
             samples_of(due, None, due + np.where(np.arange(2000) % 10 == 0, slow_s, 0.01)),
         )
-        write_json(folder.trial(trial.id).load, a_load())
+        write(folder.trial(trial.id).load, a_load())
         write_metrics(trial, folder.trial(trial.id))
         trials.append(trial)
     plan = Plan(

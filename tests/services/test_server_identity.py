@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seamark.model.server_identity import ServerIdentity, differences, place, same_server
+from seamark.model.server_identity import ServerIdentity, ServerRecord, differences, same_server
 from seamark.planning.study import Study
 from seamark.services.study_identities import server_identities
+from seamark.storage.codec import encode
 from seamark.storage.redaction import masked_address, masked_command, masked_variables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +75,7 @@ def test_another_address_lock_or_partition_is_another_server(tmp_path: Path) -> 
         identity(make_study(tmp_path / "a", site=external | {"address": address}))
         for address in ("127.0.0.1:1", "127.0.0.1:2")
     )
-    assert differences(one.document(), other.document()) == ["address: 127.0.0.1:1 -> 127.0.0.1:2"]
+    assert differences(vars(one.record()), vars(other.record())) == ["address: 127.0.0.1:1 -> 127.0.0.1:2"]
     study = make_study(tmp_path / "b", service="postgres")
     before = identity(study)
     with (study.root / "envs/postgres.lock").open("a") as lock:
@@ -106,7 +107,7 @@ def test_paths_of_a_user_and_a_moved_study_leave_the_identity_as_it_is(
     moved = make_study(tmp_path / "moved", site={"paths": paths}, environment={"CACHE": "$HOME/cache"})
     assert ben.digest != anna.digest, "the recipe differs"
     assert identity(moved) == anna
-    assert str(tmp_path) not in json.dumps(identity(moved).document())
+    assert str(tmp_path) not in json.dumps(encode(identity(moved).record()))
 
 
 @pytest.mark.covers("E-MR01")
@@ -129,7 +130,9 @@ def test_every_node_of_a_cluster_gives_the_identity_of_the_login_node(
 
 def test_an_identity_that_gains_a_field_with_nothing_in_it_keeps_its_digest(tmp_path: Path) -> None:
     found = identity(make_study(tmp_path / "s"))
-    assert not {"standing", "partition", "address", "image_digests"} & set(found.document())
+    assert not {"standing", "partition", "address", "image_digests"} & {
+        name for name, part in vars(found.record()).items() if part
+    }
     assert replace(found, standing="", site_settings={}).digest == found.digest
 
 
@@ -143,11 +146,11 @@ def test_digests_of_images_count_where_both_are_known() -> None:
     assert not same_server(asked.brief(), replace(asked, image_digests={"server": "sha256:2"}))
 
 
-@pytest.mark.parametrize("damaged", [None, {"digest": "x"}, {"digest": "x", "image_digests": [1]}])
-def test_an_identity_that_was_not_recorded_is_that_of_any_server_and_a_damaged_one_of_none(
-    tmp_path: Path, damaged: dict[str, object] | None
+@pytest.mark.parametrize("known", [None, ServerRecord(digest="x")])
+def test_an_identity_that_was_not_recorded_is_that_of_any_server_and_another_one_of_none(
+    tmp_path: Path, known: ServerRecord | None
 ) -> None:
-    assert same_server(damaged, identity(make_study(tmp_path / "s"))) is (damaged is None)
+    assert same_server(known, identity(make_study(tmp_path / "s"))) is (known is None)
 
 
 @pytest.mark.covers("D4", "E-SEC")
@@ -155,13 +158,13 @@ def test_no_secret_of_a_recipe_or_address_is_written_down(tmp_path: Path) -> Non
     command = [*command_of("null"), "--api-key=hush1", "--password", "hush2", "--max-tokens=5", "sh", "-c"]
     command += ["PGPASSWORD=hush3 true http://me:hush4@host/x"]
     variables = {"HF_TOKEN": "hush5", "AWS_SECRET_ACCESS_KEY": "hush6", "THREADS": "4", "DB": "pg://u:hush7@h/d"}
-    document = identity(make_study(tmp_path / "s", command=command, environment=variables)).document()
-    text = json.dumps(document)
+    document = identity(make_study(tmp_path / "s", command=command, environment=variables)).record()
+    text = json.dumps(encode(document))
     assert "hush" not in text
     assert "--max-tokens=5" in text
-    assert document["recipe"]["environment"]["THREADS"] == "4"
+    assert (document.recipe or {})["environment"]["THREADS"] == "4"
     address = identity(make_study(tmp_path / "e", site={"runtime": "external", "address": "me:hush@host:1"}))
-    assert "hush" not in json.dumps(address.document())
+    assert "hush" not in json.dumps(encode(address.record()))
 
 
 def test_values_of_secrets_are_hidden_and_nothing_else() -> None:
@@ -176,12 +179,11 @@ def test_values_of_secrets_are_hidden_and_nothing_else() -> None:
 
 def test_a_place_and_a_difference_are_said_in_the_words_of_site_and_recipe(tmp_path: Path) -> None:
     external = identity(make_study(tmp_path / "a", site={"runtime": "external", "address": "h:1", "machine": "m"}))
-    assert place(external.brief()) == "h:1 (external, site 'mine', from m)"
+    assert external.brief().place == "h:1 (external, site 'mine', from m)"
     before = identity(make_study(tmp_path / "b", site={"machine": "m"}))
-    assert place(before.brief()) == "site 'mine' (venv, on m)"
+    assert before.brief().place == "site 'mine' (venv, on m)"
     after = identity(make_study(tmp_path / "b", site={"machine": "m"}, command=[*command_of("null"), "--delay-ms=1"]))
-    assert differences(before.document(), after.document()) == ["recipe.command: nothing -> --delay-ms=1"]
+    assert differences(vars(before.record()), vars(after.record())) == ["recipe.command: nothing -> --delay-ms=1"]
     assert (
-        place(identity(make_study(tmp_path / "c", site=SLURM)).brief())
-        == "site 'mine' (venv, on mine, partition gpu)"
+        identity(make_study(tmp_path / "c", site=SLURM)).brief().place == "site 'mine' (venv, on mine, partition gpu)"
     )

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import MISSING_NS, SAMPLE
 from seamark.model.scenario import Slo
 from seamark.model.trial import Trial
+from seamark.storage.codec import decode
 
 ARROW = {"<i8": pa.int64(), "<i4": pa.int32(), "<i2": pa.int16(), "|i1": pa.int8()}
 
@@ -103,17 +105,7 @@ def a_trial(
     return Trial(settings=defaults | dict(settings or {}), slos=slos, **(fields | other))
 
 
-def a_load(**changes: Any) -> dict[str, Any]:
-    """The load.json of a load that went well."""
-    return {
-        "schema_version": 1,
-        "status": "ok",
-        "category": None,
-        "reason": None,
-        "started_at": "2026-01-01T00:00:00+00:00",
-        "finished_at": "2026-01-01T00:00:10+00:00",
-        "unit": "reply",
-        "kinds": ["get"],
-        "workers": [],
-        "quality": {},
-    } | changes
+def a_load(**changes: Any) -> LoadRecord:
+    """The record of a load that went well; `changes` are as JSON has them."""
+    times = {"started_at": "2026-01-01T00:00:00+00:00", "finished_at": "2026-01-01T00:00:10+00:00"}
+    return decode({"status": "ok", "unit": "reply", "kinds": ["get"], **times, **changes}, LoadRecord)

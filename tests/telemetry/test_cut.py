@@ -1,10 +1,12 @@
 """A trial's share of the telemetry."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from seamark.model.results.load_record import LoadRecord
 from seamark.storage.paths import TrialFolder
 from seamark.telemetry.cut import cut, cut_telemetry, load_window
 
@@ -49,20 +51,20 @@ def test_a_step_back_of_the_wall_clock_loses_no_row(tmp_path: Path):
 
 
 def test_a_load_is_as_long_as_planned_or_as_it_lasted():
-    load = {"epoch_unix_ns": int(EPOCH_S * 1e9), "warmup_s": 1.0, "duration_s": 10.0}
-    assert load_window(load | {"finished_at": "2023-11-14T22:14:00+00:00"}) == (EPOCH_S, 11.0)
-    assert load_window(load | {"finished_at": "2023-11-14T23:13:24+01:00"}) == (EPOCH_S, 4.0)
-    assert load_window({"status": "failed", "epoch_unix_ns": None}) == (0.0, 0.0)
+    load = LoadRecord(status="ok", epoch_unix_ns=int(EPOCH_S * 1e9), warmup_s=1.0, duration_s=10.0)
+    assert load_window(replace(load, finished_at="2023-11-14T22:14:00+00:00")) == (EPOCH_S, 11.0)
+    assert load_window(replace(load, finished_at="2023-11-14T23:13:24+01:00")) == (EPOCH_S, 4.0)
+    assert load_window(LoadRecord(status="failed")) == (0.0, 0.0)
 
 
 @pytest.mark.covers("E-MON03")
 def test_a_trial_gets_its_telemetry_twice_and_alike_even_when_there_is_none(tmp_path: Path):
     folder = TrialFolder(root=tmp_path / "trial")
     server = write(tmp_path / "telemetry.csv", f"{EPOCH_S + 1},host,cpu_ratio,0.25,ratio")
-    load = {"epoch_unix_ns": int(EPOCH_S * 1e9), "warmup_s": 0.0, "duration_s": 2.0}
+    load = LoadRecord(status="ok", epoch_unix_ns=int(EPOCH_S * 1e9), warmup_s=0.0, duration_s=2.0)
     cut_telemetry(server, folder.client_telemetry, load, folder)
     assert pq.read_table(folder.telemetry).to_pylist()[0]["value"] == 0.25
     assert folder.telemetry_csv.read_text().splitlines()[1:] == ['1,"host","cpu_ratio",0.25,"ratio"']
-    cut_telemetry(server, folder.client_telemetry, {"epoch_unix_ns": None}, folder)
+    cut_telemetry(server, folder.client_telemetry, LoadRecord(status="ok"), folder)
     assert pq.read_table(folder.telemetry).num_rows == 0
     assert len(folder.telemetry_csv.read_text().splitlines()) == 1

@@ -115,8 +115,8 @@ def test_a_counter_that_is_closed_to_us_is_told_with_its_remedy(intel, monkeypat
     assert "intel-rapl:1/energy_uj is closed to us" in (why_unreadable(intel.root) or "")
     assert joules(Rapl(intel.root)) == {}
     told = after_load(Consumed(at_s=0.0, reason="not in a Slurm job"), intel.root)
-    assert told["package"]["counters"] == []
-    assert "ask the site" in told["package"]["reason"]
+    assert told.package.counters == ()
+    assert "ask the site" in (told.package.reason or "")
 
 
 def test_a_machine_without_counters_says_why_and_gives_nothing(tmp_path):

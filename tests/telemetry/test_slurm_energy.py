@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from seamark.model.results.load_record import NodeEnergy
 from seamark.telemetry.slurm_energy import Consumed, consumed, spent
 
 CONFIG = "AcctGatherEnergyType    = acct_gather_energy/ipmi\nAcctGatherNodeFreq      = 3 sec\n"
@@ -67,12 +68,7 @@ def look(at_s: float, joules: float) -> Consumed:
 
 @pytest.mark.covers("E-MON02")
 def test_a_load_is_told_what_the_node_used_while_it_ran():
-    assert spent(look(10, 1000), look(40, 7000)) == {
-        "value_j": 6000,
-        "window_s": 30,
-        "step": "71.batch",
-        "reason": None,
-    }
+    assert spent(look(10, 1000), look(40, 7000)) == NodeEnergy(value_j=6000, window_s=30, step="71.batch")
 
 
 @pytest.mark.parametrize(
@@ -86,5 +82,5 @@ def test_a_load_is_told_what_the_node_used_while_it_ran():
 )
 def test_a_meter_that_says_too_little_gives_no_figure(after, why):
     told = spent(look(10, 1000), after)
-    assert told["value_j"] is None
-    assert why in told["reason"]
+    assert told.value_j is None
+    assert why in (told.reason or "")

@@ -1,7 +1,7 @@
 """What the load generator can do here, and whether a trial came close to it."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from samples import a_load, a_trial, samples_of, write_chunks, write_samples
 
 from seamark.analysis.metrics import measure
 from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.model.results.load_record import ConnectionFigures, WorkerReport
 from seamark.model.sample import CHUNK, SAMPLE
 from seamark.storage.paths import TrialFolder, write_json
 from seamark.trials.calibration import Run, calibrate, calibration_file, ceiling_of, wire_ceilings
@@ -68,15 +69,13 @@ def test_a_trials_ceiling_is_that_of_its_kind_of_worker_on_its_node_times_its_pr
         wire={"requests_per_s": 1000.0, "bytes_per_s": 1e6, "chunks_per_s": None},
         threads={"requests_per_s": 50.0},
     )
-    load = {"node": "n1", "client": {"workers": "wire", "processes": 2}}
+    load = a_load(node="n1", client={"workers": "wire", "processes": 2})
     assert ceiling_of(tmp_path, load) == Ceiling(requests_per_s=2000.0, bytes_per_s=2e6)
-    spread = {
-        "node": "n1",
-        "client": {"workers": "processes", "processes": 2},
-        "workers": [{"network": {"ports": 1}}],
-    }
+    load_ended = a_load(node="n1", client={"workers": "processes", "processes": 2})
+    network = ConnectionFigures(**dict.fromkeys((each.name for each in fields(ConnectionFigures)), 1))
+    spread = replace(load_ended, workers=(WorkerReport(network=network),))
     assert ceiling_of(tmp_path, spread) == ceiling_of(tmp_path, load)
-    many = {"node": "n1", "client": {"workers": "threads", "processes": 16}}
+    many = a_load(node="n1", client={"workers": "threads", "processes": 16})
     assert ceiling_of(tmp_path, many) == Ceiling(requests_per_s=200.0), "no more than the cores can do"
 
 
@@ -91,13 +90,13 @@ def test_a_trials_ceiling_is_that_of_its_kind_of_worker_on_its_node_times_its_pr
 )
 def test_without_a_calibration_there_is_no_ceiling(tmp_path, load):
     known(tmp_path, wire={"requests_per_s": 1000.0})
-    assert ceiling_of(tmp_path, load) is None
+    assert ceiling_of(tmp_path, a_load(**load)) is None
 
 
 def test_a_damaged_calibration_is_none(tmp_path):
     known(tmp_path)
     calibration_file(tmp_path, "n1").write_text('{"cores": 4, "ceil')
-    assert ceiling_of(tmp_path, {"node": "n1", "client": {"workers": "wire", "processes": 1}}) is None
+    assert ceiling_of(tmp_path, a_load(node="n1", client={"workers": "wire", "processes": 1})) is None
 
 
 @pytest.mark.parametrize(("ceiling_rps", "marked"), [(120.0, True), (130.0, False)])
@@ -132,7 +131,7 @@ def test_calibration_of_this_machine_is_written_and_found_again(tmp_path):
     document = calibrate(tmp_path, seconds=0.3)
     kept = json.loads(calibration_file(tmp_path, document["node"]).read_text())
     assert kept == json.loads(json.dumps(document))
-    wire = ceiling_of(tmp_path, {"node": document["node"], "client": {"workers": "wire", "processes": 1}})
+    wire = ceiling_of(tmp_path, a_load(node=document["node"], client={"workers": "wire", "processes": 1}))
     assert wire is not None
     assert wire.requests_per_s > 1000
     assert wire.bytes_per_s is not None

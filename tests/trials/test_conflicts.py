@@ -13,6 +13,7 @@ from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.study_identities import server_identities
+from seamark.storage.codec import encode
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal, require_no_conflicts
 from seamark.trials.pending import pending
 from seamark.trials.progress import progress
@@ -44,8 +45,8 @@ def leave(study: Study, trial: Trial, server: ServerIdentity | None, **more: Any
     folder.samples.write_bytes(b"samples")
     record = {"status": "ok", "config_hash": trial.config_hash, "samples_bytes": 7} | more
     if server is not None:
-        record["server_identity"] = server.brief()
-        folder.meta.write_text(json.dumps({"server_identity": server.document()}))
+        record["server_identity"] = encode(server.brief())
+        folder.meta.write_text(json.dumps({"server_identity": encode(server.record())}))
     for path in (folder.record, folder.load):
         path.write_text(json.dumps(record))
 
@@ -129,7 +130,7 @@ def test_probes_of_a_search_are_answers_on_their_own_server_only(study: Study) -
     assert goes_on(folder, trial, here), "a search that has not begun goes on"
     leave(study, trial, here)
     for server, same in ((here, True), (replace(here, address="h:1"), False)):
-        document = {"config_hash": trial.config_hash, "server_identity": server.brief(), "outcome": None}
+        document = {"config_hash": trial.config_hash, "server_identity": encode(server.brief()), "outcome": None}
         folder.search.write_text(json.dumps(document))
         assert goes_on(folder, trial, here) is same
         assert finished(folder, trial, server) is same

@@ -10,7 +10,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.model.scenario import Slo
 from seamark.model.trial import Deployment
-from seamark.storage.paths import ScenarioFolder, read_json, write_json
+from seamark.storage.paths import ScenarioFolder, read_json, write
 from seamark.trials.derive_trial import derive_telemetry, derive_trial, is_derived
 
 DEPLOYMENT = Deployment(id="d-1", service="fileio", settings={}, nodes=1, gpus=0, cpus_per_task=1, mem_gb=1)
@@ -24,7 +24,7 @@ def scenario(tmp_path: Path) -> ScenarioFolder:
     due_s = np.arange(0.0, 10.0, 0.01)
     write_samples(folder.trial(trial.id).samples, samples_of(due_s, last_s=due_s + 0.001))
     load = a_load(epoch_unix_ns=EPOCH_S * 10**9, warmup_s=0.0, duration_s=10.0, scheduled=len(due_s), sent=len(due_s))
-    write_json(folder.trial(trial.id).load, load)
+    write(folder.trial(trial.id).load, load)
     telemetry = folder.deployment(DEPLOYMENT.id).telemetry
     telemetry.parent.mkdir(parents=True)
     telemetry.write_text("".join(f"{EPOCH_S + at_s},host,cpu_util,0.5,ratio\n" for at_s in range(-5, 20)))

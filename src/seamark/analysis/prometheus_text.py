@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 
 from seamark.analysis.metrics.exposition import PREFIX, Exposed, exposed
 from seamark.analysis.metrics.objectives import look_up
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.service import Value
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, read_json, replacing
+from seamark.storage.paths import TrialFolder, read, read_json, replacing
 
 EXPOSED = exposed()
 TRIAL = f"{PREFIX}_trial_info"
@@ -113,7 +114,7 @@ def telemetry_by_node(folder: TrialFolder) -> Iterable[tuple[str, pa.Table]]:
         return
     with pq.ParquetFile(folder.telemetry) as file:
         table = file.read(use_threads=False)
-    own = str(read_json(folder.load).get("node") or "local")
+    own = read(folder.load, LoadRecord).node or "local"
     places = [str(source).rpartition("@") for source in table.column("source").to_pylist()]
     nodes = [node if at else own for _, at, node in places]
     bare = pa.array([source if at else node for source, at, node in places], pa.string())

@@ -18,6 +18,7 @@ from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.load_profile import AUTO, load_length_of
 from seamark.model.objectives import OBJECTIVES, is_objective
+from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
 from seamark.patterns.table import PATTERNS, pattern_of
@@ -140,8 +141,12 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     if here:
         look(url, tls, asked["timeout"])
     console = Console(stderr=True)
-    client: dict[str, Any] = {"node": node(), "client": {"workers": "wire", "processes": asked["shards"]}}
-    client["workers"] = [{"carrier": asked["carrier"]}]
+    client = LoadRecord(
+        status="ok",
+        node=node(),
+        client=ClientRecord(workers="wire", processes=asked["shards"]),
+        workers=(WorkerReport(carrier=asked["carrier"]),),
+    )
     unwritten: OSError | None = None
     with ended_by_signals(), tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
         folder = TrialFolder(root=Path(name))

@@ -10,8 +10,7 @@ from seamark.housekeeping.logs import ENDINGS
 from seamark.model.site import Retention
 from seamark.services.persistent.instance import STANDING, instances
 from seamark.services.supervisor.deployment import alive
-from seamark.storage.paths import DeploymentFolder, TrialFolder, read_json, write_json
-from seamark.trials.trial_files import PRUNED
+from seamark.storage.paths import DeploymentFolder, TrialFolder, amend
 
 DAY_S = 86400.0
 
@@ -52,7 +51,7 @@ def remove(found: Iterable[Removable], now: datetime) -> int:
     for each in found:
         if each.kind == "samples":
             record = TrialFolder(root=each.path.parent).record
-            write_json(record, read_json(record) | {PRUNED: now.isoformat(timespec="seconds")})
+            amend(record, record, pruned_at=now.isoformat(timespec="seconds"))
         if each.path.is_dir():
             shutil.rmtree(each.path)
         else:

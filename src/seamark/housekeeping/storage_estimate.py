@@ -9,9 +9,10 @@ from os.path import expandvars
 
 from seamark.errors import SiteError
 from seamark.model.load_profile import load_length_of
+from seamark.model.results.load_record import SamplesRecord
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read
 from seamark.trials.progress import progress_of
 
 LEAST_ROW_BYTES, MOST_ROW_BYTES = 4, 32
@@ -154,8 +155,8 @@ def shown_bytes(count: float) -> str:
 def _written(folder: ScenarioFolder, trial: Trial) -> int | None:
     files = folder.trial(trial.id)
     try:
-        return int(read_json(files.record)["samples_bytes"]) + _size(files)
-    except (OSError, ValueError, KeyError):
+        return read(files.record, SamplesRecord).samples_bytes + _size(files)
+    except (OSError, ValueError):
         return None
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import SequenceMatcher
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from seamark.model.digest import digest
+from seamark.model.results.values import OPTIONAL
 
 EMPTY: tuple[Any, ...] = (None, "", (), [], {})
 BRIEF = ("runtime", "site", "machine", "partition", "address")
@@ -44,61 +45,83 @@ class ServerIdentity:
         """SHA-256 of all but the digests of images. What is empty is left out: a new field changes no old digest."""
         return digest({name: value for name, value in self._known().items() if name != "image_digests"})
 
-    def document(self) -> dict[str, Any]:
+    def record(self) -> "ServerRecord":
         """Return everything, for meta.json and endpoint.json."""
-        return {"digest": self.digest, **self._known()}
+        return ServerRecord(digest=self.digest, **self._known())
 
-    def brief(self) -> dict[str, Any]:
-        """Return what a trial's record keeps: by what it is recognised, and where it was."""
-        return brief(self.document())
+    def brief(self) -> "ServerRecord":
+        """Return the part that a trial's load.json keeps."""
+        return self.record().brief()
 
     def _known(self) -> dict[str, Any]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in values.items() if value not in EMPTY}
 
 
-def brief(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a recorded identity that a trial's record keeps."""
-    return {name: document.get(name) for name in ("digest", *BRIEF, "image_digests")}
+@dataclass(frozen=True, kw_only=True)
+class ServerRecord:
+    """The identity of a server as results keep it. load.json has the fields up to `image_digests`, meta.json and
+    endpoint.json have all that are not empty; see ServerIdentity."""
+
+    digest: str
+    runtime: str | None = None
+    site: str | None = None
+    machine: str | None = None
+    partition: str | None = None
+    address: str | None = None
+    image_digests: Mapping[str, str | None] = field(default_factory=dict)
+    service: str | None = field(default=None, metadata=OPTIONAL)
+    version: str | None = field(default=None, metadata=OPTIONAL)
+    driver: str | None = field(default=None, metadata=OPTIONAL)
+    standing: str | None = field(default=None, metadata=OPTIONAL)
+    recipe: Mapping[str, Any] | None = field(default=None, metadata=OPTIONAL)
+    site_settings: Mapping[str, Any] | None = field(default=None, metadata=OPTIONAL)
+    lock_sha256: str | None = field(default=None, metadata=OPTIONAL)
+
+    def brief(self) -> "ServerRecord":
+        """Return the digests, and where the server was."""
+        return ServerRecord(
+            digest=self.digest,
+            image_digests=self.image_digests,
+            **{name: getattr(self, name) for name in BRIEF},
+        )
+
+    @property
+    def place(self) -> str:
+        """Where the server was: `127.0.0.1:9000 (external, site 'mine', from n1)`."""
+        site = f"site '{self.site}'"
+        if self.runtime == "external" and self.address:
+            return f"{self.address} (external, {site}, from {self.machine})"
+        partition = f", partition {self.partition}" if self.partition else ""
+        return f"{site} ({self.runtime}, on {self.machine}{partition})"
 
 
-def recorded(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the server identity that a record holds, None where none was recorded or it is damaged."""
-    found = document.get("server_identity")
-    return found if isinstance(found, Mapping) and isinstance(found.get("digest"), str) else None
+class Recorded(Protocol):
+    """A record that says what it was measured as and on which server, None where it does not know."""
+
+    @property
+    def config_hash(self) -> str | None: ...
+
+    @property
+    def server_identity(self) -> ServerRecord | None: ...
 
 
-def same_server(known: Mapping[str, Any] | None, asked: ServerIdentity | None) -> bool:
+def same_server(known: ServerRecord | None, asked: ServerIdentity | None) -> bool:
     """Return whether a recorded identity is the one asked for. One that was not recorded, or not asked for, is."""
     if known is None or asked is None:
         return True
-    there = image_digests(known)
+    there = known.image_digests
     changed = any(wanted and there.get(role) not in (None, wanted) for role, wanted in asked.image_digests.items())
-    return known["digest"] == asked.digest and not changed
+    return known.digest == asked.digest and not changed
 
 
-def belongs(record: Mapping[str, Any], config_hash: str, server: ServerIdentity | None) -> bool:
+def belongs(record: Recorded, config_hash: str, server: ServerIdentity | None) -> bool:
     """Return whether a record is of this configuration and server, as far as it knows them."""
-    return record.get("config_hash") in (None, config_hash) and same_server(recorded(record), server)
-
-
-def image_digests(known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the digests of images in a recorded identity, none where there are none that can be read."""
-    found = known.get("image_digests")
-    return found if isinstance(found, Mapping) else {}
-
-
-def place(known: Mapping[str, Any]) -> str:
-    """Return where a recorded identity was: `127.0.0.1:9000 (external, site 'mine', from n1)`."""
-    site, machine = f"site '{known.get('site')}'", str(known.get("machine"))
-    if known.get("runtime") == "external" and known.get("address"):
-        return f"{known['address']} (external, {site}, from {machine})"
-    partition = f", partition {known['partition']}" if known.get("partition") else ""
-    return f"{site} ({known.get('runtime')}, on {machine}{partition})"
+    return record.config_hash in (None, config_hash) and same_server(record.server_identity, server)
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two documents of identities, a line each: `recipe.command: --a=1 -> --a=2`."""
+    """Return what differs between two trees of settings, a line each: `recipe.command: --a=1 -> --a=2`."""
     return list(_differences(_flat(old), _flat(new)))
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from seamark.analysis.checks import verdict_of, worst
 from seamark.analysis.metrics import marked, with_present_codes
+from seamark.model.results.load_record import LoadRecord
 from seamark.report.ordering import in_order
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json
 from seamark.storage.redaction import redacted, redacted_text
 
 Document = Mapping[str, Any]
@@ -149,6 +150,13 @@ def _optional(path: Path) -> Document | None:
         return None
 
 
+def _load(folder: TrialFolder) -> LoadRecord | None:
+    try:
+        return read(folder.load, LoadRecord)
+    except (OSError, ValueError):
+        return None
+
+
 def _marked(path: Path) -> Document | None:
     document = _optional(path)
     return document and marked(dict(document))
@@ -156,7 +164,7 @@ def _marked(path: Path) -> Document | None:
 
 def _trial(planned: Document, folder: TrialFolder, by_twins: Sequence[Document]) -> TrialRecord:
     metrics = _marked(folder.metrics)
-    load = _optional(folder.load) or {}
+    load = _load(folder) or LoadRecord(status="failed")
     if metrics is None:
         damaged = folder.metrics.is_file()
         metrics = {
@@ -181,11 +189,11 @@ def _trial(planned: Document, folder: TrialFolder, by_twins: Sequence[Document])
         status=str(metrics.get("status")),
         category=metrics.get("category"),
         reason=redacted(metrics.get("reason")),
-        log_tail=tuple(redacted_text(str(line)) for line in load.get("log_tail") or ()),
-        started_at=load.get("started_at"),
-        finished_at=load.get("finished_at"),
-        warmup_s=start_s if metrics.get("warmup_auto") else load.get("warmup_s"),
-        load_s=(load.get("warmup_s") or 0.0) + load["duration_s"] if load.get("duration_s") else None,
+        log_tail=tuple(redacted_text(line) for line in load.log_tail),
+        started_at=load.started_at,
+        finished_at=load.finished_at,
+        warmup_s=start_s if metrics.get("warmup_auto") else load.warmup_s,
+        load_s=(load.warmup_s or 0.0) + load.duration_s if load.duration_s else None,
         throughput=throughput.get("value"),
         unit=str(throughput.get("unit") or ""),
         latency_ms=metrics.get("latency_ms") or {},

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from os.path import expandvars
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seamark.errors import UserError
-from seamark.model.results import OTHERWISE, REMEDIES, SHAPES
-from seamark.storage.json_shapes import document_of
+from seamark.model.results.known import OTHERWISE, REMEDIES, SHAPES
+from seamark.storage.codec import encode, parse
+
+Noun = TypeVar("Noun")
 
 PROBES = "probes"
 
@@ -256,15 +258,14 @@ class DamagedFileError(UserError, ValueError):
     """A file of ours is not what we wrote: the message names it and the remedy."""
 
 
-def read_json(path: Path, shape: Any = None) -> dict[str, Any]:
-    """Read a JSON document of the results: the one way to all of them.
+def read(path: Path, noun: type[Noun]) -> Noun:
+    """Read a document of the results: the one way to all of them.
 
-    `shape` is what it has to be; without one, what model/results has for a file of that name. A damaged document, and
-    a folder or a loop of links in its place, raise DamagedFileError that names the file and the remedy; a missing one
-    raises FileNotFoundError, one that may not be read PermissionError.
+    A damaged document, and a folder or a loop of links in its place, raise DamagedFileError that names the file, what
+    is wrong and the remedy; a missing one raises FileNotFoundError, an unreadable one PermissionError.
     """
     try:
-        return document_of(path.read_text(encoding="utf-8"), shape or SHAPES.get(path.name, Mapping[str, Any]))
+        return parse(path.read_text(encoding="utf-8"), noun)
     except (FileNotFoundError, PermissionError):
         raise
     except OSError as cause:
@@ -273,10 +274,28 @@ def read_json(path: Path, shape: Any = None) -> dict[str, Any]:
         raise DamagedFileError(f"{path}: {cause}. {_remedy(path)}") from cause
 
 
+def write(path: Path, noun: object) -> None:
+    """Write a noun of the results as JSON, whole or not at all."""
+    write_json(path, encode(noun))
+
+
+def amend(source: Path, target: Path, **changes: object) -> None:
+    """Write a document with other values of some fields to `target`; fields that only a later version knows stay.
+    Raises like `read`."""
+    read(source, SHAPES[source.name])
+    write_json(target, json.loads(source.read_text(encoding="utf-8")) | encode(changes))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a document that has no noun: any JSON object. Raises like `read`."""
+    found: dict[str, Any] = read(path, SHAPES.get(path.name, Mapping[str, Any]))
+    return found
+
+
 def is_damaged(path: Path) -> bool:
     """Whether a document is there and cannot be read."""
     try:
-        read_json(path)
+        read(path, SHAPES.get(path.name, Mapping[str, Any]))
     except FileNotFoundError:
         return os.path.lexists(path)
     except (OSError, ValueError):

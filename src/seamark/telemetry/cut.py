@@ -6,7 +6,7 @@ Only the rows of the trial are held in memory, however long its deployment has l
 import contextlib
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from seamark.model.results.load_record import LoadRecord
 from seamark.storage.paths import TrialFolder, replacing
 
 Row = tuple[float, str, str, float, str]
@@ -58,22 +59,22 @@ def _at_s(line: bytes, epoch_unix_s: float) -> float:
         return math.nan
 
 
-def load_window(load: Mapping[str, Any]) -> tuple[float, float]:
+def load_window(load: LoadRecord) -> tuple[float, float]:
     """Return when a trial's load began (s since 1970) and how long it was, by its load.json.
 
     A load that ended early, or never began, is no longer than it lasted.
     """
-    epoch_unix_ns = load.get("epoch_unix_ns")
-    if epoch_unix_ns is None:
+    if load.epoch_unix_ns is None:
         return 0.0, 0.0
-    epoch_unix_s = epoch_unix_ns / 1e9
-    planned_s = float(load.get("warmup_s") or 0.0) + float(load.get("duration_s") or 0.0)
-    if finished_at := load.get("finished_at"):
-        return epoch_unix_s, max(0.0, min(planned_s, datetime.fromisoformat(finished_at).timestamp() - epoch_unix_s))
+    epoch_unix_s = load.epoch_unix_ns / 1e9
+    planned_s = (load.warmup_s or 0.0) + (load.duration_s or 0.0)
+    if load.finished_at:
+        lasted_s = datetime.fromisoformat(load.finished_at).timestamp() - epoch_unix_s
+        return epoch_unix_s, max(0.0, min(planned_s, lasted_s))
     return epoch_unix_s, planned_s
 
 
-def cut_telemetry(deployment_csv: Path, client_csv: Path, load: Mapping[str, Any], folder: TrialFolder) -> pa.Table:
+def cut_telemetry(deployment_csv: Path, client_csv: Path, load: LoadRecord, folder: TrialFolder) -> pa.Table:
     """Write telemetry.parquet and telemetry.csv of a trial; return the table."""
     table = cut([deployment_csv, client_csv], *load_window(load))
     with replacing(folder.telemetry) as temporary:

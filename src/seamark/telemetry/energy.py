@@ -1,10 +1,10 @@
 """What can be known of energy while a load runs, and why the rest cannot: the entry `energy` of load.json."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from seamark.model.results.load_record import EnergyRecord, PackageCounters
 from seamark.telemetry.rapl import ROOT, domains, why_unreadable
 from seamark.telemetry.slurm_energy import Consumed, consumed, spent
 
@@ -14,14 +14,18 @@ def before_load() -> Consumed:
     return consumed(os.environ)
 
 
-def after_load(before: Consumed, root: Path = ROOT) -> dict[str, Any]:
-    """Return which counters telemetry has for this node's packages, and what Slurm says the node used.
+def after_load(before: Consumed, root: Path = ROOT, idle_w: Mapping[str, float] | None = None) -> EnergyRecord:
+    """Return the counters that telemetry has of this node's packages, and the node's energy as Slurm counts it.
 
-    Each scope has a `reason` where there is nothing to be known.
+    A scope without figures has a `reason`. `idle_w` is the idle power by scope, where it is known.
     """
     reason = why_unreadable(root)
     counters = [] if reason else [domain.name for domain in domains(root)]
-    return {"package": {"counters": counters, "reason": reason}, "node": spent(before, consumed(os.environ))}
+    return EnergyRecord(
+        package=PackageCounters(counters=tuple(counters), reason=reason),
+        node=spent(before, consumed(os.environ)),
+        idle_w=idle_w or {},
+    )
 
 
 def idle_power_w(telemetry: Path, between_unix_s: Sequence[float] | None) -> dict[str, float]:

@@ -6,9 +6,9 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from seamark.dispatch.identity import job_step
+from seamark.model.results.load_record import NodeEnergy
 
 WAIT_S = 10.0
 LEAST_LOOKS = 4
@@ -53,18 +53,18 @@ def consumed(environment: Mapping[str, str]) -> Consumed:
     return Consumed(at_s=at_s, reason=f"neither sstat nor sacct has {FIELDS} of step {step}")
 
 
-def spent(before: Consumed, after: Consumed) -> dict[str, Any]:
-    """Return what was used between two looks, as load.json has it: value_j, window_s, step, reason."""
-    found: dict[str, Any] = {"value_j": None, "window_s": None, "step": after.step, "reason": None}
+def spent(before: Consumed, after: Consumed) -> NodeEnergy:
+    """Return the energy used between two readings of the meter, or the reason why it is not known."""
+    step = after.step
     if before.joules is None or after.joules is None:
-        return found | {"reason": before.reason or after.reason}
+        return NodeEnergy(step=step, reason=before.reason or after.reason)
     window_s, value_j = after.at_s - before.at_s, after.joules - before.joules
     if value_j <= 0:
-        return found | {"reason": f"{FIELDS} of step {after.step} did not grow while the load ran"}
+        return NodeEnergy(step=step, reason=f"{FIELDS} of step {step} did not grow while the load ran")
     if window_s < LEAST_LOOKS * after.every_s:
         reason = f"Slurm reads the meter every {after.every_s:g} s, and the load took {window_s:.3g} s only"
-        return found | {"reason": reason}
-    return found | {"value_j": value_j, "window_s": round(window_s, 3)}
+        return NodeEnergy(step=step, reason=reason)
+    return NodeEnergy(value_j=value_j, window_s=round(window_s, 3), step=step)
 
 
 def _said(*command: str) -> str | None:

@@ -20,6 +20,7 @@ from seamark.analysis.metrics.ceiling import Ceiling
 from seamark.dispatch import identity
 from seamark.load.coordinator.coordinator import LoadJob, run_load
 from seamark.load.workers.records import read_segments
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import CHUNK
 from seamark.model.service import Value
 from seamark.model.site import Pinning
@@ -81,17 +82,16 @@ def calibration_file(results: Path, node: str) -> Path:
     return results / ".calibration" / f"{node}.json"
 
 
-def ceiling_of(results: Path, load: Mapping[str, Any]) -> Ceiling | None:
+def ceiling_of(results: Path, load: LoadRecord) -> Ceiling | None:
     """Return the ceiling of the client of a load.json; None where its machine was never calibrated, or where its
     shards were carried to others."""
-    client, workers = load.get("client") or {}, load.get("workers") or ()
-    if any(worker.get("carrier", "local") != "local" for worker in workers):
+    if any(worker.carrier != "local" for worker in load.workers):
         return None
-    speaks = any(worker.get("network") for worker in workers)  # from an event loop, in however many processes
+    speaks = any(worker.network for worker in load.workers)  # from an event loop, in however many processes
     try:
-        known = read_json(calibration_file(results, str(load.get("node"))))
-        one = known["ceilings"]["wire" if speaks else client["workers"]]
-        many = min(int(client["processes"]), int(known["cores"]))
+        known = read_json(calibration_file(results, str(load.node)))
+        one = known["ceilings"]["wire" if speaks else load.client.workers]
+        many = min(load.client.processes or 0, int(known["cores"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     names = ("bytes_per_s", "chunks_per_s", "joined_chunks_per_s")
@@ -178,8 +178,8 @@ def _load(
         return Run(
             samples=samples[samples["failure"] == 0],
             chunks=read_segments(outcome.chunks, CHUNK),
-            cpu_s=report["cpu_s"] - report["spin_s"],
-            wall_s=report["wall_s"],
+            cpu_s=(report.cpu_s or 0.0) - (report.spin_s or 0.0),
+            wall_s=report.wall_s or 0.0,
         )
 
 

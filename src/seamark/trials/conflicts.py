@@ -9,20 +9,12 @@ import yaml
 
 from seamark.errors import UserError
 from seamark.model.plurals import counted
-from seamark.model.server_identity import (
-    BRIEF,
-    ServerIdentity,
-    belongs,
-    differences,
-    image_digests,
-    place,
-    recorded,
-    same_server,
-)
+from seamark.model.results.load_record import CommitMark, Measurement
+from seamark.model.server_identity import BRIEF, ServerIdentity, ServerRecord, belongs, differences, same_server
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.study_identities import server_identities
-from seamark.storage.paths import TrialFolder, read_json
+from seamark.storage.paths import TrialFolder, read
 from seamark.trials.trial_files import commit_mark, complete, put_aside
 
 MOST_DIFFERENCES = 4
@@ -61,9 +53,9 @@ class CommitMarks:
     def __init__(self, study: Study, scenario: str) -> None:
         self._folder = study.folder(scenario)
         self._servers = server_identities(study, scenario)
-        self._marks: dict[str, Mapping[str, Any] | None] = {}
+        self._marks: dict[str, CommitMark | None] = {}
 
-    def of(self, trial: Trial) -> Mapping[str, Any] | None:
+    def of(self, trial: Trial) -> CommitMark | None:
         """Return a trial's mark, None where it has none."""
         if trial.id not in self._marks:
             self._marks[trial.id] = commit_mark(self._folder.trial(trial.id))
@@ -97,9 +89,8 @@ def conflicts(study: Study, marks: CommitMarks | None = None, deployment: str | 
     for trial in study.plan.trials if deployment is None else study.trials_of(name, deployment):
         mark = marks.of(trial) or _search_mark(study.folder(name).trial(trial.id), trial)
         if mark is not None and not belongs(mark, trial.config_hash, marks.server(trial)):
-            known = recorded(mark) or {}
-            changed = mark.get("config_hash") != trial.config_hash
-            key = (trial.service, known.get("digest"), repr(image_digests(known)), changed)
+            known, changed = mark.server_identity, mark.config_hash != trial.config_hash
+            key = (trial.service, known and known.digest, repr(known and known.image_digests), changed)
             groups.setdefault(key, []).append(trial)
     return tuple(_conflict(study, trials, marks.server(trials[0])) for trials in groups.values())
 
@@ -134,35 +125,34 @@ def put_conflicts_aside(study: Study, deployment: str | None = None) -> tuple[st
     return tuple(names)
 
 
-def _search_mark(folder: TrialFolder, trial: Trial) -> Mapping[str, Any] | None:
+def _search_mark(folder: TrialFolder, trial: Trial) -> Measurement | None:
     """Return what says where the probes of a search without a result were measured; None for other trials."""
-    return _read(folder.search) or None if trial.search else None
+    return _measurement(folder.search) if trial.search else None
 
 
 def _conflict(study: Study, trials: Sequence[Trial], server: ServerIdentity) -> Conflict:
     first = trials[0]
     folder = study.folder(study.scenario.name).trial(first.id)
-    mark = commit_mark(folder) or _search_mark(folder, first) or {}
-    known = recorded(mark)
-    whole = recorded(_read(folder.meta)) or known
+    mark = commit_mark(folder) or _search_mark(folder, first) or Measurement()
+    known, meta = mark.server_identity, _measurement(folder.meta)
+    whole = known if meta is None or meta.server_identity is None else meta.server_identity
     found = [] if whole is None or same_server(known, server) else _served_otherwise(whole, server)
-    if mark.get("config_hash") != first.config_hash:
+    if mark.config_hash != first.config_hash:
         found += _configured_otherwise(folder, first)
     return Conflict(
         trials=tuple(trial.id for trial in trials),
-        measured=None if known is None else place(known),
-        asked=place(server.brief()),
+        measured=None if known is None else known.place,
+        asked=server.record().place,
         differences=tuple(found),
     )
 
 
-def _served_otherwise(whole: Mapping[str, Any], server: ServerIdentity) -> list[str]:
+def _served_otherwise(whole: ServerRecord, server: ServerIdentity) -> list[str]:
     """Return what differs between servers, but for where they are. Recipes of two runtimes are not compared."""
-    left_out = BRIEF if whole.get("runtime") == server.runtime else (*BRIEF, "recipe")
-    old, new = whole, server.document() if "service" in whole else server.brief()
-    return differences(
-        *({name: value for name, value in each.items() if name not in left_out} for each in (old, new))
-    )
+    left_out = BRIEF if whole.runtime == server.runtime else (*BRIEF, "recipe")
+    asked = server.record() if whole.service is not None else server.brief()
+    old, new = ({name: part for name, part in vars(each).items() if name not in left_out} for each in (whole, asked))
+    return differences(old, new)
 
 
 def _configured_otherwise(folder: TrialFolder, trial: Trial) -> list[str]:
@@ -178,8 +168,8 @@ def _configured_otherwise(folder: TrialFolder, trial: Trial) -> list[str]:
     return found or ["what a file of its settings holds, or how trials are made, has changed (config_hash)"]
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _measurement(path: Path) -> Measurement | None:
     try:
-        return read_json(path)
+        return read(path, Measurement)
     except (OSError, ValueError):
-        return {}
+        return None

@@ -6,8 +6,9 @@ from typing import Any
 
 from seamark.analysis.metrics import is_older
 from seamark.analysis.summary import write_metrics
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Deployment, Trial
-from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read_json
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read, read_json
 from seamark.telemetry.cut import cut_telemetry
 from seamark.trials.calibration import ceiling_of
 from seamark.trials.search.probe import found_trial
@@ -20,23 +21,23 @@ def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment)
     """
     own = scenario.trial(trial.id)
     try:
-        load = read_json(own.load)
+        load = read(own.load, LoadRecord)
     except ValueError:
-        load = {}
+        load = LoadRecord(status="failed")
     if not _is_newer(own.telemetry, own.load):
         cut_telemetry(scenario.deployment(deployment.id).telemetry, own.client_telemetry, load, own)
     return write_metrics(
         found_trial(trial, load),
         own,
         deployment,
-        client_is_server=bool(load.get("in_client")),
+        client_is_server=load.in_client,
         ceiling=ceiling_of(scenario.root.parent, load),
     )
 
 
 def derive_telemetry(trial: TrialFolder, deployment: DeploymentFolder) -> None:
     """Write the telemetry of one trial: the part of its deployment's, and of its own load's, during its load."""
-    cut_telemetry(deployment.telemetry, trial.client_telemetry, read_json(trial.load), trial)
+    cut_telemetry(deployment.telemetry, trial.client_telemetry, read(trial.load, LoadRecord), trial)
 
 
 def is_derived(folder: TrialFolder, trial: Trial) -> bool:

@@ -1,10 +1,11 @@
 """What of a deployment is not measured yet. Measures nothing; no batch system and no Snakemake is asked."""
 
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.study_identities import server_identity
-from seamark.storage.paths import TrialFolder, read_json
+from seamark.storage.paths import TrialFolder, read
 from seamark.trials.trial import republished
 from seamark.trials.trial_files import put_aside, stands
 
@@ -28,7 +29,7 @@ def pending(study: Study, scenario: str, deployment_id: str, *, failed: bool = F
 def _needs_server(folder: TrialFolder, trial: Trial, server: ServerIdentity, failed: bool) -> bool:
     if not settled(folder, trial, server):
         return not republished(folder, trial, server)
-    if failed and read_json(folder.load)["status"] != "ok":
+    if failed and not read(folder.load, LoadRecord).ok:
         put_aside(folder)
         return True
     return False
@@ -38,6 +39,6 @@ def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = N
     """Whether load.json says, believably, what came of this very trial: on `server`, if that is given."""
     if not folder.load.exists() or not stands(folder):
         return False
-    load = read_json(folder.load)
-    whose = "config_hash" in load and belongs(load, trial.config_hash, server)
-    return whose and load.get("category") != BROKEN_OFF
+    load = read(folder.load, LoadRecord)
+    whose = load.config_hash is not None and belongs(load, trial.config_hash, server)
+    return whose and load.category != BROKEN_OFF

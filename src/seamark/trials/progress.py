@@ -8,11 +8,12 @@ from typing import Any
 
 import psutil
 
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Plan, Trial
 from seamark.planning.study import Study
 from seamark.services.study_identities import server_identities
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json
 
 WAITING_STALE_S = 15.0
 
@@ -134,20 +135,16 @@ def _stamp(files: TrialFolder) -> tuple[int, ...]:
 def _tried(trial: Trial, files: TrialFolder, server: ServerIdentity | None) -> State:
     """Return the state of a trial that has a load.json."""
     try:
-        load = read_json(files.load)
+        load = read(files.load, LoadRecord)
+        status, category, reason = load.status, load.category, load.reason
         if not belongs(load, trial.config_hash, server):
-            load = {"status": "other" if load.get("status") == "ok" else "planned"}
-        if load.get("status") == "ok" and files.metrics.exists():
-            load = read_json(files.metrics)
+            status, category, reason = "other" if load.ok else "planned", None, None
+        elif load.ok and files.metrics.exists():
+            metrics = read_json(files.metrics)
+            status, category, reason = metrics["status"], metrics["category"], metrics["reason"]
     except ValueError as cause:
-        load = {"status": "damaged", "category": "damaged", "reason": str(cause)}
-    return State(
-        trial=trial.id,
-        deployment=trial.deployment,
-        state=load.get("status", "damaged"),
-        category=load.get("category"),
-        reason=load.get("reason"),
-    )
+        status, category, reason = "damaged", "damaged", str(cause)
+    return State(trial=trial.id, deployment=trial.deployment, state=status, category=category, reason=reason)
 
 
 def held_by(holder: Mapping[str, Any]) -> str:

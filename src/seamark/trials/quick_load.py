@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from seamark.load.driver import Target, Wire, make_of
 from seamark.load.workers.records import segment_state
 from seamark.load.workers.segments import gather_chunks, gather_samples, read_samples
 from seamark.model.failure import Failure
-from seamark.model.load_profile import warmup_of
+from seamark.model.load_profile import duration_of, warmup_of
+from seamark.model.results.load_record import ClientRecord, LoadRecord
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Trial
@@ -98,31 +99,32 @@ def run_oneoff(
 
     outcome = run_load(job, None, folder.own_parts, tick, launcher=launcher)
     if outcome.died == len(outcome.reports):
-        raise LoadError("; ".join(str(report["reason"]) for report in outcome.reports), outcome.log_tail)
-    about: dict[str, Any] = {
+        raise LoadError("; ".join(str(report.reason) for report in outcome.reports), outcome.log_tail)
+    about = {
         "config_hash": trial.config_hash,
         "trial": trial.id,
         "unit": outcome.unit,
         "kinds": list(outcome.kinds),
+        "epoch_unix_ns": outcome.epoch_unix_ns,
+        "schema_version": SCHEMA_VERSION,
     }
-    about |= {"epoch_unix_ns": outcome.epoch_unix_ns, "schema_version": SCHEMA_VERSION}
     gather_samples(outcome.segments, folder.samples, about)
     if outcome.chunks:
         gather_chunks(outcome.chunks, folder.chunks)
-    load = {
-        "status": "ok",
-        "started_at": started_at,
-        "node": node(),
-        "warmup_s": warmup_of(trial.settings),
-        "duration_s": trial.settings["duration_s"],
-        "unit": outcome.unit,
-        "kinds": list(outcome.kinds),
-        "scheduled": outcome.scheduled,
-        "client": {"workers": "wire", "processes": len(outcome.reports)},
-        "workers": [dict(report) for report in outcome.reports],
-        "quality": dict(outcome.quality),
-        "over_saturated_at_s": outcome.over_saturated_at_s,
-    }
+    load = LoadRecord(
+        status="ok",
+        started_at=started_at,
+        node=node(),
+        warmup_s=warmup_of(trial.settings),
+        duration_s=duration_of(trial.settings),
+        unit=outcome.unit,
+        kinds=outcome.kinds,
+        scheduled=outcome.scheduled,
+        client=ClientRecord(workers="wire", processes=len(outcome.reports)),
+        workers=outcome.reports,
+        quality=outcome.quality,
+        over_saturated_at_s=outcome.over_saturated_at_s,
+    )
     return measure(trial, load, folder, scenario="load", client_is_server=False, ceiling=ceiling)
 
 

@@ -7,11 +7,11 @@ and so does the next run. What is not tried is no result: the next `bench submit
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Required, TypedDict
+from dataclasses import dataclass
 
 from seamark.dispatch.fencing import EPOCH
 from seamark.dispatch.identity import allocation
-from seamark.storage.paths import ScenarioFolder, put_away, read_json, write_json
+from seamark.storage.paths import ScenarioFolder, put_away, read, write
 
 NOT_TRIED = "not_tried"
 """Category of a trial that was not tried, and of a server that was not started, for this reason."""
@@ -20,14 +20,15 @@ CHANGING = re.compile(r"\d+|\S*/\S*")
 """What is another in each of several deaths of one cause: numbers and paths."""
 
 
-class Deaths(TypedDict):
-    """What is kept of a service: the run, the cause, and which trials or deployments ended so."""
+@dataclass(frozen=True, kw_only=True)
+class Deaths:
+    """Deaths of a service in one run that have one cause: `names` are trials or deployments, as `kind` says."""
 
-    run: Required[str]
-    kind: Required[str]
-    cause: Required[str]
-    said: Required[str]
-    names: Required[list[str]]
+    run: str
+    kind: str
+    cause: str
+    said: str
+    names: tuple[str, ...]
 
 
 def run_of(environment: Mapping[str, str]) -> str | None:
@@ -43,10 +44,9 @@ def note_death(
         return
     cause = CHANGING.sub("#", " ".join([said, *tail[-1:]]))
     known = _known(folder, service, run)
-    alike = known is not None and (known["cause"], known["kind"]) == (cause, kind)
-    names = [*(known["names"] if known and alike else []), name]
-    document = {"run": run, "kind": kind, "cause": cause, "said": said, "names": list(dict.fromkeys(names))}
-    write_json(folder.deaths(service), document)
+    before = known.names if known is not None and (known.cause, known.kind) == (cause, kind) else ()
+    names = tuple(dict.fromkeys((*before, name)))
+    write(folder.deaths(service), Deaths(run=run, kind=kind, cause=cause, said=said, names=names))
 
 
 def note_life(folder: ScenarioFolder, service: str) -> None:
@@ -58,17 +58,17 @@ def note_life(folder: ScenarioFolder, service: str) -> None:
 def why_not_tried(folder: ScenarioFolder, service: str, run: str | None) -> str | None:
     """Return why nothing more of a service is tried in this run, None while it is."""
     known = None if run is None else _known(folder, service, run)
-    if known is None or len(known["names"]) < MOST:
+    if known is None or len(known.names) < MOST:
         return None
     return (
-        f"{len(known['names'])} {known['kind']}s of the service '{service}' before it ended alike, before the first"
-        f" request: {known['said']}. `bench submit` tries the rest, `bench retry` those as well."
+        f"{len(known.names)} {known.kind}s of the service '{service}' before it ended alike, before the first"
+        f" request: {known.said}. `bench submit` tries the rest, `bench retry` those as well."
     )
 
 
-def _known(folder: ScenarioFolder, service: str, run: str) -> dict[str, Any] | None:
+def _known(folder: ScenarioFolder, service: str, run: str) -> Deaths | None:
     try:
-        known = read_json(folder.deaths(service), Deaths)
+        known = read(folder.deaths(service), Deaths)
     except (OSError, ValueError):
         return None
-    return known if known["run"] == run else None
+    return known if known.run == run else None

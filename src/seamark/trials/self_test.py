@@ -107,7 +107,7 @@ def _errors(
     ttft_ms = ((mine["first_ns"] - mine["sent_ns"]) - (truth.first_ns - truth.read_ns)[order]) / 1e6
     end_ms = ((mine["last_ns"] - mine["sent_ns"]) - (truth.last_ns - truth.read_ns)[order]) / 1e6
     events = np.bincount(chunks["index"], weights=chunks["events"], minlength=int(mine["index"].max(initial=0)) + 1)
-    lags = [report["lag_ns"]["p99"] / 1e3 for report in outcome.reports if report["lag_ns"]]
+    lags = [lag.p99 / 1e3 for report in outcome.reports if (lag := report.lag_ns) and lag.p99 is not None]
     return Errors(
         load=name,
         requests=len(mine),

@@ -14,6 +14,7 @@ from typing import Any
 
 from seamark.errors import SiteError, UserError
 from seamark.load.coordinator.coordinator import LoadError, LoadOutcome, run_load
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.study_images import StudyImages
@@ -21,6 +22,7 @@ from seamark.services.runtimes.environments import damaged_by
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.node_locks import locked, node_folder
 from seamark.storage import paths
+from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, read_json
 from seamark.telemetry import provenance
 from seamark.telemetry.energy import after_load, before_load, idle_power_w
@@ -73,7 +75,7 @@ def serve(bench: Bench) -> None:
         client=images.of_client(bench.service),
         binds=plan.binds,
         shards=max(int(trial.settings["shards"] or 1) for trial in trials),
-        identity=bench.server.document(),
+        identity=encode(bench.server.record()),
     )
     if answer["status"] != "ok" and answer["category"] not in UNCOUNTED:
         note_death(
@@ -104,7 +106,7 @@ def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None
     """Whether the trial's samples are all there, of `server` if it is given; load.json is written again then."""
     if not samples_complete(folder, trial.config_hash, server):
         return False
-    paths.write_json(folder.load, read_json(folder.record) | {"republished": True})
+    paths.amend(folder.record, folder.load, republished=True)
     return True
 
 
@@ -120,37 +122,37 @@ def measure_here(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: in
     put_aside(folder)
     if why := why_not_tried(bench.results, bench.service.name, run_of(os.environ)):
         write_config(folder, trial, bench)
-        paths.write_json(folder.load, record_of(bench, trial, None, (NOT_TRIED, why), []) | {"attempt": 0})
+        paths.write(folder.load, replace(record_of(bench, trial, None, (NOT_TRIED, why)), attempt=0))
         return
     for attempt in range(1, max_retries + 2):
         write_config(folder, trial, bench)
-        document = _attempt(bench, trial, folder, attempt, parent_pid)
-        if document["status"] == "ok" or attempt > max_retries:
+        load = _attempt(bench, trial, folder, attempt, parent_pid)
+        if load.ok or attempt > max_retries:
             break
         put_aside(folder)
         _pause(bench, 2 ** (attempt - 1), parent_pid)
-    paths.write_json(folder.load, document)
-    _count(bench, trial, document)
+    paths.write(folder.load, load)
+    _count(bench, trial, load)
 
 
-def _count(bench: Bench, trial: Trial, document: Mapping[str, Any]) -> None:
+def _count(bench: Bench, trial: Trial, load: LoadRecord) -> None:
     """Note that a load has sent requests, or how it ended before the first though its server was well."""
-    if document["status"] == "ok" or document["sent"]:
+    if load.ok or load.sent:
         note_life(bench.results, bench.service.name)
-    elif document["category"] not in UNCOUNTED and read_json(bench.folder.endpoint)["status"] == "ok":
+    elif load.category not in UNCOUNTED and read_json(bench.folder.endpoint)["status"] == "ok":
         note_death(
             bench.results,
             bench.service.name,
             run_of(os.environ),
             kind="trial",
             name=trial.id,
-            said=f"{document['category']}: {document['reason']}",
-            tail=document["log_tail"],
+            said=f"{load.category}: {load.reason}",
+            tail=load.log_tail,
         )
 
 
-def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int) -> dict[str, Any]:
-    """Measure once. Returns the document of load.json; a failure is a result, not an exception."""
+def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int) -> LoadRecord:
+    """Measure once. A failure is a result, not an exception."""
     before, started_at = provenance.look(), provenance.now()
     energy_before = before_load()
     outcome: LoadOutcome | None = None
@@ -173,21 +175,25 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
         failure = _disk(error)
     except (ValueError, UserError) as error:
         failure = ("setup_failed", str(error))
-    document = record_of(bench, trial, outcome, failure, tail)
-    document |= {"attempt": attempt, "started_at": started_at, "server_restarted": restarted}
-    document["energy"] = after_load(energy_before) | {"idle_w": _idle_w(bench)}
+    load = replace(
+        record_of(bench, trial, outcome, failure, tail),
+        attempt=attempt,
+        started_at=started_at,
+        server_restarted=restarted,
+        energy=after_load(energy_before, idle_w=_idle_w(bench)),
+    )
     try:
         if outcome is not None:
-            keep_samples(folder, trial, outcome, document)
+            load = keep_samples(folder, outcome, load)
     except OSError as error:
         category, reason = _disk(error)
-        document |= {"status": "failed", "category": category, "reason": reason}
+        load = replace(load, status="failed", category=category, reason=reason)
     clear(folder)  # before anything else is written: the disk may be full
-    write_meta(bench, trial, folder, before, document["workers"])
-    paths.append_log(folder.log, trial.trial_id, "load ended", status=document["status"], reason=document["reason"])
-    if document["status"] == "ok":
-        paths.write_json(folder.record, document)
-    return document
+    write_meta(bench, trial, folder, before, load.workers)
+    paths.append_log(folder.log, trial.trial_id, "load ended", status=load.status, reason=load.reason)
+    if load.ok:
+        paths.write(folder.record, load)
+    return load
 
 
 def _damage(bench: Bench, tail: Sequence[str]) -> str:
@@ -257,8 +263,8 @@ def _verdict(bench: Bench, outcome: LoadOutcome) -> tuple[tuple[str, str] | None
         category = "interrupted" if reason.startswith("interrupted") else "server_died"
         return (category, reason), server_tail(bench)
     if no_worker_left:
-        full = any(report.get("errno") == errno.ENOSPC for report in outcome.reports)
-        reasons = "; ".join(str(report["reason"]) for report in outcome.reports)
+        full = any(report.errno == errno.ENOSPC for report in outcome.reports)
+        reasons = "; ".join(str(report.reason) for report in outcome.reports)
         return ("disk_full" if full else "client_died", reasons), list(outcome.log_tail)
     if outcome.sent == 0:
         return ("no_samples", "no request was sent: the load ended before its first one was due"), []

@@ -2,32 +2,28 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from seamark.dispatch.identity import batch_job, node
 from seamark.load.coordinator.coordinator import LoadOutcome
-from seamark.model.load_profile import warmup_of
+from seamark.model.load_profile import duration_of, warmup_of
 from seamark.model.plurals import counted
-from seamark.model.server_identity import ServerIdentity, brief, recorded, same_server
+from seamark.model.results.load_record import ClientRecord, CommitMark, LoadRecord, SamplesRecord, WorkerPlace
+from seamark.model.server_identity import ServerIdentity, ServerRecord, same_server
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.images import facts_of_file
 from seamark.storage import paths
-from seamark.storage.paths import TrialFolder, expanded, read_json
+from seamark.storage.codec import decode, encode
+from seamark.storage.paths import TrialFolder, expanded, read, read_json
 from seamark.storage.redaction import redacted, redacted_text
 from seamark.telemetry import provenance
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import Bench
 from seamark.trials.repeated_failures import NOT_TRIED
-
-PRUNED = "pruned_at"
-"""In samples.json: when the samples were removed on purpose. The trial stays measured."""
-MARK = ("config_hash", "server_identity", "samples_bytes", PRUNED)
-"""What of samples.json tells whose a measurement is, and whether it is whole."""
 
 
 def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdentity | None = None) -> bool:
@@ -35,39 +31,36 @@ def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdenti
 
     With `server`, also whether it was measured on that one; a record that knows no server counts as of any.
     """
-    record = commit_mark(folder)
-    return record is not None and complete(folder, record, config_hash, server)
+    mark = commit_mark(folder)
+    return mark is not None and complete(folder, mark, config_hash, server)
 
 
-def commit_mark(folder: TrialFolder) -> Mapping[str, Any] | None:
+def commit_mark(folder: TrialFolder) -> CommitMark | None:
     """Return what tells a finished measurement from another one, None where there is none that can be read."""
     try:
-        record = read_json(folder.record)
+        return read(folder.record, SamplesRecord).mark
     except (OSError, ValueError):
         return None
-    return {name: record[name] for name in MARK if name in record}
 
 
-def complete(
-    folder: TrialFolder, record: Mapping[str, Any], config_hash: str, server: ServerIdentity | None = None
-) -> bool:
+def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: ServerIdentity | None = None) -> bool:
     """Whether a trial's commit mark is of this configuration and server, and its samples are all there or pruned."""
     try:
-        whole = record.get(PRUNED) is not None or folder.samples.stat().st_size == record["samples_bytes"]
-        return bool(whole and record["config_hash"] == config_hash and same_server(recorded(record), server))
-    except (OSError, KeyError):
+        whole = mark.pruned_at is not None or folder.samples.stat().st_size == mark.samples_bytes
+    except OSError:
         return False
+    return whole and mark.config_hash == config_hash and same_server(mark.server_identity, server)
 
 
 def stands(folder: TrialFolder) -> bool:
     """Whether a trial's load.json can be believed: it is whole, and a measurement that it claims has its samples."""
     try:
-        load = read_json(folder.load)
+        load = read(folder.load, LoadRecord)
     except ValueError:
         return False
-    if load.get("category") == NOT_TRIED:
+    if load.category == NOT_TRIED:
         return False
-    return load.get("status") != "ok" or samples_complete(folder, str(load.get("config_hash")))
+    return not load.ok or samples_complete(folder, str(load.config_hash))
 
 
 def search_ended(folder: TrialFolder) -> bool:
@@ -106,85 +99,87 @@ def record_of(
     trial: Trial,
     outcome: LoadOutcome | None,
     failure: tuple[str, str] | None,
-    tail: list[str],
-) -> dict[str, Any]:
-    """Return load.json without samples' own facts."""
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "scenario": bench.scenario,
-        "trial": trial.id,
-        "trial_id": trial.trial_id,
-        "config_hash": trial.config_hash,
-        "server_identity": brief(served_by(bench)),
-        "status": "ok" if failure is None else "failed",
-        "category": failure[0] if failure else None,
-        "reason": redacted_text(failure[1]) if failure else None,
-        "log_tail": redacted(tail),
-        "finished_at": provenance.now(),
-        "node": node(),
-        "warmup_s": warmup_of(trial.settings),
-        "duration_s": trial.settings["duration_s"],
-        "republished": False,
-        "in_client": bench.service.server is None,
-        "quality": {},
-        "failures": {},
-        "client": {"workers": bench.service.workers, "processes": 0},
-        "workers": [],
-        "scheduled": 0,
-        "sent": 0,
-        "completed": 0,
-        "unit": None,
-        "kinds": [],
-        "epoch_unix_ns": None,
-        "over_saturated_at_s": None,
-    }
-    if outcome is not None:
-        document |= {
-            "scheduled": outcome.scheduled,
-            "sent": outcome.sent,
-            "completed": outcome.completed,
-            "client": {
-                "workers": bench.service.workers,
-                "processes": len(outcome.reports),
-                "cores": list(outcome.cores),
-            },
-            "workers": [dict(report) for report in outcome.reports],
-            "quality": dict(outcome.quality),
-            "unit": outcome.unit,
-            "kinds": list(outcome.kinds),
-            "epoch_unix_ns": outcome.epoch_unix_ns,
-            "over_saturated_at_s": outcome.over_saturated_at_s,
-        }
-    return document
+    tail: Sequence[str] = (),
+) -> LoadRecord:
+    """Return the record of a load, without the facts that its samples give. `failure` is category and reason."""
+    category, reason = failure or (None, None)
+    record = LoadRecord(
+        schema_version=SCHEMA_VERSION,
+        scenario=bench.scenario,
+        trial=trial.id,
+        trial_id=trial.trial_id,
+        config_hash=trial.config_hash,
+        server_identity=served_by(bench).brief(),
+        status="failed" if failure else "ok",
+        category=category,
+        reason=None if reason is None else redacted_text(reason),
+        log_tail=tuple(redacted(list(tail))),
+        finished_at=provenance.now(),
+        node=node(),
+        warmup_s=warmup_of(trial.settings),
+        duration_s=duration_of(trial.settings),
+        in_client=bench.service.server is None,
+        client=ClientRecord(workers=bench.service.workers, processes=0),
+        scheduled=0,
+        sent=0,
+        completed=0,
+    )
+    return record if outcome is None else counted_load(record, outcome)
 
 
-def served_by(bench: Bench) -> Mapping[str, Any]:
+def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
+    """Return a load's record with what its workers counted."""
+    return replace(
+        record,
+        scheduled=outcome.scheduled,
+        sent=outcome.sent,
+        completed=outcome.completed,
+        client=replace(record.client, processes=len(outcome.reports), cores=outcome.cores),
+        workers=outcome.reports,
+        quality=outcome.quality,
+        unit=outcome.unit,
+        kinds=outcome.kinds,
+        epoch_unix_ns=outcome.epoch_unix_ns,
+        over_saturated_at_s=outcome.over_saturated_at_s,
+    )
+
+
+def served_by(bench: Bench) -> ServerRecord:
     """Return the identity of the server that was started, as endpoint.json has it; without one, that of the plan."""
     endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
-    return recorded(endpoint) or bench.server.document()
+    known = endpoint.get("server_identity")
+    return bench.server.record() if known is None else decode(known, ServerRecord)
 
 
-def keep_samples(folder: TrialFolder, trial: Trial, outcome: LoadOutcome, document: dict[str, Any]) -> None:
-    """Write samples.parquet, and chunks.parquet of streams; note failures, and a load without one good reply."""
+def keep_samples(folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord) -> LoadRecord:
+    """Write samples.parquet, and chunks.parquet of streams. Return the record with its failures, and as failed where
+    not one reply was good."""
     from seamark.load.workers.segments import gather_chunks, gather_samples
 
-    head = {
-        key: document[key] for key in ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
-    }
-    written = gather_samples(outcome.segments, folder.samples, head)
+    names = ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
+    written = gather_samples(
+        outcome.segments, folder.samples, {name: encode(getattr(record, name)) for name in names}
+    )
     folder.chunks.unlink(missing_ok=True)
-    if outcome.chunks:
-        document["chunks"] = gather_chunks(outcome.chunks, folder.chunks)
-    document["failures"] = {name: count for name, count in written.failures.items() if count}
-    document["rows"] = written.rows
-    document["samples_bytes"] = folder.samples.stat().st_size
+    record = replace(
+        record,
+        chunks=gather_chunks(outcome.chunks, folder.chunks) if outcome.chunks else None,
+        failures={name: count for name, count in written.failures.items() if count},
+        rows=written.rows,
+        samples_bytes=folder.samples.stat().st_size,
+    )
     if outcome.client_csv.exists():
         shutil.copyfile(outcome.client_csv, folder.client_telemetry)
-    if document["status"] == "ok" and written.rows == sum(document["failures"].values()):
-        worst = max(document["failures"], key=document["failures"].__getitem__, default="none")
-        document |= {"status": "failed", "category": "all_requests_failed"}
-        document["reason"] = f"none of {counted(written.rows, 'request')} succeeded; most failed with '{worst}'"
-        document["log_tail"] = redacted(outcome.log_tail)
+    if not record.ok or written.rows != sum(record.failures.values()):
+        return record
+    worst = max(record.failures, key=record.failures.__getitem__, default="none")
+    return replace(
+        record,
+        status="failed",
+        category="all_requests_failed",
+        reason=f"none of {counted(written.rows, 'request')} succeeded; most failed with '{worst}'",
+        log_tail=tuple(redacted(list(outcome.log_tail))),
+    )
 
 
 def write_config(folder: TrialFolder, trial: Trial, bench: Bench) -> None:
@@ -199,8 +194,7 @@ def write_config(folder: TrialFolder, trial: Trial, bench: Bench) -> None:
     paths.write_text(folder.config, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
 
-PLACE = ("worker", "carrier", "host", "shared", "offset_ns", "offset_error_ns", "offset_drift_ns")
-"""Of a WorkerReport, what says where it ran and how far its clock was from ours."""
+PLACE = tuple(each.name for each in fields(WorkerPlace))
 
 
 def write_meta(
@@ -208,9 +202,9 @@ def write_meta(
     trial: Trial,
     folder: TrialFolder,
     before: provenance.Nodes,
-    workers: Sequence[Mapping[str, Any]] = (),
+    workers: Sequence[WorkerPlace] = (),
 ) -> None:
-    """Write meta.json: on what and with what this trial was measured. `workers` are the load's WorkerReports."""
+    """Write meta.json: on what and with what this trial was measured. `workers` say where the load's workers ran."""
     seen = provenance.look(_paths(bench, folder), whole=True)
     plan = bench.study.plan_of(bench.scenario)
     endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
@@ -235,14 +229,14 @@ def write_meta(
             "node": node(),
             "placement": bench.site.placement,
             "runtime": bench.site.runtime,
-            "server_identity": served_by(bench),
+            "server_identity": encode(served_by(bench)),
             "service_version": bench.service.version,
             "licence": bench.service.licence,
             "slurm": slurm,
             "software": software,
             "machine": seen.here["machine"],
             "pinning": endpoint.get("pinning"),
-            "shards": [{name: worker.get(name) for name in PLACE} for worker in workers],
+            "shards": [{name: getattr(worker, name) for name in PLACE} for worker in workers],
             "before": before.here["moment"],
             "after": seen.here["moment"],
             "nodes": provenance.after(before, seen),

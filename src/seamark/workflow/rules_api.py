@@ -33,8 +33,9 @@ def plan(scenario_file: str, site: str, scenario: str) -> None:
 def environment(scenario_file: str, site: str, name_and_digest: str, record: str) -> None:
     """Make a service's environment and write where it is."""
     from seamark.errors import UserError
+    from seamark.model.results.study import Environment
     from seamark.services.runtimes.environments import prepare_environment
-    from seamark.storage.paths import failure_of, write_json, write_text
+    from seamark.storage.paths import failure_of, write, write_text
 
     study = _study(scenario_file, site)
     name, digest = name_and_digest.rsplit("-", 1)
@@ -44,7 +45,7 @@ def environment(scenario_file: str, site: str, name_and_digest: str, record: str
         write_text(failure_of(Path(record)), str(mistake))
         raise SystemExit(str(mistake)) from None
     failure_of(Path(record)).unlink(missing_ok=True)
-    write_json(Path(record), {"schema_version": 1, "name": name, "lock_digest": digest, "root": str(root)})
+    write(Path(record), Environment(name=name, lock_digest=digest, root=str(root)))
 
 
 def pending(scenario_file: str, site: str, scenario: str, deployment_id: str, failed: str = "no") -> None:

@@ -1,17 +1,16 @@
 """Puts away what a killed run, another version or another server left in the results, before a run begins."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from seamark.errors import UserError
-from seamark.model.results import Environment
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.study import Environment
 from seamark.model.server_identity import belongs
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.supervisor.deployment import sweep as sweep_servers
-from seamark.storage.paths import TrialFolder, is_damaged, put_away, read_json
+from seamark.storage.paths import TrialFolder, is_damaged, put_away, read
 from seamark.trials.conflicts import CommitMarks, conflicts, refusal
 from seamark.trials.repeated_failures import NOT_TRIED
 from seamark.trials.trial_files import put_aside
@@ -56,8 +55,10 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
     be read. A failure of another server is kept as an attempt."""
     _sweep_folder(folder.root)
     load = _load_of(folder)
-    claimed = load is not None and load.get("status") == "ok"
-    if load is not None and (_was_not_tried(load) or (claimed and not _is_whole(folder, trial, load, marks))):
+    claimed = load is not None and load.ok
+    if load is not None and (
+        load.category == NOT_TRIED or (claimed and not marks.complete(folder, trial, str(load.config_hash)))
+    ):
         put_away(folder.load)
         put_away(folder.metrics)
     elif load is not None and not claimed and not belongs(load, trial.config_hash, marks.server(trial)):
@@ -66,14 +67,6 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
         put_away(folder.metrics)
     elif folder.metrics.exists() and _can_be_newer(folder):
         folder.metrics.unlink()
-
-
-def _was_not_tried(load: Mapping[str, Any]) -> bool:
-    return load.get("category") == NOT_TRIED
-
-
-def _is_whole(folder: TrialFolder, trial: Trial, load: Mapping[str, Any], marks: CommitMarks) -> bool:
-    return marks.complete(folder, trial, str(load.get("config_hash")))
 
 
 def _can_be_newer(folder: TrialFolder) -> bool:
@@ -85,19 +78,19 @@ def _can_be_newer(folder: TrialFolder) -> bool:
 def _is_made(record: Path) -> bool:
     """Whether the environment that a record names is there; a damaged record names none."""
     try:
-        return Path(read_json(record, Environment)["root"]).is_dir()
+        return Path(read(record, Environment).root).is_dir()
     except (ValueError, OSError):
         return False
 
 
-def _load_of(folder: TrialFolder) -> Mapping[str, Any] | None:
+def _load_of(folder: TrialFolder) -> LoadRecord | None:
     """Return load.json, None where there is none; of a damaged one nothing but that it claims to be good."""
     try:
-        return read_json(folder.load)
+        return read(folder.load, LoadRecord)
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
-        return {"status": "ok"}
+        return LoadRecord(status="ok")
 
 
 def _sweep_folder(folder: Path) -> None:

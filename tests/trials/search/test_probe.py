@@ -1,8 +1,10 @@
 """A search in a plan and its probes as trials: names, settings, seeds, identity, time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from samples import a_load
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.model.trial import Plan
@@ -123,10 +125,10 @@ def test_users_are_searched_without_a_watch_for_what_only_an_open_loop_has(tmp_p
 
 def test_a_trial_is_measured_as_its_best_probe_and_one_without_a_search_as_it_is(tmp_path):
     trial = planned(tmp_path).trials[0]
-    load = {"probe": {"level": 320.0, "config_hash": "abc"}}
+    load = a_load(probe={"level": 320.0, "config_hash": "abc"})
     found = found_trial(trial, load)
     assert (found.settings["rate_rps"], found.changed["rate_rps"], found.config_hash) == (320.0, 320.0, "abc")
     assert found.id == trial.id
-    assert found_trial(trial, {"status": "failed"}) == trial
-    longer = found_trial(trial, {"probe": {**load["probe"], "times": 4}})
+    assert found_trial(trial, a_load(status="failed")) == trial
+    longer = found_trial(trial, replace(load, probe=replace(load.probe, times=4)))
     assert longer.settings["duration_s"] == 4 * trial.settings["duration_s"]

@@ -3,13 +3,15 @@
 from typing import Any
 
 import pytest
+from samples import a_load
 
+from seamark.model.results.load_record import LoadRecord
 from seamark.trials.search.evidence import judged as judged_together
 from seamark.trials.search.steps import Verdict
 from seamark.trials.search.verdict import ends_search, seen_of
 
 
-def judged(metrics: dict[str, Any], load: dict[str, Any]) -> tuple[Verdict, str]:
+def judged(metrics: dict[str, Any], load: LoadRecord) -> tuple[Verdict, str]:
     """What two probes of one level say that saw the same, with nothing known of single requests."""
     seen = seen_of(metrics, load, {})
     return judged_together([seen, seen])
@@ -33,7 +35,7 @@ def missed(**changes: Any) -> tuple[dict[str, Any], ...]:
     return ({"metric": "latency_p99_s", "op": "<=", "limit": 0.1, "value": 0.2, "met": False, **changes},)
 
 
-LOAD = {"status": "ok", "workers": [{"backlog_max": 0}]}
+LOAD = a_load(workers=[{"backlog_max": 0}])
 
 
 def test_a_probe_that_meets_every_objective_passes_and_one_that_misses_one_fails_and_says_which():
@@ -64,7 +66,7 @@ def test_a_probe_that_may_have_failed_by_our_own_fault_says_nothing_and_one_that
 
 
 def test_requests_that_were_late_since_every_connection_was_busy_are_the_servers_fault():
-    busy = {"status": "ok", "workers": [{"backlog_max": 0}, {"backlog_max": 12}]}
+    busy = a_load(workers=[{"backlog_max": 0}, {"backlog_max": 12}])
     assert judged(metrics("slo_missed", "schedule_lag", slos=missed()), busy)[0] == "fail"
 
 
@@ -107,7 +109,7 @@ def test_a_percentile_that_is_a_lower_bound_is_missed_above_its_limit_and_says_n
     ],
 )
 def test_a_load_that_failed_is_an_answer_or_none_or_the_end_of_the_search(category, verdict, ends):
-    load = {"status": "failed", "category": category, "reason": "x"}
+    load = a_load(status="failed", category=category, reason="x")
     assert ends_search(load) == ends
     if verdict:
-        assert judged(load | {"reasons": []}, load)[0] == verdict
+        assert judged({"status": "failed", "category": category, "reason": "x", "reasons": []}, load)[0] == verdict

@@ -21,8 +21,10 @@ from seamark.analysis.metrics.telemetry import Seen
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.metrics.window import Window
 from seamark.model.plurals import plural
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
 from seamark.stats.histogram import Histogram
+from seamark.storage.codec import encode
 from seamark.storage.redaction import redacted
 
 Document = dict[str, Any]
@@ -43,7 +45,7 @@ class Measured:
 
 def compute(
     trial: Trial,
-    load: Mapping[str, Any],
+    load: LoadRecord,
     folder: Recorded,
     *,
     scenario: str,
@@ -65,7 +67,7 @@ def compute(
 
 def measure(
     trial: Trial,
-    load: Mapping[str, Any],
+    load: LoadRecord,
     folder: Recorded,
     *,
     scenario: str,
@@ -83,7 +85,7 @@ def measure(
     try:
         samples = open_samples(folder.samples, trial.config_hash)
         series = series_of(samples, trial)
-        if load.get("status") != "ok":
+        if not load.ok:
             return Measured(document=_failed(envelope, load, None), series=series, histograms={})
         found = evidence_of(trial, load, samples, folder, deployment)
     except DamagedError as damage:
@@ -116,7 +118,7 @@ def measure(
     )
 
 
-def _envelope(trial: Trial, load: Mapping[str, Any], scenario: str, deployment: Deployment | None) -> Document:
+def _envelope(trial: Trial, load: LoadRecord, scenario: str, deployment: Deployment | None) -> Document:
     batch = trial.settings.get("batch", trial.settings.get("batch_size"))
     return {
         "schema_version": SCHEMA_VERSION,
@@ -125,7 +127,7 @@ def _envelope(trial: Trial, load: Mapping[str, Any], scenario: str, deployment: 
         "trial": trial.id,
         "scenario": scenario,
         "treatment": trial.treatment,
-        "timestamp": load.get("started_at") or load.get("finished_at"),
+        "timestamp": load.started_at or load.finished_at,
         "component": trial.component,
         "service": trial.service,
         "status": "ok",
@@ -145,21 +147,20 @@ def _envelope(trial: Trial, load: Mapping[str, Any], scenario: str, deployment: 
     }
 
 
-def _failed(envelope: Document, load: Mapping[str, Any], damage: DamagedError | None) -> Document:
+def _failed(envelope: Document, load: LoadRecord, damage: DamagedError | None) -> Document:
     """The document of a trial without figures: what can be counted comes from load.json."""
-    status = str(load.get("status", "failed"))
-    if status == "ok":
+    if load.ok:
         category, reason = "no_samples", str(damage)
     else:
-        category = load.get("category") or ("timeout" if status == "timeout" else "client_died")
-        reason = load.get("reason") or (str(damage) if damage else f"the load ended as {status}")
+        category = load.category or ("timeout" if load.status == "timeout" else "client_died")
+        reason = load.reason or (str(damage) if damage else f"the load ended as {load.status}")
     document = envelope | {"status": "failed", "category": category, "reason": reason}
     for metric in METRICS:
         _put(document, metric.path, None)
     for group in BOUNDED:
         document[group]["lower_bounds"] = []
-    failures = load.get("failures") or {}
-    document["counts"] |= {"requests": load.get("sent"), "failed": sum(failures.values()) if failures else None}
+    failures = load.failures
+    document["counts"] |= {"requests": load.sent, "failed": sum(failures.values()) if failures else None}
     for name, count in failures.items():
         if name in document["errors"]["by_category"]:
             document["errors"]["by_category"][name] = count
@@ -167,7 +168,7 @@ def _failed(envelope: Document, load: Mapping[str, Any], damage: DamagedError | 
     return _closed(document, load, None, "INVALID", reasons)
 
 
-def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Document:
+def _figures(envelope: Document, found: Evidence, load: LoadRecord) -> Document:
     document = dict(envelope)
     for metric in METRICS:
         _put(document, metric.path, metric.value(found))
@@ -179,7 +180,7 @@ def _figures(envelope: Document, found: Evidence, load: Mapping[str, Any]) -> Do
     document["warmup_auto"] = found.start_up and _start_up(found.start_up, found.cut_part)
     document["steady_state"] = _steady(found.steady, found.steady_part)
     document |= _of_energy(document["energy"], found.energy)
-    kinds = list(load.get("kinds") or ())
+    kinds = load.kinds
     if len(found.tally.by_kind) > 1:
         document["by_kind"] = {
             kinds[number] if number < len(kinds) else str(number): _kind(counted)
@@ -230,13 +231,13 @@ def _bounded(times: Distribution) -> Document:
 
 def _closed(
     document: Document,
-    load: Mapping[str, Any],
+    load: LoadRecord,
     window: Window | None,
     verdict: str,
     reasons: Sequence[Reason],
 ) -> Document:
     """Add what is no figure, and put null for groups of which nothing is known."""
-    document["throughput"]["unit"] = f"{plural(str(load.get('unit') or 'reply'))}_per_s"
+    document["throughput"]["unit"] = f"{plural(load.unit or 'reply')}_per_s"
     for name in OPTIONAL:
         if all(value is None or value == [] for value in document[name].values()):
             document[name] = None
@@ -248,13 +249,13 @@ def _closed(
         },
         "warmup_auto": None,
         "steady_state": None,
-        "over_saturated_at_s": load.get("over_saturated_at_s"),
-        "search": load.get("search"),
+        "over_saturated_at_s": load.over_saturated_at_s,
+        "search": encode(load.search),
         "percentiles": {"method": "exact", "relative_error": 0.0},
         "energy_reason": None,
         "by_kind": None,
         "slos": [],
-        "quality": dict(load.get("quality") or {}),
+        "quality": dict(load.quality),
         "telemetry": {},
         "verdict": verdict,
         "reasons": [reason.to_json() for reason in reasons],

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from seamark.analysis.metrics.tally import Tally
 from seamark.analysis.metrics.telemetry import Key, Seen
 from seamark.analysis.metrics.window import Window
+from seamark.model.results.load_record import LoadRecord, PackageCounters
 
 Scope = Literal["gpu", "package", "node"]
 COVERED = 0.9
@@ -77,7 +78,7 @@ def energy_of(
     tally: Tally,
     window: Window,
     telemetry: Mapping[Key, Seen],
-    load: Mapping[str, Any],
+    load: LoadRecord,
     *,
     gpus: int | None = None,
     nodes: int | None = None,
@@ -87,15 +88,16 @@ def energy_of(
     Counters of GPUs and packages are read at the edges of the measured window, on all nodes of the deployment;
     Slurm's before and after the whole load, so its requests are those of the whole load.
     """
-    told, nodes = load.get("energy") or {}, nodes or 1
+    nodes = nodes or 1
     found: list[Part | str] = [
         _gpus(tally, window, telemetry, gpus),
-        _packages(tally, window, telemetry, told.get("package") or {}, nodes),
-        _node(tally, load, told.get("node") or {}, nodes),
+        _packages(tally, window, telemetry, load.energy.package, nodes),
+        _node(tally, load, nodes),
     ]
     parts: dict[str, Part] = {one.scope: one for one in found if isinstance(one, Part)}
     reasons = [one for one in found if isinstance(one, str)]
-    return Energy(parts=parts, idle_w=told.get("idle_w") or {}, reason=None if parts else "; ".join(reasons))
+    idle_w = {scope: power_w for scope, power_w in load.energy.idle_w.items() if power_w is not None}
+    return Energy(parts=parts, idle_w=idle_w, reason=None if parts else "; ".join(reasons))
 
 
 def is_gpu(source: str) -> bool:
@@ -126,11 +128,11 @@ def _gpus(tally: Tally, window: Window, telemetry: Mapping[Key, Seen], count: in
 
 
 def _packages(
-    tally: Tally, window: Window, telemetry: Mapping[Key, Seen], told: Mapping[str, Any], nodes: int
+    tally: Tally, window: Window, telemetry: Mapping[Key, Seen], counted: PackageCounters, nodes: int
 ) -> Part | str:
-    if told.get("reason"):
-        return f"package: {told['reason']}"
-    names = list(told.get("counters") or ())
+    if counted.reason:
+        return f"package: {counted.reason}"
+    names = counted.counters
     if not names:
         return "package: not watched"
     where = {"", *(f"@{source.partition('@')[2]}" for source, _ in telemetry if source.partition("@")[0] in names)}
@@ -174,17 +176,17 @@ def _part(scope: Scope, method: str, counters: Sequence[Seen], tally: Tally, win
     )
 
 
-def _node(tally: Tally, load: Mapping[str, Any], told: Mapping[str, Any], nodes: int) -> Part | str:
+def _node(tally: Tally, load: LoadRecord, nodes: int) -> Part | str:
     if nodes > 1:
         return f"node: the figure of our own step is of one node, and the deployment has {nodes}"
-    value_j, window_s = told.get("value_j"), told.get("window_s")
-    if not value_j or not window_s:
-        return f"node: {told.get('reason') or 'not asked for'}"
+    node = load.energy.node
+    if not node.value_j or not node.window_s:
+        return f"node: {node.reason or 'not asked for'}"
     return Part(
         scope="node",
-        method=f"Slurm ConsumedEnergyRaw of step {told.get('step')}, over the whole load",
-        value_j=float(value_j),
-        window_s=float(window_s),
-        requests=float(load.get("completed") or 0),
+        method=f"Slurm ConsumedEnergyRaw of step {node.step}, over the whole load",
+        value_j=float(node.value_j),
+        window_s=float(node.window_s),
+        requests=float(load.completed or 0),
         units=float(tally.whole_units) if tally.counts_units else 0.0,
     )

@@ -17,6 +17,7 @@ from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, secon
 from seamark.analysis.metrics.window import Window, find_window
 from seamark.model.load_profile import AUTO, duration_of, load_length_of, warmup_of
 from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import Deployment, Trial
 from seamark.patterns.table import has_rate
@@ -49,14 +50,14 @@ def series_of(samples: Samples, trial: Trial) -> tuple[Second, ...]:
 
 
 def evidence_of(
-    trial: Trial, load: Mapping[str, Any], samples: Samples, folder: Recorded, deployment: Deployment | None
+    trial: Trial, load: LoadRecord, samples: Samples, folder: Recorded, deployment: Deployment | None
 ) -> Evidence:
     """Return what the metrics of a trial are made from. Raises DamagedError for files that cannot be read."""
     settings = trial.settings
-    warmup_s = _number(load, "warmup_s", warmup_of(settings))
-    duration_s = _number(load, "duration_s", duration_of(settings))
-    if load.get("over_saturated_at_s") is not None:  # the load was ended there
-        duration_s = float(load["over_saturated_at_s"]) - warmup_s
+    warmup_s = warmup_of(settings) if load.warmup_s is None else load.warmup_s
+    duration_s = duration_of(settings) if load.duration_s is None else load.duration_s
+    if load.over_saturated_at_s is not None:  # the load was ended there
+        duration_s = load.over_saturated_at_s - warmup_s
     pattern = settings.get("pattern", "closed")
     window = find_window(
         warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(settings, load, samples)
@@ -66,13 +67,12 @@ def evidence_of(
         limit_ns, changing = round(warmup_s * 1e9), has_rate(pattern, "changing")
         start_up = find_start_up(samples, end_ns=window.end_ns, limit_ns=limit_ns, changing=changing)
         window = Window(start_ns=start_up.cut_ns, end_ns=window.end_ns, rule=start_up.rule)
-    kinds = len(load.get("kinds") or ())
     stream = read_stream(folder.chunks, samples, window)
     counted = tally(
         samples,
         window,
         slos=trial.slos,
-        kinds=kinds,
+        kinds=len(load.kinds),
         stream=stream,
         turns=int(_number(settings, "turns", 1)),
     )
@@ -115,15 +115,14 @@ def _of_cut(start_up: StartUp, samples: Samples, folder: Recorded) -> dict[str, 
     return part_figures(samples, Window(start_ns=0, end_ns=start_up.cut_ns, rule="cut off"), folder.chunks)
 
 
-def _ran_out_ns(settings: Mapping[str, Any], load: Mapping[str, Any], samples: Samples) -> int | None:
+def _ran_out_ns(settings: Mapping[str, Any], load: LoadRecord, samples: Samples) -> int | None:
     """When the last request was sent, if all that there were to be have been sent; else None.
 
     There is an end to them with a limit of `requests`, and where every worker says that its schedule ran out.
     """
     limit = settings.get("requests")
-    workers = [worker for worker in load.get("workers") or () if isinstance(worker, Mapping)]
-    if workers and all(worker.get("ran_out") for worker in workers):
-        limit = int(load.get("scheduled") or 0) or None
+    if load.workers and all(worker.ran_out for worker in load.workers):
+        limit = load.scheduled or None
     if limit is None or samples.rows < limit:
         return None
     sent, latest = 0, MISSING_NS
@@ -133,10 +132,10 @@ def _ran_out_ns(settings: Mapping[str, Any], load: Mapping[str, Any], samples: S
     return latest + 1 if sent and sent >= limit else None  # the last one belongs to the window
 
 
-def _lost(load: Mapping[str, Any], counted: Tally) -> int:
+def _lost(load: LoadRecord, counted: Tally) -> int:
     """Requests that were scheduled and left no sample, when a worker died."""
-    died = any(not worker.get("ok", True) for worker in load.get("workers") or () if isinstance(worker, Mapping))
-    return max(0, int(load.get("scheduled") or 0) - counted.rows) if died else 0
+    died = not all(worker.ok for worker in load.workers)
+    return max(0, (load.scheduled or 0) - counted.rows) if died else 0
 
 
 def _users(settings: Mapping[str, Any]) -> int | None:

@@ -14,6 +14,7 @@ from seamark.analysis.metrics.tally import Tally
 from seamark.analysis.metrics.window import Window
 from seamark.model.load_profile import load_length_of
 from seamark.model.plurals import counted
+from seamark.model.results.load_record import LoadRecord, WorkerReport
 from seamark.model.trial import Trial
 from seamark.patterns.table import has_rate, pattern_of
 from seamark.stats.quantiles import samples_needed
@@ -21,7 +22,7 @@ from seamark.stats.quantiles import samples_needed
 
 def findings(
     trial: Trial,
-    load: Mapping[str, Any],
+    load: LoadRecord,
     document: Mapping[str, Any],
     found: Evidence,
     *,
@@ -29,8 +30,7 @@ def findings(
     ceiling: Ceiling | None,
 ) -> Findings:
     """Return what the checks look at. `document` has the figures and the judged objectives."""
-    tally, window, settings = found.tally, found.window, trial.settings
-    workers = [worker for worker in load.get("workers") or () if isinstance(worker, Mapping)]
+    tally, window, settings, workers = found.tally, found.window, trial.settings, load.workers
     if client_is_server is None:
         client_is_server = bool(found.telemetry) and not any(source == "server" for source, _ in found.telemetry)
     missed = [slo for slo in document["slos"] if slo["met"] is False]
@@ -46,12 +46,10 @@ def findings(
         unfinished=tally.cancelled + tally.unsent,
         disordered=tally.disordered,
         error_rate=document["errors"]["rate"],
-        workers_lost=sum(not worker.get("ok", True) for worker in workers),
+        workers_lost=sum(not worker.ok for worker in workers),
         workers=len(workers),
         lag_p99_s=_seconds(look_up(document, "schedule_lag_ms.p99")),
-        loop_lag_p99_s=_largest((worker.get("loop_lag_ns") or {}).get("p99") for worker in workers) / 1e9
-        if any(worker.get("loop_lag_ns") for worker in workers)
-        else None,
+        loop_lag_p99_s=_loop_lag_p99_s(workers),
         stalled_s=stalled_s,
         longest_stall_s=longest_stall_s,
         clock_error_s=_clock_error_s(workers),
@@ -88,14 +86,14 @@ def findings(
         },
         lower_bounds={group: bounds for group in BOUNDED if (bounds := (document[group] or {}).get("lower_bounds"))},
         timeouts=tally.timeouts,
-        unit=str(load.get("unit") or "reply"),
+        unit=load.unit or "reply",
         uncounted=tally.uncounted,
         counts_units=tally.counts_units,
         replies=tally.whole_good,
         first_chunk_tokens=tally.first_chunk.tokens_in_chunk if tally.first_chunk else None,
         tpot_low_ratio=tally.first_chunk.too_low_ratio if tally.first_chunk else 0.0,
         slos_missed=[_said(slo) for slo in missed if slo["metric"] not in quality],
-        server_restarted=load.get("server_restarted"),
+        server_restarted=load.server_restarted,
         connections=_connections(workers),
         processors=processors_of(found.telemetry, client_is_server=client_is_server),
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
@@ -162,60 +160,67 @@ def _requested_rps(settings: Mapping[str, Any], window: Window) -> float | None:
     return None if first is None or last is None else (last - first) / window.length_s
 
 
-def _clock_error_s(workers: Iterable[Mapping[str, Any]]) -> float | None:
+def _loop_lag_p99_s(workers: Iterable[WorkerReport]) -> float | None:
+    """Return the largest p99 of the workers' loop lag, None where no worker has an event loop."""
+    lags = [worker.loop_lag_ns for worker in workers if worker.loop_lag_ns is not None]
+    return _largest(lag.p99 for lag in lags) / 1e9 if lags else None
+
+
+def _clock_error_s(workers: Iterable[WorkerReport]) -> float | None:
     """By how much the clock of any worker may have been off: what its comparison leaves open, and its drift."""
-    known = [worker for worker in workers if worker.get("offset_error_ns") is not None]
-    errors = [worker["offset_error_ns"] + abs(worker.get("offset_drift_ns") or 0) for worker in known]
+    errors = [
+        worker.offset_error_ns + abs(worker.offset_drift_ns or 0)
+        for worker in workers
+        if worker.offset_error_ns is not None
+    ]
     return max(errors) / 1e9 if errors else None
 
 
-def _worker_cpu(workers: Iterable[Mapping[str, Any]]) -> float | None:
+def _worker_cpu(workers: Iterable[WorkerReport]) -> float | None:
     ratios = [
-        (worker["cpu_s"] - (worker.get("spin_s") or 0.0)) / worker["wall_s"]
+        (worker.cpu_s - (worker.spin_s or 0.0)) / worker.wall_s
         for worker in workers
-        if worker.get("cpu_s") and worker.get("wall_s")
+        if worker.cpu_s and worker.wall_s
     ]
     return max(ratios, default=None)
 
 
-def _held_open(workers: Iterable[Mapping[str, Any]]) -> float:
+def _held_open(workers: Iterable[WorkerReport]) -> float:
     """Return how many streams, on average over the load, were open after their last content."""
-    return float(
-        sum((worker.get("held_open_s") or 0.0) / worker["wall_s"] for worker in workers if worker.get("wall_s"))
-    )
+    return float(sum((worker.held_open_s or 0.0) / worker.wall_s for worker in workers if worker.wall_s))
 
 
-def _held_open_mean_s(workers: Sequence[Mapping[str, Any]]) -> float | None:
+def _held_open_mean_s(workers: Sequence[WorkerReport]) -> float | None:
     """Return for how long a stream was open after its last content, on average."""
-    completed = sum(worker.get("completed") or 0 for worker in workers)
-    return sum(worker.get("held_open_s") or 0.0 for worker in workers) / completed if completed else None
+    completed = sum(worker.completed or 0 for worker in workers)
+    return sum(worker.held_open_s or 0.0 for worker in workers) / completed if completed else None
 
 
-def _connections(workers: Iterable[Mapping[str, Any]]) -> Connections:
+def _connections(workers: Iterable[WorkerReport]) -> Connections:
     """What the wire workers say of their connections, together."""
-    told = [worker["network"] for worker in workers if worker.get("network")]
+    reports = [worker.network for worker in workers if worker.network is not None]
 
     def smallest(name: str) -> Any:
-        return min((each[name] for each in told if each[name] is not None), default=None)
+        return min((figure for each in reports if (figure := getattr(each, name)) is not None), default=None)
 
     return Connections(
-        asked=sum(each["connections"] for each in told),
+        asked=sum(each.connections for each in reports),
         ports_free=smallest("ports_free"),
         churn_per_s_limit=smallest("churn_per_s_limit"),
-        anew=sum(each["connected_anew"] for each in told),
-        anew_per_s=sum(each["connected_anew_per_s"] or 0.0 for each in told),
+        anew=sum(each.connected_anew for each in reports),
+        anew_per_s=sum(each.connected_anew_per_s or 0.0 for each in reports),
         backlog=smallest("listen_backlog"),
-        overflows=int(_largest(each["listen_overflows"] for each in told)),
+        overflows=int(_largest(each.listen_overflows for each in reports)),
     )
 
 
-def _stalled(workers: Iterable[Mapping[str, Any]], window: Window) -> tuple[float, float]:
+def _stalled(workers: Iterable[WorkerReport], window: Window) -> tuple[float, float]:
     """Return for how long in all and at most at once the worst worker stood still inside the window."""
     worst = 0.0, 0.0
     for worker in workers:
         inside = [
             (min(until_ns, window.end_ns) - max(from_ns, window.start_ns)) / 1e9
-            for from_ns, until_ns in worker.get("stalls_ns") or ()
+            for from_ns, until_ns in worker.stalls_ns
         ]
         stalls_s = [length_s for length_s in inside if length_s > 0]
         worst = max(worst, (sum(stalls_s), max(stalls_s, default=0.0)))

@@ -6,9 +6,10 @@ from string import ascii_uppercase
 from typing import Any
 
 from seamark.model.plurals import counted
-from seamark.model.server_identity import image_digests, place, recorded
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, read_json
+from seamark.storage.codec import encode
+from seamark.storage.paths import TrialFolder, read
 
 Document = dict[str, Any]
 
@@ -41,18 +42,18 @@ class ComparedServers:
     def add(self, trial: Trial, folder: TrialFolder) -> None:
         """Note where a good trial was measured; of one without a readable load.json nothing is known."""
         try:
-            load = read_json(folder.load)
+            load = read(folder.load, LoadRecord)
         except (OSError, ValueError):
-            load = {}
-        known = recorded(load)
+            load = LoadRecord(status="failed")
+        known = load.server_identity
         server = Server(service=trial.service)
         if known is not None:
-            server = Server(service=trial.service, digest=known["digest"], images=repr(image_digests(known)))
-        planned = load.get("config_hash") in (None, trial.config_hash)
+            server = Server(service=trial.service, digest=known.digest, images=repr(known.image_digests))
+        planned = load.config_hash in (None, trial.config_hash)
         self._origins[trial.id] = Origin(server=server, planned=planned)
         self._trials.setdefault(server, []).append(trial.id)
         if known is not None:
-            self._known.setdefault(server, {**known, "place": place(known)})
+            self._known.setdefault(server, {**encode(known), "place": known.place})
 
     def document(self) -> list[Document]:
         """Return all servers with their names and numbers of trials; the place of one is None if not recorded."""

@@ -9,8 +9,9 @@ from seamark.analysis.metrics.ceiling import Ceiling
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.summary.tables import csv_text
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
-from seamark.storage.paths import TrialFolder, read_json, write_json, write_text
+from seamark.storage.paths import TrialFolder, read, write_json, write_text
 
 IDENTITY = (
     "trial_id",
@@ -43,14 +44,14 @@ def write_metrics(
     `scenario` is what load.json says when it is not given, and the name of the folder around the trial's after that.
     """
     try:
-        load: Mapping[str, Any] = read_json(folder.load)
+        load = read(folder.load, LoadRecord)
     except (ValueError, OSError) as damage:
-        load = {"status": "failed", "category": "client_died", "reason": f"load.json cannot be read: {damage}"}
+        load = LoadRecord(status="failed", category="client_died", reason=f"load.json cannot be read: {damage}")
     measured = measure(
         trial,
         load,
         folder,
-        scenario=scenario or load.get("scenario") or folder.root.parent.name,
+        scenario=scenario or load.scenario or folder.root.parent.name,
         deployment=deployment,
         client_is_server=client_is_server,
         ceiling=ceiling,

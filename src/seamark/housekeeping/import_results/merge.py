@@ -11,9 +11,9 @@ from typing import Literal
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.errors import UserError
 from seamark.model.plurals import counted
-from seamark.model.server_identity import place, recorded
+from seamark.model.results.load_record import LoadRecord, Measurement, SamplesRecord
 from seamark.model.trial import Plan, Trial
-from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, append_log, read_json
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, append_log, read
 from seamark.telemetry.cut import cut_telemetry
 from seamark.trials.pending import settled
 from seamark.trials.trial import republished
@@ -92,18 +92,17 @@ def _outcome(folder: TrialFolder, trial: Trial) -> Literal["ok", "failed"] | Non
 def _otherwise(folder: TrialFolder, trial: Trial) -> bool:
     """Return whether a whole measurement of the trial with another configuration is there."""
     mark = commit_mark(folder)
-    measured = None if mark is None else str(mark.get("config_hash"))
-    return mark is not None and measured != trial.config_hash and complete(folder, mark, str(measured))
+    return mark is not None and mark.config_hash != trial.config_hash and complete(folder, mark, mark.config_hash)
 
 
 def _place(folder: TrialFolder) -> str:
     """Return where a trial was measured, in words."""
     for path in (folder.load, folder.record):
         try:
-            known = recorded(read_json(path))
+            known = read(path, Measurement).server_identity
         except (OSError, ValueError):
             continue
-        return NOT_RECORDED if known is None else place(known)
+        return NOT_RECORDED if known is None else known.place
     return NOT_RECORDED
 
 
@@ -118,8 +117,8 @@ def _readable(folder: TrialFolder) -> bool:
 
 def _measured_as(folder: TrialFolder) -> str:
     """Return the configuration of a trial's samples: of a search that of its best probe."""
-    record = read_json(folder.record)
-    return str((record.get("probe") or record)["config_hash"])
+    record = read(folder.record, SamplesRecord)
+    return record.config_hash if record.probe is None else record.probe.config_hash
 
 
 def _same(ours: TrialFolder, theirs: TrialFolder) -> bool:
@@ -133,7 +132,7 @@ def _conflicts(twice: list[str], theirs: ScenarioFolder, ours: ScenarioFolder, s
     scenario = ours.root.name
     for name in twice[:MOST_NAMED]:
         at = [
-            f"{read_json(own.record).get('finished_at')}, {_place(own)}"
+            f"{read(own.record, SamplesRecord).finished_at}, {_place(own)}"
             for own in (ours.trial(name), theirs.trial(name))
         ]
         yield (
@@ -150,7 +149,9 @@ def _take(trial: Trial, theirs: ScenarioFolder, folder: TrialFolder, source: str
     came = theirs.trial(trial.id)
     if not settled(came, trial):
         republished(came, trial)
-    cut_telemetry(theirs.deployment(trial.deployment).telemetry, came.client_telemetry, read_json(came.load), came)
+    cut_telemetry(
+        theirs.deployment(trial.deployment).telemetry, came.client_telemetry, read(came.load, LoadRecord), came
+    )
     shutil.rmtree(folder.parts, ignore_errors=True)
     put_aside(folder, probes=True)
     marks = (came.record, came.load)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from seamark.load.coordinator.client_telemetry import ClientTelemetry
 from seamark.load.coordinator.launchers.launcher import LoadError, WorkerHandle, WorkerLauncher
@@ -16,6 +15,7 @@ from seamark.load.coordinator.launchers.local import LocalLauncher
 from seamark.load.engine.saturation import saturation_monitor
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES, PreparationError, run_preparation
+from seamark.model.results.load_record import WorkerReport
 from seamark.platform.pinning import away_from
 
 __all__ = ["LoadError", "LoadJob", "LoadOutcome", "PreparationError", "run_load", "run_preparation"]
@@ -38,11 +38,11 @@ class LoadOutcome:
     epoch_unix_ns: int
     unit: str
     kinds: tuple[str, ...]
-    reports: tuple[Mapping[str, Any], ...]
+    reports: tuple[WorkerReport, ...]
     segments: tuple[Path, ...]
     chunks: tuple[Path, ...]
     client_csv: Path
-    quality: Mapping[str, float] = field(default_factory=dict)
+    quality: Mapping[str, float | None] = field(default_factory=dict)
     quality_error: str | None = None
     aborted: str | None = None
     over_saturated_at_s: float | None = None
@@ -52,24 +52,21 @@ class LoadOutcome:
     @property
     def scheduled(self) -> int:
         """Requests that were due, sent or not."""
-        return self._total("scheduled")
+        return sum(report.scheduled or 0 for report in self.reports)
 
     @property
     def sent(self) -> int:
-        return self._total("sent")
+        return sum(report.sent or 0 for report in self.reports)
 
     @property
     def completed(self) -> int:
         """Requests that ended, successful or not."""
-        return self._total("completed")
+        return sum(report.completed or 0 for report in self.reports)
 
     @property
     def died(self) -> int:
         """Number of workers that did not end properly."""
-        return sum(not report["ok"] for report in self.reports)
-
-    def _total(self, name: str) -> int:
-        return sum(report[name] or 0 for report in self.reports)
+        return sum(not report.ok for report in self.reports)
 
 
 def run_load(
@@ -266,8 +263,8 @@ class Coordinator:
             ),
             chunks=tuple(worker.assignment.chunks for worker in self.workers if worker.assignment.chunks.exists()),
             client_csv=client_csv,
-            quality=reports[0].get("quality") or {},
-            quality_error=reports[0].get("quality_error"),
+            quality=reports[0].quality or {},
+            quality_error=reports[0].quality_error,
             aborted=aborted,
             over_saturated_at_s=saturated_at_s,
             cores=self.job.cores,

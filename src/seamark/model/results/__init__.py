@@ -1,6 +1,1 @@
-"""What the JSON documents of the results hold. A key that is Required is in every version; others may be lacking."""
-
-from seamark.model.results.known import OTHERWISE, REMEDIES, SHAPES
-from seamark.model.results.study import Environment
-
-__all__ = ["OTHERWISE", "REMEDIES", "SHAPES", "Environment"]
+"""Nouns of the results' JSON files: frozen, one for each file, without I/O. storage reads and writes them."""

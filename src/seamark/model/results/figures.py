@@ -112,7 +112,7 @@ class Metrics(TypedDict, total=False):
     trial: Required[str]
     scenario: Required[str]
     treatment: str
-    timestamp: Required[Moment | None]
+    timestamp: Required[Moment]
     component: Required[str]
     service: Required[str]
     status: Required[Literal["ok", "failed", "timeout"]]

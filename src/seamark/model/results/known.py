@@ -1,15 +1,15 @@
 """Which shape a document of the results has, by the name of its file, and what makes a damaged one again."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from seamark.model.results.figures import Histograms, Metrics
-from seamark.model.results.load import Load, Sent
+from seamark.model.results.load_record import LoadRecord, SamplesRecord
 from seamark.model.results.study import Deployment, Meta, Planned
 
 SHAPES: Mapping[str, Any] = {
-    "load.json": Load,
-    "samples.json": Annotated[Load, Sent],
+    "load.json": LoadRecord,
+    "samples.json": SamplesRecord,
     "metrics.json": Metrics,
     "histogram.json": Histograms,
     "meta.json": Meta,

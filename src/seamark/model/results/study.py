@@ -1,10 +1,11 @@
 """plan.json, meta.json, and the documents of servers and environments: what was planned, where it ran."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Required, TypedDict
 
-from seamark.model.results.load import Server
 from seamark.model.results.values import Count, Moment, Number, Setting, Word
+from seamark.model.server_identity import ServerRecord
 
 
 class Machine(TypedDict, total=False):
@@ -34,8 +35,8 @@ class Meta(TypedDict, total=False):
     """meta.json: where and with what a trial was measured."""
 
     trial_id: Word
-    server_identity: Server | None
-    timestamp: Moment | None
+    server_identity: ServerRecord | None
+    timestamp: Moment
     host: Word
     node: Word
     seed: Count
@@ -58,7 +59,7 @@ class Deployment(TypedDict, total=False):
     reason: Word
     log_tail: list[str] | None
     deployment: Word
-    server_identity: Server | None
+    server_identity: ServerRecord | None
     service: Word
     host: Word
     ports: Mapping[str, int] | None
@@ -73,9 +74,9 @@ class Deployment(TypedDict, total=False):
     parts: list[Mapping[str, Any]] | None
     load_nodes: list[str] | None
     server_nodes: list[str] | None
-    started_at: Moment | None
-    ready_at: Moment | None
-    ended_at: Moment | None
+    started_at: Moment
+    ready_at: Moment
+    ended_at: Moment
     ended: Mapping[str, Any] | None
     idle_unix_s: list[float] | None
     time_to_service_s: Mapping[str, Number] | None
@@ -125,8 +126,11 @@ class Planned(TypedDict, total=False):
     trials: Required[list[PlannedTrial]]
 
 
-class Environment(TypedDict, total=False):
-    """Where an environment of a service was made: .environments/NAME-DIGEST.json."""
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """A service's environment that was made: .environments/NAME-DIGEST.json."""
 
-    name: str
-    root: Required[str]
+    schema_version: int = 1
+    name: str = ""
+    lock_digest: str = ""
+    root: str

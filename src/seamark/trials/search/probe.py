@@ -1,10 +1,9 @@
 """A probe as a trial of its own: name, settings, seed and identity; and a search's trial once its load is found."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from seamark.model.digest import digest
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.service import Value
 from seamark.model.trial import Trial
 from seamark.patterns.table import has_rate
@@ -47,17 +46,17 @@ def duration_of(trial: Trial) -> float:
     return float(trial.settings["duration_s"])  # type: ignore[arg-type]
 
 
-def found_trial(trial: Trial, load: Mapping[str, Any]) -> Trial:
+def found_trial(trial: Trial, load: LoadRecord) -> Trial:
     """Return a search's trial as its best probe measured it, as load.json says; any other trial as it is."""
-    probe = load.get("probe")
-    if trial.search is None or not probe:
+    probe = load.probe
+    if trial.search is None or probe is None:
         return trial
-    told: dict[str, Value] = {trial.search.setting: probe["level"]}
-    if probe.get("times", 1) > 1:
-        told["duration_s"] = probe["times"] * duration_of(trial)
+    told: dict[str, Value] = {trial.search.setting: probe.level}
+    if probe.times > 1:
+        told["duration_s"] = probe.times * duration_of(trial)
     return replace(
         trial,
         settings={**trial.settings, **told},
         changed={**trial.changed, **told},
-        config_hash=probe["config_hash"],
+        config_hash=probe.config_hash,
     )

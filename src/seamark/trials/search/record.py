@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seamark.model.server_identity import brief
+from seamark.model.results.load_record import LoadRecord, SearchOutcome
+from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.storage import paths
+from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, read_json
 from seamark.telemetry import provenance
 from seamark.trials.search.probe import folder_name
@@ -17,7 +19,7 @@ Document = dict[str, Any]
 class SearchRecord:
     """The record of one search, as it grows. Time that probes of an earlier run took counts as spent."""
 
-    def __init__(self, trial: Trial, folder: TrialFolder, server: Mapping[str, Any]) -> None:
+    def __init__(self, trial: Trial, folder: TrialFolder, server: ServerRecord) -> None:
         assert trial.search is not None
         search = trial.search
         self._trial = trial
@@ -29,7 +31,7 @@ class SearchRecord:
             "trial": trial.id,
             "trial_id": trial.trial_id,
             "config_hash": trial.config_hash,
-            "server_identity": brief(server),
+            "server_identity": encode(server.brief()),
             "setting": search.setting,
             "from": search.level(search.from_level),
             "to": search.level(search.to_level),
@@ -71,7 +73,7 @@ class SearchRecord:
         verdict: Verdict,
         why: str,
         metrics: Mapping[str, Any],
-        load: Mapping[str, Any],
+        load: LoadRecord,
         took_s: float,
     ) -> None:
         """Add what a probe said."""
@@ -88,7 +90,7 @@ class SearchRecord:
                 "slos": metrics["slos"],
                 "requests": metrics["counts"]["requests"],
                 "achieved_rps": metrics["achieved_rps"],
-                "over_saturated_at_s": load.get("over_saturated_at_s"),
+                "over_saturated_at_s": load.over_saturated_at_s,
                 "trial_verdict": metrics["verdict"],
                 "reasons": [reason["code"] for reason in metrics["reasons"]],
                 "spent_s": round(took_s, 3),
@@ -98,13 +100,21 @@ class SearchRecord:
         if self._begun:
             self._write()
 
-    def end(self, found: Found) -> Document:
-        """Say what was found; return what load.json and metrics.json know of the search."""
+    def end(self, found: Found) -> SearchOutcome:
+        """Record the result of the search; return the part that load.json and metrics.json keep."""
         ended = {"outcome": found.outcome, "found": found.found, "confirmed": found.confirmed}
         self._document |= {**ended, "bracket": list(found.bracket), "confidence": found.confidence, "running": None}
         self._write()
-        about = {name: self._document[name] for name in ("setting", *ended, "bracket", "confidence", "spent_s")}
-        return {"search": about | {"probes": len(self._document["probes"])}}
+        return SearchOutcome(
+            setting=self._document["setting"],
+            outcome=found.outcome,
+            found=found.found,
+            confirmed=found.confirmed,
+            bracket=found.bracket,
+            confidence=found.confidence,
+            spent_s=self.spent_s,
+            probes=len(self._document["probes"]),
+        )
 
     def _write(self) -> None:
         paths.write_json(self._folder.search, self._document)

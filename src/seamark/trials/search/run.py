@@ -8,14 +8,16 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seamark.model.plurals import counted
+from seamark.model.results.load_record import LoadRecord, Measurement, ProbeRecord, SamplesRecord
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
 from seamark.storage import paths
-from seamark.storage.paths import TrialFolder, read_json
+from seamark.storage.paths import TrialFolder, read, read_json
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import Bench, abandoned, taken_away
 from seamark.trials.derive_trial import derive_trial, is_derived
@@ -27,8 +29,6 @@ from seamark.trials.search.values import values_of
 from seamark.trials.search.verdict import ends_search, seen_of
 from seamark.trials.trial import alone_on_this_node, clear, ended_by_signals, measure_here, republished
 from seamark.trials.trial_files import put_aside, record_of, samples_complete, served_by, write_config, write_meta
-
-Document = dict[str, Any]
 
 
 def measure_search(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
@@ -46,35 +46,35 @@ def measure_search(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: 
             put_aside(folder, probes=True)
         folder.own_parts.mkdir(parents=True)
         write_config(folder, trial, bench)
-        document = _search(bench, trial, folder, parent_pid, max_retries)
-        document.setdefault("started_at", started_at)
+        load = _search(bench, trial, folder, parent_pid, max_retries)
+        load = replace(load, started_at=load.started_at or started_at)
         clear(folder)
         write_meta(bench, trial, folder, before)
-        status, reason = document["status"], document["reason"]
-        paths.append_log(folder.log, trial.trial_id, "search ended", status=status, reason=reason)
-        if status == "ok":
-            paths.write_json(folder.record, document)
-        paths.write_json(folder.load, document)
+        paths.append_log(folder.log, trial.trial_id, "search ended", status=load.status, reason=load.reason)
+        if load.ok:
+            paths.write(folder.record, load)
+        paths.write(folder.load, load)
 
 
-def _search(bench: Bench, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int) -> Document:
-    """Measure one probe after another until something is found; return the document of load.json."""
+def _search(bench: Bench, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int) -> LoadRecord:
+    """Measure one probe after another until the search ends; return the record of its load."""
     search = trial.search
     assert search is not None
     probes = _Probes(bench, trial, folder, parent_pid, max_retries)
     try:
         found = largest_load(search, duration_of(trial), probes.measure, probes.note)
     except _BrokenOffError as ended:
-        return ended.document
-    return probes.record.end(found) | _published(bench, trial, folder, found, probes.made)
+        return ended.load
+    outcome = probes.record.end(found)
+    return replace(_published(bench, trial, folder, found, probes.made), search=outcome)
 
 
 class _BrokenOffError(Exception):
     """A search cannot go on: what its trial's load.json says then."""
 
-    def __init__(self, document: Document) -> None:
-        super().__init__(document["reason"])
-        self.document = document
+    def __init__(self, load: LoadRecord) -> None:
+        super().__init__(load.reason)
+        self.load = load
 
 
 class _Probes:
@@ -84,7 +84,7 @@ class _Probes:
         self.record = SearchRecord(trial, folder, served_by(bench))
         self.made: list[Answer] = []
         self._bench, self._trial, self._parent_pid, self._max_retries = bench, trial, parent_pid, max_retries
-        self._last: tuple[Document, Mapping[str, Any], float] | None = None
+        self._last: tuple[LoadRecord, Mapping[str, Any], float] | None = None
 
     def measure(self, probe: Probe) -> Measured:
         """Return what a probe saw. Raises _BrokenOffError when its load failed so that the next would as well."""
@@ -95,14 +95,13 @@ class _Probes:
         if not known:
             self.record.begin(probe)
             measure_here(bench, its, self._parent_pid, max_retries=self._max_retries)
-            load = read_json(own.load)
+            load = read(own.load, LoadRecord)
             if ends_search(load):
-                raise _BrokenOffError(
-                    record_of(bench, trial, None, (load["category"], load["reason"]), load["log_tail"])
-                )
-        load, metrics = read_json(own.load), _metrics(bench, its, own)
+                failure = str(load.category), str(load.reason)
+                raise _BrokenOffError(record_of(bench, trial, None, failure, load.log_tail))
+        load, metrics = read(own.load, LoadRecord), _metrics(bench, its, own)
         seen = seen_of(metrics, load, values_of(trial.slos, own, metrics))
-        took_s = load["warmup_s"] + load["duration_s"] if known else time.monotonic() - began_s
+        took_s = (load.warmup_s or 0.0) + (load.duration_s or 0.0) if known else time.monotonic() - began_s
         took_s = round(self.record.took_s(name, took_s), 3)
         self._last = load, metrics, took_s
         return Measured(seen=seen, took_s=took_s)
@@ -114,13 +113,13 @@ class _Probes:
         load, metrics, took_s = self._last
         self.record.add(probe, folder_name(self._trial, probe), verdict, why, metrics, load, took_s)
         if reason := abandoned(self._bench, self._parent_pid):
-            raise _BrokenOffError(record_of(self._bench, self._trial, None, ("interrupted", reason), []))
+            raise _BrokenOffError(record_of(self._bench, self._trial, None, ("interrupted", reason)))
 
 
 def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
     """Whether search.json is of this very search on this server, so that its probes are answers; also without one."""
     try:
-        record = read_json(folder.search)
+        record = read(folder.search, Measurement)
     except (OSError, ValueError):
         return True
     return belongs(record, trial.config_hash, server)
@@ -129,12 +128,12 @@ def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
 def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
     """Whether a probe was measured to its end, well or badly, as this very trial on this server."""
     try:
-        load = read_json(folder.load)
+        load = read(folder.load, LoadRecord)
     except (OSError, ValueError):
         return False
-    if load.get("status") == "ok":
+    if load.ok:
         return samples_complete(folder, trial.config_hash, server)
-    return "config_hash" in load and belongs(load, trial.config_hash, server) and not ends_search(load)
+    return load.config_hash is not None and belongs(load, trial.config_hash, server) and not ends_search(load)
 
 
 def _metrics(bench: Bench, trial: Trial, folder: TrialFolder) -> Mapping[str, Any]:
@@ -146,12 +145,12 @@ def _metrics(bench: Bench, trial: Trial, folder: TrialFolder) -> Mapping[str, An
     )
 
 
-def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, made: Sequence[Answer]) -> Document:
-    """Make the samples of the last probe at the level that was found the trial's own; return load.json but for what
-    is known of the search."""
+def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, made: Sequence[Answer]) -> LoadRecord:
+    """Make the samples of the last probe at the level that was found the trial's own; return its load's record,
+    without the outcome of the search."""
     good = [answer.probe for answer in made if answer.probe.level == found.found and answer.verdict != "void"]
     if not good:
-        return record_of(bench, trial, None, _nothing(trial, found, made), [])
+        return record_of(bench, trial, None, _nothing(trial, found, made))
     best = good[-1]  # it was not picked for having passed
     its = probe_trial(trial, best, bench.scenario)
     own = bench.results.trial(its.id)
@@ -161,14 +160,14 @@ def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, ma
         (own.client_telemetry, folder.client_telemetry),
     ):
         _link(source, target)
-    probe = {
-        "folder": str(own.root.relative_to(folder.root)),
-        "level": best.level,
-        "times": best.times,
-        "config_hash": its.config_hash,
-    }
-    names = {"trial": trial.id, "trial_id": trial.trial_id, "config_hash": trial.config_hash, "probe": probe}
-    return read_json(own.record) | names
+    probe = ProbeRecord(
+        folder=str(own.root.relative_to(folder.root)),
+        level=best.level,
+        times=best.times,
+        config_hash=its.config_hash,
+    )
+    record = read(own.record, SamplesRecord)
+    return replace(record, trial=trial.id, trial_id=trial.trial_id, config_hash=trial.config_hash, probe=probe)
 
 
 def _nothing(trial: Trial, found: Found, made: Sequence[Answer]) -> tuple[str, str]:

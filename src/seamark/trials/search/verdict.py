@@ -9,6 +9,7 @@ from typing import Any
 
 from seamark.analysis.metrics.objectives import value_of
 from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.model.results.load_record import LoadRecord
 from seamark.trials.search.evidence import Limit, Seen, Values
 
 OURS = ("client_bound", "client_cpu", "client_stalled", "loop_lag", "rate_not_sent", "shard_lost")
@@ -27,12 +28,12 @@ UNTOLD = ("server_died", "client_died", "no_samples")
 Document = Mapping[str, Any]
 
 
-def ends_search(load: Document) -> bool:
+def ends_search(load: LoadRecord) -> bool:
     """Whether a load failed for a reason that the next probe would meet as well."""
-    return load.get("status") != "ok" and load.get("category") not in (*REFUSED, *UNTOLD)
+    return not load.ok and load.category not in (*REFUSED, *UNTOLD)
 
 
-def seen_of(metrics: Document, load: Document, values: Mapping[Limit, Values]) -> Seen:
+def seen_of(metrics: Document, load: LoadRecord, values: Mapping[Limit, Values]) -> Seen:
     """Return what a probe saw. Objectives that there are `values` for are decided by these, with those of the level's
     other probes; the others by the probe's figures."""
     if metrics["status"] != "ok":
@@ -88,6 +89,6 @@ def _slowest_meets(slo: Document, metrics: Document) -> bool:
     return slo["op"] == "<=" and slowest is not None and not slowest.lower_bound and slowest.value <= slo["limit"]
 
 
-def _starved(load: Document) -> bool:
+def _starved(load: LoadRecord) -> bool:
     """Whether requests waited since every connection was busy: then the server made them late."""
-    return any((worker.get("backlog_max") or 0) > 0 for worker in load.get("workers") or ())
+    return any((worker.backlog_max or 0) > 0 for worker in load.workers)

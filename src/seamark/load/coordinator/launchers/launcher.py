@@ -4,12 +4,12 @@ machine or another."""
 import json
 import selectors
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from seamark.load.engine.saturation import Progress
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
+from seamark.model.results.load_record import WorkerReport
 
 
 class LoadError(Exception):
@@ -19,20 +19,6 @@ class LoadError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.log_tail = tuple(log_tail)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Place of a worker and offset of its clock: `offset_ns` is its clock less the coordinator's, accurate to
-    `offset_error_ns`; `offset_drift_ns` is the change until the end of load. None: unknown. `shared`: it wrote into
-    the coordinator's folder."""
-
-    carrier: str
-    host: str | None
-    shared: bool
-    offset_ns: int | None
-    offset_error_ns: int | None
-    offset_drift_ns: int | None
 
 
 class WorkerHandle(Protocol):
@@ -80,7 +66,7 @@ class WorkerHandle(Protocol):
     def end_reason(self) -> str:
         """Return how it ended."""
 
-    def report(self, at_ns: int) -> dict[str, Any]:
+    def report(self, at_ns: int) -> WorkerReport:
         """Return its WorkerReport, or a lost worker's with what was due by `at_ns` since the epoch."""
 
 

@@ -7,15 +7,16 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from seamark.load.coordinator.launchers.launcher import Place, WorkerHandle, WorkerState
+from seamark.load.coordinator.launchers.launcher import WorkerHandle, WorkerState
 from seamark.load.engine.schedule_share import due_requests_of_lost
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
+from seamark.model.results.load_record import WorkerReport
 from seamark.platform.fork_server.client import OUTSIDE, Forked, fork, with_pipes
+from seamark.storage.codec import parse
 
 MODULES = ("seamark.load.workers.worker", "seamark.load.engine.event_loop", "seamark.load.engine.supervisor")
 """Modules that every worker imports, whatever its driver."""
@@ -145,13 +146,14 @@ class LocalWorker(WorkerState):
             how = f"ended with exit code {code}"
         return f"worker {self.assignment.worker} {how}"
 
-    def report(self, at_ns: int) -> dict[str, Any]:
+    def report(self, at_ns: int) -> WorkerReport:
         """Return the worker's report, or a lost worker's with what was due by `at_ns` since the start of load."""
         try:
-            written: dict[str, Any] = json.loads(self.assignment.report.read_text(encoding="utf-8"))
+            written = parse(self.assignment.report.read_text(encoding="utf-8"), WorkerReport)
         except (OSError, ValueError):
             written = lost_report(self.assignment, self.process.pid, self.failed or self.end_reason(), at_ns)
-        place = Place(
+        return replace(
+            written,
             carrier=LocalLauncher.name,
             host=socket.gethostname(),
             shared=True,
@@ -159,7 +161,6 @@ class LocalWorker(WorkerState):
             offset_error_ns=0,
             offset_drift_ns=0,
         )
-        return written | asdict(place)
 
 
 def start_worker(
@@ -199,23 +200,8 @@ def start_worker(
         )
 
 
-def lost_report(assignment: WorkerAssignment, pid: int | None, reason: str, at_ns: int) -> dict[str, Any]:
+def lost_report(assignment: WorkerAssignment, pid: int | None, reason: str, at_ns: int) -> WorkerReport:
     """Return the WorkerReport of a worker that wrote none. Its part of an open schedule was due nevertheless, as far
     as it lies before `at_ns`."""
-    return {
-        "worker": assignment.worker,
-        "pid": pid,
-        "ok": False,
-        "reason": reason,
-        "wall_s": None,
-        "cpu_s": None,
-        "max_rss_bytes": None,
-        "lag_ns": None,
-        "loop_lag_ns": None,
-        "stalls_ns": [],
-        "backlog_max": None,
-        "survivors": None,
-        "scheduled": due_requests_of_lost(assignment, at_ns),
-        "sent": None,
-        "completed": None,
-    }
+    scheduled = due_requests_of_lost(assignment, at_ns)
+    return WorkerReport(worker=assignment.worker, pid=pid, ok=False, reason=reason, scheduled=scheduled)

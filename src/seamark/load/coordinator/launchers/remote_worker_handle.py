@@ -7,14 +7,16 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from seamark.dispatch.identity import boot_id
-from seamark.load.coordinator.launchers.launcher import Place, WorkerState
+from seamark.load.coordinator.launchers.launcher import WorkerState
 from seamark.load.coordinator.launchers.local import lost_report
 from seamark.load.workers.assignment import WorkerAssignment
+from seamark.model.results.load_record import WorkerReport
+from seamark.storage.codec import parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,7 @@ class RemoteWorker(WorkerState):
         self._pending = b""
         self._file: BinaryIO | None = None
         self._left_bytes = 0
-        self._written: dict[str, Any] | None = None
+        self._written: WorkerReport | None = None
         self._pong: tuple[int, int] | None = None
         self._received_ns = 0
         self._before: Offset | None = None
@@ -209,13 +211,14 @@ class RemoteWorker(WorkerState):
             return f"{name} did not come ({self._absence_reason(self.assignment.worker) or 'it was not waited for'})"
         return f"{name} on {self.host}: its connection was closed"
 
-    def report(self, at_ns: int) -> dict[str, Any]:
+    def report(self, at_ns: int) -> WorkerReport:
         """Return its report, or a lost worker's with what was due by `at_ns`."""
         written = self._written if self._has_finished else None
         if written is None:
             written = lost_report(self.assignment, self._about.get("pid"), self.failed or self.end_reason(), at_ns)
         before, after = self._before, self._after
-        place = Place(
+        return replace(
+            written,
             carrier=self._carrier,
             host=self.host,
             shared=self._shared,
@@ -223,7 +226,6 @@ class RemoteWorker(WorkerState):
             offset_error_ns=before.error_ns if before else None,
             offset_drift_ns=after.offset_ns - before.offset_ns if before and after else None,
         )
-        return written | asdict(place)
 
     def handle(self, line: str) -> None:
         """Process one line."""
@@ -240,7 +242,8 @@ class RemoteWorker(WorkerState):
         elif word == "tail":
             self._tail = json.loads(rest)
         elif word == "report":
-            self._written = json.loads(rest)
+            with contextlib.suppress(ValueError):  # without one, the worker counts as lost
+                self._written = parse(rest, WorkerReport)
         elif word == "done":
             self._has_finished = True
             self._hang_up()

@@ -1,4 +1,4 @@
-"""Documents of the results are read by one reader: what is not as it must be is named with file and remedy."""
+"""One codec reads the documents of the results: it names file, field and remedy of a damaged one."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,19 @@ from typing import Any
 import pytest
 
 from seamark.errors import UserError
-from seamark.storage.paths import DamagedFileError, is_damaged, put_away, read_json, require_folder, write_json
+from seamark.model.results.load_record import LagFigures, LoadRecord, SearchOutcome, WorkerReport
+from seamark.model.server_identity import ServerRecord
+from seamark.storage.codec import decode
+from seamark.storage.paths import (
+    DamagedFileError,
+    amend,
+    is_damaged,
+    put_away,
+    read,
+    require_folder,
+    write,
+    write_json,
+)
 
 LOAD = {"status": "ok", "workers": [{"ok": True, "cpu_s": 0.5}], "quality": {"recall": 0.5}, "duration_s": 1.0}
 
@@ -15,7 +27,7 @@ LOAD = {"status": "ok", "workers": [{"ok": True, "cpu_s": 0.5}], "quality": {"re
 def refused(path: Path, content: bytes) -> str:
     path.write_bytes(content)
     with pytest.raises(DamagedFileError) as caught:
-        read_json(path)
+        read(path, LoadRecord)
     [line] = caught.value.mistakes
     assert line.startswith(f"{path}: ")
     assert caught.value.exit_code == 2
@@ -70,10 +82,41 @@ def test_a_folder_in_the_place_of_a_document_is_told_and_gives_way_to_the_next_o
     path.mkdir()
     (path / "inside").write_text("kept")
     with pytest.raises(DamagedFileError, match=r"Is a directory\. Move it away\."):
-        read_json(path)
+        read(path, LoadRecord)
     write_json(path, LOAD)
-    assert read_json(path) == LOAD
+    assert read(path, LoadRecord) == decode(LOAD, LoadRecord)
     assert (tmp_path / "load.json.aside-1" / "inside").read_text() == "kept"
+
+
+@pytest.mark.covers("E-NFR07")
+def test_a_document_of_an_earlier_version_gets_defaults_for_what_it_lacks_or_has_as_null() -> None:
+    record = decode({"status": "ok", "workers": [{"cpu_s": 0.5, "ok": None}], "kinds": None}, LoadRecord)
+    assert record == LoadRecord(status="ok", workers=(WorkerReport(cpu_s=0.5, ok=True),), kinds=())
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    lag = LagFigures(p50=1, p99=2.5, max=None)
+    record = LoadRecord(
+        status="failed",
+        reason="é \U0001f600",
+        server_identity=ServerRecord(digest="d", image_digests={"server": None}),
+        workers=(WorkerReport(worker=1, lag_ns=lag, stalls_ns=((1, 2), (3, 4))), WorkerReport(ok=False)),
+        quality={"recall": 0.5, "hits": 3, "unknown": None},
+        search=SearchOutcome(outcome="converged", bracket=(None, 4)),
+    )
+    write(tmp_path / "load.json", record)
+    assert read(tmp_path / "load.json", LoadRecord) == record
+    written = json.loads((tmp_path / "load.json").read_text())
+    assert written["workers"][0]["stalls_ns"] == [[1, 2], [3, 4]]
+    assert written["category"] is None
+    assert "probe" not in written, "a field that only some records have"
+
+
+def test_a_document_that_is_amended_keeps_what_only_a_later_version_knows(tmp_path: Path) -> None:
+    write_json(tmp_path / "load.json", LOAD | {"of_tomorrow": {"a": [1]}})
+    amend(tmp_path / "load.json", tmp_path / "other.json", republished=True)
+    amended = json.loads((tmp_path / "other.json").read_text())
+    assert amended == LOAD | {"of_tomorrow": {"a": [1]}, "republished": True}
 
 
 def test_a_document_that_is_whole_has_keys_that_no_version_knows_yet(tmp_path: Path) -> None:
@@ -101,4 +144,4 @@ def test_results_in_the_place_of_a_file_are_refused_with_the_files_name(tmp_path
 def test_a_figure_may_be_as_large_as_a_service_says(tmp_path: Path, figure: float):
     path = tmp_path / "load.json"
     path.write_text(json.dumps({**LOAD, "quality": {"limit": figure}}))
-    assert read_json(path)["quality"]["limit"] == figure
+    assert read(path, LoadRecord).quality["limit"] == figure

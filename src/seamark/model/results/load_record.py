@@ -1,0 +1,222 @@
+"""load.json and samples.json: how a load ended, what its workers counted, and what its samples are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Seconds, UnixNs, Word
+from seamark.model.server_identity import ServerRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagFigures:
+    """Lateness in ns: of a worker's loop, or of requests against their schedule."""
+
+    p50: Number = None
+    p99: Number = None
+    max: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionFigures:
+    """Connections of one worker, local ports, and the server's listen queue, as far as it is on the same node."""
+
+    connections: int
+    ports_free: Count
+    churn_per_s_limit: Number
+    connected_anew: int
+    connected_anew_per_s: Number
+    listen_backlog: Count
+    listen_overflows: Count
+    ports: Mapping[str, int | bool] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerPlace:
+    """Where a worker ran. `offset_ns` is its clock minus that of the coordinator, wrong by `offset_error_ns` at most;
+    `offset_drift_ns` is the change of the offset until the end of load. None: not known. `shared`: the worker wrote
+    into the coordinator's folder."""
+
+    worker: Count = None
+    carrier: str = "local"
+    host: Word = None
+    shared: bool | None = None
+    offset_ns: Number = None
+    offset_error_ns: Number = None
+    offset_drift_ns: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerReport(WorkerPlace):
+    """Counters of one worker of a load. `ok` is false for one that failed, with a `reason`; of one that died most
+    counters are None. `ran_out`: it ended at the limit of requests; `survivors` connections outlived the load;
+    `written_off` threads hung in a call; `spin_s` is CPU time of precise waiting; `held_open_s`: streams were open for
+    so long after their last content, together; `stalls_ns` are times from and until which its loop stood still."""
+
+    pid: Count = None
+    ok: bool = True
+    reason: Word = None
+    errno: Count = None
+    wall_s: Seconds = None
+    cpu_s: Seconds = None
+    spin_s: Seconds = None
+    held_open_s: Number = None
+    max_rss_bytes: Number = None
+    lag_ns: LagFigures | None = None
+    loop_lag_ns: LagFigures | None = None
+    stalls_ns: tuple[tuple[int, int], ...] = ()
+    backlog_max: Count = None
+    survivors: Count = None
+    written_off: Count = None
+    network: ConnectionFigures | None = None
+    scheduled: Count = None
+    ran_out: bool = False
+    sent: Count = None
+    completed: Count = None
+    quality: Mapping[str, Number] | None = field(default=None, metadata=OPTIONAL)
+    quality_error: Word = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageCounters:
+    """Energy counters of the processors' packages that telemetry reads, or the reason for none."""
+
+    counters: tuple[str, ...] = ()
+    reason: Word = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeEnergy:
+    """Energy of the node over the whole load, as Slurm counts it for `step`, or the reason for none."""
+
+    value_j: Number = None
+    window_s: Seconds = None
+    step: Word = None
+    reason: Word = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyRecord:
+    """Energy facts besides telemetry. `idle_w` is the idle power by scope, gpu or package."""
+
+    package: PackageCounters = PackageCounters()
+    node: NodeEnergy = NodeEnergy()
+    idle_w: Mapping[str, Number] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientRecord:
+    """The client of a load: kind and number of its workers, and the CPUs that they were kept to, () for all."""
+
+    workers: Word = None
+    processes: Count = None
+    cores: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeRecord:
+    """The probe of a search that gave the trial its samples."""
+
+    folder: Word = None
+    level: float
+    times: int = 1
+    config_hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOutcome:
+    """The result of a search. `bracket` holds the highest level that passed and the lowest one that failed."""
+
+    setting: Word = None
+    outcome: Word = None
+    found: Number = None
+    confirmed: bool = False
+    bracket: tuple[Number, Number] = (None, None)
+    confidence: Number = None
+    spent_s: Number = None
+    probes: Count = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What a record was measured as, and on which server; None where it was not recorded."""
+
+    config_hash: Word = None
+    server_identity: ServerRecord | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitMark:
+    """The part of samples.json that says whether a measurement is whole, and what it is of. `pruned_at` is when its
+    samples were removed on purpose: the trial stays measured."""
+
+    config_hash: str
+    samples_bytes: int
+    server_identity: ServerRecord | None = None
+    pruned_at: Moment = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRecord:
+    """How the load of a trial ended. `status` is ok, failed or timeout. Of a `failed` load `category` and `reason`
+    say why. `over_saturated_at_s` after its start the load was ended because the server fell behind for good."""
+
+    schema_version: int = 1
+    scenario: Word = None
+    trial: Word = None
+    trial_id: Word = None
+    config_hash: Word = None
+    server_identity: ServerRecord | None = None
+    status: str
+    category: Word = None
+    reason: Word = None
+    log_tail: tuple[str, ...] = ()
+    started_at: Moment = None
+    finished_at: Moment = None
+    node: Word = None
+    warmup_s: Seconds = None
+    duration_s: Seconds = None
+    republished: bool = False
+    in_client: bool = False
+    quality: Mapping[str, Number] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)
+    client: ClientRecord = ClientRecord()
+    workers: tuple[WorkerReport, ...] = ()
+    scheduled: Count = None
+    sent: Count = None
+    completed: Count = None
+    unit: Word = None
+    kinds: tuple[str, ...] = ()
+    epoch_unix_ns: UnixNs = None
+    over_saturated_at_s: Seconds = None
+    attempt: Count = None
+    server_restarted: Word = None
+    energy: EnergyRecord = EnergyRecord()
+    chunks: Count = field(default=None, metadata=OPTIONAL)
+    rows: Count = field(default=None, metadata=OPTIONAL)
+    samples_bytes: Count = field(default=None, metadata=OPTIONAL)
+    pruned_at: Moment = field(default=None, metadata=OPTIONAL)
+    search: SearchOutcome | None = field(default=None, metadata=OPTIONAL)
+    probe: ProbeRecord | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the load went well."""
+        return self.status == "ok"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesRecord(LoadRecord):
+    """samples.json: the record of a load that went well, written after its samples."""
+
+    config_hash: str
+    samples_bytes: int
+
+    @property
+    def mark(self) -> CommitMark:
+        """The part that says whether the measurement is whole."""
+        return CommitMark(
+            config_hash=self.config_hash,
+            samples_bytes=self.samples_bytes,
+            server_identity=self.server_identity,
+            pruned_at=self.pruned_at,
+        )

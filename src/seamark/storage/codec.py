@@ -1,0 +1,285 @@
+"""Decodes JSON into frozen dataclasses and encodes them: the only code that handles damaged or older documents.
+
+A key that a noun does not have is ignored: a later version may have written it. A key that is missing, or null where
+the field's type has no null, takes the field's default: an earlier version may not have written it. Opens no file.
+"""
+
+import json
+import math
+import re
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Required,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+Noun = TypeVar("Noun")
+Decode = Callable[[Any], Any]
+
+LARGEST = 2**63
+"""Limit of whole numbers. Figures may exceed it: Go's memory limit is shown as 9.22337204e18."""
+SUSPECT = re.compile(r"\d{20}|[eE]\+?\d{3}|\\u[dD][89a-fA-F]")
+"""Texts without a match hold no number out of range and no half of a surrogate pair: the fast parser will do."""
+LONGEST_SHOWN = 60
+NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
+
+
+class MismatchError(ValueError):
+    """A value does not have the type of its field. `path` leads to it from the document's root."""
+
+    def __init__(self, what: str, path: str = "") -> None:
+        super().__init__(what)
+        self.what, self.path = what, path
+
+    def below(self, step: str) -> "MismatchError":
+        """Return the same error as seen from one level further out."""
+        return MismatchError(self.what, step + ("." if self.path[:1] not in ("", "[") else "") + self.path)
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the document'} {self.what}"
+
+
+def parse(text: str, noun: type[Noun]) -> Noun:
+    """Return the noun that a JSON text holds. Raises ValueError that names the path and what is wrong there.
+
+    NaN, infinity, whole numbers beyond 64 bits and nesting beyond Python's stack are refused everywhere.
+    """
+    strict = SUSPECT.search(text)
+    numbers: dict[str, Any] = {"parse_float": _float, "parse_int": _int} if strict else {}
+    try:
+        document = json.loads(text, parse_constant=_no_number, **numbers)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON ({error})") from None
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if strict and not _encodable(document):
+        raise ValueError("holds half a character (\\ud800 to \\udfff)")
+    if not isinstance(document, dict):
+        raise ValueError(f"expected a JSON object, but it is {_shown(document)}")
+    return decode(document, noun)
+
+
+def decode(document: Any, noun: type[Noun]) -> Noun:
+    """Return the noun that parsed JSON holds. Raises MismatchError."""
+    return cast(Noun, decoder(cast(Any, noun))(document))
+
+
+def encode(value: Any) -> Any:
+    """Return a noun as JSON has it: fields in their order. A field marked `OPTIONAL` is left out when it is None."""
+    if is_dataclass(value):
+        found = {}
+        for name, optional in _written(cast(Any, type(value))):
+            part = getattr(value, name)
+            if part is not None or not optional:
+                found[name] = encode(part)
+        return found
+    if isinstance(value, Mapping):
+        return {name: encode(part) for name, part in value.items()}
+    return [encode(part) for part in value] if isinstance(value, (tuple, list)) else value
+
+
+@cache
+def _written(noun: Any) -> list[tuple[str, bool]]:
+    return [(field.name, bool(field.metadata.get("optional"))) for field in fields(noun)]
+
+
+@cache
+def decoder(shape: Any) -> Decode:
+    """Return the function that decodes a type: a dataclass, tuple[...], Mapping[str, ...], a union, Literal, a plain
+    type, or Annotated with a function that raises ValueError."""
+    origin, parts = get_origin(shape), get_args(shape)
+    if shape is Any:
+        return lambda value: value
+    if origin in (Union, types.UnionType):
+        return _union(parts)
+    if origin is Annotated:
+        return _annotated(decoder(parts[0]), parts[1])
+    if origin is Literal:
+        return _literal(parts)
+    if is_typeddict(shape):
+        return _typed_dict(shape)
+    if is_dataclass(shape):
+        return _noun(shape)
+    if origin in (tuple, list):
+        return _sequence(origin, parts)
+    return _mapping(decoder(parts[1])) if parts else _plain(shape)
+
+
+def _noun(noun: Any) -> Decode:
+    hints = get_type_hints(noun, include_extras=True)
+    parts = [(each.name, decoder(hints[each.name]), _skips_null(each, hints[each.name])) for each in fields(noun)]
+    required = [each.name for each in fields(noun) if _is_required(each)]
+
+    def read(value: Any) -> Any:
+        if type(value) is not dict:
+            raise MismatchError(f"is {_shown(value)}, not an object")
+        given, name = {}, ""
+        try:
+            for name, part, skips_null in parts:
+                if name in value and not (skips_null and value[name] is None):
+                    given[name] = part(value[name])
+        except MismatchError as wrong:
+            raise wrong.below(name) from None
+        for name in required:
+            if name not in given:
+                raise MismatchError("is missing", name)
+        return noun(**given)
+
+    return read
+
+
+def _is_required(field: "Field[Any]") -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _skips_null(field: "Field[Any]", hint: Any) -> bool:
+    return not _is_required(field) and hint is not Any and type(None) not in get_args(hint)
+
+
+def _typed_dict(shape: Any) -> Decode:
+    hints = get_type_hints(shape, include_extras=True)
+    parts = {
+        name: decoder(get_args(hint)[0] if get_origin(hint) is Required else hint) for name, hint in hints.items()
+    }
+
+    def read(value: Any) -> Any:
+        if type(value) is not dict:
+            raise MismatchError(f"is {_shown(value)}, not an object")
+        name = ""
+        try:
+            for name, part in parts.items():
+                if name in value:
+                    part(value[name])
+                elif name in shape.__required_keys__:
+                    raise MismatchError("is missing")
+        except MismatchError as wrong:
+            raise wrong.below(name) from None
+        return value
+
+    return read
+
+
+def _sequence(kind: type, parts: tuple[Any, ...]) -> Decode:
+    part = decoder(parts[0])
+    length = None if kind is list or parts[-1] is Ellipsis else len(parts)
+
+    def read(value: Any) -> Any:
+        if type(value) is not list:
+            raise MismatchError(f"is {_shown(value)}, not a list")
+        if length not in (None, len(value)):
+            raise MismatchError(f"has {len(value)} parts, not {length}")
+        found: list[Any] = []
+        try:
+            for each in value:
+                found.append(part(each))
+        except MismatchError as wrong:
+            raise wrong.below(f"[{len(found)}]") from None
+        return kind(found)
+
+    return read
+
+
+def _mapping(part: Decode) -> Decode:
+    def read(value: Any) -> Any:
+        if type(value) is not dict:
+            raise MismatchError(f"is {_shown(value)}, not an object")
+        found: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, each in value.items():
+                found[name] = part(each)
+        except MismatchError as wrong:
+            raise wrong.below(name) from None
+        return found
+
+    return read
+
+
+def _union(options: tuple[Any, ...]) -> Decode:
+    plain = [kind for kind in options if kind in NAMES]
+    others = [option for option in options if option not in NAMES]
+    kinds = frozenset((*plain, int) if float in plain else plain)
+    first = decoder((others or plain)[0])
+
+    def read(value: Any) -> Any:
+        kind = type(value)
+        if kind in kinds and (kind is not int or float in kinds or abs(value) < LARGEST):
+            return value
+        return first(value)
+
+    return read
+
+
+def _annotated(part: Decode, check: Callable[[Any], object]) -> Decode:
+    def read(value: Any) -> Any:
+        found = part(value)
+        try:
+            check(found)
+        except ValueError as error:
+            raise MismatchError(f"is {_shown(value)} ({error})") from None
+        return found
+
+    return read
+
+
+def _literal(allowed: tuple[Any, ...]) -> Decode:
+    def read(value: Any) -> Any:
+        if value not in allowed:
+            raise MismatchError(f"is {_shown(value)}, none of {', '.join(map(str, allowed))}")
+        return value
+
+    return read
+
+
+def _plain(kind: Any) -> Decode:
+    def read(value: Any) -> Any:
+        given = type(value)
+        if kind is float and given is int:
+            return value
+        if given is not kind or (given is int and abs(value) >= LARGEST):
+            raise MismatchError(f"is {_shown(value)}, not {NAMES[kind]}")
+        return value
+
+    return read
+
+
+def _encodable(document: Any) -> bool:
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"holds {text}, which is no number")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text[:LONGEST_SHOWN])
+
+
+def _int(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError(f"holds {text[:LONGEST_SHOWN]}, which is too large")
+    return int(text)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
