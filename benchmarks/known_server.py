@@ -27,7 +27,7 @@ import numpy as np
 import seamark
 from seamark.testservers.reference.truth import Truth, read_truth
 
-OUTSIDE = Path(seamark.__file__).parent / "isolated_main.py"
+ISOLATED_MAIN = Path(seamark.__file__).parent / "isolated_main.py"
 END = b"\r\n0\r\n\r\n"
 
 
@@ -53,7 +53,13 @@ def known(*arguments: object) -> Iterator[Served]:
     """Run a known-answer server, on the last core."""
     with tempfile.TemporaryDirectory() as folder:
         truth = Path(folder) / "truth.jsonl"
-        command = [sys.executable, str(OUTSIDE), "seamark.testservers.reference", "--port=0", f"--truth={truth}"]
+        command = [
+            sys.executable,
+            str(ISOLATED_MAIN),
+            "seamark.testservers.reference",
+            "--port=0",
+            f"--truth={truth}",
+        ]
         process = subprocess.Popen([*command, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
         os.sched_setaffinity(process.pid, CORES[-1:])
         assert process.stdout is not None

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seamark.analysis.metrics.schema import metrics_schema
-from seamark.platform.fork_server.client import OUTSIDE
+from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.testservers.reference.truth import read_truth
 
@@ -205,7 +205,7 @@ def test_what_is_no_good_server_is_told_in_words_without_a_traceback(tmp_path, t
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02", "E-CLI03")
 def test_an_openai_address_is_asked_for_tokens_and_its_times_are_those_of_the_server(tmp_path):
-    command = [sys.executable, str(OUTSIDE), "seamark.testservers.reference", "--port", "0"]
+    command = [sys.executable, str(ISOLATED_MAIN), "seamark.testservers.reference", "--port", "0"]
     command += ["--ttft-ms", "40", "--gap-ms", "4"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

@@ -15,7 +15,7 @@ from server_bench import Bench, kill, left_of, runs
 from seamark.config.read import read_services
 from seamark.model.service import Part, PartImage
 from seamark.model.site import Site
-from seamark.platform.process_stat import descendants
+from seamark.platform.process_tree import descendants
 from seamark.services.images.images import Image
 from seamark.services.supervisor import deployment as servers
 from seamark.storage.paths import read_json

@@ -11,7 +11,7 @@ from seamark.services.runtimes.environments import prepare_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")
-OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
+ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 def environment(name: str) -> Path:
@@ -22,7 +22,7 @@ def environment(name: str) -> Path:
 def ask(environment_root: Path, module: str, question: str, **told: Any) -> Any:
     """Call `question(**told)` of a module beside this file in that environment; return its answer through JSON."""
     done = subprocess.run(
-        [str(environment_root / "bin" / "python"), str(OUTSIDE), module, question, json.dumps(told)],
+        [str(environment_root / "bin" / "python"), str(ISOLATED_MAIN), module, question, json.dumps(told)],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
         capture_output=True,
         text=True,

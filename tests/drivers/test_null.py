@@ -18,12 +18,12 @@ from seamark.model.sample import CHUNK
 from seamark.model.service import Value
 from seamark.services.ephemeral_server import ephemeral_server
 
-OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
+ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    command = [sys.executable, str(OUTSIDE), "seamark.testservers.null", "--port", "0", "--reply-bytes", "5"]
+    command = [sys.executable, str(ISOLATED_MAIN), "seamark.testservers.null", "--port", "0", "--reply-bytes", "5"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     yield int(process.stdout.readline().split()[-1])

@@ -27,7 +27,7 @@ from seamark.model.failure import Failure
 from seamark.model.sample import CHUNK, MISSING_NS
 from seamark.testservers.reference.truth import read_truth
 
-OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
+ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 def driver(host="127.0.0.1", ports=None, **settings):
@@ -234,7 +234,13 @@ def known(tmp_path: Path) -> Iterator[Callable[..., int]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object) -> int:
-        command = [sys.executable, str(OUTSIDE), "seamark.testservers.reference", "--port=0", *map(str, arguments)]
+        command = [
+            sys.executable,
+            str(ISOLATED_MAIN),
+            "seamark.testservers.reference",
+            "--port=0",
+            *map(str, arguments),
+        ]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         assert started[-1].stdout is not None
         return int(started[-1].stdout.readline().split()[-1])

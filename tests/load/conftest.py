@@ -17,7 +17,7 @@ from seamark.load.coordinator.launchers.launcher import WorkerLauncher
 from seamark.load.workers.records import read_segments
 from seamark.model.sample import MISSING_NS
 
-OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
+ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 @pytest.fixture
@@ -26,7 +26,14 @@ def null_server() -> Iterator[Callable[..., "Served"]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object) -> Served:
-        command = [sys.executable, str(OUTSIDE), "seamark.testservers.null", "--port", "0", *map(str, arguments)]
+        command = [
+            sys.executable,
+            str(ISOLATED_MAIN),
+            "seamark.testservers.null",
+            "--port",
+            "0",
+            *map(str, arguments),
+        ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout is not None

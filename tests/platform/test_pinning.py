@@ -12,8 +12,7 @@ from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import run_load
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.model.site import Pinning
-from seamark.platform.cpu_lists import cores_in, shown_cores
-from seamark.platform.pinning import away_from, cores_here, split_cores
+from seamark.platform.pinning import away_from, cores_here, cores_in, shown_cores, split_cores
 
 EIGHT = tuple((n,) for n in range(8))
 TWO_THREADS_EACH = ((0, 4), (1, 5), (2, 6), (3, 7))

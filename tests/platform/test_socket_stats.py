@@ -50,11 +50,11 @@ def about(seen: tuple[int, int], moved: tuple[int, int]) -> bool:
 
 def test_both_ends_of_a_connection_count_the_same_bytes(listener: socket.socket) -> None:
     server, client = Traffic([port_of(listener)], "local"), Traffic([port_of(listener)], "remote")
-    assert server.look() == client.look() == (0, 0)
+    assert server.read() == client.read() == (0, 0)
     pair = connected(listener)
     exchange(pair, 30_000, 500)
-    assert about(server.look(), (500, 30_000))
-    assert about(client.look(), (30_000, 500))
+    assert about(server.read(), (500, 30_000))
+    assert about(client.read(), (30_000, 500))
     for end in pair:
         end.close()
 
@@ -64,17 +64,17 @@ def test_a_connection_that_has_ended_still_counts_and_another_is_added(listener:
     first, second = connected(listener), connected(listener)
     exchange(first, 1000, 10)
     exchange(second, 200, 20)
-    assert about(traffic.look(), (1200, 30))
+    assert about(traffic.read(), (1200, 30))
     for end in first:
         end.close()
     time.sleep(0.05)
-    assert about(traffic.look(), (1200, 30))
+    assert about(traffic.read(), (1200, 30))
     exchange(second, 3, 4)
-    assert about(traffic.look(), (1203, 34))
+    assert about(traffic.read(), (1203, 34))
     for end in second:
         end.close()
     time.sleep(0.05)
-    assert about(traffic.look(), (1203, 34))
+    assert about(traffic.read(), (1203, 34))
 
 
 def test_connections_to_other_ports_do_not_count(listener: socket.socket) -> None:
@@ -82,7 +82,7 @@ def test_connections_to_other_ports_do_not_count(listener: socket.socket) -> Non
     with socket.create_server(("127.0.0.1", 0)) as other:
         traffic = Traffic([port_of(other)], "remote")
         exchange(pair, 100, 100)
-        assert traffic.look() == (0, 0)
+        assert traffic.read() == (0, 0)
     for end in pair:
         end.close()
 
@@ -93,11 +93,11 @@ def test_connections_to_the_same_port_of_another_host_do_not_count() -> None:
         traffic = Traffic([port_of(ours)], "remote", "127.0.0.1")
         exchange(pairs[0], 1000, 10)
         exchange(pairs[1], 50_000, 500)
-        assert about(traffic.look(), (1000, 10))
+        assert about(traffic.read(), (1000, 10))
         for pair in pairs:
             for end in pair:
                 end.close()
 
 
 def test_a_host_that_nobody_knows_has_no_connections() -> None:
-    assert Traffic([80], "remote", "no.such.host.invalid").look() == (0, 0)
+    assert Traffic([80], "remote", "no.such.host.invalid").read() == (0, 0)

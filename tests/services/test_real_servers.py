@@ -10,7 +10,7 @@ from server_bench import Bench, kill, left_of, runs
 
 from seamark.config.read import read_services
 from seamark.model.site import Paths
-from seamark.platform.process_stat import descendants
+from seamark.platform.process_tree import descendants
 from seamark.services.supervisor import deployment as servers
 
 pytestmark = pytest.mark.services

@@ -13,7 +13,7 @@ from typing import Any
 import seamark
 from seamark.testservers.reference.truth import Truth, read_truth
 
-OUTSIDE = Path(seamark.__file__).parent / "platform/isolated_main.py"
+ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
 @dataclass
@@ -27,7 +27,13 @@ class Known:
     @classmethod
     def start(cls, folder: Path, *arguments: object) -> "Known":
         truth = folder / "truth.jsonl"
-        command = [sys.executable, str(OUTSIDE), "seamark.testservers.reference", "--port=0", f"--truth={truth}"]
+        command = [
+            sys.executable,
+            str(ISOLATED_MAIN),
+            "seamark.testservers.reference",
+            "--port=0",
+            f"--truth={truth}",
+        ]
         process = subprocess.Popen([*command, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         return cls(process=process, port=int(process.stdout.readline().split()[-1]), truth_file=truth)

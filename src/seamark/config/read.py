@@ -19,7 +19,7 @@ from seamark.model.scenario import Scenario
 from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site
 from seamark.patterns.table import LOAD_SETTINGS
-from seamark.platform.cpu_lists import cores_in, shown_cores
+from seamark.platform.pinning import cores_in, shown_cores
 
 SiteOf = Callable[[str | None], Site]
 """Gives the site for the name a scenario asks for (None: it asks for none)."""

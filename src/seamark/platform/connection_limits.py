@@ -1,6 +1,7 @@
-"""What this machine allows a load: open files, local ports, queues of new connections. Looked at before it starts.
+"""Limits of this machine for a load: open files, local ports, queues of new connections. Examined before it starts.
 
-What cannot be is an error before the clock; what may go wrong is noted, and the checks judge it with what happened.
+An impossible load is an error before the clock starts; a risk is recorded and judged by the checks with what
+happened.
 """
 
 import contextlib
@@ -18,12 +19,12 @@ SYSTEM = Path("/proc")
 SPARE_FILES = 64
 CONNECT_AT_ONCE = 64
 TIME_WAIT_S = 60.0
-"""How long the side that closes a connection first keeps its port from the same destination."""
+"""Time for which the side that closes a connection first cannot reuse its port for the same destination."""
 DEFAULT_PORTS = (32768, 60999)
 
 
 def allow_files(count: int) -> None:
-    """Raise the limit of open files to what `count` connections need. Raises OSError with the remedy."""
+    """Raise the soft limit of open files for `count` connections. Raises OSError with the remedy."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + SPARE_FILES
     if hard != resource.RLIM_INFINITY and wanted > hard:
@@ -37,8 +38,8 @@ def allow_files(count: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """Local ports for connections to one destination: those that the kernel gives out, and how many are in use, by
-    connections that have ended less than a minute ago too. `reused`: it takes those again after a second."""
+    """Local ports for connections to one destination: the kernel's range, and those in use, connections in TIME_WAIT
+    included. `reused`: the kernel reuses the latter after a second."""
 
     first: int
     last: int
@@ -56,12 +57,12 @@ class Ports:
 
     @property
     def churn_per_s(self) -> float | None:
-        """How many connections a second may be made and ended without end; None where ports are taken again."""
+        """Sustainable number of connections made and closed per second; None where ports are reused."""
         return None if self.reused else self.total / TIME_WAIT_S
 
 
 def local_ports(address: tuple[str, int] | None = None, system: Path = SYSTEM) -> Ports:
-    """Return the local ports there are for connections to `address` (host and port)."""
+    """Return the local ports for connections to `address` (host and port)."""
     first, last = DEFAULT_PORTS
     with contextlib.suppress(OSError, ValueError):
         first, last = map(int, (system / "sys/net/ipv4/ip_local_port_range").read_text().split())
@@ -87,11 +88,11 @@ def _reserved(first: int, last: int, system: Path) -> int:
 
 
 def _reused(peers: Collection[bytes], system: Path) -> bool:
-    """Whether the kernel takes a port again that waits: 1 says always, 2 on loopback."""
+    """Return whether the kernel reuses ports in TIME_WAIT: 1 means always, 2 on loopback."""
     with contextlib.suppress(OSError, ValueError):
-        word = int((system / "sys/net/ipv4/tcp_tw_reuse").read_text())
+        mode = int((system / "sys/net/ipv4/tcp_tw_reuse").read_text())
         loopback = bool(peers) and all(_address(peer).is_loopback for peer in peers)
-        return word == 1 or (word == 2 and loopback)
+        return mode == 1 or (mode == 2 and loopback)
     return False
 
 
@@ -101,39 +102,39 @@ def _address(packed: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def _used(peers: Collection[bytes], port: int, system: Path) -> int:
-    """Return how many connections this machine has to those peers and that port, ended ones in TIME_WAIT too."""
-    found = 0
+    """Return the number of connections of this machine to those peers and that port, including TIME_WAIT."""
+    count = 0
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError), (system / "net" / name).open("rb") as table:
             next(table, None)
             wanted = b"%04X" % port
             for line in table:
                 host, _, remote_port = line.split(None, 3)[2].partition(b":")
-                found += remote_port == wanted and _packed(host) in peers
-    return found
+                count += remote_port == wanted and _packed(host) in peers
+    return count
 
 
 def _packed(text: bytes) -> bytes:
-    """Return an address as `addresses_of` has it, from the kernel's words in the machine's own order of bytes."""
+    """Return an address in the form of `addresses_of`, from the kernel's words in host byte order."""
     words = bytes.fromhex(text.decode())
     packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
     return packed if len(packed) == 16 else bytes(10) + b"\xff\xff" + packed
 
 
 def listen_queue(system: Path = SYSTEM) -> tuple[int | None, int | None]:
-    """Return the longest queue of accepted connections that a server may ask for (net.core.somaxconn), and that of
-    half-open ones (tcp_max_syn_backlog)."""
-    found: list[int | None] = []
+    """Return the largest accept queue that a server may request (net.core.somaxconn), and that of half-open
+    connections (tcp_max_syn_backlog)."""
+    limits: list[int | None] = []
     for name in ("core/somaxconn", "ipv4/tcp_max_syn_backlog"):
         try:
-            found.append(int((system / "sys/net" / name).read_text()))
+            limits.append(int((system / "sys/net" / name).read_text()))
         except (OSError, ValueError):
-            found.append(None)
-    return found[0], found[1]
+            limits.append(None)
+    return limits[0], limits[1]
 
 
 def listen_overflows(system: Path = SYSTEM) -> int | None:
-    """Return how often a full queue of a listening socket of this machine turned a connection away, since boot."""
+    """Return how often a full accept queue of this machine rejected a connection, since boot."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = iter((system / "net/netstat").read_text().splitlines())
         for names in lines:
@@ -145,8 +146,8 @@ def listen_overflows(system: Path = SYSTEM) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionBudget:
-    """What there is for a load of `needed` connections to one address. `backlog` is the server's own queue of new
-    connections, known where it listens on this machine."""
+    """Limits for `needed` connections of a load to one address. `backlog` is the server's accept queue, known if it
+    listens on this machine."""
 
     needed: int
     ports: Ports
@@ -155,13 +156,13 @@ class ConnectionBudget:
 
     @property
     def at_once(self) -> int:
-        """How many connections to open side by side: no more than the server lets wait."""
+        """Connections to open concurrently: at most the accept queue of the server."""
         return max(1, min(CONNECT_AT_ONCE, self.backlog or CONNECT_AT_ONCE))
 
     def after(self, connected_anew: int, wall_s: float) -> Mapping[str, Any]:
-        """Return what a report says of it, `connected_anew` times having connected while the load ran."""
+        """Return the entry of a worker's report after `connected_anew` reconnections during the load."""
         overflows = listen_overflows()
-        known = None not in (overflows, self.overflows) and self.backlog is not None
+        is_known = None not in (overflows, self.overflows) and self.backlog is not None
         return {
             "connections": self.needed,
             "ports_free": self.ports.free,
@@ -169,13 +170,14 @@ class ConnectionBudget:
             "connected_anew": connected_anew,
             "connected_anew_per_s": connected_anew / wall_s if wall_s > 0 else None,
             "listen_backlog": self.backlog,
-            "listen_overflows": overflows - self.overflows if known else None,  # type: ignore[operator]
+            "listen_overflows": overflows - self.overflows if is_known else None,  # type: ignore[operator]
             "ports": asdict(self.ports),
         }
 
 
 def connection_budget(address: tuple[str, int], connections: int) -> ConnectionBudget:
-    """Look whether this process can have so many connections to `address`. Raises OSError with the remedy."""
+    """Return the budget of this process for `connections` to `address`. Raises OSError with the remedy if it is too
+    small."""
     allow_files(connections)
     ports = local_ports(address)
     if connections > ports.free:
@@ -194,7 +196,7 @@ def connection_budget(address: tuple[str, int], connections: int) -> ConnectionB
 
 
 def _is_here(peer: bytes) -> bool:
-    """Whether an address is one of this machine's: only those can be bound."""
+    """Return whether an address is one of this machine's: only those can be bound."""
     address = _address(peer)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

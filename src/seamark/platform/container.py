@@ -1,4 +1,4 @@
-"""How Apptainer is called: after the site's modules, as which user, with its caches where. Starts nothing."""
+"""Command line of Apptainer: site modules, user namespace, cache folders. Starts nothing."""
 
 import os
 import shutil
@@ -15,11 +15,11 @@ LOAD_MODULES = (
     ' while [ "$1" != -- ]; do module load "$1" || exit; shift; done;'
     ' shift; exec "$@"'
 )
-"""A program for bash: the file that brings `module` (empty: none is needed), modules, `--`, and a command."""
+"""Bash program with the arguments: file that defines `module` (empty: none needed), modules, `--`, and a command."""
 
 
 def require_engine(site: Site) -> None:
-    """Raise SiteError when there is no Apptainer and no module that would bring it."""
+    """Raise SiteError if there is neither Apptainer nor a module that provides it."""
     if not site.modules and shutil.which("apptainer") is None:
         raise SiteError(
             f"site '{site.name}': apptainer is not on PATH. Install it, or name its module in `modules` of the site."
@@ -29,8 +29,8 @@ def require_engine(site: Site) -> None:
 def engine(site: Site, words: Sequence[str], *, refuses_root: bool = False, folder: Path | None = None) -> list[str]:
     """Return the command line `apptainer WORDS`, after the site's module lines and as the same process.
 
-    As root it runs in a user namespace: as nobody for what refuses to be root, and, where root lacks capabilities
-    that Apptainer would ask for, as root of its own. `folder` is where it keeps caches and temporary files.
+    As root it runs in a user namespace: as nobody for a server that refuses root, and as root of its own where root
+    lacks capabilities that Apptainer needs. `folder` is for caches and temporary files.
     """
     require_engine(site)
     variables = {}
@@ -42,7 +42,7 @@ def engine(site: Site, words: Sequence[str], *, refuses_root: bool = False, fold
 
 
 def with_modules(site: Site | None, command: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return `command` run after the site's `module load` lines; as the same process, so that signals reach it."""
+    """Return `command` after the site's `module load` lines, as the same process, so that signals reach it."""
     words = tuple(command)
     if site and site.modules:
         init = str(expanded(site.module_init)) if site.module_init else ""

@@ -1,7 +1,7 @@
-"""Runs one of our modules in a service's own environment, without our neighbours in site-packages.
+"""Runs a module of seamark in a service's own environment, without the other packages of this environment.
 
-Called as `<environment>/bin/python <this file> MODULE ARGS...`; MODULE's `main(argv)` gives the exit code. The
-package is loaded by its folder, so a service keeps the versions of its libraries that it needs.
+Called as `<environment>/bin/python <this file> MODULE ARGS...`; MODULE's `main(argv)` returns the exit code. The
+package is loaded from its folder, so a service keeps its own versions of libraries.
 """
 
 import importlib
@@ -14,7 +14,7 @@ PACKAGE = HERE.parent
 
 
 def load_package() -> None:
-    """Put `seamark`, and nothing that lies beside it, among the modules that can be imported."""
+    """Make `seamark` importable, without the packages beside it."""
     spec = importlib.util.spec_from_file_location(
         "seamark", PACKAGE / "__init__.py", submodule_search_locations=[str(PACKAGE)]
     )

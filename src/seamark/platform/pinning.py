@@ -1,10 +1,11 @@
-"""Which cores the load's workers get and which the server, so that neither takes time from the other. Starts nothing.
+"""Division of CPU cores between the load's workers and the server, so that neither slows the other. Starts nothing.
 
-A core is a physical one: its hardware threads stay together. What a process may use at all is asked of the kernel, so
-that cgroups and Slurm are respected.
+A core is a physical one: its hardware threads stay together. The CPUs that a process may use come from the kernel,
+which respects cgroups and Slurm. CPU lists are written as the kernel and taskset do: 0-3,8.
 """
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,20 +14,18 @@ from typing import Any
 
 from seamark.errors import UserError
 from seamark.model.site import Pinning
-from seamark.platform.cpu_lists import cores_in, shown_cores
 
 FEWEST_CORES = 4
-"""Of fewer cores none are set apart without being asked for: the server would lose too many of them."""
+"""With fewer cores, none are set apart automatically: the server would lose too large a share."""
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 Core = tuple[int, ...]
-"""The numbers of one physical core's hardware threads."""
+"""CPU numbers of the hardware threads of one physical core."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """The CPUs of the load's workers and of the server, as the kernel numbers them; () where nothing is set apart.
-    `why` says so in words."""
+    """CPUs of the load's workers and of the server; () where none are set apart. `why` is the reason."""
 
     client: tuple[int, ...] = ()
     server: tuple[int, ...] = ()
@@ -43,10 +42,10 @@ class Split:
 
 
 def client_cores_wanted(workers: str, shards: int, cores: int) -> int:
-    """Return how many cores workers of that kind keep busy, where there are `cores`.
+    """Return how many cores workers of that kind use, of `cores`.
 
-    An event loop uses one, a process of threads a second one outside of the interpreter's lock; drivers in processes
-    use what there is, and so does their server.
+    An event loop uses one, a process of threads a second one outside of the interpreter lock; drivers in processes
+    use whatever there is, and so does their server.
     """
     return {"wire": shards, "threads": 2 * shards}.get(workers, cores // 2)
 
@@ -54,36 +53,36 @@ def client_cores_wanted(workers: str, shards: int, cores: int) -> int:
 def split_cores(
     pinning: Pinning | str, *, workers: str, shards: int, cores: Sequence[Core], server_here: bool = True
 ) -> Split:
-    """Return the split that a site's `pinning` gives on a machine with these cores.
+    """Return the split by a site's `pinning` on a machine with these cores.
 
     `auto`: with four cores or more, the load gets as many as it can use, at most half, from the last one down. Raises
-    UserError when it names a CPU that is not there.
+    UserError for a CPU that does not exist.
     """
     if isinstance(pinning, Pinning):
-        return _asked_for(pinning, _cpus(cores), server_here)
+        return _named_split(pinning, _cpus(cores), server_here)
     if pinning == "none":
         return Split(why="the site says so")
     if not server_here:
-        return Split(why="there is no server of ours beside the load")
+        return Split(why="no server of this run beside the load")
     if len(cores) < FEWEST_CORES:
         return Split(why=f"{len(cores)} cores are too few to set some apart")
-    many = max(1, min(client_cores_wanted(workers, shards, len(cores)), len(cores) // 2))
-    client, server = cores[-many:], cores[:-many]
-    # one thread of each core first: as many workers as there are cores do not share one
+    count = max(1, min(client_cores_wanted(workers, shards, len(cores)), len(cores) // 2))
+    client, server = cores[-count:], cores[:-count]
+    # one thread of each core first, so that up to that many workers share no core
     first = [core[0] for core in client]
     rest = [cpu for core in client for cpu in core[1:]]
     return Split(client=(*first, *rest), server=tuple(sorted(cpu for core in server for cpu in core)), why="auto")
 
 
 def server_cpus(pinning: Pinning | str, cores: Sequence[Core]) -> tuple[int, ...]:
-    """Return the CPUs that a site names for a server on a node of its own, which has these cores; () for all.
+    """Return the CPUs that a site names for a server on a node of its own with these cores; () for all.
 
-    Raises UserError when it names a CPU that is not there.
+    Raises UserError for a CPU that does not exist.
     """
     return _named("server", pinning.server, _cpus(cores)) if isinstance(pinning, Pinning) else ()
 
 
-def _asked_for(pinning: Pinning, allowed: Collection[int], server_here: bool) -> Split:
+def _named_split(pinning: Pinning, allowed: Collection[int], server_here: bool) -> Split:
     client = _named("client", pinning.client, allowed)
     if server_here:
         return Split(client=client, server=_named("server", pinning.server, allowed), why="as the site says")
@@ -92,13 +91,13 @@ def _asked_for(pinning: Pinning, allowed: Collection[int], server_here: bool) ->
 
 
 def _named(name: str, text: str | None, allowed: Collection[int]) -> tuple[int, ...]:
-    found = () if text is None else cores_in(text)
-    if missing := set(found) - set(allowed):
+    cpus = () if text is None else cores_in(text)
+    if missing := set(cpus) - set(allowed):
         raise UserError(
             f"the site's pinning.{name} is '{text}', but CPU {shown_cores(missing)} cannot be used here:"
             f" this process may use {shown_cores(allowed)}. Name CPUs out of these, or write 'pinning: auto'."
         )
-    return found
+    return cpus
 
 
 def _cpus(cores: Sequence[Core]) -> set[int]:
@@ -106,20 +105,20 @@ def _cpus(cores: Sequence[Core]) -> set[int]:
 
 
 def cores_here(root: Path = TOPOLOGY, allowed: Collection[int] | None = None) -> tuple[Core, ...]:
-    """Return the physical cores of which this process may use at least one hardware thread, with those threads."""
-    found: dict[tuple[str, str], list[int]] = {}
+    """Return the physical cores with at least one hardware thread that this process may use, with those threads."""
+    cores: dict[tuple[str, str], list[int]] = {}
     for cpu in sorted(os.sched_getaffinity(0) if allowed is None else allowed):
         topology = root / f"cpu{cpu}" / "topology"
         try:
             place = ((topology / "physical_package_id").read_text(), (topology / "core_id").read_text())
         except OSError:
             place = ("", str(cpu))
-        found.setdefault(place, []).append(cpu)
-    return tuple(sorted(map(tuple, found.values())))
+        cores.setdefault(place, []).append(cpu)
+    return tuple(sorted(map(tuple, cores.values())))
 
 
 def pin(pid: int, cpus: Collection[int]) -> None:
-    """Keep all threads of a process to `cpus`, and with them what it starts later. Nothing for no CPUs."""
+    """Restrict all threads of a process, and those it starts later, to `cpus`. Does nothing for an empty set."""
     if not cpus:
         return
     for task in Path(f"/proc/{pid}/task").iterdir():
@@ -129,7 +128,7 @@ def pin(pid: int, cpus: Collection[int]) -> None:
 
 @contextmanager
 def away_from(cpus: Collection[int]) -> Iterator[None]:
-    """Keep this thread off `cpus` meanwhile, if there are any others that it may use."""
+    """Keep this thread off `cpus` meanwhile, if it may use any others."""
     before = os.sched_getaffinity(0)
     others = before - set(cpus)
     if not cpus or not others:
@@ -143,8 +142,36 @@ def away_from(cpus: Collection[int]) -> Iterator[None]:
 
 
 def split_of(endpoint: Mapping[str, Any]) -> Split:
-    """Return the split that the server of an endpoint.json was started with."""
+    """Return the split with which the server of an endpoint.json was started."""
     written = endpoint.get("pinning") or {}
     return Split(
         client=tuple(written.get("client", ())), server=tuple(written.get("server", ())), why=written.get("why", "")
     )
+
+
+_PART = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?")
+
+
+def cores_in(text: str) -> tuple[int, ...]:
+    """Return the CPU numbers in `text`, sorted. Raises ValueError with the mistake."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise ValueError(f"'{text}' names no CPUs; write numbers and ranges such as 0-3,8")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise ValueError(f"the range {part.strip()} ends before it begins")
+        numbers.update(range(first, last + 1))
+    return tuple(sorted(numbers))
+
+
+def shown_cores(numbers: Collection[int]) -> str:
+    """Return CPU numbers as text with ranges joined."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

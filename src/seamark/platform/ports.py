@@ -1,4 +1,4 @@
-"""Free ports, and whose socket listens on a port. Reads /proc; speaks to no one."""
+"""Free ports, and the owner of the socket that listens on a port. By /proc, without connections."""
 
 import random
 import socket
@@ -15,7 +15,7 @@ Owner = Literal["nobody", "ours", "foreign"]
 
 @dataclass(frozen=True, kw_only=True)
 class Listener:
-    """A socket that listens: the address as the kernel prints it, and the inode by which its owner is known."""
+    """A listening socket: address as the kernel prints it, and inode, which identifies its owner."""
 
     address: str
     port: int
@@ -23,10 +23,9 @@ class Listener:
 
 
 def choose_ports(names: Sequence[str], host: str, rng: random.Random) -> dict[str, int]:
-    """Return free ports for `names`, each one above the last; below those that the kernel gives to clients.
+    """Return free consecutive ports for `names`, below the kernel's ephemeral range.
 
-    So a client's own connection cannot take one between this look and the server's start. Raises OSError when
-    200 tries found no free row of ports.
+    So no client connection can take one before the server starts. Raises OSError when 200 attempts found no free row.
     """
     highest = _ephemeral_start() - len(names) - 1
     for _ in range(200):
@@ -43,9 +42,9 @@ def _all_free(ports: Iterable[int], host: str) -> bool:
             if listeners(port):
                 return False
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            one = bound.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            listener = bound.enter_context(socket.socket(family, socket.SOCK_STREAM))
             try:
-                one.bind((host, port))
+                listener.bind((host, port))
             except OSError:
                 return False
     return True
@@ -58,20 +57,20 @@ def _ephemeral_start() -> int:
 
 
 def listeners(port: int) -> list[Listener]:
-    """Return every TCP socket of this machine that listens on `port`, of IPv4 and IPv6."""
-    found = []
+    """Return every TCP socket of this machine that listens on `port`, IPv4 and IPv6."""
+    sockets = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
                 fields = line.split()
                 address, _, hexadecimal = fields[1].rpartition(":")
                 if fields[3] == LISTEN and int(hexadecimal, 16) == port:
-                    found.append(Listener(address=address, port=port, inode=int(fields[9])))
-    return found
+                    sockets.append(Listener(address=address, port=port, inode=int(fields[9])))
+    return sockets
 
 
 def sockets_of(pids: Iterable[int]) -> set[int]:
-    """Return the inodes of all sockets that these processes hold open."""
+    """Return the inodes of all sockets that these processes have open."""
     inodes = set()
     for pid in pids:
         with suppress(OSError):
@@ -84,13 +83,14 @@ def sockets_of(pids: Iterable[int]) -> set[int]:
 
 
 def owners(ports: Mapping[str, int], pids: Sequence[int]) -> dict[str, Owner]:
-    """Return for each named port whose socket listens on it: nobody's, one of `pids`, or at least one other."""
+    """Return for each named port who listens on it: nobody, one of `pids` (ours), or at least one other process
+    (foreign)."""
     listening = {name: listeners(port) for name, port in ports.items()}
     ours = sockets_of(pids) if any(listening.values()) else set()
-    return {name: _owner(found, ours) for name, found in listening.items()}
+    return {name: _owner(sockets, ours) for name, sockets in listening.items()}
 
 
-def _owner(found: list[Listener], ours: set[int]) -> Owner:
-    if not found:
+def _owner(sockets: list[Listener], ours: set[int]) -> Owner:
+    if not sockets:
         return "nobody"
-    return "ours" if all(listener.inode in ours for listener in found) else "foreign"
+    return "ours" if all(listener.inode in ours for listener in sockets) else "foreign"

@@ -1,58 +1,126 @@
-"""The processes of a tree, from its root: adopting orphans, signalling, killing, and finding what escaped."""
+"""Processes on Linux: state of one by /proc, the tree below it, signals to all of it, parent-death signals."""
 
 import contextlib
 import ctypes
 import os
+import select
 import signal
+import threading
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.platform.process_stat import alive_below
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """One line of /proc/PID/stat. `cpu_s` includes children that were waited for."""
+
+    pid: int
+    parent: int
+    state: str
+    cpu_s: float
+    threads: int
+    rss_bytes: int
+
+
+def status(pid: int) -> Status | None:
+    """Return the status of a process, None if it is gone."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = line.rpartition(")")[2].split()
+    return Status(
+        pid=pid,
+        parent=int(fields[1]),
+        state=fields[0],
+        cpu_s=sum(int(ticks) for ticks in fields[11:15]) / TICKS_PER_S,
+        threads=int(fields[17]),
+        rss_bytes=int(fields[21]) * PAGE_BYTES,
+    )
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of all threads of a process."""
+    pids: list[int] = []
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            pids.extend(int(child) for child in (task / "children").read_text().split())
+    except FileNotFoundError:
+        if not Path("/proc/self/task").exists() or not Path(f"/proc/self/task/{os.getpid()}/children").exists():
+            return [other.pid for other in _all_processes() if other.parent == pid]
+    except OSError:
+        pass
+    return pids
+
+
+def _all_processes() -> list[Status]:
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [process for pid in pids if (process := status(pid))]
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all processes below a process, parents before their children, zombies included."""
+    pids: list[int] = []
+    below = children(pid)
+    while below:
+        pids.extend(below)
+        below = [grandchild for child in below for grandchild in children(child)]
+    return list(dict.fromkeys(pids))
+
+
+def alive_below(pid: int) -> list[int]:
+    """Return the descendants that run, without zombies."""
+    return [child for child in descendants(pid) if (process := status(child)) and process.state not in ("Z", "X")]
+
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SESSION_NICE = 10
-"""Niceness of a session that gives way; with 5 a client was still kept waiting."""
+"""Niceness of a session with low priority; 5 still delayed a client."""
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 def become_subreaper() -> None:
-    """Make this process the parent of every orphan below it, so that none can hide from it in a new session."""
+    """Make this process the parent of every orphan below it, so that none escapes in a new session."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def die_with_parent(number: int) -> None:
+def set_parent_death_signal(number: int) -> None:
     """Have the kernel send this process a signal when the thread that started it ends."""
     _prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
-def give_way(pid: int) -> None:
-    """Let every other session go before that of `pid`, where the kernel shares its cores out by session (autogroup).
+def lower_session_priority(pid: int) -> None:
+    """Schedule every other session before that of `pid`, where the kernel divides CPU time by session (autogroup).
 
-    There one that waits by spinning keeps a client on the same core from running, for tens of milliseconds.
+    Otherwise a server that spins while idle keeps a client on the same core from running for tens of milliseconds.
     """
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(f"{SESSION_NICE}\n", encoding="ascii")
 
 
 def send(pids: list[int], number: int) -> None:
-    """Signal each process that still is there."""
+    """Send a signal to each process that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def reap(*, but: Collection[int] = ()) -> None:
-    """Take leave of every adopted child that has ended; of those in `but`, whoever started them does."""
+    """Reap every adopted child that has ended, except those in `but`, which their own starter waits for."""
     with contextlib.suppress(ChildProcessError):
-        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and found.si_pid not in but:
-            os.waitpid(found.si_pid, os.WNOHANG)
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid not in but:
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def wait_until_none(pid: int, timeout_s: float) -> bool:
-    """Return whether everything below `pid` has ended in time."""
+    """Return whether everything below `pid` ended in time."""
     deadline = time.monotonic() + timeout_s
     while alive_below(pid):
         if time.monotonic() >= deadline:
@@ -62,7 +130,7 @@ def wait_until_none(pid: int, timeout_s: float) -> bool:
 
 
 def kill_below(pid: int, timeout_s: float = 10.0) -> bool:
-    """Kill everything below `pid`, again and again while it forks. False when something outlives even that."""
+    """Kill everything below `pid`, repeatedly while it forks. Returns False if something survives."""
     deadline = time.monotonic() + timeout_s
     while left := alive_below(pid):
         send(left, signal.SIGKILL)
@@ -72,21 +140,52 @@ def kill_below(pid: int, timeout_s: float = 10.0) -> bool:
     return True
 
 
-def marked(mark: str) -> list[int]:
-    """Return the processes of this user whose environment holds `mark` (NAME=value), but for ourselves."""
+def with_mark(mark: str) -> list[int]:
+    """Return the processes of this user with `mark` (NAME=value) in their environment, except this one."""
     name, _, wanted = mark.partition("=")
     return [pid for pid, value in with_variable(name).items() if value == wanted]
 
 
 def with_variable(name: str) -> dict[int, str]:
-    """Return the processes of this user whose environment has a variable, with its value; but for ourselves."""
+    """Return the processes of this user that have an environment variable, with its value; except this one."""
     start = os.fsencode(f"{name}=")
-    found = {}
+    values = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            for each in (entry / "environ").read_bytes().split(b"\0"):
-                if each.startswith(start):
-                    found[int(entry.name)] = os.fsdecode(each.removeprefix(start))
-    return found
+            for variable in (entry / "environ").read_bytes().split(b"\0"):
+                if variable.startswith(start):
+                    values[int(entry.name)] = os.fsdecode(variable.removeprefix(start))
+    return values
+
+
+INSIDE_A_CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
+
+
+def die_with_parent(parent_pid: int | None = None) -> None:
+    """Have the kernel kill this process when its parent ends; exit at once if `parent_pid` is gone already.
+
+    Inside a container the parent is the container engine, which survives: there `parent_pid` itself is watched.
+    Ctrl-C is ignored: a terminal sends it to the whole process group, and the parent handles it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_parent_death_signal(signal.SIGKILL)
+    if parent_pid is None:
+        return
+    if any(name in os.environ for name in INSIDE_A_CONTAINER):
+        try:
+            parent = os.pidfd_open(parent_pid)
+        except ProcessLookupError:
+            os._exit(1)
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    elif os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def _end_with(process: int) -> None:
+    """Exit when the process of a pidfd has ended."""
+    look = select.poll()
+    look.register(process, select.POLLIN)
+    look.poll()
+    os._exit(1)

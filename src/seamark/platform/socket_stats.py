@@ -1,6 +1,6 @@
-"""What the kernel has counted of TCP connections, by port: the network use of a server or of its clients alone.
+"""Byte counters of TCP connections by port: the network traffic of one server or of its clients.
 
-Asks the kernel's socket diagnostics (sock_diag(7), as `ss -ti` does); needs no right. Linux, standard library alone.
+By the kernel's socket diagnostics (sock_diag(7), as `ss -ti`); needs no privilege. Linux, standard library only.
 """
 
 import os
@@ -17,32 +17,32 @@ INET_DIAG_INFO = 2
 HEAD = struct.Struct("=IHHII")
 """Length, type, flags, sequence and port of a netlink message."""
 REQUEST = struct.Struct("=BBBxI")
-"""Address family, protocol, what else to tell, and in which states."""
+"""Address family, protocol, extensions, and mask of states."""
 PORTS = struct.Struct("!HH")
 ANY_ADDRESS_AND_COOKIE = bytes(36) + b"\xff" * 8
 CONNECTED = 0xFFF & ~(1 << 10) & ~(1 << 6)
-"""Every state but LISTEN and TIME_WAIT."""
+"""Every state except LISTEN and TIME_WAIT."""
 LISTENING = 1 << 10
 BACKLOG = struct.Struct("=I")
 BACKLOG_AT = 76
-"""Where the length of its queue lies in a message about a listening socket (idiag_wqueue)."""
+"""Offset of the queue length in a message about a listening socket (idiag_wqueue)."""
 PEER = slice(40, 56)
 MAPPED = bytes(10) + b"\xff\xff"
 COOKIE = slice(60, 68)
-"""Where a connection's own number lies in a message: it is never given again."""
+"""Offset of a connection's cookie, which the kernel never reuses."""
 ATTRIBUTES_AT = 88
 ATTRIBUTE = struct.Struct("=HH")
 ACKED_AND_RECEIVED = struct.Struct("=QQ")
 ACKED_AT = 120
-"""Where tcpi_bytes_acked lies in struct tcp_info; tcpi_bytes_received follows."""
+"""Offset of tcpi_bytes_acked in struct tcp_info; tcpi_bytes_received follows."""
 
 
 class Traffic:
-    """Counts the payload bytes of all connections that have one of `ports` at their `end`, seen from this machine;
-    of those to a remote end only where that is `host`, a name or an address.
+    """Counts the payload bytes of all connections with one of `ports` at their `end`, seen from this machine; remote
+    ends only of `host`, a name or address, if given.
 
-    A connection that has ended counts with what it had moved at the last look; one that came and went between two
-    looks is not seen. The kernel counts opening and closing a connection as a byte each.
+    An ended connection counts with its bytes at the last read; one that opened and closed between two reads is
+    missed. The kernel counts opening and closing a connection as one byte each.
     """
 
     def __init__(self, ports: Iterable[int], end: Literal["local", "remote"], host: str | None = None) -> None:
@@ -52,8 +52,9 @@ class Traffic:
         self._open: dict[bytes, tuple[int, int]] = {}
         self._ended = (0, 0)
 
-    def look(self) -> tuple[int, int]:
-        """Return bytes sent (and acknowledged) and bytes received so far. Raises OSError where the kernel is mute."""
+    def read(self) -> tuple[int, int]:
+        """Return bytes sent (and acknowledged) and bytes received so far. Raises OSError where the kernel does not
+        answer."""
         now = {
             cookie: moved
             for port in self._ports
@@ -66,25 +67,25 @@ class Traffic:
 
 
 def addresses_of(host: str) -> frozenset[bytes]:
-    """Return the addresses of a host as `connections` has them; none for a name that is not known."""
-    found = set()
+    """Return the addresses of a host in the form of `connections`; none for an unknown name."""
+    addresses = set()
     try:
         for family, *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
             packed = socket.inet_pton(family, str(address[0]).partition("%")[0])
-            found.add(packed if len(packed) == 16 else MAPPED + packed)
+            addresses.add(packed if len(packed) == 16 else MAPPED + packed)
     except (OSError, UnicodeError):
         pass
-    return frozenset(found)
+    return frozenset(addresses)
 
 
 def connections(port: int, *, local: bool) -> Iterator[tuple[bytes, bytes, tuple[int, int]]]:
-    """Give each TCP connection with that local or remote port: its own number, the other end's address (that of IPv4
-    as IPv6 maps it), bytes acknowledged and received."""
+    """Yield cookie, peer address (IPv4 mapped to IPv6), bytes acknowledged and received of each TCP connection with
+    that local or remote port."""
     ports = PORTS.pack(port, 0) if local else PORTS.pack(0, port)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         for family in (socket.AF_INET, socket.AF_INET6):
-            asked = REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), CONNECTED)
-            body = asked + ports + ANY_ADDRESS_AND_COOKIE
+            request = REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), CONNECTED)
+            body = request + ports + ANY_ADDRESS_AND_COOKIE
             kernel.send(HEAD.pack(HEAD.size + len(body), SOCK_DIAG_BY_FAMILY, REQUEST_AND_DUMP, 0, 0) + body)
             for message in _messages(kernel):
                 moved = _moved(message)
@@ -94,21 +95,21 @@ def connections(port: int, *, local: bool) -> Iterator[tuple[bytes, bytes, tuple
 
 
 def listen_backlog(port: int) -> int | None:
-    """Return how many new connections the socket that listens on this port of this machine lets wait; None where none
-    does, or nobody says. Raises OSError where the kernel refuses to tell."""
+    """Return the length of the accept queue of the socket that listens on this port of this machine; None without
+    one. Raises OSError where the kernel refuses."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         for family in (socket.AF_INET, socket.AF_INET6):
-            asked = REQUEST.pack(family, socket.IPPROTO_TCP, 0, LISTENING)
-            body = asked + PORTS.pack(port, 0) + ANY_ADDRESS_AND_COOKIE
+            request = REQUEST.pack(family, socket.IPPROTO_TCP, 0, LISTENING)
+            body = request + PORTS.pack(port, 0) + ANY_ADDRESS_AND_COOKIE
             kernel.send(HEAD.pack(HEAD.size + len(body), SOCK_DIAG_BY_FAMILY, REQUEST_AND_DUMP, 0, 0) + body)
-            found: list[int] = [BACKLOG.unpack_from(message, BACKLOG_AT)[0] for message in _messages(kernel)]
-            if found:
-                return min(found)
+            backlogs: list[int] = [BACKLOG.unpack_from(message, BACKLOG_AT)[0] for message in _messages(kernel)]
+            if backlogs:
+                return min(backlogs)
     return None
 
 
 def _messages(kernel: socket.socket) -> Iterator[bytes]:
-    """Give the messages of one answer. Raises OSError when the kernel refuses."""
+    """Yield the messages of one answer. Raises OSError if the kernel refuses."""
     while True:
         data = kernel.recv(1 << 16)
         while data:
@@ -139,6 +140,6 @@ def _aligned(length: int) -> int:
 
 def _sum(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
     sent, received = 0, 0
-    for one in pairs:
-        sent, received = sent + one[0], received + one[1]
+    for pair in pairs:
+        sent, received = sent + pair[0], received + pair[1]
     return sent, received

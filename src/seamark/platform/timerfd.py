@@ -1,4 +1,4 @@
-"""A timer finer than an event loop's milliseconds: the kernel's timerfd, in absolute monotonic time. Linux."""
+"""A timer finer than an event loop's milliseconds: the kernel's timerfd in absolute monotonic time. Linux."""
 
 import contextlib
 import ctypes
@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Timer:
-    """Becomes readable (`fileno`) when its time has come."""
+    """A file descriptor that becomes readable at a set time."""
 
     def __init__(self) -> None:
         self._fd = _libc.timerfd_create(CLOCK_MONOTONIC, FLAGS)
@@ -31,11 +31,11 @@ class Timer:
         self._pointer = ctypes.byref(self._spec)
 
     def fileno(self) -> int:
-        """Return the descriptor to wait for."""
+        """Return the file descriptor."""
         return int(self._fd)
 
     def arm(self, at_ns: int, every_ns: int = 0) -> None:
-        """Fire once at `at_ns` of CLOCK_MONOTONIC (at once when that has passed), then every `every_ns`."""
+        """Fire once at `at_ns` of CLOCK_MONOTONIC (at once if that has passed), then every `every_ns`."""
         value, interval = self._spec.value, self._spec.interval
         value.seconds, value.nanoseconds = divmod(max(at_ns, 1), 1_000_000_000)
         interval.seconds, interval.nanoseconds = divmod(every_ns, 1_000_000_000)
@@ -43,11 +43,11 @@ class Timer:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def clear(self) -> int:
-        """Take note that it fired; return how often it did since the last time."""
+        """Return the number of expirations since the last call."""
         with contextlib.suppress(BlockingIOError):
             return int.from_bytes(os.read(self._fd, 8), "little")
         return 0
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._fd)

@@ -1,4 +1,4 @@
-"""TLS of a wire driver's connections: whose certificates are believed. Knows no service."""
+"""TLS of a wire driver's connections: verification of certificates. Independent of the service."""
 
 import ssl
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ VERIFIED, UNVERIFIED = "verified", "unverified"
 
 
 def tls_context(settings: Mapping[str, Value]) -> ssl.SSLContext | None:
-    """Return what the settings `tls` (verified, unverified) and `tls_ca_file` ask for; None without `tls`.
+    """Return the context for the settings `tls` (verified, unverified) and `tls_ca_file`; None without `tls`.
 
-    A verified certificate is vouched for by the authorities of `tls_ca_file` (PEM), else by the system's, and names
-    the host. Raises UserError for other words and for a file that holds no certificate.
+    A verified certificate is signed by an authority in `tls_ca_file` (PEM), else of the system, and matches the host.
+    Raises UserError for other values and for a file without a certificate.
     """
     how, ca_file = settings.get("tls"), settings.get("tls_ca_file")
     if how is None:
@@ -21,11 +21,11 @@ def tls_context(settings: Mapping[str, Value]) -> ssl.SSLContext | None:
             raise UserError("tls_ca_file: connections are plain. Set tls: verified as well, or leave this out.")
         return None
     if how not in (VERIFIED, UNVERIFIED):
-        raise UserError(f"tls: '{how}' is neither {VERIFIED} nor {UNVERIFIED}.")
+        raise UserError(f"tls: '{how}' is not a value of tls; use {VERIFIED} or {UNVERIFIED}.")
     try:
         context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     except OSError as cause:
-        raise UserError(f"tls_ca_file: {ca_file} holds no certificate that can be read ({said(cause)}).") from cause
+        raise UserError(f"tls_ca_file: {ca_file} contains no readable certificate ({reason_of(cause)}).") from cause
     context.set_alpn_protocols(["http/1.1"])
     if how == UNVERIFIED:
         context.check_hostname = False
@@ -33,8 +33,8 @@ def tls_context(settings: Mapping[str, Value]) -> ssl.SSLContext | None:
     return context
 
 
-def said(error: OSError) -> str:
-    """Return what an error says, without numbers and lines of C."""
+def reason_of(error: OSError) -> str:
+    """Return the message of an error without numbers and C source lines."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     if isinstance(error, ssl.SSLError):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from seamark.platform.fork_server.client import OUTSIDE
+from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.platform.pinning import pin
 
 
@@ -15,7 +15,7 @@ def ephemeral_server(module: str, *arguments: object, cores: Collection[int] = (
 
     The server is pinned to `cores`, if any are given. SIGTERM ends it, and it has written all its files on return.
     """
-    command = [sys.executable, OUTSIDE, module, "--port", "0", *map(str, arguments)]
+    command = [sys.executable, ISOLATED_MAIN, module, "--port", "0", *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             pin(process.pid, cores)

@@ -14,6 +14,6 @@ class Connections:
 
     def read(self) -> Iterator[Reading]:
         """Return net_sent_bytes and net_received_bytes."""
-        sent, received = self._traffic.look()
+        sent, received = self._traffic.read()
         yield Reading(source="server", name="net_sent_bytes", value=float(sent), unit="bytes")
         yield Reading(source="server", name="net_received_bytes", value=float(received), unit="bytes")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from seamark.platform.process_stat import descendants, status
+from seamark.platform.process_tree import descendants, status
 from seamark.telemetry.sampler import Reading
 
 CGROUPS = Path("/sys/fs/cgroup")

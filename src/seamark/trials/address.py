@@ -9,7 +9,7 @@ from urllib.parse import SplitResult
 
 from seamark.errors import UserError
 from seamark.load.fetch import connect
-from seamark.platform.tls import said
+from seamark.platform.tls import reason_of
 
 LOOK_S = 10.0
 """How long connecting takes at most, with TLS."""
@@ -52,7 +52,7 @@ def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> A
     except UserError as mistake:
         return Answer(text=str(mistake))
     except OSError as error:
-        came, why = b"", said(error)
+        came, why = b"", reason_of(error)
     else:
         why = "closed without a byte"
     if came.startswith(b"HTTP/1."):
@@ -79,18 +79,18 @@ def _connected(url: SplitResult, tls: ssl.SSLContext | None, limit_s: float) -> 
     except ConnectionRefusedError:
         raise UserError(f"{where}: nothing listens there (connection refused). Start the server first.") from None
     except OSError as error:
-        raise UserError(f"{where}: no connection ({said(error)}).") from None
+        raise UserError(f"{where}: no connection ({reason_of(error)}).") from None
     if tls is None:
         return connection
     try:
         return tls.wrap_socket(connection, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         remedy = "Name its authority with --cacert FILE, or do not ask for one: --insecure."
-        text = f"{where}: its certificate is not believed ({said(error)}). {remedy}"
+        text = f"{where}: its certificate is not believed ({reason_of(error)}). {remedy}"
     except TimeoutError:
         text = f"{where}: no TLS handshake in {limit_s:g} s. Does this port speak TLS? Else use http."
     except OSError as error:
-        text = f"{where}: no TLS handshake ({said(error)}). Does this port speak TLS? Else use http."
+        text = f"{where}: no TLS handshake ({reason_of(error)}). Does this port speak TLS? Else use http."
     connection.close()
     raise UserError(text) from None
 

@@ -20,7 +20,7 @@ from seamark.dispatch.path_shims import folder_of, stand_before
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import Study
 from seamark.platform.container import engine
-from seamark.platform.fork_server.client import OUTSIDE
+from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import INSIDE, PACKAGE
 from seamark.services.supervisor.node_locks import node_folder
@@ -110,7 +110,7 @@ def words(study: Study, job: str) -> list[str]:
     """Return the words that run a job of ours in its image; they end when this process, Snakemake's, has gone."""
     return [
         str(PYTHON),
-        OUTSIDE,
+        ISOLATED_MAIN,
         "seamark.workflow.containerised_jobs",
         str(os.getpid()),
         json.dumps(git(study.root)),

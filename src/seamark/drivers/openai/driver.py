@@ -23,7 +23,7 @@ from seamark.load.engine.http import http_request
 from seamark.load.fetch import FetchError, fetch
 from seamark.model.service import Value
 from seamark.patterns.trace_file import BLOCK_TOKENS, Row
-from seamark.platform.tls import said, tls_context
+from seamark.platform.tls import reason_of, tls_context
 
 ROLES = ("user", "assistant")
 PATHS = {"completions": "/completions", "chat": "/chat/completions"}
@@ -243,7 +243,7 @@ def first_model(url: SplitResult, settings: Mapping[str, Value], tls: ssl.SSLCon
     except FetchError as error:
         why = str(error)
     except OSError as error:
-        why = " ".join(said(error).split())
+        why = " ".join(reason_of(error).split())
     except (ValueError, LookupError, TypeError, RecursionError):
         why = "its answer is no list of models"
     raise UserError(f"{models}: the server names no model ({why}).{key} Say which with --model, if this is its API.")

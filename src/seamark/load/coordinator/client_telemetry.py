@@ -73,7 +73,7 @@ class ClientTelemetry:
         ]
         if self._traffic:
             with contextlib.suppress(OSError):
-                sent, received = self._traffic.look()
+                sent, received = self._traffic.read()
                 rows += [("net_sent_bytes", sent, "bytes"), ("net_received_bytes", received, "bytes")]
         if has_previous and self._at_s > before_s:
             rows.append(("cpu_ratio", spent_s / (self._at_s - before_s) / self._cores, "ratio"))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seamark.load.driver import Hooks, Target, hooks_of
-from seamark.platform.fork_server.client import OUTSIDE
-from seamark.platform.parent_death import die_with_parent
+from seamark.platform.fork_server.client import ISOLATED_MAIN
+from seamark.platform.process_tree import die_with_parent
 
 TAIL_LINES = 20
 
@@ -48,7 +48,7 @@ def run_preparation(
         task, facts, log = folder / "task.json", folder / "facts.json", folder / "log"
         document = asdict(target) | {"data": str(target.data)}
         task.write_text(json.dumps({"hook": hook, "driver": driver, "seed": seed, "target": document}))
-        command = [str(python or sys.executable), OUTSIDE, "seamark.load.workers.hooks", str(task), str(facts)]
+        command = [str(python or sys.executable), ISOLATED_MAIN, "seamark.load.workers.hooks", str(task), str(facts)]
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         try:

@@ -30,7 +30,7 @@ from seamark.load.coordinator.launchers.task import LAUNCH_SPEC
 from seamark.load.workers.assignment import WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 from seamark.load.workers.worker import Line, work
-from seamark.platform.parent_death import die_with_parent
+from seamark.platform.process_tree import die_with_parent
 
 CONNECT_S = 5.0
 FINISH_S = 30.0

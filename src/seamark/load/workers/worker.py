@@ -26,7 +26,7 @@ from seamark.load.workers.hooks import call_hook
 from seamark.load.workers.records import Segment
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.model.service import Value
-from seamark.platform.parent_death import die_with_parent
+from seamark.platform.process_tree import die_with_parent
 
 PROGRESS_INTERVAL_NS = 90_000_000
 

@@ -1,4 +1,4 @@
-"""Asks a fork server for a process, and starts the server where there is none yet."""
+"""Requests a process from a fork server, and starts the server if there is none."""
 
 import contextlib
 import os
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO, NoReturn
 
-OUTSIDE = f"{PACKAGE}/platform/isolated_main.py"
+ISOLATED_MAIN = f"{PACKAGE}/platform/isolated_main.py"
 OF_JOBS = ("seamark.workflow.preloaded",)
-"""What the fork server of a run's jobs has imported."""
+"""Preloaded modules of the fork server of a run's jobs."""
 START_S = 20.0
-"""How long a fork server may take until it listens. It imports after that."""
+"""Time for a fork server to listen. It imports afterwards."""
 RETRY_S = 0.002
 WAIT_S = 0.1
 LEADER = "SEAMARK_LEADER"
-"""The variable that holds the process to which the scripts of a run belong: their parent, while it lives."""
+"""Environment variable with the process to which the scripts of a run belong: their parent, while it lives."""
 INSIDE_A_CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
-"""There a server could end with the container of the job that started it."""
+"""In a container a server might end with the container of the job that started it."""
 
 
 class Forked:
-    """A process that a fork server made for us, used as a `subprocess.Popen`. It ends when we do."""
+    """A process made by a fork server, with the interface of `subprocess.Popen`. It ends with its client."""
 
     def __init__(self, connection: socket.socket, pid: int) -> None:
         self.pid = pid
@@ -41,21 +41,21 @@ class Forked:
         self._connection = connection
 
     def fileno(self) -> int:
-        """Return what becomes readable when the process has ended."""
+        """Return the descriptor that becomes readable when the process has ended."""
         return self._connection.fileno()
 
     def poll(self) -> int | None:
         """Return the exit code, negative for a signal; None while the process lives."""
-        return self._hear(0.0)
+        return self._receive(0.0)
 
     def wait(self) -> int:
         """Wait for the end of the process and return its exit code."""
-        code = self._hear(None)
+        code = self._receive(None)
         assert code is not None
         return code
 
     def terminate(self) -> None:
-        """Send SIGTERM, which the process sees as SystemExit."""
+        """Send SIGTERM, which the process receives as SystemExit."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -67,10 +67,10 @@ class Forked:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def _hear(self, timeout_s: float | None) -> int | None:
+    def _receive(self, timeout_s: float | None) -> int | None:
         if self.returncode is None and _readable(self._connection, timeout_s):
             line = _line(self._connection)
-            # a server that was killed says nothing, and the process has ended too: nobody knows how
+            # a killed server sends no exit code, and its child has been killed too
             self.returncode = -int(signal.SIGKILL) if line is None else int(line.removeprefix("exit "))
             self._connection.close()
         return self.returncode
@@ -90,11 +90,11 @@ def fork(
 ) -> Forked | None:
     """Return a new process of the interpreter `python` (None: this one) that calls `target`, `module:function`.
 
-    `owner` is the process whose end ends the fork server, and `preload` the modules that this has imported. `files`
-    are the new process's standard input, output and error; `orphan_signal` is what it gets when we have gone. With
-    `import_environment` the server must have imported with the settings of our environment (numbers of threads).
-    `on_wait` is called about every 0.1 s while the server imports; what it raises ends the waiting. None where no
-    fork server can be had: the caller then starts a process of its own.
+    The fork server ends with the process `owner`; `preload` are the modules that it has imported. `files` are the new
+    process's standard input, output and error; it gets `orphan_signal` when its client is gone. With
+    `import_environment` the server must have imported with this environment's settings (numbers of threads).
+    `on_wait` is called about every 0.1 s while the server imports; what it raises ends the wait. None where no fork
+    server is available: the caller then starts a process of its own.
     """
     if any(name in os.environ for name in INSIDE_A_CONTAINER):
         return None
@@ -130,8 +130,8 @@ def fork(
 
 
 def with_pipes(errors: "Path", make: "Callable[[tuple[int, int, int]], Forked | None]") -> Forked | None:
-    """Return the process that `make` forks when it is given its three files: two pipes, whose other ends are its
-    `stdin` and `stdout`, and the file `errors`."""
+    """Return the process that `make` forks with its three files: two pipes, whose other ends become its `stdin` and
+    `stdout`, and the file `errors`."""
     child_in, stdin = os.pipe()
     stdout, child_out = os.pipe()
     process: Forked | None = None
@@ -147,27 +147,27 @@ def with_pipes(errors: "Path", make: "Callable[[tuple[int, int, int]], Forked | 
 
 
 def run(target: str, arguments: "Sequence[str]") -> "NoReturn":
-    """Run `target`, a job, in a process of the fork server of our parent's run, or here where there is none; end as
-    it does. When our parent goes we go, and what we asked for goes with us."""
+    """Run the job `target` in a process of the fork server of the parent's run, or in this process without one, and
+    exit with its code. It ends with the parent."""
     parent = os.getppid()
-    if os.environ.get(LEADER, str(parent)) != str(parent):  # it was killed before we looked
+    if os.environ.get(LEADER, str(parent)) != str(parent):  # the parent was killed before this check
         os._exit(1)
 
-    def go_with_parent() -> None:
+    def end_with_parent() -> None:
         if os.getppid() != parent:
             os._exit(1)
 
-    process = fork(target, arguments, owner=parent, files=(0, 1, 2), preload=OF_JOBS, on_wait=go_with_parent)
+    process = fork(target, arguments, owner=parent, files=(0, 1, 2), preload=OF_JOBS, on_wait=end_with_parent)
     if process is None:
-        go_with_parent()
+        end_with_parent()
         function_of(target)(*arguments)
         raise SystemExit(0)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _pass_on(process.pid))
     while not _readable(process, WAIT_S):
-        go_with_parent()
+        end_with_parent()
     code = process.wait()
-    os._exit(code if code >= 0 else 128 - code)  # nothing to finalise, and every job of every trial ends here
+    os._exit(code if code >= 0 else 128 - code)  # skips finalisation: every job of every trial ends here
 
 
 def _pass_on(pid: int) -> None:
@@ -176,7 +176,7 @@ def _pass_on(pid: int) -> None:
 
 
 def start_server(owner: int) -> None:
-    """Start the fork server of a run whose jobs will ask for it soon: it imports meanwhile."""
+    """Start the fork server of a run ahead of its jobs, so that it imports meanwhile."""
     with contextlib.suppress(OSError):
         kind = kind_of(sys.executable, OF_JOBS, {})
         _start_server(name_of(owner, kind), owner, sys.executable, kind, OF_JOBS)
@@ -185,7 +185,7 @@ def start_server(owner: int) -> None:
 def _connect(
     owner: int, python: str, kind: str, preload: "Sequence[str]", on_wait: "Callable[[], object]"
 ) -> socket.socket:
-    """Return a connection to the fork server; start it, and wait until it listens, where there is none."""
+    """Return a connection to the fork server; start it if there is none, and wait until it listens."""
     name = name_of(owner, kind)
     server: subprocess.Popen[bytes] | None = None
     limit_s = time.monotonic() + START_S
@@ -214,7 +214,7 @@ def _start_server(
     import subprocess
 
     return subprocess.Popen(
-        [python, OUTSIDE, "seamark.platform.fork_server.server", name, str(owner), kind, *preload],
+        [python, ISOLATED_MAIN, "seamark.platform.fork_server.server", name, str(owner), kind, *preload],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -224,21 +224,21 @@ def _start_server(
 
 
 def _readable(file: "socket.socket | Forked", timeout_s: float | None) -> bool:
-    """Wait until there is something to read, or the end of it. `select` would fail above 1,024 open files."""
+    """Wait until data or the end of the file is there. `select` would fail above 1,024 open files."""
     look = select.poll()
     look.register(file, select.POLLIN)
     return bool(look.poll(None if timeout_s is None else timeout_s * 1000))
 
 
 def _line(connection: socket.socket) -> str | None:
-    """Return the next line that comes, None when the other side has ended without one."""
-    heard = b""
-    while not heard.endswith(b"\n"):
+    """Return the next line, None if the other side closed without one."""
+    received = b""
+    while not received.endswith(b"\n"):
         try:
             byte = connection.recv(1)
         except ConnectionResetError:
             return None
         if not byte:
             return None
-        heard += byte
-    return heard[:-1].decode()
+        received += byte
+    return received[:-1].decode()

@@ -1,7 +1,7 @@
-"""How a client and its fork server find each other and what they say. A request goes one way, then lines come back.
+"""Addresses and messages between a client and its fork server: one request, then lines in return.
 
-The address lies in the abstract namespace, so nothing is left on a disk; both sides ask the kernel who the other is.
-A client does no more than this for each job of each trial, so it imports little: no typing, no pathlib, no hashlib.
+The address lies in the abstract namespace, so nothing is left on disk; both sides verify each other's user by the
+kernel. Every job of every trial imports this, so it avoids typing, pathlib and hashlib.
 """
 
 import json
@@ -19,20 +19,20 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 LENGTH = struct.Struct("!Q")
 CREDENTIALS = struct.Struct("3i")
 READ_AT_IMPORT = ("OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "LD_", "CUDA_", "MALLOC_")
-"""How the names begin of what libraries read of their environment while they are imported."""
+"""Prefixes of environment variables that libraries read while they are imported."""
 FILES = 3
-"""Standard input, output and error, handed over with every request."""
+"""Standard input, output and error, passed with every request."""
 
 
 def name_of(owner: int, kind: str) -> str:
-    """Return the name of the fork server of that kind for the run whose process is `owner`. ProcessLookupError when
-    that has gone. Two kinds may get one name, once in a great while: a request says which it means."""
+    """Return the name of the fork server of that kind for the run of process `owner`. Raises ProcessLookupError if
+    that is gone. Two kinds may share a name in rare cases: a request names its kind."""
     return f"seamark-{os.getuid()}-{owner}-{start_of(owner)}-{zlib.crc32(kind.encode()):08x}"
 
 
 def start_of(pid: int) -> str:
-    """Return when a process started, in ticks since boot: with its id it is that process and no later one.
-    ProcessLookupError when it has gone."""
+    """Return the start of a process in ticks since boot: with its id it identifies the process uniquely. Raises
+    ProcessLookupError if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             state, *rest = file.read().rpartition(")")[2].split()
@@ -44,37 +44,37 @@ def start_of(pid: int) -> str:
 
 
 def kind_of(python: str, preload: "Sequence[str]", environment: "Mapping[str, str]") -> str:
-    """Return what tells one fork server of a run from another: interpreter, package, what it has imported, and of
-    the environment what libraries read while they are imported."""
+    """Return the identity of a fork server within a run: interpreter, package, preloaded modules, and environment
+    variables read at import."""
     read = [f"{name}={value}" for name, value in sorted(environment.items()) if name.startswith(READ_AT_IMPORT)]
     return " ".join([python, PACKAGE, *preload, *read])
 
 
 def address(name: str) -> str:
-    """Return where the fork server of that name listens."""
+    """Return the address of the fork server of that name."""
     return f"\0{name}"
 
 
 def function_of(target: str) -> "Callable[..., object]":
-    """Return the function that `module:function` names."""
+    """Return the function `module:function`."""
     import importlib
 
     module, _, name = target.partition(":")
-    found: Callable[..., object] = getattr(importlib.import_module(module), name)
-    return found
+    function: Callable[..., object] = getattr(importlib.import_module(module), name)
+    return function
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """Whether the process at the other end belongs to this user: an abstract address is open to all."""
-    asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return bool(CREDENTIALS.unpack(asked)[1] == os.getuid())
+    """Return whether the process at the other end belongs to this user: an abstract address is open to all."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return bool(CREDENTIALS.unpack(credentials)[1] == os.getuid())
 
 
 def send(connection: socket.socket, request: "Mapping[str, Any]", files: "Sequence[int]") -> None:
-    """Send a request and the three files of the process that it asks for.
+    """Send a request and the three files of the requested process.
 
-    A request has: `kind`, of the server it is meant for; `target`, `module:function`, and its `arguments`; `folder`
-    and `environment` of the process; `orphan_signal`, which the process gets when its client has gone.
+    A request has: `kind` of the server; `target`, `module:function`, and its `arguments`; `folder` and `environment`
+    of the process; `orphan_signal`, sent to the process when its client is gone.
     """
     body = json.dumps(request).encode()
     socket.send_fds(connection, [LENGTH.pack(len(body))], list(files))
@@ -82,17 +82,17 @@ def send(connection: socket.socket, request: "Mapping[str, Any]", files: "Sequen
 
 
 def receive(connection: socket.socket) -> "tuple[dict[str, Any], list[int]]":
-    """Return a request and its three files. Raises EOFError when the client thought better of it."""
+    """Return a request and its three files. Raises EOFError if the client closed the connection."""
     head, files, _, _ = socket.recv_fds(connection, LENGTH.size, FILES, socket.MSG_WAITALL)
     try:
         if len(head) < LENGTH.size or len(files) != FILES:
-            raise EOFError("no whole request came")
+            raise EOFError("incomplete request")
         (missing,) = LENGTH.unpack(head)
         parts = []
         while missing:
             part = connection.recv(min(missing, 1 << 16))
             if not part:
-                raise EOFError("no whole request came")
+                raise EOFError("incomplete request")
             parts.append(part)
             missing -= len(part)
         request: dict[str, Any] = json.loads(b"".join(parts))

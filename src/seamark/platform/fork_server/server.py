@@ -1,9 +1,8 @@
 """The fork server: `main([NAME, OWNER_PID, KIND, PRELOAD...])`, run through isolated_main.py. One thread, one loop.
 
-It listens, then imports, then forks for each request: who asks while it imports waits, so nothing is imported beside
-a load. The child has its client's folder, environment, umask and files, and gets a signal when the client has gone;
-limits, niceness and affinity are the server's. The server tells the client the child's process id and, in the end,
-its exit code.
+It listens, then imports, then forks for each request: clients wait while it imports, so no import runs beside a load.
+The child has its client's folder, environment, umask and files, and gets a signal when the client is gone; limits,
+niceness and affinity are the server's. The client receives the child's process id and finally its exit code.
 """
 
 import contextlib
@@ -24,28 +23,28 @@ from typing import Any, NoReturn
 from seamark.platform.fork_server.protocol import address, function_of, is_ours, receive, start_of
 
 IDLE_S = 30.0
-LOOK_S = 1.0
-"""How often the server looks whether its run still lives."""
+OWNER_CHECK_S = 1.0
+"""Interval of checks whether the run is alive."""
 ORPHAN_GRACE_S = 5.0
-"""How long a process may take to end after the signal that its client has gone."""
+"""Time for a process to end after its orphan signal."""
 OWN_NAME = Path("/proc/self/comm")
 BACKLOG = 64
 
 
 def main(argv: list[str]) -> int:
-    """Serve the run of process `OWNER_PID`. PRELOAD names modules to import."""
+    """Serve the run of process `OWNER_PID`. PRELOAD are modules to import."""
     name, owner, kind, *preload = argv
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(address(name))
         started = start_of(int(owner))
-    except OSError:  # another was quicker, and that one serves; or the run has ended already
+    except OSError:  # another server was faster and serves; or the run has ended
         return 0
     listener.listen(BACKLOG)
     for module in preload:
-        with contextlib.suppress(Exception):  # a job that needs it says so itself
+        with contextlib.suppress(Exception):  # a job that needs the module reports the error
             importlib.import_module(module)
-    sys.stdout.flush()  # what a module prints belongs to no child
+    sys.stdout.flush()  # so that no child prints output of a module again
     sys.stderr.flush()
     gc.collect()
     gc.freeze()
@@ -54,7 +53,7 @@ def main(argv: list[str]) -> int:
 
 
 class ForkServer:
-    """The loop: a child for each request, and a word to the client when it has ended."""
+    """The loop: forks a child per request and reports its end to the client."""
 
     def __init__(self, listener: socket.socket, owner: int, started: str, kind: str) -> None:
         self._listener = listener
@@ -67,23 +66,23 @@ class ForkServer:
         self._wake.setblocking(False)
 
     def run(self) -> None:
-        """Serve until the owner has gone, or nobody wants anything for a while; then wait for the children."""
+        """Serve until the owner is gone or the server is idle too long; then wait for the children."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._selector.register(self._listener, selectors.EVENT_READ)
-        asked_s, listening = time.monotonic(), True
+        last_request_s, listening = time.monotonic(), True
         while listening or self._clients:
-            ready = [key.fileobj for key, _ in self._selector.select(LOOK_S)]
+            ready = [key.fileobj for key, _ in self._selector.select(OWNER_CHECK_S)]
             if self._woken in ready:
                 with contextlib.suppress(BlockingIOError):
                     self._woken.recv(4096)
-            self._bury()
+            self._reap_children()
             if listening and self._listener in ready:
-                self._answer()
+                self._serve_request()
             if self._clients or self._listener in ready:
-                asked_s = time.monotonic()
-            if listening and (not self._owner_lives() or time.monotonic() - asked_s > IDLE_S):
+                last_request_s = time.monotonic()
+            if listening and (not self._owner_lives() or time.monotonic() - last_request_s > IDLE_S):
                 listening = False
                 self._selector.unregister(self._listener)
                 self._listener.close()
@@ -94,7 +93,7 @@ class ForkServer:
         except ProcessLookupError:
             return False
 
-    def _answer(self) -> None:
+    def _serve_request(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except OSError:
@@ -108,7 +107,7 @@ class ForkServer:
             return
         try:
             pid = -1 if request.get("kind") != self._kind else os.fork()
-        except OSError:  # no process to be had: the client sees to itself
+        except OSError:  # no process available: the client starts its own
             pid = -1
         if pid == 0:
             self._leave()
@@ -119,20 +118,20 @@ class ForkServer:
             connection.close()
             return
         self._clients[pid] = connection
-        self._tell(connection, f"pid {pid}")
+        self._send_line(connection, f"pid {pid}")
 
-    def _bury(self) -> None:
-        """Tell the clients of children that have ended."""
+    def _reap_children(self) -> None:
+        """Report ended children to their clients."""
         while self._clients:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
             connection = self._clients.pop(pid)
-            self._tell(connection, f"exit {os.waitstatus_to_exitcode(status)}")
+            self._send_line(connection, f"exit {os.waitstatus_to_exitcode(status)}")
             connection.close()
 
     def _leave(self) -> None:
-        """Close, in a child, what belongs to the server and to its other children."""
+        """Close, in a child, the files of the server and of its other children."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -140,13 +139,13 @@ class ForkServer:
             other.close()
 
     @staticmethod
-    def _tell(connection: socket.socket, line: str) -> None:
+    def _send_line(connection: socket.socket, line: str) -> None:
         with contextlib.suppress(OSError):
             connection.sendall(line.encode() + b"\n")
 
 
 def become(request: dict[str, Any], files: list[int], connection: socket.socket) -> NoReturn:
-    """Turn this fresh child into the process that was asked for, and end with it."""
+    """Turn this fresh child into the requested process, and exit with its result."""
     code = 1
     try:
         for number, file in enumerate(files):
@@ -159,7 +158,9 @@ def become(request: dict[str, Any], files: list[int], connection: socket.socket)
         random.seed()
         module, _, function = request["target"].partition(":")
         with contextlib.suppress(OSError):
-            OWN_NAME.write_text(f"{module.rpartition('.')[2]}:{function}"[:15], encoding="utf-8")  # what `ps` shows
+            OWN_NAME.write_text(
+                f"{module.rpartition('.')[2]}:{function}"[:15], encoding="utf-8"
+            )  # name shown by `ps`
         signal.signal(signal.SIGTERM, _end)
         watch = threading.Thread(target=_end_with, args=(connection, request["orphan_signal"]), daemon=True)
         watch.start()
@@ -175,16 +176,17 @@ def become(request: dict[str, Any], files: list[int], connection: socket.socket)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        os._exit(code)  # nothing to finalise: the interpreter's memory goes with the process
+        os._exit(code)  # skips finalisation of the interpreter
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """Turn a signal into an exception, so that what was opened is closed."""
+    """Turn a signal into an exception, so that open resources are closed."""
     raise SystemExit(128 + number)
 
 
 def _end_with(connection: socket.socket, number: int) -> None:
-    """Wait for the client to go, and end this process then. Waits in the kernel, so it costs a load nothing."""
+    """Wait for the client to disconnect and end this process then. The wait is in the kernel, so it costs a load
+    nothing."""
     with contextlib.suppress(OSError):
         connection.recv(1)
     os.kill(os.getpid(), number)

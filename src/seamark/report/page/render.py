@@ -15,7 +15,7 @@ from pathlib import Path
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from seamark.platform.parent_death import die_with_parent
+from seamark.platform.process_tree import die_with_parent
 from seamark.report.figures.factors import factor_pictures
 from seamark.report.figures.latency_cdf import latency_pictures
 from seamark.report.figures.search import search_picture

@@ -23,8 +23,15 @@ from seamark.dispatch.identity import node
 from seamark.errors import UserError
 from seamark.load.workers.remote_worker import connect
 from seamark.platform.pinning import cores_here, server_cpus
-from seamark.platform.process_stat import alive_below
-from seamark.platform.process_tree import become_subreaper, die_with_parent, kill_below, reap, send, wait_until_none
+from seamark.platform.process_tree import (
+    alive_below,
+    become_subreaper,
+    kill_below,
+    reap,
+    send,
+    set_parent_death_signal,
+    wait_until_none,
+)
 from seamark.services.supervisor.events import FailedError, log_event
 from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
 from seamark.services.supervisor.process import ProcessCommands, ServerProcess, node_monitors, process_log
@@ -148,7 +155,7 @@ def main(argv: list[str]) -> int:
     os.setsid()
     become_subreaper()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    die_with_parent(signal.SIGTERM)
+    set_parent_death_signal(signal.SIGTERM)
     if os.getppid() == guard:
         serve(invitation)
     return 0

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from seamark.dispatch.identity import allocation, boot_id, node
-from seamark.platform.process_tree import marked, send
+from seamark.platform.process_tree import send, with_mark
 from seamark.storage.paths import DeploymentFolder, read_json, write_json
 
 MARK = "SEAMARK_KEEPER"
@@ -213,7 +213,7 @@ def wait_until_gone(control: ControlFiles, wait_s: float) -> bool:
 def kill_strays(control: ControlFiles) -> None:
     """Kill processes of this node that carry the deployment's MARK after its supervisor has died."""
     deadline_s = time.monotonic() + 5.0
-    while time.monotonic() < deadline_s and (strays := marked(f"{MARK}={control.root}")):
+    while time.monotonic() < deadline_s and (strays := with_mark(f"{MARK}={control.root}")):
         send(strays, signal.SIGKILL)
         time.sleep(0.02)
 

@@ -10,7 +10,7 @@ from typing import Literal
 from seamark.load.fetch import connect, fetch
 from seamark.model.service import Health
 from seamark.platform.ports import owners
-from seamark.platform.tls import said
+from seamark.platform.tls import reason_of
 from seamark.services.supervisor.events import FailedError
 
 PROBE_TIMEOUT_S = 2.0
@@ -83,7 +83,7 @@ def _http(host: str, port: int, path: str, tls: ssl.SSLContext | None) -> bool:
     except ssl.SSLCertVerificationError as error:
         raise FailedError(
             "server_never_healthy",
-            f"The certificate of {host}:{port} failed verification ({said(error)})."
+            f"The certificate of {host}:{port} failed verification ({reason_of(error)})."
             " Name its authority in tls_ca_file, or set tls: unverified.",
         ) from error
     except OSError:

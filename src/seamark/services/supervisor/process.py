@@ -15,8 +15,7 @@ from seamark.errors import UserError
 from seamark.model.service import Health, Server
 from seamark.platform.ports import choose_ports, owners
 from seamark.platform.privilege import give_to
-from seamark.platform.process_stat import alive_below
-from seamark.platform.process_tree import die_with_parent, give_way
+from seamark.platform.process_tree import alive_below, lower_session_priority, set_parent_death_signal
 from seamark.platform.tls import tls_context
 from seamark.services.runtimes.runtimes import launch_of
 from seamark.services.supervisor.events import FailedError, log_event
@@ -149,7 +148,7 @@ class ServerProcess:
             give_to(self.launch.user, self.spec.data, but=self.server.secrets)
         self.process = self._execute(self.launch.command)
         if self.server.busy_waits:
-            give_way(self.process.pid)
+            lower_session_priority(self.process.pid)
         log_event("server-started", name=self.name, pid=self.process.pid, command=list(self.launch.command))
         return self.process.pid
 
@@ -199,7 +198,7 @@ class ServerProcess:
             )
 
     def _before_exec(self) -> None:
-        die_with_parent(signal.SIGKILL)
+        set_parent_death_signal(signal.SIGKILL)
         if self.cpus:
             os.sched_setaffinity(0, self.cpus)
 

@@ -23,7 +23,7 @@ from seamark.errors import SiteError, UserError
 from seamark.load.coordinator.launchers.command_launcher import LOCAL_HOSTS, reachable_by
 from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
 from seamark.load.coordinator.launchers.srun import step, step_environment
-from seamark.platform.fork_server.client import OUTSIDE
+from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.services.supervisor.control_files import control_files_of
 from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event, log_tail
 from seamark.services.supervisor.health import ServerState
@@ -214,7 +214,7 @@ class RemoteNodes:
             os.environ["SLURM_JOB_ID"],
             len(self._nodes),
             list(self._nodes),
-            (sys.executable, OUTSIDE, "seamark.services.supervisor.agent"),
+            (sys.executable, ISOLATED_MAIN, "seamark.services.supervisor.agent"),
         )
         with self._log.open("wb") as log:
             self._step = subprocess.Popen(

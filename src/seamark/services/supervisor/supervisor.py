@@ -17,13 +17,13 @@ from typing import Any, TextIO
 
 from seamark.errors import UserError
 from seamark.model.trial import SCHEMA_VERSION
-from seamark.platform.process_stat import alive_below
 from seamark.platform.process_tree import (
+    alive_below,
     become_subreaper,
-    die_with_parent,
     kill_below,
     reap,
     send,
+    set_parent_death_signal,
     wait_until_none,
 )
 from seamark.services.supervisor.control_files import (
@@ -168,7 +168,7 @@ def main(argv: list[str]) -> int:
         os._exit(guard(supervisor, control, spec.data))  # without clean-up, so that only the exit releases the lock
     os.setsid()
     become_subreaper()
-    die_with_parent(signal.SIGTERM)
+    set_parent_death_signal(signal.SIGTERM)
     if os.getppid() == parent:
         supervise(spec, parent)
     return 0

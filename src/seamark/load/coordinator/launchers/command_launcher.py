@@ -28,7 +28,7 @@ from seamark.load.coordinator.launchers.task import LAUNCH_SPEC
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 from seamark.model.launcher import misplaced
-from seamark.platform.fork_server.client import OUTSIDE
+from seamark.platform.fork_server.client import ISOLATED_MAIN
 
 HEAD_START_S = 0.5
 """Longer than the retransmission of a lost packet."""
@@ -100,7 +100,7 @@ class CommandLauncher:
             "workers": len(assignments),
             "detached": self._launcher.detached,
             "python": str(python),
-            "isolated_main": OUTSIDE,
+            "isolated_main": ISOLATED_MAIN,
             "token": self._gate.token,
             "addresses": [(host, self._gate.port) for host in reachable_by(nearby_host)],
         }
@@ -231,7 +231,11 @@ class TaskCluster:
 
     def command(self, workers: int, python: Path) -> list[str]:
         """Return the command that submits the tasks."""
-        return [str(self.python or sys.executable), OUTSIDE, f"seamark.load.coordinator.launchers.{self.name}_tasks"]
+        return [
+            str(self.python or sys.executable),
+            ISOLATED_MAIN,
+            f"seamark.load.coordinator.launchers.{self.name}_tasks",
+        ]
 
     def environment(self) -> dict[str, str]:
         """Return the environment of this process."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from seamark.load.coordinator.launchers import task
 from seamark.load.coordinator.launchers.task import LAUNCH_SPEC
-from seamark.platform.parent_death import die_with_parent
+from seamark.platform.process_tree import die_with_parent
 
 CONNECT_S = 10.0
 

@@ -15,7 +15,7 @@ from seamark.load.engine.schedule_share import due_requests_of_lost
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 from seamark.model.results.load_record import WorkerReport
-from seamark.platform.fork_server.client import OUTSIDE, Forked, fork, with_pipes
+from seamark.platform.fork_server.client import ISOLATED_MAIN, Forked, fork, with_pipes
 from seamark.storage.codec import parse
 
 MODULES = ("seamark.load.workers.worker", "seamark.load.engine.event_loop", "seamark.load.engine.supervisor")
@@ -192,7 +192,7 @@ def start_worker(
             return forked
     with errors.open("wb") as log:
         return subprocess.Popen(
-            [str(python), OUTSIDE, "seamark.load.workers.worker", str(assignment)],
+            [str(python), ISOLATED_MAIN, "seamark.load.workers.worker", str(assignment)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

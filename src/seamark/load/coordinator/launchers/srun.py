@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.errors import SiteError
-from seamark.platform.fork_server.client import OUTSIDE
+from seamark.platform.fork_server.client import ISOLATED_MAIN
 
 KEPT = ("SLURM_CONF",)
 """The only Slurm variables passed on: others of this step would shape the new one."""
@@ -57,7 +57,10 @@ class Srun:
     def command(self, workers: int, python: Path) -> list[str]:
         """Return one step with that many tasks, spread over the nodes."""
         return step(
-            self.job, workers, self.nodes[:workers], (str(python), OUTSIDE, "seamark.load.workers.remote_worker")
+            self.job,
+            workers,
+            self.nodes[:workers],
+            (str(python), ISOLATED_MAIN, "seamark.load.workers.remote_worker"),
         )
 
     def environment(self) -> dict[str, str]:
