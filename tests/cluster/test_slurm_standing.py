@@ -1,4 +1,4 @@
-"""Servers that stand by themselves as jobs of a real Slurm, where its programs can be had."""
+"""Persistent servers as jobs of a real Slurm, where its programs can be had."""
 
 import json
 import subprocess
@@ -58,7 +58,7 @@ def at_cluster(*words: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def over_two(study: StandingStudy) -> dict[str, Any]:
-    """A standing server with a process on each of two nodes, as `bench servers start` told of it."""
+    """A persistent server with a process on each of two nodes, as `bench servers start` told of it."""
     twins = {"extends": "null.yaml", "name": "twins", "server": {"fewest_nodes": 2, "parts": [TWIN]}}
     (study.root / "config" / "services" / "twins.yaml").write_text(yaml.safe_dump(twins))
     return study.started(*at_cluster("twins", "--name", "two", "--nodes", "2"))
@@ -73,7 +73,7 @@ def in_queue(study: StandingStudy) -> list[str]:
 
 
 @pytest.mark.covers("E-SVR01", "E-SVR03", "E-SVR04", "E-MR06", "E-MR08", "E-LOG01", "E-MON01", "E-MLX04")
-def test_a_standing_server_is_a_job_that_is_listed_checked_measured_and_stopped(study: StandingStudy) -> None:
+def test_a_persistent_server_is_a_job_that_is_listed_checked_measured_and_stopped(study: StandingStudy) -> None:
     started = study.started(*at_cluster("null", "--time", "10m"))
     job, port = started["job"], started["ports"]["main"]
     assert started["id"] == "null-1"
@@ -99,7 +99,7 @@ def test_a_standing_server_is_a_job_that_is_listed_checked_measured_and_stopped(
 
 
 @pytest.mark.covers("E-CLI01", "E-INT02")
-def test_jobs_of_clients_measure_a_standing_server_of_another_job(study: StandingStudy) -> None:
+def test_jobs_of_clients_measure_a_persistent_server_of_another_job(study: StandingStudy) -> None:
     started = study.started(*at_cluster("null", "--name", "one"))
     study.site("elsewhere", runtime="external", address="standing/one", partitions={"all": NODES})
     study.scenario("try", partition="all", account="p1")
@@ -128,7 +128,7 @@ def test_jobs_of_clients_measure_a_standing_server_of_another_job(study: Standin
 
 @pytest.mark.covers("E-SVR06")
 @pytest.mark.parametrize("how", ["scancel", "kill"])
-def test_nothing_is_left_of_a_standing_server_whose_job_is_ended_by_force(study: StandingStudy, how: str) -> None:
+def test_nothing_is_left_of_a_persistent_server_whose_job_is_ended_by_force(study: StandingStudy, how: str) -> None:
     started = study.started(*at_cluster("null", "--name", "one"))
     if how == "scancel":
         says(study, "scancel", started["job"])
@@ -142,7 +142,7 @@ def test_nothing_is_left_of_a_standing_server_whose_job_is_ended_by_force(study:
 
 
 @pytest.mark.covers("E-SVR01", "E-SVR03", "E-FR04", "E-MON01")
-def test_a_standing_server_over_two_nodes_is_one_job_that_a_scenario_measures_and_stop_ends_on_both(
+def test_a_persistent_server_over_two_nodes_is_one_job_that_a_scenario_measures_and_stop_ends_on_both(
     study: StandingStudy, over_two: dict[str, Any]
 ) -> None:
     assert says(study, "squeue", "-h", "-j", over_two["job"], "-o", "%D %N").split() == ["2", "n[1-2]"]
@@ -171,7 +171,7 @@ def test_a_standing_server_over_two_nodes_is_one_job_that_a_scenario_measures_an
 
 @pytest.mark.covers("E-SVR06", "E-NFR04")
 @pytest.mark.parametrize("how", ["scancel", "part"])
-def test_nothing_is_left_on_either_node_of_a_standing_server_that_is_ended_by_force(
+def test_nothing_is_left_on_either_node_of_a_persistent_server_that_is_ended_by_force(
     study: StandingStudy, over_two: dict[str, Any], how: str
 ) -> None:
     if how == "scancel":
@@ -209,7 +209,7 @@ def test_stop_ends_the_jobs_of_a_run_whose_snakemake_was_killed(study: StandingS
             process.kill()
     stopped = study.bench("stop", "-c", "config/scenarios/try.yaml")
     assert stopped.returncode == 0, stopped.stderr
-    assert "Still there: standing one" in stopped.stdout
+    assert "Still running: persistent server one" in stopped.stdout
     left = in_queue(study)
     assert held not in left
     assert {says(study, "squeue", "-h", "-j", number, "-o", "%j").strip() for number in left} == {
@@ -248,8 +248,8 @@ def test_a_server_that_waits_for_a_node_is_pending_and_can_be_stopped(study: Sta
         (("--partition", "gpus", "--account", "p1"), 2, "is not at the site"),
         (("--partition", "all"), 2, "account"),
         (("--partition", "all", "--account", "p1", "--nodes", "2", "--gpus", "2"), 2, "GPUs"),
-        (("--partition", "all", "--account", "p1", "--nodes", "2"), 2, "would stand idle"),
-        (("--partition", "all", "--account", "p1", "--qos", "short", "--time", "31m"), 2, "would wait for ever"),
+        (("--partition", "all", "--account", "p1", "--nodes", "2"), 2, "would be idle"),
+        (("--partition", "all", "--account", "p1", "--qos", "short", "--time", "31m"), 2, "would never start"),
         (("--partition", "planned", "--account", "p1"), 3, "sbatch refuses"),
     ],
 )

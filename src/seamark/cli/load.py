@@ -182,13 +182,13 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
 
 
 def _of_standing(address: str) -> str:
-    """Return the address of a standing server as a URL; any other as it is."""
-    from seamark.services.runtimes.persistent_address import PREFIX, persistent_endpoint
+    """Return the address of a persistent server as a URL; any other as it is."""
+    from seamark.services.runtimes.external import PERSISTENT_PREFIX, persistent_endpoint
 
-    if not address.startswith(PREFIX):
+    if not address.startswith(PERSISTENT_PREFIX):
         return address
-    name, _, path = address.removeprefix(PREFIX).partition("/")
-    endpoint = persistent_endpoint(Path("results"), f"{PREFIX}{name}")
+    name, _, path = address.removeprefix(PERSISTENT_PREFIX).partition("/")
+    endpoint = persistent_endpoint(Path("results"), f"{PERSISTENT_PREFIX}{name}")
     return f"http://{endpoint['host']}:{next(iter(endpoint['ports'].values()))}/{path}"
 
 

@@ -44,7 +44,7 @@ def get(
     site: str,
     as_json: bool,
 ) -> int:
-    """Put the logs of a scenario, or of a standing server, into one archive: a file of JSON lines a component.
+    """Put the logs of a scenario, or of a persistent server, into one archive: a file of JSON lines a component.
 
     Each line has the time at which it was written, where it says so, and the trial that it belongs to. Ends with 1
     when no line is wanted.
@@ -86,7 +86,7 @@ def _sources(results: Path, name: str) -> "list[Source]":
         return [*sources(scenarios[name], name), *batch_sources(Path("logs"), name)]
     known = [*scenarios, *standing]
     raise UserError(
-        f"bench logs get {name}: no scenario with results and no standing server of that name. Known:"
+        f"bench logs get {name}: no scenario with results and no persistent server of that name. Known:"
         f" {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
     )
 

@@ -17,7 +17,7 @@ from seamark.planning.study import results_of, site_of
 @click.option("--logs-days", type=click.FloatRange(0), metavar="N", help="Keep logs for N days.")
 @click.option("--attempts-days", type=click.FloatRange(0), metavar="N", help="Keep earlier attempts for N days.")
 @click.option(
-    "--standing-days", type=click.FloatRange(0), metavar="N", help="Keep ended standing servers for N days."
+    "--standing-days", type=click.FloatRange(0), metavar="N", help="Keep ended persistent servers for N days."
 )
 @click.option("--samples-days", type=click.FloatRange(0), metavar="N", help="Keep raw samples for N days only.")
 @click.option("--apply", "really", is_flag=True, help="Remove it; without this it is only shown.")
@@ -26,7 +26,7 @@ from seamark.planning.study import results_of, site_of
 def command(scenarios: tuple[str, ...], really: bool, site: str, as_json: bool, **days: float | None) -> None:
     """Show what is older than the site keeps it (`retention`), and with --apply remove it.
 
-    Logs, earlier attempts and ended standing servers go after 30 days where the site says nothing. Raw samples go
+    Logs, earlier attempts and ended persistent servers go after 30 days where the site says nothing. Raw samples go
     only when the site or --samples-days says so: figures stay, but nobody can check them or derive others then.
 
     \b

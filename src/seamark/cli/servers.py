@@ -1,4 +1,4 @@
-"""bench servers: the services that can be measured, and servers that stand by themselves."""
+"""bench servers: the services that can be measured, and persistent servers."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ site_option = click.option(
 
 @click.group("servers")
 def command() -> None:
-    """List services; start, list, check and stop servers that stand by themselves, outside of any trial.
+    """List services; start, list, check and stop persistent servers, outside of any trial.
 
     \b
     Examples:
@@ -81,9 +81,9 @@ def listing(as_json: bool) -> None:
 @command.command("ps")
 @site_option
 @json_option
-@click.option("-a", "--all", "ended", is_flag=True, help="Standing servers that have ended too.")
+@click.option("-a", "--all", "ended", is_flag=True, help="Persistent servers that have ended too.")
 def ps(site: str, as_json: bool, ended: bool) -> None:
-    """List the servers of this study that live: standing ones, and those that trials share now.
+    """List the servers of this study that run: persistent ones, and those of trials.
 
     \b
     Examples:
@@ -125,7 +125,7 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     Example:
       bench servers check postgres-1
     """
-    from seamark.services.persistent.listing import endpoint_text, healthy, server_folder
+    from seamark.services.persistent.listing import endpoint_text, is_healthy, server_folder
     from seamark.services.persistent.request import service_named
     from seamark.services.supervisor.control_files import read_control_file
     from seamark.services.supervisor.deployment import alive, why_ended
@@ -133,7 +133,7 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     folder = server_folder(results_of(Path.cwd(), site), server)
     endpoint = read_control_file(folder.endpoint) or {}
     lives = endpoint.get("status") == "ok" and alive(folder)
-    well = lives and healthy(endpoint, service_named(Path.cwd(), endpoint["service"]), timeout)
+    well = lives and is_healthy(endpoint, service_named(Path.cwd(), endpoint["service"]), timeout)
     where = endpoint_text(endpoint) if lives else None
     if as_json:
         document = {
@@ -179,7 +179,7 @@ def start(
     service: str, site: str, settings: tuple[str, ...], name: str | None, time: str, no_wait: bool, as_json: bool,
     **asked: Any,
 ) -> int:  # fmt: skip
-    """Start a server that stands by itself, and wait until it answers.
+    """Start a persistent server, and wait until it answers.
 
     On a site with Slurm it is a job that runs the same supervisor as a trial's server. It ends when its time is over,
     with `bench servers stop`, with scancel, or when it is killed; nothing of it is left then. A scenario measures it
@@ -219,10 +219,10 @@ def start(
 
 @command.command("stop")
 @click.argument("servers", metavar="[ID]...", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Every standing server of this study.")
+@click.option("--all", "every", is_flag=True, help="Every persistent server of this study.")
 @site_option
 def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
-    """End standing servers, their Slurm jobs and all their processes. What they left is kept.
+    """End persistent servers, their Slurm jobs and all their processes. What they left is kept.
 
     Ends with 1 when something of one is still there after a minute.
 
@@ -238,17 +238,17 @@ def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
         raise UserError(
             "bench servers stop: name a server (`bench servers ps` lists them), or all of them with --all."
         )
-    named = [each for each in instances(results) if each.living()] if every else []
+    named = [each for each in instances(results) if each.is_live()] if every else []
     left = 0
     for instance in named or [find_instance(results, name) for name in servers]:
-        lived = instance.living()
+        lived = instance.is_live()
         if not instance.stop():
             left += 1
             click.echo(f"{instance.id}: something of it is still there; see {instance.root}.", err=True)
         else:
             click.echo(f"{instance.id}: {'stopped' if lived else 'had ended already'}. Its files: {instance.root}")
     if every and not named:
-        click.echo("No standing server of this study lives.")
+        click.echo("No persistent server of this study lives.")
     return 1 if left else 0
 
 
@@ -264,7 +264,7 @@ def _started(
         try:
             require_images(wanted.study)
         except SiteError:
-            instance.forget()
+            instance.remove()
             raise
     with console.status(f"starting {instance.id}") as line:
         if not wanted.study.site.partitions:

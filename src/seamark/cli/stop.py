@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @click.command("stop")
 @scenario_option
-@click.option("--all", "every", is_flag=True, help="Standing servers too.")
+@click.option("--all", "every", is_flag=True, help="Persistent servers too.")
 def command(scenario: str, site: str | None, every: bool) -> int:
     """End the run of this study, every server it started, and all its Slurm jobs. What is measured is kept.
 
-    Standing servers stay, unless --all is given. Ends with 1 when a job or a standing server is still there after a
-    minute.
+    Persistent servers stay, unless --all is given. Ends with 1 when a job or a server of it is still
+    there after a minute.
 
     \b
     Examples:
@@ -41,13 +41,15 @@ def command(scenario: str, site: str | None, every: bool) -> int:
     for line in left:
         click.echo(line, err=True)
     stay = len(left)
-    standing = [each for each in instances(study.results) if each.living()]
+    standing = [each for each in instances(study.results) if each.is_live()]
     for instance in standing if every else ():
         stay += not instance.stop()
         click.echo(f"{instance.id}: stopped.")
     if standing and not every:
         names = ", ".join(each.id for each in standing)
-        click.echo(f"Still there: standing {names}. `bench stop --all` or `bench servers stop ID` ends them.")
+        click.echo(
+            f"Still running: persistent server {names}. `bench stop --all` or `bench servers stop ID` ends them."
+        )
     return 1 if stay else 0
 
 

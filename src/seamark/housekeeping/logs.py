@@ -1,4 +1,4 @@
-"""Logs of a scenario or a standing server, collected: every line as JSON, with time, component and trial."""
+"""Logs of a scenario or a persistent server, collected: every line as JSON, with time, component and trial."""
 
 import json
 import re

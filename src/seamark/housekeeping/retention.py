@@ -26,7 +26,7 @@ class Removable:
 
 
 def removable(results: Path, keep: Retention, now: datetime, scenarios: Sequence[str] = ()) -> list[Removable]:
-    """Return what is older than it is to be kept, of some scenarios or (none named) of all and of standing servers.
+    """Return what is older than it is to be kept, of some scenarios or (none named) of all and of persistent servers.
 
     Nothing of a server that lives is in it. Samples are in it only of trials whose figures are there.
     """
@@ -39,7 +39,7 @@ def removable(results: Path, keep: Retention, now: datetime, scenarios: Sequence
         found += _old("attempts", folder.glob("*--*/attempts"), keep.attempts_days, now)
         found += _old("samples", _samples(folder), keep.samples_days, now)
     if not scenarios:
-        standing = (each.root for each in instances(results) if not each.living())
+        standing = (each.root for each in instances(results) if not each.is_live())
         aside = (path for path in (results / STANDING).glob(".*") if path.is_dir())
         found += _old("standing", [*standing, *aside], keep.standing_days, now)
     return found

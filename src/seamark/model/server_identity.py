@@ -34,7 +34,7 @@ class ServerIdentity:
     partition: str | None = None
     address: str | None = None
     standing: str | None = None
-    """Digest of what a standing server was asked to be."""
+    """Digest of what a persistent server was asked to be."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     site_settings: Mapping[str, Any] = field(default_factory=dict)
     lock_sha256: str | None = None

@@ -15,7 +15,7 @@ from seamark.model.trial import Deployment
 from seamark.planning.study import Study
 from seamark.services.images.images import Image, client_lock
 from seamark.services.images.study_images import StudyImages
-from seamark.services.runtimes.persistent_address import PREFIX
+from seamark.services.runtimes.external import PERSISTENT_PREFIX
 from seamark.storage.redaction import masked_address, masked_command, masked_variables, redacted_text
 
 SITE_SETTINGS = ("pinning", "placement", "carrier", "network_environment")
@@ -75,7 +75,7 @@ def _machine(study: Study) -> str:
 
 
 def _standing(results: Path, address: str | None) -> str | None:
-    if address is None or not address.startswith(PREFIX):
+    if address is None or not address.startswith(PERSISTENT_PREFIX):
         return None
     asked = results / address / "scenario.yaml"
     return hashlib.sha256(asked.read_bytes()).hexdigest() if asked.is_file() else None

@@ -17,14 +17,15 @@ OF_A_RUN = re.compile(r"(?:^|_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """How Snakemake's Slurm executor names the jobs of a run."""
 
 JOBS_S = 120.0
-KEEPERS_S = 30.0
+SUPERVISORS_S = 30.0
 
 
 def end_jobs_left(study: Study) -> list[commands.Job]:
     """End the Slurm jobs that an earlier run of the study submitted, with their servers; return them.
 
-    To be called when no run is at work: two jobs must never measure one deployment at once. Jobs of standing servers
-    and exported ones have other names, and stay. Raises SiteError when Slurm does not answer, or a job does not end.
+    Call it while no run is at work: two jobs must never measure one deployment at once. Jobs of persistent
+    servers and exported ones have other names, and stay. Raises SiteError when Slurm does not
+    answer, or a job does not end.
     """
     if not study.site.partitions:
         return []
@@ -46,4 +47,4 @@ def _end_servers(study: Study, numbers: list[str]) -> None:
         beat = read_heartbeat(control)
         if beat and beat.allocation in numbers and is_alive(control):
             request_stop(control, "interrupted")
-            wait_until_gone(control, KEEPERS_S)
+            wait_until_gone(control, SUPERVISORS_S)

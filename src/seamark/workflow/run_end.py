@@ -65,7 +65,7 @@ class EndSignals:
 
 
 def end_run(study: Study, runs: Sequence[psutil.Process], asked: Callable[[], int] = lambda: 1) -> list[str]:
-    """End runs of a study, given by Snakemake's processes, with their jobs and servers. Standing servers stay.
+    """End runs of a study, given by Snakemake's processes, with their jobs and servers. Persistent servers stay.
 
     `asked` says how often the end was asked for: from the second time on Snakemake and its jobs are killed, from the
     third time on servers are. Returns a line for each thing that still runs, with how to end it.

@@ -33,7 +33,7 @@ def components(study: Study) -> list[Component]:
 
 
 def jobs_of(study: Study, *, standing: bool) -> list[commands.Job]:
-    """Return the Slurm jobs of a study that have not ended, with those of standing servers or without.
+    """Return the Slurm jobs of a study that have not ended, with those of persistent servers or without.
 
     None on a site without Slurm. Raises SiteError when Slurm does not answer.
     """

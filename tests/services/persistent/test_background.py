@@ -49,14 +49,14 @@ def test_start_runs_a_scenario_in_the_background_from_servers_to_report(study: S
 
 
 @pytest.mark.covers("E-INT03", "E-SVR06")
-def test_stop_ends_a_background_run_and_leaves_a_standing_server_unless_all_is_asked(study: StandingStudy) -> None:
+def test_stop_ends_a_background_run_and_leaves_a_persistent_server_unless_all_is_asked(study: StandingStudy) -> None:
     study.started("null", "--name", "one")
     study.scenario("try", workload={"duration_s": 30.0})
     assert study.bench("start", "-c", "config/scenarios/try.yaml").returncode == 0
     assert eventually(lambda: sum(each["kind"] == "server" for each in parts(study, "try")) == 2, 30)
     stopped = study.bench("stop", "-c", "config/scenarios/try.yaml")
     assert stopped.returncode == 0, stopped.stderr
-    assert "Still there: standing one" in stopped.stdout
+    assert "Still running: persistent server one" in stopped.stdout
     assert [(each["kind"], each["name"]) for each in parts(study, "try")][:-1] == [
         ("server", "one"),
         ("monitor", "one"),

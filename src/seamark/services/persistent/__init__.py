@@ -1,1 +1,1 @@
-"""Servers that stand by themselves, outside of any trial: started, listed, checked and ended one by one."""
+"""Persistent servers: started, listed, checked and ended one by one, outside of any trial."""

@@ -1,29 +1,38 @@
-"""One standing server as its files and Slurm show it: where it is, how it is, how it is ended."""
+"""One persistent server: its files, its state from them and from its Slurm job, and how to end it."""
 
 import contextlib
+import csv
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from seamark.analysis.metrics.telemetry import watch
 from seamark.dispatch.slurm import commands
 from seamark.errors import SiteError, UserError, did_you_mean
-from seamark.services.persistent.telemetry_summary import write_watched
+from seamark.model.trial import SCHEMA_VERSION
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import read_control_file
 from seamark.storage.paths import DeploymentFolder, read_json, write_json
+from seamark.telemetry.cut import cut
 
 STANDING = "standing"
-"""The folder of standing servers below the results, and the scenario that each of them is."""
+"""Folder of persistent servers in the results, first part of their addresses, and name of their scenario.
+
+The name is that of older versions, whose servers must still be found.
+"""
 
 STOP_JOB_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """The files of one standing server: those of a deployment, and what was asked."""
+    """Files of one persistent server: those of a deployment, and its request."""
 
     root: Path
 
@@ -33,7 +42,7 @@ class Instance:
 
     @property
     def folder(self) -> DeploymentFolder:
-        """The files that its supervisor writes."""
+        """Files written by its supervisor."""
         return DeploymentFolder(root=self.root)
 
     @property
@@ -42,7 +51,7 @@ class Instance:
 
     @property
     def scenario(self) -> Path:
-        """What was asked, as a scenario: every setting is checked as those of a scenario are."""
+        """The request as a scenario, so that settings are validated like those of any scenario."""
         return self.root / "scenario.yaml"
 
     @property
@@ -51,30 +60,29 @@ class Instance:
         return self.root / "logs"
 
     @property
-    def watched(self) -> Path:
-        """What the monitors saw, summed up: least, mean, greatest and percentiles of each series."""
+    def telemetry_summary(self) -> Path:
+        """Minimum, mean, maximum and percentiles of each telemetry series."""
         return self.root / "summary.json"
 
     @property
     def job(self) -> str | None:
-        """The number of its Slurm job, None on a machine without one."""
-        document = read_control_file(self.request) or {}
-        return document.get("job")
+        """Id of its Slurm job, None on a machine without Slurm."""
+        return (read_control_file(self.request) or {}).get("job")
 
     def note(self, **facts: Any) -> None:
-        """Add facts to what was asked, such as the number of its job."""
+        """Add facts to the request, such as the id of its job."""
         write_json(self.request, read_json(self.request) | facts)
 
     def endpoint(self) -> Mapping[str, Any] | None:
-        """Return its endpoint as the supervisor wrote it, None before that and after its end."""
+        """Return its endpoint.json, None before the start and after the end."""
         return read_control_file(self.folder.endpoint)
 
-    def living(self) -> bool:
-        """Return whether its server runs, or its job waits or runs."""
-        return servers.alive(self.folder) or self.in_queue() is not None
+    def is_live(self) -> bool:
+        """Return whether its server runs, or its job is pending or running."""
+        return servers.alive(self.folder) or self.queued_job() is not None
 
-    def in_queue(self) -> commands.Job | None:
-        """Return its Slurm job while it waits or runs."""
+    def queued_job(self) -> commands.Job | None:
+        """Return its Slurm job while that is pending or running."""
         if self.job is None or self.folder.record.exists():
             return None
         with contextlib.suppress(SiteError):
@@ -82,14 +90,14 @@ class Instance:
         return None
 
     def state(self) -> tuple[str, str]:
-        """Return how it is in a word and why: pending, starting, running, failed or ended."""
+        """Return its state and the reason: pending, starting, running, failed or ended."""
         endpoint = self.endpoint() or {}
         if endpoint.get("status") == "ok" and servers.alive(self.folder):
             return "running", ""
         record = read_control_file(self.folder.record)
         if record is not None:
-            return ("failed" if record.get("status") == "failed" else "ended"), _why(record)
-        job = self.in_queue()
+            return ("failed" if record.get("status") == "failed" else "ended"), _reason(record)
+        job = self.queued_job()
         if job is not None and job.state == "PENDING":
             return "pending", job.why
         if endpoint.get("status") == "failed":
@@ -97,11 +105,11 @@ class Instance:
         if job is not None or servers.alive(self.folder):
             return "starting", ""
         end = servers.why_ended(self.folder)
-        return "ended", _why({"ended": end}) if end else "no trace of it: its job never came to run."
+        return "ended", _reason({"ended": end}) if end else "its job ended before the server started."
 
     def stop(self, why: str = "stop") -> bool:
-        """End it, its job and all its processes. False when something of it is still there after a minute."""
-        job = self.in_queue()
+        """End its server, its job and all its processes. False when one is left after a minute."""
+        job = self.queued_job()
         gone = servers.stop(self.folder, why)
         if job is not None:
             gone = _end_job(job.number, patient=self.folder.runtime.exists()) and gone
@@ -109,50 +117,50 @@ class Instance:
         return gone
 
     def settle(self) -> None:
-        """Once it has ended, write what it was and what the monitors saw, and take its endpoint away."""
-        if self.request.exists() and not self.living() and not self.folder.record.exists():
+        """Close it once it has ended."""
+        if self.request.exists() and not self.is_live() and not self.folder.record.exists():
             self.close()
 
     def close(self) -> None:
-        """Write its record and the summary of what was watched; nothing of its server lives any more."""
+        """Write its record and its telemetry summary, and remove its endpoint, after all its processes have ended."""
         servers.teardown(self.folder, [])
-        write_watched(self.folder.telemetry, self.watched)
+        write_telemetry_summary(self.folder.telemetry, self.telemetry_summary)
         self.folder.endpoint.unlink(missing_ok=True)
 
     def put_aside(self) -> None:
-        """Keep the files of an ended server under another name, so that its id is free."""
+        """Move the files of an ended server to another name, so that its id is free."""
         self.settle()
         number = 1
         while (target := self.root.with_name(f".{self.id}.{number}")).exists():
             number += 1
         self.root.rename(target)
 
-    def forget(self) -> None:
-        """Remove its folder, of a server that was never started."""
+    def remove(self) -> None:
+        """Remove the files of a server that was never started."""
         shutil.rmtree(self.root, ignore_errors=True)
 
 
 def instances(results: Path) -> Iterator[Instance]:
-    """Give every standing server of these results, ended ones too, in the order of their names."""
+    """Yield every persistent server of these results by name, ended ones too."""
     for request in sorted((results / STANDING).glob("*/standing.json")):
         if not request.parent.name.startswith("."):
             yield Instance(root=request.parent)
 
 
 def find_instance(results: Path, name: str) -> Instance:
-    """Return the standing server of that id. UserError names the known ones."""
-    found = {each.id: each for each in instances(results)}
+    """Return the persistent server of that id. UserError names the known ones."""
+    by_id = {instance.id: instance for instance in instances(results)}
     name = name.removeprefix(f"{STANDING}/")
-    if name not in found:
+    if name not in by_id:
         raise UserError(
-            f"{name}: no standing server of that id. Known: {', '.join(found) or 'none'}.{did_you_mean(name, found)}"
-            " `bench servers ps --all` lists all."
+            f"{name}: no persistent server of that id. Known: {', '.join(by_id) or 'none'}."
+            f"{did_you_mean(name, by_id)} `bench servers ps --all` lists all."
         )
-    return found[name]
+    return by_id[name]
 
 
 def _end_job(number: str, *, patient: bool) -> bool:
-    """Wait until a job has ended: one whose server was stopped ends by itself, any other is cancelled."""
+    """Wait until a job has ended; cancel it unless its server was stopped, which ends the job by itself."""
     began_s, cancelled = time.monotonic(), False
     while (job := commands.job(number)) is not None:
         waited_s = time.monotonic() - began_s
@@ -165,8 +173,51 @@ def _end_job(number: str, *, patient: bool) -> bool:
     return True
 
 
-def _why(record: Mapping[str, Any]) -> str:
+def _reason(record: Mapping[str, Any]) -> str:
     if record.get("status") == "failed":
         return str(record.get("reason"))
     ended = record.get("ended") or {}
     return str(ended.get("reason") or ended.get("why") or "")
+
+
+def write_telemetry_summary(telemetry: Path, summary: Path) -> None:
+    """Write summary.json from telemetry.csv, over all its readings; one without series when there is no reading."""
+    span = _reading_span(telemetry)
+    series = {}
+    if span is not None:
+        start_unix_s, end_unix_s = span
+        with tempfile.TemporaryDirectory() as folder:
+            table = Path(folder) / "telemetry.parquet"
+            pq.write_table(cut([telemetry], start_unix_s, end_unix_s - start_unix_s), table)
+            series = {
+                f"{source}.{name}": {
+                    "unit": figures.unit,
+                    "n": figures.n,
+                    "min": figures.minimum,
+                    "mean": figures.mean,
+                    "max": figures.maximum,
+                    "p50": figures.p50,
+                    "p95": figures.p95,
+                }
+                for (source, name), figures in sorted(watch(table, 0.0, end_unix_s - start_unix_s).items())
+            }
+    write_json(
+        summary,
+        {
+            "schema_version": SCHEMA_VERSION,
+            "from_unix_s": span and span[0],
+            "to_unix_s": span and span[1],
+            "telemetry": series,
+        },
+    )
+
+
+def _reading_span(telemetry: Path) -> tuple[float, float] | None:
+    """Return the times of the first and the last reading."""
+    times = []
+    if telemetry.is_file():
+        with telemetry.open(newline="", errors="replace") as file:
+            for row in csv.reader(file):
+                with contextlib.suppress(ValueError, IndexError):
+                    times.append(float(row[0]))
+    return (min(times), max(times)) if times else None

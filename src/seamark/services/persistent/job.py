@@ -14,30 +14,36 @@ from seamark.dispatch.identity import node
 from seamark.dispatch.slurm import commands
 from seamark.errors import UserError
 from seamark.services.persistent.instance import Instance
-from seamark.services.persistent.request import wanted
+from seamark.services.persistent.request import validate_request
 from seamark.services.persistent.start import limit_min, serve
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.events import log_event
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 RENEW_S = 1.0
-EARLY_S = 15.0
-"""How long before Slurm would end the job we end it ourselves, so that its server ends in order."""
+END_EARLY_S = 15.0
+"""The job ends its server this long before its own time limit, so that the server shuts down in order."""
 
 
-def keep(instance: Instance, root: Path) -> int:
-    """Serve until the server ends, the time is over or a signal comes; return the exit code."""
-    signal.signal(signal.SIGTERM, _end)
-    asked = wanted(root, instance)
-    time_s = asked.request.time_s
-    ends_s = time.monotonic() + min(time_s, limit_min(time_s) * 60 - EARLY_S)
-    site = asked.study.site
+def serve_until_end(instance: Instance, root: Path) -> int:
+    """Serve until the server ends, the time is over or SIGTERM arrives; return the exit code."""
+    signal.signal(signal.SIGTERM, _exit)
+    validated = validate_request(root, instance)
+    time_s = validated.request.time_s
+    ends_s = time.monotonic() + min(time_s, limit_min(time_s) * 60 - END_EARLY_S)
+    site = validated.study.site
     if site.address in LOOPBACK:
         site = replace(site, address=commands.address_of(node()))
     why = "sigterm"
     try:
-        answer = serve(instance, asked, site)
-        log_event("standing", id=instance.id, status=answer["status"], host=answer["host"], ports=answer["ports"])
+        answer = serve(instance, validated, site)
+        log_event(
+            "persistent-server-started",
+            id=instance.id,
+            status=answer["status"],
+            host=answer["host"],
+            ports=answer["ports"],
+        )
         if answer["status"] != "ok":
             return 1
         while servers.alive(instance.folder):
@@ -53,14 +59,14 @@ def keep(instance: Instance, root: Path) -> int:
         instance.close()
 
 
-def _end(number: int, frame: object) -> None:
+def _exit(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
 def main(argv: list[str]) -> int:
-    """Keep the server of a folder; a mistake is a line on standard error."""
+    """Serve the persistent server of a folder; print a mistake on standard error."""
     try:
-        return keep(Instance(root=Path(argv[0])), Path.cwd())
+        return serve_until_end(Instance(root=Path(argv[0])), Path.cwd())
     except UserError as mistake:
         print(mistake, file=sys.stderr)
         return mistake.exit_code

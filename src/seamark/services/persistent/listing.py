@@ -1,4 +1,4 @@
-"""Every server of a study that lives, standing or of a trial, as a list for people; and whether one answers."""
+"""List of the running servers of a study, persistent ones and those of trials; and whether one answers."""
 
 import os
 import time
@@ -17,13 +17,15 @@ from seamark.services.supervisor.events import FailedError
 from seamark.services.supervisor.health import answers
 from seamark.storage.paths import DeploymentFolder
 
-AGAIN_S = 0.2
+RETRY_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedServer:
-    """One server: `id` is a standing server's, or `scenario/deployment` of one that trials share. `node` is its
-    supervisor's, `nodes` are all on which it has processes."""
+    """One server. `id` is that of a persistent server, or `scenario/deployment` for a server of trials.
+
+    `node` is the node of its supervisor; `nodes` are all nodes with its processes.
+    """
 
     id: str
     service: str | None
@@ -37,25 +39,24 @@ class ListedServer:
 
 
 def list_servers(results: Path, *, ended: bool = False) -> list[ListedServer]:
-    """Return the servers that live, and with `ended` the standing ones that have ended as well."""
-    standing = [_standing(each) for each in instances(results)]
-    return [*(row for row in standing if ended or row.state not in ("ended", "failed")), *_of_trials(results)]
+    """Return the running servers, and with `ended` the persistent ones that have ended as well."""
+    persistent = [_of_instance(instance) for instance in instances(results)]
+    return [*(row for row in persistent if ended or row.state not in ("ended", "failed")), *_of_trials(results)]
 
 
-def _standing(instance: Instance) -> ListedServer:
+def _of_instance(instance: Instance) -> ListedServer:
     state, why = instance.state()
-    known = instance.endpoint() or read_control_file(instance.folder.record) or {}
-    beat = read_heartbeat(control_files_of(instance.folder))
-    asked = read_control_file(instance.request) or {}
+    facts = instance.endpoint() or read_control_file(instance.folder.record) or {}
+    heartbeat = read_heartbeat(control_files_of(instance.folder))
     return ListedServer(
         id=instance.id,
-        service=asked.get("service"),
+        service=(read_control_file(instance.request) or {}).get("service"),
         state=state,
-        endpoint=endpoint_text(known) if state == "running" else None,
-        node=beat.node if beat else known.get("node"),
+        endpoint=endpoint_text(facts) if state == "running" else None,
+        node=heartbeat.node if heartbeat else facts.get("node"),
         job=instance.job,
-        since=known.get("ready_at") or known.get("started_at"),
-        nodes=tuple(known.get("server_nodes") or ()),
+        since=facts.get("ready_at") or facts.get("started_at"),
+        nodes=tuple(facts.get("server_nodes") or ()),
         why=why,
     )
 
@@ -66,21 +67,21 @@ def _of_trials(results: Path) -> Iterator[ListedServer]:
         endpoint = read_control_file(path)
         if endpoint is None or not servers.alive(folder):
             continue
-        beat = read_heartbeat(control_files_of(folder))
+        heartbeat = read_heartbeat(control_files_of(folder))
         yield ListedServer(
             id=f"{path.parents[2].name}/{path.parent.name}",
             service=endpoint.get("service"),
             state="running",
             endpoint=endpoint_text(endpoint),
             node=endpoint.get("node"),
-            job=beat.allocation if beat else None,
+            job=heartbeat.allocation if heartbeat else None,
             since=endpoint.get("ready_at"),
             nodes=tuple(endpoint.get("server_nodes") or ()),
         )
 
 
 def endpoint_text(endpoint: Mapping[str, Any]) -> str | None:
-    """Return where a server is, as `host:port`, and further ports as `name=port`; None for one without a port."""
+    """Return an address as `host:port`, and further ports as `name=port`; None for a server without ports."""
     ports = dict(endpoint.get("ports") or {})
     if not ports:
         return None
@@ -90,34 +91,34 @@ def endpoint_text(endpoint: Mapping[str, Any]) -> str | None:
 
 
 def tunnel_command(site: Site, endpoint: Mapping[str, Any]) -> str | None:
-    """Return the command that brings a server's ports to a machine outside; None where the site has no login node."""
+    """Return the command that forwards a server's ports to a machine outside; None for a site without login node."""
     if site.login is None or not endpoint.get("ports"):
         return None
-    where = endpoint["node"] if endpoint["host"] in (None, "", endpoint["node"]) else endpoint["host"]
-    return " ".join([site.login, "-N", *(f"-L {port}:{where}:{port}" for port in endpoint["ports"].values())])
+    host = endpoint["node"] if endpoint["host"] in (None, "", endpoint["node"]) else endpoint["host"]
+    return " ".join([site.login, "-N", *(f"-L {port}:{host}:{port}" for port in endpoint["ports"].values())])
 
 
 def server_folder(results: Path, name: str) -> DeploymentFolder:
-    """Return the files of a server by its id as `listed` gives it. UserError names the known ones."""
-    known = {each.id: each.folder for each in instances(results)}
-    known |= {
+    """Return the files of a server by its id in `list_servers`. UserError names the known ids."""
+    folders = {instance.id: instance.folder for instance in instances(results)}
+    folders |= {
         f"{path.parents[1].name}/{path.name}": DeploymentFolder(root=path)
         for path in results.glob("*/deployments/*")
         if (path / "endpoint.json").exists()
     }
     name = name.removeprefix(f"{STANDING}/")
-    if name not in known:
+    if name not in folders:
         raise UserError(
-            f"{name}: no server of that id. Known: {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
+            f"{name}: no server of that id. Known: {', '.join(folders) or 'none'}.{did_you_mean(name, folders)}"
             " `bench servers ps --all` lists all."
         )
-    return known[name]
+    return folders[name]
 
 
-def healthy(endpoint: Mapping[str, Any], service: Service, timeout_s: float) -> bool:
-    """Return whether the server at an endpoint answers its recipe's probe within some seconds.
+def is_healthy(endpoint: Mapping[str, Any], service: Service, timeout_s: float) -> bool:
+    """Return whether a server answers its recipe's probe within `timeout_s`; a command probe becomes a TCP one.
 
-    A probe that is a command of the server's own is a TCP connection here.
+    A probe command is one of the server's own environment, which this process does not have.
     """
     assert service.server is not None
     health = service.server.health
@@ -139,4 +140,4 @@ def healthy(endpoint: Mapping[str, Any], service: Service, timeout_s: float) -> 
             return False
         if time.monotonic() >= deadline_s:
             return False
-        time.sleep(AGAIN_S)
+        time.sleep(RETRY_S)

@@ -1,4 +1,4 @@
-"""What a standing server is asked to be: checked like a scenario, and written beside it. Starts nothing."""
+"""Request for a persistent server: settings and resources, validated as a scenario and stored beside the server."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from seamark.services.persistent.instance import STANDING, Instance
 from seamark.storage.paths import read_json, write_json, write_text
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
-WHERE = re.compile(r"^.*scenario\.yaml:\d+:(?: (?:workload|resources)\.)?")
+SCENARIO_LINE = re.compile(r"^.*scenario\.yaml:\d+:(?: (?:workload|resources)\.)?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One server that is wanted: for `time_s`, on a node of `site`. None: the site's or Slurm's own default."""
+    """A server of one service for `time_s` on a site. None stands for the default of the site or of Slurm."""
 
     service: str
     site: str
@@ -40,17 +40,17 @@ class Request:
 
     @classmethod
     def of(cls, instance: Instance) -> "Request":
-        """Return what an instance was asked to be."""
+        """Return the stored request of an instance."""
         document = read_json(instance.request)
         return cls(**{name: document[name] for name in cls.__dataclass_fields__})
 
     def as_scenario(self) -> dict[str, Any]:
-        """Return the scenario whose only deployment this server is."""
-        asked = {name: getattr(self, name) for name in ("partition", "account", "qos")}
+        """Return the scenario with this server as its only deployment."""
+        batch = {name: getattr(self, name) for name in ("partition", "account", "qos")}
         return {
             "scenario": STANDING,
             "site": self.site,
-            **{name: value for name, value in asked.items() if value is not None},
+            **{name: value for name, value in batch.items() if value is not None},
             "resources": {name: getattr(self, name) for name in ("nodes", "gpus", "cpus_per_task", "mem_gb")},
             **({"artifacts": {"container": self.container}} if self.container else {}),
             "workload": {"service": self.service, **self.settings},
@@ -59,7 +59,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class ValidatedRequest:
-    """A request that was found good: the study it is part of, and the deployment it stands for."""
+    """A request without mistakes, with its study and its deployment."""
 
     request: Request
     study: Study
@@ -68,26 +68,26 @@ class ValidatedRequest:
 
 
 def settings_from(pairs: Sequence[str], service: Service) -> dict[str, Value]:
-    """Return `name=value` pairs as settings of a service's server. UserError for what is none of them."""
-    found: dict[str, Value] = {}
+    """Return `name=value` pairs as settings of a service's server. UserError for an unknown setting."""
+    values: dict[str, Value] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise UserError(f"--set {pair}: give it as NAME=VALUE.")
         setting = service.setting(name)
         if setting is None or setting.role != "deployment":
-            known = [each.name for each in service.settings if each.role == "deployment"]
+            known = [other.name for other in service.settings if other.role == "deployment"]
             what = "a setting of a load, not of its server" if setting else "no such setting of its server"
             raise UserError(
                 f"bench servers start {service.name}: --set {name}: {what}. Known: {', '.join(known) or 'none'}."
                 f"{did_you_mean(name, known)}"
             )
-        found[name] = text if setting.type == "str" else yaml.safe_load(text)
-    return found
+        values[name] = text if setting.type == "str" else yaml.safe_load(text)
+    return values
 
 
 def service_named(root: Path, name: str) -> Service:
-    """Return a recipe whose server can be started. UserError when there is none of that name, or it has none."""
+    """Return a recipe with a server. UserError for an unknown name, or a service without a server."""
     services = read_services(config_folder(root, "services"))
     if name not in services:
         raise UserError(
@@ -100,30 +100,30 @@ def service_named(root: Path, name: str) -> Service:
 
 
 def new_instance(root: Path, results: Path, request: Request, name: str | None) -> tuple[Instance, ValidatedRequest]:
-    """Make the folder of a new standing server and check what is asked. Raises UserError with every mistake."""
+    """Create the folder of a new persistent server and validate its request. UserError lists every mistake."""
     instance = Instance(root=_folder(results / STANDING, request.service, name))
     try:
         write_text(instance.scenario, yaml.safe_dump(request.as_scenario(), sort_keys=False))
         write_json(instance.request, {"schema_version": SCHEMA_VERSION, "id": instance.id, **asdict(request)})
-        return instance, wanted(root, instance)
+        return instance, validate_request(root, instance)
     except UserError as mistake:
-        instance.forget()
-        lines = [WHERE.sub(f"bench servers start {request.service}: ", line) for line in mistake.mistakes]
+        instance.remove()
+        lines = [SCENARIO_LINE.sub(f"bench servers start {request.service}: ", line) for line in mistake.mistakes]
         raise type(mistake)(*lines) from None
 
 
-def wanted(root: Path, instance: Instance) -> ValidatedRequest:
-    """Read what an instance is asked to be. Its deployment has the instance's id, so that none shares its data."""
+def validate_request(root: Path, instance: Instance) -> ValidatedRequest:
+    """Validate the stored request of an instance. Its deployment gets the instance's id, so its data is its own."""
     request = Request.of(instance)
     study = Study.at(root, scenario=str(instance.scenario), site=request.site)
     service = _without_loads(study.services[request.service])
     study = replace(study, services={**study.services, service.name: service})
     if len(study.plan.deployments) != 1:
-        raise UserError(f"{instance.id}: a standing server has one value for each setting, not a list of levels.")
+        raise UserError(f"{instance.id}: a persistent server has one value for each setting, not a list of levels.")
     if request.nodes > 1 and not (service.server and service.server.spans):
         raise UserError(
             f"--nodes {request.nodes}: the recipe of {service.name} has processes for one node only, and no load"
-            " needs another: it would stand idle. Leave --nodes out."
+            " needs another: it would be idle. Leave --nodes out."
         )
     deployment = replace(study.plan.deployments[0], id=instance.id)
     require_paths(study)
@@ -133,24 +133,26 @@ def wanted(root: Path, instance: Instance) -> ValidatedRequest:
 
 
 def _without_loads(service: Service) -> Service:
-    """Return a recipe whose server has every node of its job, its own process on the first: no load runs there."""
+    """Return a recipe whose server uses every node of its job, since no load runs there."""
     assert service.server is not None
     return replace(service, server=replace(service.server, load_nodes="shared"))
 
 
 def _folder(root: Path, service: str, name: str | None) -> Path:
-    """Make the folder of an id that nobody has: the name asked for, else the service's with a number."""
+    """Create the folder of a new id: the given name, else the name of the service with the next free number."""
     root.mkdir(parents=True, exist_ok=True)
     if name is not None:
         if not NAME.fullmatch(name) or "--" in name:
             raise UserError(f"--name {name}: use letters, digits, '.', '_' and single '-', 41 at most.")
-        here = Instance(root=root / name)
-        if here.root.exists():
-            if here.living():
-                raise UserError(f"--name {name}: it runs already. End it with `bench servers stop {name}`.")
-            here.put_aside()
-        here.root.mkdir()
-        return here.root
+        instance = Instance(root=root / name)
+        if instance.root.exists():
+            if instance.is_live():
+                raise UserError(
+                    f"--name {name}: a server of that name runs. End it with `bench servers stop {name}`."
+                )
+            instance.put_aside()
+        instance.root.mkdir()
+        return instance.root
     number = 1
     while True:
         try:

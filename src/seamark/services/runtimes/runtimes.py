@@ -1,4 +1,4 @@
-"""From a service, a deployment and a site to the server that is to be started: one function a runtime."""
+"""Runtimes venv and apptainer: from a launch spec to the commands and the environment of a server process."""
 
 import getpass
 import os
@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import seamark
-from seamark.errors import SiteError
 from seamark.model.service import Part, Server
 from seamark.platform.privilege import as_user, user_for
 from seamark.services.runtimes.containers import client_environment, container_command, inside
-from seamark.services.runtimes.persistent_address import PREFIX, persistent_endpoint
 from seamark.services.supervisor.control_files import MARK, control_files_of
 from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot, Template, printed, switches
 from seamark.telemetry.gpu import chosen_gpus
 
 PACKAGE = Path(seamark.__file__).parent
-UNWANTED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "SNAKEMAKE_PROFILE")
+DROPPED_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "SNAKEMAKE_PROFILE")
 CONTAINER_PYTHON = "python3"
 
 
@@ -32,10 +30,10 @@ def launch_of(
     environment: Path | None,
     part: Part | None = None,
 ) -> Launch:
-    """Return how the site's runtime starts the order's server, or a part of it, in its seat.
+    """Return how the site's runtime starts the server of a launch spec, or a part of it, in its slot.
 
-    `environment` is the root of the service's environment, None for the base. Raises SiteError when this machine
-    cannot start it (no image), UserError when the recipe's templates are wrong.
+    `environment` is the root of the service's Python environment, None for Seamark's own. Raises SiteError when this
+    machine cannot start it (no image), UserError for a wrong template in the recipe.
     """
     runtimes: dict[str, Callable[..., Launch]] = {"venv": _venv, "apptainer": _apptainer}
     return runtimes[spec.site.runtime](spec, server, part, slot=slot, data=data, environment=environment)
@@ -60,7 +58,7 @@ def _venv(
             "python_version": version,
         },
     )
-    inherited = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    inherited = {name: value for name, value in os.environ.items() if name not in DROPPED_VARIABLES}
     path = os.pathsep.join([str(root / "bin"), inherited.get("PATH", os.defpath)])
     home = {"HOME": str(data), "USER": user, "LOGNAME": user} if user else {}
     declared = _declared(spec, server.environment, server, part)
@@ -79,9 +77,12 @@ def _venv(
 def _apptainer(
     spec: LaunchSpec, server: Server, part: Part | None, *, slot: ProcessSlot, data: Path, environment: Path | None
 ) -> Launch:
-    """In a container the recipe's own `container.command` stands for `server.command` and its setup; in one that is
-    built from our definition, the server is started as it is without one. A part's command is the same in all; of one
-    with an image of its own, its `container` stands for the recipe's."""
+    """Return the launch of a process in a container.
+
+    In a foreign image the recipe's `container.command` replaces `server.command` and its setup; in an image built
+    from Seamark's definition the server starts as it does without a container. A part's command is the same in all;
+    the `container` of a part with an image of its own replaces the recipe's.
+    """
     own = part.container if part else None
     built = own is None and spec.image is not None and spec.image.origin == "definition"
     container = own or (None if built else spec.service.container)
@@ -110,54 +111,22 @@ def _apptainer(
     )
 
 
-def external_ports(spec: LaunchSpec, server: Server) -> tuple[str, dict[str, int]]:
-    """Return host and ports of a server that someone else runs.
-
-    The setting `address`, else the site's, is `host` or `host:port`; that port is the recipe's first. Every other
-    port is the setting `<name>_port`. `standing/ID` is a standing server of the study, with all its ports. SiteError
-    names what is missing.
-    """
-    address = str(spec.deployment.settings.get("address") or spec.site.address)
-    if address.startswith(PREFIX):
-        standing = persistent_endpoint(spec.folder.root.resolve().parents[2], address)
-        return standing["host"], {name: standing["ports"][name] for name in server.ports}
-    if "://" in address:
-        raise SiteError(
-            f"service '{spec.service.name}' at '{address}': not an address. Write it as host:port; for https set"
-            " tls: verified in the workload, where the service has that setting."
-        )
-    host, _, first = address.rpartition(":") if address.count(":") == 1 else (address, "", "")
-    wanted = [name for name in server.ports if name not in server.inner_ports]
-    given: dict[str, Any] = {name: spec.deployment.settings.get(f"{name}_port") for name in wanted}
-    if first and wanted:
-        given[wanted[0]] = first
-    missing = [name for name, port in given.items() if not str(port or "").isdigit()]
-    if missing:
-        raise SiteError(
-            f"service '{spec.service.name}' at '{address}': no port for {', '.join(missing)}. Write the address as"
-            " host:port, and further ports as settings <name>_port."
-        )
-    return host, {name: int(port) for name, port in given.items()}
-
-
 def interpreter(environment: Path | None) -> Path:
-    """Return the Python of an environment; our own for None."""
+    """Return the Python of an environment; Seamark's own for None."""
     return environment / "bin" / "python" if environment else Path(sys.executable)
 
 
 def hook_interpreter(spec: LaunchSpec, hook: str) -> Path:
-    """Return the Python that a driver's hook runs in: that of the server's image for `stage`, which makes what the
-    server reads."""
+    """Return the Python for a driver's hook: of the server's image for `stage`, which makes its data."""
     if hook != "stage" or spec.client or spec.image is None or spec.image.origin != "definition":
         return interpreter(spec.environment)
-    root = spec.folder.root.resolve()
-    place = control_files_of(spec.folder).root.resolve() / "stage"
-    return interpreter(client_environment(spec.image, spec.site, spec.binds, root.parents[2], place))
+    results = spec.folder.root.resolve().parents[2]
+    folder = control_files_of(spec.folder).root.resolve() / "stage"
+    return interpreter(client_environment(spec.image, spec.site, spec.binds, results, folder))
 
 
 def _declared(spec: LaunchSpec, declared: Mapping[str, str], server: Server, part: Part | None) -> dict[str, str]:
-    """Return the variables that recipe and site set: of the network only where there are several nodes, the site's
-    above the recipe's."""
+    """Return the variables set by recipe and site: network variables only for several nodes, where the site's win."""
     network: Mapping[str, str] = {}
     if spec.deployment.nodes > 1:
         network = {**server.network_environment, **spec.site.network_environment}
@@ -185,5 +154,5 @@ def _common(spec: LaunchSpec, slot: ProcessSlot, data: Path, user: str | None) -
 
 
 def _gpus(spec: LaunchSpec) -> dict[str, str]:
-    """Return what shows a process as many GPUs as its deployment asked for on its node, and no other."""
+    """Return the variable that limits a process to the GPUs that its deployment requested on its node."""
     return {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(spec.gpus_per_node))}

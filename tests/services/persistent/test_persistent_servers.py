@@ -1,4 +1,4 @@
-"""Servers that stand by themselves on this machine: started, listed, checked, measured, ended."""
+"""Persistent servers on this machine: started, listed, checked, measured, ended."""
 
 import json
 import urllib.request
@@ -25,7 +25,7 @@ def study(tmp_path: Path) -> Iterator[StandingStudy]:
 
 
 @pytest.mark.covers("E-SVR01", "E-SVR03", "E-SVR04", "E-MON04")
-def test_a_standing_server_is_started_listed_checked_and_stopped(study: StandingStudy) -> None:
+def test_a_persistent_server_is_started_listed_checked_and_stopped(study: StandingStudy) -> None:
     started = study.started("null", "--name", "one")
     url = f"http://{started['host']}:{started['ports']['main']}/"
     assert urllib.request.urlopen(url, timeout=5).status == 200
@@ -47,7 +47,7 @@ def test_a_standing_server_is_started_listed_checked_and_stopped(study: Standing
 
 
 @pytest.mark.covers("E-SVR01", "E-FR04")
-def test_the_gpus_of_a_standing_server_are_spread_over_all_its_nodes(study: StandingStudy) -> None:
+def test_the_gpus_of_a_persistent_server_are_spread_over_all_its_nodes(study: StandingStudy) -> None:
     study.site("wide", profile="slurm", partitions={"gpu": {"nodes": 2, "cpus": 8, "mem_gb": 8, "gpus": 4}})
     worker = {"name": "worker", "nodes": "others", "command": ["sleep", "9"]}
     recipe = {"extends": "null.yaml", "name": "wide", "server": {"parts": [worker]}}
@@ -75,7 +75,7 @@ def test_a_server_that_is_stopped_in_its_tracks_is_found_unwell(study: StandingS
 
 
 @pytest.mark.covers("E-SVR01", "E-SVR06")
-def test_a_standing_server_ends_when_its_time_is_over_or_its_supervisor_is_killed(study: StandingStudy) -> None:
+def test_a_persistent_server_ends_when_its_time_is_over_or_its_supervisor_is_killed(study: StandingStudy) -> None:
     study.started("null", "--name", "short", "--time", "2s")
     study.started("null", "--name", "killed")
     supervisor = study.json("killed", "endpoint.json")["keeper_pid"]
@@ -89,7 +89,7 @@ def test_a_standing_server_ends_when_its_time_is_over_or_its_supervisor_is_kille
 
 
 @pytest.mark.covers("E-SVR01")
-def test_a_standing_server_that_cannot_come_up_says_why_and_leaves_nothing(study: StandingStudy) -> None:
+def test_a_persistent_server_that_cannot_come_up_says_why_and_leaves_nothing(study: StandingStudy) -> None:
     recipe = study.root / "config" / "services" / "null.yaml"
     recipe.write_text(recipe.read_text().replace("seamark.testservers.null", "seamark.services.nil"))
     done = study.bench("servers", "start", "null", "--name", "one")
@@ -112,11 +112,11 @@ def test_a_standing_server_that_cannot_come_up_says_why_and_leaves_nothing(study
         (["start", "null", "--time", "soon"], 2, "Give one as"),
         (["start", "null", "--site", "nowhere"], 2, "no such file in config/sites"),
         (["check", "one"], 2, "no server of that id"),
-        (["stop", "one"], 2, "no standing server of that id"),
+        (["stop", "one"], 2, "no persistent server of that id"),
         (["stop"], 2, "--all"),
     ],
 )
-def test_a_mistake_with_a_standing_server_is_said_and_leaves_nothing(
+def test_a_mistake_with_a_persistent_server_is_said_and_leaves_nothing(
     study: StandingStudy, words: list[str], code: int, said: str
 ) -> None:
     done = study.bench("servers", *words)
@@ -126,7 +126,7 @@ def test_a_mistake_with_a_standing_server_is_said_and_leaves_nothing(
 
 
 @pytest.mark.covers("E-CLI01", "E-INT02")
-def test_a_scenario_and_a_quick_load_measure_a_standing_server_and_leave_it_running(study: StandingStudy) -> None:
+def test_a_scenario_and_a_quick_load_measure_a_persistent_server_and_leave_it_running(study: StandingStudy) -> None:
     started = study.started("null", "--name", "one")
     study.site("elsewhere", runtime="external", address="standing/one")
     study.scenario("try")
@@ -140,6 +140,6 @@ def test_a_scenario_and_a_quick_load_measure_a_standing_server_and_leave_it_runn
     assert study.bench("servers", "check", "one").returncode == 0
 
 
-def test_an_address_of_a_standing_server_that_does_not_run_is_said_so(study: StandingStudy) -> None:
+def test_an_address_of_a_persistent_server_that_does_not_run_is_said_so(study: StandingStudy) -> None:
     done = study.bench("load", "standing/none")
-    assert (done.returncode, "no standing server of that id runs" in done.stderr) == (3, True)
+    assert (done.returncode, "no persistent server of that id runs" in done.stderr) == (3, True)
