@@ -9,10 +9,11 @@ from typing import Any
 
 from seamark.errors import UserError
 from seamark.model.digest import digest
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.scenario import Slo
 from seamark.model.search import Search
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Plan, Trial
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read_json, replacing
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json, replacing
 
 
 def as_document(plan: Plan) -> dict[str, Any]:
@@ -89,10 +90,10 @@ def trial_for(folder: TrialFolder, plan_file: Path) -> Plan:
     trial.json is written again. Raises UserError when the trial is not planned.
     """
     try:
-        load = read_json(folder.load)
+        load = read(folder.load, LoadRecord)
     except ValueError:
-        load = {}
-    part = read_trial(folder, None if "probe" in load else load.get("config_hash"))
+        load = LoadRecord(status="failed")
+    part = read_trial(folder, None if load.probe else load.config_hash)
     if part is None or part.trials[0].id != folder.root.name:
         plan = read_plan(plan_file)
         trial = next((trial for trial in plan.trials if trial.id == folder.root.name), None)

@@ -52,7 +52,12 @@ class MismatchError(ValueError):
 
 
 def parse(text: str, noun: type[Noun]) -> Noun:
-    """Return the noun that a JSON text holds. Raises ValueError that names the path and what is wrong there.
+    """Return the noun that a JSON text holds. Raises ValueError that names the path and what is wrong there."""
+    return decode(parse_object(text), noun)
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that a text holds. Raises ValueError.
 
     NaN, infinity, whole numbers beyond 64 bits and nesting beyond Python's stack are refused everywhere.
     """
@@ -68,7 +73,7 @@ def parse(text: str, noun: type[Noun]) -> Noun:
         raise ValueError("holds half a character (\\ud800 to \\udfff)")
     if not isinstance(document, dict):
         raise ValueError(f"expected a JSON object, but it is {_shown(document)}")
-    return decode(document, noun)
+    return document
 
 
 def decode(document: Any, noun: type[Noun]) -> Noun:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from seamark.errors import UserError
 from seamark.model.results.known import OTHERWISE, REMEDIES, SHAPES
-from seamark.storage.codec import encode, parse
+from seamark.storage.codec import decode, encode, parse, parse_object
 
 Noun = TypeVar("Noun")
 
@@ -259,13 +259,27 @@ class DamagedFileError(UserError, ValueError):
 
 
 def read(path: Path, noun: type[Noun]) -> Noun:
-    """Read a document of the results: the one way to all of them.
+    """Read a document of the results.
 
     A damaged document, and a folder or a loop of links in its place, raise DamagedFileError that names the file, what
     is wrong and the remedy; a missing one raises FileNotFoundError, an unreadable one PermissionError.
     """
-    try:
+    with _damage_named(path):
         return parse(path.read_text(encoding="utf-8"), noun)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a document as a JSON object, checked against its noun if it has one. Raises like `read`."""
+    with _damage_named(path):
+        document = parse_object(path.read_text(encoding="utf-8"))
+        decode(document, SHAPES.get(path.name, Mapping[str, Any]))
+        return document
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (FileNotFoundError, PermissionError):
         raise
     except OSError as cause:
@@ -282,20 +296,13 @@ def write(path: Path, noun: object) -> None:
 def amend(source: Path, target: Path, **changes: object) -> None:
     """Write a document with other values of some fields to `target`; fields that only a later version knows stay.
     Raises like `read`."""
-    read(source, SHAPES[source.name])
-    write_json(target, json.loads(source.read_text(encoding="utf-8")) | encode(changes))
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a document that has no noun: any JSON object. Raises like `read`."""
-    found: dict[str, Any] = read(path, SHAPES.get(path.name, Mapping[str, Any]))
-    return found
+    write_json(target, read_json(source) | encode(changes))
 
 
 def is_damaged(path: Path) -> bool:
     """Whether a document is there and cannot be read."""
     try:
-        read(path, SHAPES.get(path.name, Mapping[str, Any]))
+        read_json(path)
     except FileNotFoundError:
         return os.path.lexists(path)
     except (OSError, ValueError):
