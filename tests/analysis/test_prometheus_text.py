@@ -16,9 +16,8 @@ from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 from study_folder import StudyFolder
 
 from seamark.analysis.metrics import METRICS
-from seamark.analysis.metrics.exposition import exposed
 from seamark.analysis.metrics.objectives import look_up
-from seamark.analysis.prometheus_text import figures_of, text_of, write_trial
+from seamark.analysis.prometheus_text import exposed, figures_of, text_of, write_trial
 from seamark.analysis.summary import write_metrics
 from seamark.model.trial import Trial
 from seamark.storage.paths import TrialFolder, write

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import click
 
-from seamark.config.levels import TYPES, misfit
+from seamark.config.levels import TYPES, violation
 from seamark.errors import UserError, did_you_mean
 from seamark.model.load_profile import AUTO
 from seamark.model.service import Setting, Value
@@ -71,7 +71,7 @@ def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[st
         value = text if text in known[name].words else _read(text, known[name].type)
         if value is None:
             raise UserError(f"--set {name}={text}: expected {NOUNS[known[name].type]}.")
-        if wrong := misfit(value, known[name]):
+        if wrong := violation(value, known[name]):
             raise UserError(f"--set {name}={text}: {wrong}")
         found[name] = value
     return found
@@ -82,7 +82,7 @@ def require_fit(settings: Mapping[str, Value], known: Mapping[str, Setting]) -> 
     wrong = [
         f"{OPTIONS.get(name, f'--set {name}')} {value}: {complaint}"
         for name, value in settings.items()
-        if value is not None and name in known and (complaint := misfit(value, known[name]))
+        if value is not None and name in known and (complaint := violation(value, known[name]))
     ]
     if wrong:
         raise UserError(*wrong)

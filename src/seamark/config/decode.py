@@ -20,7 +20,7 @@ def hints(form: type) -> dict[str, Any]:
     return get_type_hints(form)
 
 
-def structure(item: Item, form: Any, mistakes: Mistakes, *, given: Mapping[str, Any] | None = None) -> Any:
+def decode(item: Item, form: Any, mistakes: Mistakes, *, given: Mapping[str, Any] | None = None) -> Any:
     """Return what `item` holds as `form`: a dataclass, tuple, Mapping, Literal, union, or plain type.
 
     `given` are fields of a dataclass that are already read. Returns WRONG after noting at least one mistake.
@@ -71,7 +71,7 @@ def _dataclass(item: Item, form: type, mistakes: Mistakes, given: Mapping[str, A
     values: dict[str, Any] = dict(given)
     for name, hint in annotations.items():
         if name in item.value:
-            values[name] = structure(item.value[name], hint, mistakes)
+            values[name] = decode(item.value[name], hint, mistakes)
         elif name in required(form):
             mistakes.add(item, f"the key '{name}' is missing.")
             values[name] = WRONG
@@ -83,11 +83,11 @@ def _union(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
         return None
     options = tuple(option for option in options if option is not type(None))
     if len(options) == 1:
-        return structure(item, options[0], mistakes)
+        return decode(item, options[0], mistakes)
     forms = [option for option in options if dataclasses.is_dataclass(option)]
     if len(forms) == 1 and len(options) == 2:
         word = next(option for option in options if option not in forms)
-        return structure(item, forms[0] if isinstance(item.value, dict) else word, mistakes)
+        return decode(item, forms[0] if isinstance(item.value, dict) else word, mistakes)
     if isinstance(item.value, (list, dict)) or item.value is None:
         mistakes.add(item, f"expected one value, but it is {item.shown}.")
         return WRONG
@@ -106,14 +106,14 @@ def _tuple(item: Item, form: Any, mistakes: Mistakes) -> Any:
     if not isinstance(item.value, list):
         mistakes.add(item, f"expected a list, but it is {item.shown}. Write '[...]' or lines that begin with '-'.")
         return WRONG
-    values = [structure(each, form, mistakes) for each in item.value]
+    values = [decode(each, form, mistakes) for each in item.value]
     return WRONG if any(value is WRONG for value in values) else tuple(values)
 
 
 def _mapping(item: Item, form: Any, mistakes: Mistakes) -> Any:
     if not is_mapping(item, mistakes):
         return WRONG
-    values = {key: structure(each, form, mistakes) for key, each in item.items()}
+    values = {key: decode(each, form, mistakes) for key, each in item.items()}
     return WRONG if any(value is WRONG for value in values.values()) else values
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Literal, cast
 
-from seamark.config.decode import WRONG, structure
+from seamark.config.decode import WRONG, decode
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.objectives import OBJECTIVES, is_objective
@@ -124,7 +124,7 @@ def _texts(item: Item | None, mistakes: Mistakes) -> Iterable[tuple[Item, str]]:
         return
     entries: list[Any] = item.value if isinstance(item.value, list) else [item]
     for each in entries:
-        text = structure(each, str, mistakes)
+        text = decode(each, str, mistakes)
         if text is not WRONG:
             yield each, text
 

@@ -28,7 +28,7 @@ def level(item: Item, setting: Setting, mistakes: Mistakes) -> Any:
     value = scalar(item, TYPES[setting.type], mistakes)
     if value is WRONG:
         return WRONG
-    complaint = misfit(value, setting)
+    complaint = violation(value, setting)
     if complaint:
         mistakes.add(item, complaint)
         return WRONG
@@ -57,7 +57,7 @@ def levels(item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...
     return None if wrong else tuple(found)
 
 
-def misfit(value: Value, setting: Setting) -> str | None:
+def violation(value: Value, setting: Setting) -> str | None:
     """Return why a value of the right type is outside of what the setting allows, or None."""
     if value in setting.words:
         return None

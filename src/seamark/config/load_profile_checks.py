@@ -38,7 +38,7 @@ def without_effect(pattern: str, turns: Value, own: Iterable[str] = ()) -> tuple
     return tuple(name for name in (*_OF_PATTERNS, *own) if name not in read)
 
 
-def check_shape(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> Workload:
+def check_load_profile(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> Workload:
     """Note what a pattern lacks, does not read or cannot use.
 
     Returns the workload without defaults that have no effect, and with what its traces hold.

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seamark.config.decode import WRONG, is_mapping, structure
+from seamark.config.decode import WRONG, decode, is_mapping
 from seamark.config.extends import load_merged, load_versioned
-from seamark.config.levels import TYPES, level, misfit, show
+from seamark.config.levels import TYPES, level, show, violation
 from seamark.config.recipe_checks import check_service
 from seamark.config.scenario import lines_of, scenario_of
-from seamark.config.site_limits import Asked, misfits
+from seamark.config.site_limits import SiteRequest, limit_violations
 from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import UserError, did_you_mean
@@ -44,7 +44,7 @@ def read_site(path: Path) -> Site:
     mistakes = Mistakes()
     tree = load_versioned(path, mistakes)
     if tree is not None:
-        site = structure(tree, Site, mistakes)
+        site = decode(tree, Site, mistakes)
         _named_as_file(tree, path, mistakes)
         if site is not WRONG:
             _check_site(tree, site, mistakes)
@@ -70,14 +70,14 @@ def read_scenario(path: Path, services: Mapping[str, Service], site: Site | Site
             for line in error.mistakes:
                 mistakes.note(line)
         else:
-            for line in misfits(_asked(tree), found, lines_of(tree)):
+            for line in limit_violations(_site_request(tree), found, lines_of(tree)):
                 mistakes.note(line)
     mistakes.raise_any()
     assert scenario is not None, "a scenario that cannot be read leaves a mistake"
     return scenario
 
 
-def _asked(tree: Item) -> Asked:
+def _site_request(tree: Item) -> SiteRequest:
     """What a scenario asks of a site, as far as it can be read."""
     resources = tree.value.get("resources")
     counts: dict[str, tuple[int, ...]] = {}
@@ -85,8 +85,8 @@ def _asked(tree: Item) -> Asked:
     for key, item in resources.items() if resources is not None else ():
         entries = item.value if isinstance(item.value, list) else [item]
         numbers = [each.value for each in entries if type(each.value) is int]
-        counts[key] = tuple(count for count in numbers if key in bounds and misfit(count, bounds[key]) is None)
-    return Asked(
+        counts[key] = tuple(count for count in numbers if key in bounds and violation(count, bounds[key]) is None)
+    return SiteRequest(
         partition=_word(tree, "partition"),
         account=_word(tree, "account"),
         qos=_word(tree, "qos"),
@@ -109,7 +109,7 @@ def _read_service(path: Path, mistakes: Mistakes) -> Service | None:
     given: dict[str, Any] = {}
     if "settings" in tree.value:
         given["settings"] = _settings(tree.value.pop("settings"), mistakes)
-    service = structure(tree, Service, mistakes, given=given)
+    service = decode(tree, Service, mistakes, given=given)
     _named_as_file(tree, path, mistakes)
     if service is WRONG or mistakes.count > before:
         return None
@@ -134,7 +134,7 @@ def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
             mistakes.add(each, f"'{name}' has a meaning of its own in a workload. Choose another name.")
         elif not name.isidentifier():
             mistakes.add(each, f"'{name}' is no name of a setting: use letters, digits and '_'.")
-        setting = structure(each, Setting, mistakes, given={"name": name})
+        setting = decode(each, Setting, mistakes, given={"name": name})
         if setting is not WRONG:
             if setting.type == "float" and type(setting.default) is int:
                 setting = replace(setting, default=float(setting.default))
@@ -149,7 +149,7 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
         mistakes.add(entries["minimum"], f"is above the maximum ({show(setting.maximum)}).")
     if setting.default is not None and type(setting.default) is not TYPES[setting.type]:
         mistakes.add(entries["default"], f"{entries['default'].shown} is not of type {setting.type}.")
-    elif setting.default is not None and (complaint := misfit(setting.default, setting)):
+    elif setting.default is not None and (complaint := violation(setting.default, setting)):
         mistakes.add(entries["default"], complaint)
     for each in entries["allowed"].value if setting.allowed is not None else ():
         level(each, Setting(name=setting.name, type=setting.type, role=setting.role, help=""), mistakes)

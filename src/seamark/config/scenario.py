@@ -6,7 +6,7 @@ from os.path import expandvars
 from pathlib import Path
 from typing import Any, cast
 
-from seamark.config.decode import WRONG, is_mapping, known_keys, structure
+from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
@@ -52,7 +52,7 @@ def _name(tree: Item, mistakes: Mistakes) -> str:
     if item is None:
         mistakes.add(tree, "the key 'scenario' is missing: the name of this scenario and of its folder in results.")
         return ""
-    name = structure(item, str, mistakes)
+    name = decode(item, str, mistakes)
     if name is not WRONG and not NAME.fullmatch(name):
         mistakes.add(item, f"'{name}' cannot name a folder: use letters, digits, '.', '_' and '-', at most 64.")
     elif name is not WRONG and "--" in name:
@@ -64,7 +64,7 @@ def _text(item: Item, mistakes: Mistakes) -> Any:
     if item.value is None:
         mistakes.add(item, "has no value. Write one, or remove the line.")
         return None
-    text = structure(item, str, mistakes)
+    text = decode(item, str, mistakes)
     if isinstance(text, str) and (not text.strip() or re.search(r"\s", text)):
         mistakes.add(item, f"{item.shown} is not a name: it is empty or holds a blank.")
     return text
@@ -79,7 +79,7 @@ def _from_environment(item: Item, text: str, mistakes: Mistakes) -> str:
 
 
 def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:
-    count = structure(item, int, mistakes)
+    count = decode(item, int, mistakes)
     if count is not WRONG and not lowest <= count <= highest:
         mistakes.add(item, f"{count} is outside of {lowest} to {highest}.")
     return count
@@ -95,7 +95,7 @@ def _resources(item: Item, mistakes: Mistakes) -> Resources:
 
 
 def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
-    artifacts = structure(item, Artifacts, mistakes)
+    artifacts = decode(item, Artifacts, mistakes)
     if artifacts is WRONG:
         return Artifacts()
     if artifacts.container is not None and not artifacts.container.endswith(".sif"):
@@ -111,7 +111,7 @@ def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
 
 
 def _binds(item: Item, mistakes: Mistakes) -> tuple[str, ...]:
-    binds = structure(item, tuple[str, ...], mistakes)
+    binds = decode(item, tuple[str, ...], mistakes)
     if binds is WRONG:
         return ()
     for each in item.value:
@@ -124,7 +124,7 @@ def _binds(item: Item, mistakes: Mistakes) -> tuple[str, ...]:
 
 
 def _metadata(item: Item, mistakes: Mistakes) -> Metadata:
-    metadata = structure(item, Metadata, mistakes)
+    metadata = decode(item, Metadata, mistakes)
     if metadata is WRONG:
         return Metadata()
     if not 0 <= metadata.seed < 2**53:

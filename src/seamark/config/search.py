@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, cast, get_args
 
-from seamark.config.decode import WRONG, is_mapping, known_keys, structure
+from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.scenario import Levels, Slo
 from seamark.model.search import Search, Searched
@@ -35,9 +35,7 @@ def search_of(
         return None
     before = mistakes.count
     known_keys(written, KEYS, mistakes)
-    found = {
-        KEYS[key]: structure(each, FORMS.get(key, float), mistakes) for key, each in written.items() if key in KEYS
-    }
+    found = {KEYS[key]: decode(each, FORMS.get(key, float), mistakes) for key, each in written.items() if key in KEYS}
     for key in ("setting", "from", "to"):
         if key not in written.value:
             mistakes.add(written, f"the key '{key}' is missing: {_meant(key)}.")

@@ -13,7 +13,7 @@ Lines = Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SiteRequest:
     """What a run asks of a site. Of several levels, `resources` holds all. `gpu_nodes` are those that its GPUs are
     spread over, None for all."""
 
@@ -24,12 +24,12 @@ class Asked:
     gpu_nodes: int | None = None
 
 
-def misfits(asked: Asked, site: Site, lines: Lines) -> list[str]:
+def limit_violations(asked: SiteRequest, site: Site, lines: Lines) -> list[str]:
     """Return a line for everything asked for that the site cannot give."""
     return [*_missing(asked, site, lines), *_unknown(asked, site, lines), *_too_much(asked, site, lines)]
 
 
-def _missing(asked: Asked, site: Site, lines: Lines) -> Iterator[str]:
+def _missing(asked: SiteRequest, site: Site, lines: Lines) -> Iterator[str]:
     for key in NEEDS:
         if getattr(asked, key) is not None:
             continue
@@ -44,14 +44,14 @@ def _missing(asked: Asked, site: Site, lines: Lines) -> Iterator[str]:
             yield f"{start} a job with an account needs one. Add a line such as '{EXAMPLES[key]}'.{known}"
 
 
-def _unknown(asked: Asked, site: Site, lines: Lines) -> Iterator[str]:
+def _unknown(asked: SiteRequest, site: Site, lines: Lines) -> Iterator[str]:
     for key, name, known in (("partition", asked.partition, site.partitions), ("qos", asked.qos, site.qos)):
         if name is not None and known and name not in known:
             guess = did_you_mean(name, known)
             yield f"{_at(lines, key)}: '{name}' is not at the site '{site.name}'. Known: {', '.join(known)}.{guess}"
 
 
-def _too_much(asked: Asked, site: Site, lines: Lines) -> Iterator[str]:
+def _too_much(asked: SiteRequest, site: Site, lines: Lines) -> Iterator[str]:
     name = asked.partition
     gpus = max(asked.resources.get("gpus", (0,)))
     per_node = -(-gpus // (asked.gpu_nodes or max(asked.resources.get("nodes", (1,)))))

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from seamark.config.decode import WRONG, is_mapping, known_keys, structure
+from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
 from seamark.config.levels import level, levels
-from seamark.config.load_profile_checks import check_excluded, check_shape
+from seamark.config.load_profile_checks import check_excluded, check_load_profile
 from seamark.config.mix import MIX, check_mix, mix_level, mix_levels
 from seamark.config.search import levels_with, search_of
 from seamark.config.yaml_source import Item, Mistakes
@@ -123,7 +123,7 @@ def _workload(
             found[key] = values
     treatable = known | {setting.name: setting for setting in RESOURCE_SETTINGS}
     parts = item.value
-    name = structure(parts["name"], str, mistakes) if "name" in parts else service.name
+    name = decode(parts["name"], str, mistakes) if "name" in parts else service.name
     workload = Workload(
         name=name if isinstance(name, str) else service.name,
         component=service.component,
@@ -138,7 +138,7 @@ def _workload(
     workload = replace(workload, levels=levels_with(search, item, found), search=search)
     check_excluded(item, workload, resources, mistakes)
     check_mix(item, workload, mistakes)
-    return check_shape(item, workload, service, mistakes)
+    return check_load_profile(item, workload, service, mistakes)
 
 
 def _own_settings(item: Item, defaults: Item | None) -> tuple[Setting, ...]:
@@ -171,7 +171,7 @@ def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) ->
     if entry is None:
         mistakes.add(item, f"the key 'service' is missing. Known services: {', '.join(services)}.")
         return None
-    name = structure(entry, str, mistakes)
+    name = decode(entry, str, mistakes)
     if name is WRONG:
         return None
     if name not in services:

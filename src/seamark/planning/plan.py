@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from seamark.config.site_limits import Asked, misfits
+from seamark.config.site_limits import SiteRequest, limit_violations
 from seamark.errors import UserError
 from seamark.model.digest import digest
 from seamark.model.scenario import Scenario, Workload
@@ -221,14 +221,14 @@ def _misfits(
     }
     found: list[str] = []
     for served, counts in sorted(resources):
-        asked = Asked(
+        asked = SiteRequest(
             partition=scenario.partition,
             account=scenario.account,
             qos=scenario.qos,
             resources={name: (count,) for name, count in zip(RESOURCES, counts, strict=True)},
             gpu_nodes=served,
         )
-        found += misfits(asked, site, scenario.lines)
+        found += limit_violations(asked, site, scenario.lines)
     return found
 
 
