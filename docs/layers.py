@@ -23,7 +23,7 @@ ROOMS: Mapping[str, Room] = {
     "patterns": Room(floor=2, what="load patterns: the times at which requests are due, computed or from a trace"),
     "storage": Room(floor=2, what="every path of a study, and files written atomically"),
     "analysis": Room(floor=3, what="from samples and telemetry to metrics, verdicts and the summary of a scenario"),
-    "dispatch": Room(floor=3, what="resources of a job, Slurm's commands and states, fencing of runs"),
+    "dispatch": Room(floor=3, what="how jobs get machines: here or by Slurm; identity of node and job, fencing"),
     "platform": Room(floor=3, what="processes, ports, sockets, timers, TLS, pinning, fork server"),
     "config": Room(floor=4, what="YAML decoded into the nouns, with every mistake at once; JSON Schemas"),
     "load": Room(floor=4, what="load generation: engine, workers, coordinator; owns the only request clock"),

@@ -16,7 +16,7 @@ from processes import eventually
 from server_bench import kill
 
 from seamark.errors import SiteError, UserError
-from seamark.workflow.containerised_jobs import stand_before_apptainer
+from seamark.workflow.containerised_jobs import install_apptainer_shim
 from seamark.workflow.dag import Dag
 
 pytestmark = [pytest.mark.e2e, pytest.mark.services, pytest.mark.cluster]
@@ -127,7 +127,7 @@ def test_snakemakes_containers_start_after_the_sites_modules_and_see_the_study(
     told = {"modules": ["Apptainer/1"], "module_init": str(modules)}
     site.write_text(yaml.safe_dump(yaml.safe_load(site.read_text()) | told))
     study = boxes.study()
-    stand_before_apptainer(study)
+    install_apptainer_shim(study)
     assert shutil.which("apptainer") == str(boxes.root / ".seamark" / "bin" / "apptainer")
 
     def said(*words: str) -> list[str]:

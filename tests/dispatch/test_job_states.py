@@ -1,29 +1,51 @@
-"""What Snakemake's executor is told of its Slurm jobs: a squeue of ours, before one that says what a test wants."""
+"""States of a run's Slurm jobs from poll to poll, and Snakemake's executor on them: with fake commands of Slurm."""
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from seamark.dispatch.slurm import commands
-from seamark.dispatch.slurm.job_states import noted, stand_before_slurm
-from seamark.dispatch.slurm.submission import refusals
+from seamark.dispatch.dispatcher import DISPATCHERS
+from seamark.dispatch.job import JobSpec, Resources
+from seamark.dispatch.slurm.job_states import poll, recorded_jobs
+from seamark.dispatch.slurm.lost_jobs import refusals
+from seamark.model.site import Partition, Site
 
-ASKED = ("squeue", "--format=%i|%T", "--states=all", "--noheader", "--name", "run-1")
-"""How the executor asks."""
+SNAKEFILE = """\
+from pathlib import Path
+from seamark.dispatch.dispatcher import dispatcher_of
+from seamark.model.site import Partition, Site
+
+if workflow.is_main_process:
+    site = Site(name="s", summary="s", partitions={"p": Partition(nodes=1, cpus=1, mem_gb=1)}, queue_deadline_s=100)
+    dispatcher_of(site).prepare_executor(Path.cwd(), site)
+
+rule all:
+    output: "done"
+    resources: slurm_partition="p", mem_mb=1, runtime=1
+    shell: "touch {output}"
+"""
+SNAKEMAKE = (
+    *(sys.executable, "-m", "snakemake", "--executor", "slurm", "--jobs", "1", "--latency-wait", "1"),
+    *("--slurm-init-seconds-before-status-checks", "1", "--slurm-no-account"),
+)
 
 
 class Cluster:
-    """A Slurm whose squeue prints what it was told to; scancel writes down what it is asked."""
+    """A Slurm whose squeue prints the file `listing`; scancel writes down its arguments."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.study = folder / "study"
+        self.study.mkdir()
         (folder / "bin").mkdir()
-        self.program("squeue", f'cat {folder}/listing; echo "$@" > {folder}/asked')
+        self.program("squeue", f"cat {folder}/listing")
         self.program("scancel", f'echo "$@" > {folder}/cancelled')
+        for name in ("scontrol", "sacct", "sacctmgr", "sshare", "sinfo"):
+            self.program(name, "exit 1")
         self.lists()
 
     def program(self, name: str, does: str) -> None:
@@ -36,84 +58,91 @@ class Cluster:
         lines = [f"{number}|{state}|{int(time.time() - age_s)}|n1|None|a|b\n" for number, state in jobs]
         (self.folder / "listing").write_text("".join(lines))
 
-    def said(self, *words: str) -> str:
-        """Return what the executor hears."""
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    def poll(self, run: str = "run-1") -> dict[str, str]:
+        """Return the states of the jobs of a run after one more poll."""
+        return {number: job.state for number, job in poll(self.study, run, 100).items()}
+
+    def snakemake(self) -> "subprocess.CompletedProcess[str]":
+        """Run Snakemake on a workflow of one job, with Slurm's executor."""
+        (self.study / "Snakefile").write_text(SNAKEFILE)
+        return subprocess.run(SNAKEMAKE, cwd=self.study, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    stand_before_slurm(made.study, deadline_s=100)
     return made
 
 
 @pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "has_ended"),
     [
-        ("RUNNING", "RUNNING"),
-        ("PENDING", "PENDING"),
-        ("COMPLETING", "COMPLETING"),
-        ("COMPLETED", "COMPLETED"),
-        ("TIMEOUT", "TIMEOUT"),
-        ("NODE_FAIL", "FAILED"),
-        ("BOOT_FAIL", "FAILED"),
-        ("OUT_OF_MEMORY", "FAILED"),
-        ("PREEMPTED", "CANCELLED"),
-        ("REVOKED", "CANCELLED"),
+        *((state, False) for state in ("RUNNING", "PENDING", "COMPLETING")),
+        *((state, True) for state in ("COMPLETED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY")),
+        *((state, True) for state in ("PREEMPTED", "REVOKED", "CANCELLED")),
     ],
 )
-def test_an_end_that_the_executor_does_not_know_is_told_in_words_that_it_knows(
-    cluster: Cluster, state: str, told: str
-) -> None:
+def test_every_state_in_which_a_job_runs_no_more_is_an_end(cluster: Cluster, state: str, has_ended: bool) -> None:
     cluster.lists(("7", state))
-    assert cluster.said(*ASKED) == f"7|{told}\n"
-    assert noted(cluster.study)["7"].state == state
+    assert cluster.poll() == {"7": state}
+    assert recorded_jobs(cluster.study)["7"].has_ended == has_ended
 
 
 @pytest.mark.covers("E-NFR04")
 def test_a_controller_that_does_not_answer_changes_nothing(cluster: Cluster) -> None:
     cluster.lists(("7", "RUNNING"))
-    cluster.said(*ASKED)
+    cluster.poll()
     cluster.program("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
-    assert cluster.said(*ASKED) == ""
-    assert noted(cluster.study)["7"].state == "RUNNING"
+    assert cluster.poll() == {}
+    assert recorded_jobs(cluster.study)["7"].state == "RUNNING"
 
 
 @pytest.mark.covers("E-NFR04")
-@pytest.mark.parametrize("says", ["echo 'MaxArraySize = 9'; echo 'MinJobAge = 2 sec'", "exit 1"])
-def test_the_executor_never_asks_accounting_instead(cluster: Cluster, says: str) -> None:
-    cluster.program("scontrol", says)
-    lines = cluster.said("scontrol", "show", "config").splitlines()
-    assert [line.split()[2] for line in lines if "MinJobAge" in line] == ["300"]
-    assert ("MaxArraySize = 9" in lines) == ("9" in says)
-
-
-@pytest.mark.covers("E-NFR04")
-@pytest.mark.parametrize(
-    ("sacct", "told", "state"), [("exit 1", "FAILED", "FORGOTTEN"), ("echo COMPLETED", "COMPLETED", "COMPLETED")]
-)
+@pytest.mark.parametrize(("sacct", "state"), [("exit 1", "FORGOTTEN"), ("echo COMPLETED", "COMPLETED")])
 def test_a_job_that_slurm_forgot_has_ended_as_accounting_says_or_badly(
-    cluster: Cluster, sacct: str, told: str, state: str
+    cluster: Cluster, sacct: str, state: str
 ) -> None:
     cluster.program("sacct", sacct)
     cluster.lists(("7", "RUNNING"), ("8", "COMPLETED"))
-    cluster.said(*ASKED)
+    cluster.poll()
     cluster.lists()
-    assert sorted(cluster.said(*ASKED).split()) == [f"7|{told}", "8|COMPLETED"]
-    assert noted(cluster.study)["7"].state == state
+    assert cluster.poll() == {"7": state, "8": "COMPLETED"}
+    assert recorded_jobs(cluster.study)["7"].state == state
 
 
 @pytest.mark.covers("E-NFR04")
 def test_a_job_that_waits_longer_than_the_site_lets_it_is_cancelled(cluster: Cluster) -> None:
     cluster.lists(("7", "PENDING"), age_s=90)
-    assert cluster.said(*ASKED) == "7|PENDING\n"
+    assert cluster.poll() == {"7": "PENDING"}
     cluster.lists(("7", "PENDING"), ("8", "RUNNING"), age_s=110)
-    assert cluster.said(*ASKED) == "7|CANCELLED\n8|RUNNING\n"
+    assert cluster.poll() == {"7": "OVERDUE", "8": "RUNNING"}
     assert (cluster.folder / "cancelled").read_text() == "7\n"
-    assert noted(cluster.study)["7"].state == "OVERDUE"
+
+
+def test_jobs_of_an_earlier_run_are_none_of_the_next(cluster: Cluster) -> None:
+    cluster.lists(("7", "RUNNING"))
+    cluster.poll()
+    cluster.lists(("9", "RUNNING"))
+    assert cluster.poll("run-2") == {"9": "RUNNING"}
+    assert list(recorded_jobs(cluster.study)) == ["9"]
+
+
+@pytest.mark.slow
+@pytest.mark.covers("E-NFR04")
+@pytest.mark.parametrize(("state", "age_s"), [("PREEMPTED", 0), ("PENDING", 1000)])
+def test_snakemake_ends_when_its_job_was_preempted_or_waits_for_ever(
+    cluster: Cluster, state: str, age_s: float
+) -> None:
+    cluster.program("sbatch", "echo 7")
+    cluster.lists(("7", state), age_s=age_s)
+    done = cluster.snakemake()
+    ended = "OVERDUE" if state == "PENDING" else state
+    assert done.returncode != 0
+    assert f"Slurm job 7 has ended: {ended}" in done.stderr, done.stderr
+    (loss,) = DISPATCHERS["slurm"].losses(cluster.study, ["a"])
+    assert loss.startswith(f"Slurm job 7 of a on n1: {ended}.")
 
 
 @pytest.mark.slow
@@ -121,44 +150,44 @@ def test_a_job_that_waits_longer_than_the_site_lets_it_is_cancelled(cluster: Clu
 def test_a_job_is_submitted_when_there_is_a_controller_again_and_once(cluster: Cluster) -> None:
     away, calls = cluster.folder / "away", cluster.folder / "calls"
     away.touch()
-    said = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
+    message = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
+    here = "touch done; echo 7; exit"  # the job has run at once
     cluster.program(
-        "sbatch", f"echo x >> {calls}; [ -e {away} ] || {{ echo 7; exit; }}; rm {away}; echo {said!r} >&2; exit 1"
+        "sbatch", f"echo x >> {calls}; [ -e {away} ] || {{ {here}; }}; rm {away}; echo {message!r} >&2; exit 1"
     )
-    assert cluster.said("sbatch", "--parsable", "--wrap=true") == "7\n"
+    cluster.lists(("7", "COMPLETED"))
+    done = cluster.snakemake()
+    assert done.returncode == 0, done.stderr
     assert calls.read_text().split() == ["x", "x"]
     assert refusals(cluster.study) == []
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E-NFR04", "E-VAL")
-def test_why_slurm_refuses_a_job_is_noted(cluster: Cluster) -> None:
-    cluster.program("sbatch", "cat > /dev/null; echo 'sbatch: error: Invalid account' >&2; exit 1")
-    for _ in range(2):
-        done = subprocess.run(["sbatch", "/dev/stdin"], input=b"#!/bin/sh", capture_output=True, check=False)
-        assert (done.returncode, done.stderr) == (1, b"sbatch: error: Invalid account\n")
+def test_why_slurm_refuses_a_job_is_recorded(cluster: Cluster) -> None:
+    cluster.program("sbatch", "echo 'sbatch: error: Invalid account' >&2; exit 1")
+    assert cluster.snakemake().returncode != 0
     assert refusals(cluster.study) == ["sbatch: error: Invalid account"]
+    (loss,) = DISPATCHERS["slurm"].losses(cluster.study, [])
+    assert loss.startswith("Slurm refuses a job: Invalid account. ")
+    DISPATCHERS["slurm"].forget_losses(cluster.study)
+    assert DISPATCHERS["slurm"].losses(cluster.study, []) == []
 
 
-def test_jobs_of_an_earlier_run_are_none_of_the_next(cluster: Cluster) -> None:
-    cluster.lists(("7", "RUNNING"))
-    cluster.said(*ASKED)
-    cluster.lists(("9", "RUNNING"))
-    assert cluster.said(*ASKED[:-1], "run-2") == "9|RUNNING\n"
-    assert list(noted(cluster.study)) == ["9"]
-
-
-def test_every_other_question_goes_to_slurms_own_squeue(cluster: Cluster) -> None:
-    cluster.lists(("7", "PREEMPTED"))
-    assert "7|PREEMPTED" in cluster.said("squeue", "--me", "-h")
-    assert (cluster.folder / "asked").read_text() == "--me -h\n"
-    assert not (cluster.study / ".seamark" / "jobs.json").exists()
-
-
-def test_standing_before_slurm_twice_is_standing_there_once(cluster: Cluster) -> None:
-    before = os.environ["PATH"]
-    stand_before_slurm(cluster.study, deadline_s=None)
-    assert os.environ["PATH"] == before
-    assert before.count("study/.seamark/bin") == 1
+@pytest.mark.parametrize(
+    ("gpu_request", "asked"), [("gres", {"gres": "gpu:a:2", "tasks": 0}), ("gpus", {"gres": "", "tasks": 3})]
+)
+def test_resources_of_a_job_are_the_executors_without_what_it_would_misread(
+    gpu_request: str, asked: dict[str, object]
+) -> None:
+    partitions = {"p": Partition(nodes=3, cpus=8, mem_gb=8, gpus=2, gres="gpu:a")}
+    site = Site(name="s", summary="s", partitions=partitions, gpu_request=gpu_request, job_options=("--nice=7",))
+    resources = Resources(partition="p", nodes=3, gpus_per_node=2, cpus_per_task=4)
+    named = DISPATCHERS["slurm"].executor_resources(resources, site)
+    assert {name: named[name] for name in asked} == asked
+    assert named["slurm_extra"].split()[1:] == ([] if gpu_request == "gres" else ["--gpus-per-node=2"])
+    assert (named["nodes"], named["cpus_per_task"], named["slurm_partition"]) == (3, 4, "p")
+    assert "qos" not in named  # an empty one would be asked for
 
 
 @pytest.mark.parametrize("name", ["it's", "x'; touch P; echo '", "$(touch P)", "a%b"])
@@ -176,9 +205,8 @@ def test_a_job_gets_its_words_and_its_logs_whatever_the_names_of_folders_hold(
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     words = ("touch", str(study / "done"))
-    assert (
-        commands.sbatch(commands.Batch(words=words, name="try", logs=study / "logs", folder=study, options={})) == "7"
-    )
+    job = JobSpec(command=words, name="try", logs=study / "logs", folder=study, resources=Resources())
+    assert DISPATCHERS["slurm"].submit(job, Site(name="s", summary="s")) == "7"
     assert sorted(path.name for path in study.iterdir()) == ["done", "logs"]
     assert not (tmp_path / "P").exists()
     logs = str(study / "logs").replace("%", "%%")

@@ -11,8 +11,10 @@ import pytest
 from server_bench import Bench
 
 from seamark.config.read import read_services
+from seamark.dispatch.dispatcher import dispatcher_here
+from seamark.dispatch.job import Node
+from seamark.dispatch.slurm.allocation import node_addresses, own_name, step
 from seamark.errors import SiteError, UserError
-from seamark.load.coordinator.launchers.srun import step
 from seamark.model.service import Part, Server
 from seamark.model.trial import Deployment
 from seamark.planning.study import Study
@@ -20,11 +22,7 @@ from seamark.services.images.images import Image
 from seamark.services.runtimes.runtimes import launch_of
 from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
 from seamark.services.supervisor.node_layout import (
-    Node,
     Placement,
-    node_addresses,
-    nodes_here,
-    own_name,
     placement_of,
 )
 
@@ -76,9 +74,10 @@ def test_our_own_node_is_known_by_slurms_name_for_it(monkeypatch: pytest.MonkeyP
     assert own_name(["n1", "n3"]) is None
 
 
-def test_several_nodes_without_a_slurm_job_are_said_with_the_remedy() -> None:
+def test_several_nodes_without_a_slurm_job_are_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with pytest.raises(SiteError, match=r"SLURM_JOB_ID is not set.*set 'resources: {nodes: 1}'"):
-        nodes_here(2, {})
+        dispatcher_here().nodes(2)
 
 
 @pytest.mark.covers("E-VAL", "E-FR04")

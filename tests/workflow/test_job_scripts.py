@@ -12,7 +12,7 @@ import pytest
 from exported import ACCOUNT, Exporting, options
 
 import seamark
-from seamark.workflow.export_jobs import clock
+from seamark.dispatch.slurm.commands import clock
 from seamark.workflow.export_slurm import shell_path
 
 pytestmark = pytest.mark.slow

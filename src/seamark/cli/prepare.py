@@ -82,17 +82,17 @@ def _show(steps: "list[Step]", console: Console) -> None:
 
 def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> int:
     """Run the same command in a batch job and wait for it; its output goes to the scenario's logs."""
-    from seamark.dispatch.slurm import commands
+    from seamark.dispatch.dispatcher import dispatcher_of
+    from seamark.dispatch.job import JobSpec, Resources
 
     plan, logs = study.plan, study.results / study.scenario.name / "logs"
-    asked = {"account": plan.account, "partition": plan.partition, "qos": plan.qos, "nodes": 1, "ntasks": 1}
+    resources = Resources(account=plan.account, partition=plan.partition, qos=plan.qos)
     words = [sys.executable, "-m", "seamark.cli.main", "prepare", "--here", "-c", str(study.scenario_path)]
     words += ["--site", study.site_name, *(["--json"] if as_json else []), *(["--verify"] if verify else [])]
     console.print("A batch job prepares this; waiting for it. With --here it is done where you are.")
-    more = study.site.images.job
-    number, code = commands.run(
-        commands.Batch(words=words, name=JOB, logs=logs, folder=study.root, options=asked, more=more)
-    )
+    options = study.site.images.job
+    job = JobSpec(command=words, name=JOB, logs=logs, folder=study.root, resources=resources, options=options)
+    number, code = dispatcher_of(study.site).run(job, study.site)
     for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
         written = logs / f"{JOB}_{number}.{ending}"
         if written.is_file():

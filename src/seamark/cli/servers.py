@@ -256,6 +256,7 @@ def _started(
     instance: "Instance", wanted: "ValidatedRequest", *, no_wait: bool, console: Console
 ) -> "Mapping[str, Any] | None":
     """Start it where its site says; return its endpoint, or how it failed; None when nobody waits for that."""
+    from seamark.dispatch.dispatcher import is_batch
     from seamark.services.persistent.start import start_here, submit, wait
 
     if wanted.study.site.runtime == "apptainer":
@@ -267,7 +268,7 @@ def _started(
             instance.remove()
             raise
     with console.status(f"starting {instance.id}") as line:
-        if not wanted.study.site.partitions:
+        if not is_batch(wanted.study.site):
             return start_here(instance, wanted)
         number = submit(instance, wanted)
         if no_wait:

@@ -11,7 +11,7 @@ from seamark.workflow.run_end import end_run
 from seamark.workflow.snakemake_cli import require_our_run, runs_in
 
 if TYPE_CHECKING:
-    from seamark.dispatch.slurm.commands import Job
+    from seamark.dispatch.job import Job
     from seamark.planning.study import Study
 
 

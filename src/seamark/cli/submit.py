@@ -16,10 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from seamark.cli.options import json_option, measure_anew_option, open_study, scenario_option
-from seamark.dispatch.resources import overlong, unfit_for_one_job
-from seamark.dispatch.slurm.job_states import noted, notes_in
-from seamark.dispatch.slurm.lost_jobs import lost, refused
-from seamark.dispatch.slurm.submission import refusals, refusals_in
+from seamark.dispatch.dispatcher import dispatcher_of, is_batch
 from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
@@ -109,7 +106,7 @@ def require_what_it_needs(study: Study) -> None:
 
     study.require_variables()
     require_ours(study)
-    if not study.site.partitions:
+    if not is_batch(study.site):
         node_folder()
     if study.site.runtime == "apptainer" or study.site.images.jobs:
         require_images(study)
@@ -118,8 +115,8 @@ def require_what_it_needs(study: Study) -> None:
 
 
 def require_room(study: Study) -> None:
-    """Raise UserError when a job of the scenario would ask for what Slurm would never give it."""
-    if why := overlong(study.plan, study.site) or unfit_for_one_job(study.plan, study.site):
+    """Raise UserError when the site would never start a job of the scenario."""
+    if why := dispatcher_of(study.site).misfit(study.plan, study.site):
         raise UserError(why)
 
 
@@ -161,9 +158,10 @@ def take_over(study: Study) -> None:
     """See to it that nothing of an earlier run measures beside the next. Raises UserError while one is at work."""
     release(study.root)
     for job in end_jobs_left(study):
-        click.echo(f"Slurm job {job.number} of an earlier run was ended; what it had measured is kept.", err=True)
-    for notes in (notes_in(study.root), refusals_in(study.root), *_unmade(study)):
-        notes.unlink(missing_ok=True)
+        click.echo(f"Slurm job {job.id} of an earlier run was ended; what it had measured is kept.", err=True)
+    dispatcher_of(study.site).forget_losses(study.root)
+    for note in _unmade(study):
+        note.unlink(missing_ok=True)
 
 
 def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...]) -> int:
@@ -279,7 +277,7 @@ def _causes(study: Study, log: Path) -> list[str]:
     kept = "What was measured is kept; submit again."
     deployments = [deployment.id for deployment in study.plan.deployments]
     causes = [note.read_text(encoding="utf-8") for note in _unmade(study)]
-    if causes := [*causes, *refused(refusals(study.root)), *lost(noted(study.root), deployments)]:
+    if causes := [*causes, *dispatcher_of(study.site).losses(study.root, deployments)]:
         return [*causes, f"The run ended before all was made; its log is {log}. {kept}"]
     text = log.read_text(encoding="utf-8", errors="replace")
     if LOCKED in text:

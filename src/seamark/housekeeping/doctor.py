@@ -14,6 +14,7 @@ from typing import Literal
 
 import psutil
 
+from seamark.dispatch.dispatcher import dispatcher_of
 from seamark.dispatch.identity import node
 from seamark.errors import UserError
 from seamark.model.plurals import counted
@@ -250,12 +251,13 @@ def _dot(study: Study) -> Finding:
 
 
 def _batch(study: Study) -> Finding:
-    if not study.site.partitions:
+    client = dispatcher_of(study.site).client
+    if client is None:
         return Finding(what="batch system", level="ok", seen=f"site '{study.site.name}' has none")
-    if shutil.which("sbatch") is None:
-        remedy = f"Site '{study.site.name}' submits to Slurm: run this on its login node."
-        return Finding(what="batch system", level="problem", seen="no `sbatch` here", remedy=remedy)
-    return Finding(what="batch system", level="ok", seen="sbatch")
+    if shutil.which(client) is None:
+        remedy = f"Site '{study.site.name}' submits jobs by {client}: run this on its login node."
+        return Finding(what="batch system", level="problem", seen=f"no `{client}` here", remedy=remedy)
+    return Finding(what="batch system", level="ok", seen=client)
 
 
 CHECKS = (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from os.path import expandvars
 from pathlib import Path
 
+from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.errors import UserError
-from seamark.model.site import Site
 from seamark.planning.study import Study
 
 BATCH = re.compile(r"[^\w./@+=~ -]")
@@ -41,7 +41,7 @@ def _mistakes(study: Study) -> Iterator[str]:
         yield from _found(
             PATTERN, "the folder of seamark's profiles", str(profile), "Snakemake takes it for a pattern"
         )
-    if site.profile != Site.profile or site.partitions or site.images.jobs:
+    if leaves_this_machine(site) or site.images.jobs:
         for place, path in (*paths, *_words(study)):
             yield from _found(BATCH, place, path, "the shell lines of batch jobs and containers do not quote it")
     elif site.runtime == "apptainer":

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from seamark.dispatch.dispatcher import is_batch, leaves_this_machine
 from seamark.dispatch.identity import cluster
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Container, Part, PartImage, Server, Service
@@ -44,7 +45,7 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
         runtime=site.runtime,
         site=study.site_name,
         machine=_machine(study),
-        partition=plan.partition if site.partitions else None,
+        partition=plan.partition if is_batch(site) else None,
         address=None if address is None else masked_address(address),
         standing=_standing(study.results, address),
         service=service.name,
@@ -69,7 +70,7 @@ def _machine(study: Study) -> str:
     site = study.site
     if site.machine is not None:
         return site.machine
-    if site.partitions or site.profile != Site.profile:
+    if leaves_this_machine(site):
         return study.site_name
     return cluster() or socket.gethostname()
 

@@ -1,13 +1,12 @@
 """Energy of this node as Slurm counts it for the step that we are in: ConsumedEnergyRaw, in joules."""
 
 import re
-import shutil
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seamark.dispatch.identity import job_step
+from seamark.dispatch.slurm.commands import query
 from seamark.model.results.load_record import NodeEnergy
 
 WAIT_S = 10.0
@@ -35,7 +34,7 @@ def consumed(environment: Mapping[str, str]) -> Consumed:
     step = job_step(environment)
     if step is None:
         return Consumed(at_s=at_s, reason="not in a Slurm job")
-    config = _said("scontrol", "show", "config")
+    config = query("scontrol", "show", "config", within_s=WAIT_S)
     if config is None:
         return Consumed(at_s=at_s, reason="scontrol does not answer")
     kind = _setting(config, "AcctGatherEnergyType")
@@ -47,7 +46,7 @@ def consumed(environment: Mapping[str, str]) -> Consumed:
         ("sstat", "--allsteps", f"--jobs={job}", f"--format=JobID,{FIELDS}"),
         ("sacct", f"--jobs={job}", f"--format=JobIDRaw,{FIELDS}"),
     ):
-        joules = _of_step(_said(*ask, "--noheader", "--parsable2") or "", step)
+        joules = _of_step(query(*ask, "--noheader", "--parsable2", within_s=WAIT_S) or "", step)
         if joules is not None:
             return Consumed(at_s=time.monotonic(), joules=joules, step=step, every_s=every_s)
     return Consumed(at_s=at_s, reason=f"neither sstat nor sacct has {FIELDS} of step {step}")
@@ -65,16 +64,6 @@ def spent(before: Consumed, after: Consumed) -> NodeEnergy:
         reason = f"Slurm reads the meter every {after.every_s:g} s, and the load took {window_s:.3g} s only"
         return NodeEnergy(step=step, reason=reason)
     return NodeEnergy(value_j=value_j, window_s=round(window_s, 3), step=step)
-
-
-def _said(*command: str) -> str | None:
-    if shutil.which(command[0]) is None:
-        return None
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
 
 
 def _setting(config: str, name: str) -> str | None:

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 from shlex import join, quote
 
-from seamark.dispatch.path_shims import folder_of, stand_before
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import Study
 from seamark.platform.container import engine
@@ -24,7 +23,7 @@ from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import INSIDE, PACKAGE
 from seamark.services.supervisor.node_locks import node_folder
-from seamark.storage.paths import expanded
+from seamark.storage.paths import expanded, write_text
 from seamark.telemetry.provenance.software import CHECKOUT, git
 
 PYTHON = INSIDE / "loads" / "bin" / "python"
@@ -80,11 +79,11 @@ def require_jobs_images(study: Study) -> None:
         )
 
 
-def stand_before_apptainer(study: Study) -> None:
-    """Write the study's own command `apptainer`, and put it first in the PATH of this process and of what it starts.
+def install_apptainer_shim(study: Study) -> None:
+    """Write a PATH shim for `apptainer` and put its folder first in the PATH of this process and of its children.
 
-    Snakemake knows neither the modules of a site nor what our loads need of the machine. Raises SiteError where there
-    is no Apptainer and no module that would bring it.
+    Snakemake calls `apptainer` by its name and knows neither the modules of a site nor what a load needs of the
+    machine. Raises SiteError where there is no Apptainer and no module that would bring it.
     """
     root = study.root.resolve()
     scratch = expanded(study.site.paths.scratch, study.root)
@@ -98,12 +97,27 @@ def stand_before_apptainer(study: Study) -> None:
     # where there are modules, the machine on which Snakemake runs may have none: its jobs find theirs
     or_else = "|| echo apptainer version 1.0.0" if study.site.modules else ""
     text = COMMAND.format(
-        folder=quote(str(folder_of(root))),
+        folder=quote(str(_shims(root))),
         engine=join(engine(study.site, ())),
         binds=quote(",".join([*binds, images, *map(os.path.expandvars, study.plan.binds)])),
         or_else=or_else,
     )
-    stand_before(root, {NAME: text})
+    _install_shim(root, text)
+
+
+def _shims(root: Path) -> Path:
+    """Return the folder of a study's PATH shims: scripts that shadow system commands for the duration of a run."""
+    return root / ".seamark" / "bin"
+
+
+def _install_shim(root: Path, text: str) -> None:
+    folder = _shims(root)
+    for old in folder.glob("s*"):  # versions until 0.1 left squeue, scontrol and sbatch there
+        old.unlink(missing_ok=True)
+    write_text(folder / NAME, text)
+    (folder / NAME).chmod(0o755)
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join([str(folder), *(each for each in path if Path(each) != folder)])
 
 
 def words(study: Study, job: str) -> list[str]:

@@ -3,14 +3,15 @@
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
-from seamark.dispatch.resources import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, gpu_request, minutes_of, serve_min
-from seamark.dispatch.slurm.job_states import stand_before_slurm
+from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
+from seamark.dispatch.resources import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes_of, resources_of, serve_min
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.planning.study import Study
@@ -19,7 +20,7 @@ from seamark.platform.fork_server.client import LEADER
 from seamark.services.supervisor.deployment import stop_all
 from seamark.storage.paths import DeploymentFolder
 from seamark.trials.conflicts import CommitMarks
-from seamark.workflow.containerised_jobs import image_of, require_jobs_images, stand_before_apptainer, words
+from seamark.workflow.containerised_jobs import image_of, install_apptainer_shim, require_jobs_images, words
 from seamark.workflow.stale_results import sweep
 
 PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
@@ -44,6 +45,8 @@ class Dag:
     """Whether loads run in containers of Snakemake's: its `--software-deployment-method apptainer`."""
     _minutes: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict, init=False, repr=False)
     """What each trial of a deployment takes, once it was asked for."""
+    _resources: dict[tuple[str, str], Mapping[str, str | int]] = field(default_factory=dict, init=False, repr=False)
+    """The resources of each deployment's job, once they were asked for."""
     _marks: dict[str, CommitMarks] = field(default_factory=dict, init=False, repr=False)
     """The commit marks of each scenario's trials, once they were asked for."""
     _placed: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, init=False, repr=False)
@@ -55,7 +58,7 @@ class Dag:
         self.study.require_no_dataset()
         if self.contained:
             require_jobs_images(self.study)
-            stand_before_apptainer(self.study)
+            install_apptainer_shim(self.study)
 
     def lead(self) -> None:
         """Tell the scripts of this process, Snakemake's, whose they are: they end at once where it has gone."""
@@ -77,7 +80,7 @@ class Dag:
     def group(self) -> str | Callable[[Wildcards], str] | None:
         """The group of the rules of a deployment: one batch job. None without a batch system: a group costs
         Snakemake more than the square of its jobs, and there nothing is submitted."""
-        if not self.study.site.partitions:
+        if not leaves_this_machine(self.study.site):
             return None
         return self._group_of if self._together else "dep_{scenario}_{deployment}"
 
@@ -233,46 +236,34 @@ class Dag:
         return self.deployment(w).mem_gb * 1024
 
     def resources(self, phase: str) -> dict[str, Any]:
-        """Return the resources of a phase of a deployment; on a machine without a batch system only its slots, since
-        each function here costs Snakemake a call for every job.
-
-        The CPUs are among them since Snakemake cuts threads to the cores of the machine on which it runs.
-        The executor takes `tasks` for those of each GPU where it knows of GPUs; then Slurm starts one on each node.
-        GPUs that are no `gres` must be an option of the job: the executor would ask one node for those of all.
-        """
-        site = self.study.site
+        """Return the resources of a phase of a deployment; where jobs run on this machine only its slots, since each
+        function here costs Snakemake a call for every job."""
         slot = 1 if phase == "together" else self.slot
-        if not site.partitions:
+        if not leaves_this_machine(self.study.site):
             return {"slot": slot}
-        asked: dict[str, Any] = {
-            "slurm_account": lambda w: self.study.plan_of(w.scenario).account or "",
-            "slurm_partition": lambda w: self.study.plan_of(w.scenario).partition or "",
-            "cpus_per_task": self.cpus,
-            "nodes": lambda w: self.deployment(w).nodes,
-            "tasks": lambda w: 0 if "gres" in self._gpu_request(w) else self.deployment(w).nodes,
-            "slurm_extra": self._job_options,
+        names = self._site_resources(self.study.scenario.name, self.study.plan.deployments[0].id)
+        return {
+            **{name: partial(self._site_resource, name) for name in names},
             "slot": slot,
             "mem_mb": 1 if phase == "together" else self.mem_mb,
             "runtime": self.runtime_min(phase),
         }
-        if self._shares:
-            del asked["nodes"], asked["tasks"]  # they would be added up, and one is what a job has without
-        if self.study.plan.qos:
-            asked["qos"] = self.study.plan.qos
-        if site.gpu_request == "gres" and any(deployment.gpus for deployment in self.study.plan.deployments):
-            asked["gres"] = lambda w: self._gpu_request(w).get("gres", "")
-        return asked
 
-    def _gpu_request(self, w: Wildcards) -> dict[str, str]:
-        deployment, site = self.deployment(w), self.study.site
-        if self._shares:  # words are not added up
-            deployment = replace(deployment, gpus=deployment.gpus * site.deployments_per_job)
+    def _site_resource(self, name: str, w: Wildcards) -> str | int:
+        key = (w.scenario, w.deployment)
+        if key not in self._resources:
+            self._resources[key] = self._site_resources(*key)
+        return self._resources[key][name]
+
+    def _site_resources(self, scenario: str, name: str) -> Mapping[str, str | int]:
+        deployment, site = self.study.deployment(scenario, name), self.study.site
         service = self.study.services[deployment.service]
-        return gpu_request(deployment, service, site, self.study.plan_of(w.scenario).partition)
-
-    def _job_options(self, w: Wildcards) -> str:
-        gpus = [f"--{name}={value}" for name, value in self._gpu_request(w).items() if name != "gres"]
-        return " ".join(map(quote, [*self.study.site.job_options, *gpus]))
+        if self._shares:  # GPUs are words to Snakemake, which adds up numbers only
+            deployment = replace(deployment, gpus=deployment.gpus * site.deployments_per_job)
+        resources = resources_of(self.study.plan_of(scenario), deployment, service)
+        named = dispatcher_of(site).executor_resources(resources, site)
+        added_up = ("nodes", "tasks") if self._shares else ()
+        return {name: value for name, value in named.items() if name not in added_up}
 
     @property
     def slots(self) -> int:
@@ -290,7 +281,7 @@ class Dag:
 
     @property
     def _together(self) -> bool:
-        return bool(self.study.site.partitions) and self.study.site.deployments_per_job > 1
+        return is_batch(self.study.site) and self.study.site.deployments_per_job > 1
 
     @property
     def analysis_slot(self) -> int:
@@ -301,8 +292,7 @@ class Dag:
         """Put away what earlier runs left. Raises UserError when trials were measured on another server, or as
         something else than is planned now."""
         sweep(self.study, self._marks_of(self.study.scenario.name))
-        if self.study.site.partitions:
-            stand_before_slurm(self.study.root, self.study.site.queue_deadline_s)
+        dispatcher_of(self.study.site).prepare_executor(self.study.root, self.study.site)
 
     def stop_leftovers(self) -> None:
         """End every server of this study that still runs."""

@@ -1,15 +1,12 @@
 """What jobs a scenario's deployments are to Slurm: one array for each set of equal resources. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from seamark.dispatch.resources import (
-    deployment_min,
-    gpu_request,
-    gpus_per_node,
-    loads_min,
-)
+from seamark.dispatch.job import Resources
+from seamark.dispatch.resources import deployment_min, gpus_per_node, loads_min, resources_of
+from seamark.dispatch.slurm.commands import clock, sbatch_options
 from seamark.errors import UserError
 from seamark.model.service import Service
 from seamark.model.site import Site
@@ -73,16 +70,10 @@ def jobs_of(plan: Plan, site: Site, services: Mapping[str, Service]) -> list[Job
 
 def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) -> list[str]:
     """Return the options of sbatch for a job; of an array at most `at_once` tasks run at the same time."""
-    first = job.deployments[0]
+    resources = resources_of(plan, job.deployments[0], job.service, time_min=job.time_min)
     return [
         f"--job-name={name}",
-        *_charged(plan),
-        f"--nodes={first.nodes}",
-        f"--ntasks={first.nodes}",
-        *(f"--{key}={value}" for key, value in gpu_request(first, job.service, site, plan.partition).items()),
-        f"--cpus-per-task={first.cpus_per_task}",
-        f"--mem={first.mem_gb}G",
-        f"--time={clock(job.time_min)}",
+        *(f"--{key}={value}" for key, value in sbatch_options(resources, site).items()),
         *([f"--array=0-{len(job.deployments) - 1}{throttle(at_once)}"] if job.is_array else []),
         *_output("%x_%A_%a" if job.is_array else "%x_%j"),
         f"--signal=B:TERM@{END_S}",
@@ -95,21 +86,12 @@ def throttle(at_once: int | None) -> str:
     return f"%{at_once}" if at_once else ""
 
 
-def report_options(plan: Plan, name: str) -> list[str]:
+def report_options(plan: Plan, site: Site, name: str) -> list[str]:
     """Return the options of sbatch for the job that writes the report."""
-    asked = ["--nodes=1", "--ntasks=1", "--cpus-per-task=1", f"--mem={REPORT_GB}G", f"--time={clock(REPORT_MIN)}"]
-    return [f"--job-name={name}", *_charged(plan), *asked, *_output("%x_%j")]
-
-
-def clock(minutes: int) -> str:
-    """Return minutes as Slurm takes them: HH:MM:00, and days before that."""
-    days, rest = divmod(minutes, 24 * 60)
-    return (f"{days}-" if days else "") + f"{rest // 60:02d}:{rest % 60:02d}:00"
-
-
-def _charged(plan: Plan) -> list[str]:
-    asked = {"partition": plan.partition, "account": plan.account, "qos": plan.qos}
-    return [f"--{name}={value}" for name, value in asked.items() if value]
+    charged = Resources(account=plan.account, partition=plan.partition, qos=plan.qos)
+    resources = replace(charged, cpus_per_task=1, mem_gb=REPORT_GB, time_min=REPORT_MIN)
+    options = sbatch_options(resources, site).items()
+    return [f"--job-name={name}", *(f"--{key}={value}" for key, value in options), *_output("%x_%j")]
 
 
 def _output(name: str) -> list[str]:

@@ -13,12 +13,14 @@ from typing import Any
 import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.dispatch.resources import most_jobs, submit_limits
+from seamark.dispatch.slurm.commands import clock
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.storage.paths import write_text
-from seamark.workflow.export_jobs import LONGEST_ARRAY, Job, clock, jobs_of, options, report_options, throttle
+from seamark.workflow.export_jobs import LONGEST_ARRAY, Job, jobs_of, options, report_options, throttle
 
 SUBMIT = "submit.sh"
 REPORT = "report.sbatch"
@@ -62,7 +64,7 @@ def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_on
     are the most tasks of an array that run at the same time, None for what the site's profile says. Raises UserError
     for a folder elsewhere, and for a site without a batch system.
     """
-    if not study.site.partitions and study.site.profile == "default":
+    if not leaves_this_machine(study.site):
         raise UserError(
             f"site '{study.site_name}': it has no batch system. Name one that has, with --site;"
             " `bench submit` runs it here."
@@ -122,7 +124,7 @@ class _Texts:
 
     def report(self) -> str:
         name = f"{self._study.scenario.name}-report"
-        return self._text("report.sbatch.j2", options=report_options(self._study.plan, name))
+        return self._text("report.sbatch.j2", options=report_options(self._study.plan, self._study.site, name))
 
     def submit(self, scripts: Mapping[str, Job], at_once: int | None) -> str:
         limits = submit_limits(self._study.site, self._study.plan.qos)

@@ -2,7 +2,8 @@
 
 import re
 
-from seamark.dispatch.slurm import commands
+from seamark.dispatch.dispatcher import dispatcher_of, end_jobs
+from seamark.dispatch.job import Job
 from seamark.errors import SiteError
 from seamark.planning.study import Study
 from seamark.services.supervisor.control_files import (
@@ -20,19 +21,18 @@ JOBS_S = 120.0
 SUPERVISORS_S = 30.0
 
 
-def end_jobs_left(study: Study) -> list[commands.Job]:
-    """End the Slurm jobs that an earlier run of the study submitted, with their servers; return them.
+def end_jobs_left(study: Study) -> list[Job]:
+    """End the batch jobs that an earlier run of the study submitted, with their servers; return them.
 
     Call it while no run is at work: two jobs must never measure one deployment at once. Jobs of persistent
-    servers and exported ones have other names, and stay. Raises SiteError when Slurm does not
-    answer, or a job does not end.
+    servers and exported ones have other names, and stay. Raises SiteError when the batch system
+    does not answer, or a job does not end.
     """
-    if not study.site.partitions:
-        return []
-    jobs = [job for job in commands.jobs(folder=study.root) if OF_A_RUN.search(job.name)]
-    numbers = [job.number for job in jobs]
-    if left := commands.end(numbers, within_s=JOBS_S):
-        told = ", ".join(f"{job.number} ({job.state.lower()} on {job.nodes or 'no node'})" for job in left)
+    dispatcher = dispatcher_of(study.site)
+    jobs = [job for job in dispatcher.jobs(study.root) if OF_A_RUN.search(job.name)]
+    numbers = [job.id for job in jobs]
+    if left := end_jobs(dispatcher, numbers, within_s=JOBS_S):
+        told = ", ".join(f"{job.id} ({job.state.lower()} on {job.nodes or 'no node'})" for job in left)
         raise SiteError(
             f"{study.root}: jobs of an earlier run do not end: {told}. Nothing is measured beside them. Submit again"
             " when `squeue --me` does not show them any more; a node that is lost must be given up by its site first."

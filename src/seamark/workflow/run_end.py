@@ -10,6 +10,7 @@ from typing import Self
 
 import psutil
 
+from seamark.dispatch.dispatcher import dispatcher_of, is_batch
 from seamark.errors import SiteError
 from seamark.planning.study import Study
 from seamark.platform.process_tree import with_variable
@@ -31,7 +32,7 @@ CANCEL_S = 30.0
 JOBS_S = 10.0
 """What jobs get; a process whose client has gone is given 5 s by its fork server."""
 SERVERS_S = 60.0
-SLURM_S = 60.0
+BATCH_JOBS_S = 60.0
 KILLED_S = 5.0
 LOOK_S = 0.05
 FORK_SERVER = "seamark.platform.fork_server.server"
@@ -72,7 +73,7 @@ def end_run(study: Study, runs: Sequence[psutil.Process], asked: Callable[[], in
     """
     jobs = _end_snakemake(study, runs, asked)
     _end_processes(jobs, JOBS_S, lambda: asked() > 1)
-    left = _end_slurm_jobs(study, lambda: asked() > 1)
+    left = _end_batch_jobs(study, lambda: asked() > 1)
     _end_servers(study.results, lambda: asked() > 2)
     for process in [*_living(jobs), *_living(runs), *_of_servers(study.results)]:
         with suppress(psutil.Error):
@@ -84,7 +85,7 @@ def _end_snakemake(study: Study, runs: Sequence[psutil.Process], asked: Callable
     """End Snakemake, and ask its jobs to end. Returns the processes of its jobs."""
     for run in runs:
         _send([run], signal.SIGINT)
-    limit_s = time.monotonic() + (CANCEL_S if study.site.partitions else SNAKEMAKE_S)
+    limit_s = time.monotonic() + (CANCEL_S if is_batch(study.site) else SNAKEMAKE_S)
     jobs: set[psutil.Process] = set()
     while True:
         found = {process for run in runs for process in _jobs_of(run)}
@@ -164,19 +165,18 @@ def _of_servers(results: Path) -> list[psutil.Process]:
     return _living(found)
 
 
-def _end_slurm_jobs(study: Study, hurry: Callable[[], bool]) -> list[str]:
-    """Cancel the study's Slurm jobs and wait for their end. Returns a line for each that is still there."""
-    from seamark.dispatch.slurm import commands
+def _end_batch_jobs(study: Study, hurry: Callable[[], bool]) -> list[str]:
+    """Cancel the study's batch jobs and wait for their end. Returns a line for each that is still there."""
     from seamark.workflow.run_inventory import jobs_of
 
-    limit_s = time.monotonic() + SLURM_S
+    limit_s = time.monotonic() + BATCH_JOBS_S
     try:
-        commands.cancel([job.number for job in jobs_of(study, standing=False)])
+        dispatcher_of(study.site).cancel([job.id for job in jobs_of(study, standing=False)])
         while (left := jobs_of(study, standing=False)) and not hurry() and time.monotonic() < limit_s:
             time.sleep(0.3)
     except SiteError as silent:
         return [f"Slurm jobs were not looked for: {silent}"]
-    return [f"Slurm job {job.number} ({job.name}) is still {job.state.lower()}: scancel {job.number}" for job in left]
+    return [f"Slurm job {job.id} ({job.name}) is still {job.state.lower()}: scancel {job.id}" for job in left]
 
 
 def _living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seamark.dispatch.slurm import commands
+from seamark.dispatch.dispatcher import dispatcher_of
+from seamark.dispatch.job import Job
 from seamark.errors import SiteError
 from seamark.planning.study import Study
 from seamark.services.persistent.instance import instances
@@ -32,15 +33,13 @@ def components(study: Study) -> list[Component]:
     return [*_runs(study), *_jobs(study), *_servers(study), *_logs(study)]
 
 
-def jobs_of(study: Study, *, standing: bool) -> list[commands.Job]:
-    """Return the Slurm jobs of a study that have not ended, with those of persistent servers or without.
+def jobs_of(study: Study, *, standing: bool) -> list[Job]:
+    """Return the batch jobs of a study that have not ended, with those of persistent servers or without.
 
-    None on a site without Slurm. Raises SiteError when Slurm does not answer.
+    Raises SiteError when the batch system does not answer.
     """
-    if not study.site.partitions:
-        return []
     apart = {each.job for each in instances(study.results)}
-    return [job for job in commands.jobs(folder=study.root) if standing or job.number not in apart]
+    return [job for job in dispatcher_of(study.site).jobs(study.root) if standing or job.id not in apart]
 
 
 def _runs(study: Study) -> Iterator[Component]:
@@ -51,8 +50,8 @@ def _runs(study: Study) -> Iterator[Component]:
 def _jobs(study: Study) -> Iterator[Component]:
     try:
         for job in jobs_of(study, standing=False):
-            where = job.nodes or job.why
-            yield Component(kind="job", name=job.name, state=job.state.lower(), where=where, job=job.number)
+            where = job.nodes or job.reason
+            yield Component(kind="job", name=job.name, state=job.state.lower(), where=where, job=job.id)
     except SiteError as silent:
         yield Component(kind="job", name="Slurm", state="unknown", where=str(silent))
 

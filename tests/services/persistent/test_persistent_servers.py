@@ -11,7 +11,8 @@ import yaml
 from processes import eventually
 from standing_study import StandingStudy, kill, standing_study
 
-from seamark.dispatch.resources import gpu_request
+from seamark.dispatch.resources import resources_of
+from seamark.dispatch.slurm.commands import sbatch_options
 from seamark.errors import UserError
 from seamark.services.persistent.request import Request, new_instance
 
@@ -56,7 +57,10 @@ def test_the_gpus_of_a_persistent_server_are_spread_over_all_its_nodes(study: St
         service="wide", site="wide", settings={}, time_s=60, partition="gpu", account="p1", nodes=2, gpus=8
     )
     _, wanted = new_instance(study.root, study.root / "results", asked, None)
-    assert gpu_request(wanted.deployment, wanted.service, wanted.study.site, "gpu") == {"gres": "gpu:4"}
+    assert (
+        sbatch_options(resources_of(wanted.study.plan, wanted.deployment, wanted.service), wanted.study.site)["gres"]
+        == "gpu:4"
+    )
     with pytest.raises(UserError, match="5 a node, but a node of the partition 'gpu' has 4 GPUs"):
         new_instance(study.root, study.root / "results", replace(asked, gpus=9), None)
 

@@ -1,113 +1,111 @@
-"""What we ask of Slurm by its own commands: submit a job, how jobs are, end them. Says when it is not there."""
+"""Slurm's commands: sbatch, squeue, scancel and queries. Every option that a job is submitted with stands here."""
 
+import os
 import subprocess
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from shlex import join
+from shlex import join, quote
 
-from seamark.dispatch.slurm.job_states import ENDED
+from seamark.dispatch.job import Job, JobSpec, Resources
 from seamark.errors import SiteError
+from seamark.model.site import Partition, Site
 
 ANSWER_S = 60.0
+ENDED = frozenset(
+    (
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL"),
+        *("OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"),
+    )
+)
+"""States of a job that will not run any more."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One job of ours in the queue. `nodes` is empty until it runs; `why` says what a pending one waits for."""
-
-    number: str
-    name: str
-    state: str
-    nodes: str
-    folder: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """A job to be: it runs `words` in `folder`. `options` are long options of sbatch, without those whose value is
-    None, and `more` whole ones; output goes to `logs/%x_%j.out` and `.err`."""
-
-    words: Sequence[str]
-    name: str
-    logs: Path
-    folder: Path
-    options: Mapping[str, object]
-    more: Sequence[str] = ()
+def sbatch_options(resources: Resources, site: Site) -> dict[str, str | int]:
+    """Return the long options of sbatch for a job's resources, in their usual order."""
+    options = {
+        "partition": resources.partition,
+        "account": resources.account,
+        "qos": resources.qos,
+        "nodes": resources.nodes,
+        "ntasks": resources.nodes,
+        **gpu_option(resources, site),
+        "cpus-per-task": resources.cpus_per_task,
+        "mem": None if resources.mem_gb is None else f"{resources.mem_gb}G",
+        "time": None if resources.time_min is None else clock(resources.time_min),
+    }
+    return {name: value for name, value in options.items() if value}
 
 
-def sbatch(batch: Batch) -> str:
-    """Submit a job; return its number. Raises SiteError when there is no Slurm or it refuses."""
-    return _submitted(batch, (), ANSWER_S)[0]
+def executor_resources(resources: Resources, site: Site) -> dict[str, str | int]:
+    """Return a job's resources as Snakemake's Slurm executor plugin names them.
+
+    The CPUs are among them since Snakemake cuts threads to the cores of the machine on which it runs. For a job with
+    a `gres` of GPUs the plugin takes `tasks` per GPU, so there is none: Slurm then starts one on each node. It would
+    ask one node for the GPUs of all, so `--gpus-per-node` is an extra option.
+    """
+    gpus = gpu_option(resources, site)
+    extra = [*site.job_options, *(f"--{name}={value}" for name, value in gpus.items() if name != "gres")]
+    named: dict[str, str | int] = {
+        "slurm_account": resources.account or "",
+        "slurm_partition": resources.partition or "",
+        "cpus_per_task": resources.cpus_per_task or 1,
+        "nodes": resources.nodes,
+        "tasks": 0 if "gres" in gpus else resources.nodes,
+        "slurm_extra": " ".join(map(quote, extra)),
+        "gres": gpus.get("gres", ""),
+    }
+    return named | ({"qos": resources.qos} if resources.qos else {})
 
 
-def run(batch: Batch) -> tuple[str, int]:
-    """Submit a job as `sbatch` does and wait until it has ended; return its number and exit code."""
-    return _submitted(batch, ("--wait",), None)
+def gpu_option(resources: Resources, site: Site) -> dict[str, str]:
+    """Return the option of sbatch for the GPUs of each node as the site wants it; empty without GPUs."""
+    if not resources.gpus_per_node:
+        return {}
+    if site.gpu_request == "gpus":
+        return {"gpus-per-node": str(resources.gpus_per_node)}
+    gres = (site.partitions.get(resources.partition or "") or Partition(nodes=1, cpus=1, mem_gb=1)).gres
+    return {"gres": f"{gres}:{resources.gpus_per_node}"}
 
 
-def _submitted(batch: Batch, more: Sequence[str], within_s: float | None) -> tuple[str, int]:
-    batch.logs.mkdir(parents=True, exist_ok=True)
-    command = ["sbatch", "--parsable", f"--job-name={batch.name}", f"--chdir={batch.folder}"]
-    logs = str(batch.logs).replace("%", "%%")
+def clock(minutes: int) -> str:
+    """Return minutes as a time limit of Slurm: HH:MM:00, with days before that."""
+    days, rest = divmod(minutes, 24 * 60)
+    return (f"{days}-" if days else "") + f"{rest // 60:02d}:{rest % 60:02d}:00"
+
+
+def submit(job: JobSpec, site_options: Mapping[str, str | int], *, wait: bool = False) -> tuple[str, int]:
+    """Submit a job; return its number and the exit code of sbatch, which with `wait` is the job's own.
+
+    Raises SiteError when there is no Slurm or it refuses the job.
+    """
+    job.logs.mkdir(parents=True, exist_ok=True)
+    command = ["sbatch", "--parsable", f"--job-name={job.name}", f"--chdir={job.folder}"]
+    logs = str(job.logs).replace("%", "%%")
     command += [f"--output={logs}/%x_%j.out", f"--error={logs}/%x_%j.err"]
-    command += [f"--{option}={value}" for option, value in batch.options.items() if value is not None]
-    command += [*more, *batch.more]
-    done = _said([*command, f"--wrap=exec {join(batch.words)}"], within_s)
+    command += [f"--{option}={value}" for option, value in site_options.items()]
+    command += [*(("--wait",) if wait else ()), *job.options]
+    done = run([*command, f"--wrap=exec {join(job.command)}"], None if wait else ANSWER_S)
     number = done.stdout.strip().partition(";")[0]
     if not number.isdigit():
-        raise SiteError(f"sbatch refuses the job '{batch.name}': {done.stderr.strip()}", f"    {join(command)}")
+        raise SiteError(f"sbatch refuses the job '{job.name}': {done.stderr.strip()}", f"    {join(command)}")
     return number, done.returncode
 
 
-def jobs(*, folder: Path | None = None) -> list[Job]:
-    """Return our jobs that have not ended, of any folder or of one. Raises SiteError when Slurm does not answer."""
-    done = _said(["squeue", "--me", "--noheader", "--format=%i|%j|%T|%N|%Z|%r"])
+def jobs(folder: Path | None = None) -> list[Job]:
+    """Return this user's jobs that have not ended, of all folders or of one."""
+    done = run(["squeue", "--me", "--noheader", "--format=%i|%j|%T|%N|%Z|%r"])
     if done.returncode != 0:
         raise SiteError(f"squeue does not answer: {done.stderr.strip()}")
     found = []
     for line in done.stdout.splitlines():
-        number, name, state, nodes, place, why = line.strip().split("|", 5)
+        number, name, state, nodes, place, reason = line.strip().split("|", 5)
         if state not in ENDED and (folder is None or Path(place).resolve() == folder.resolve()):
-            found.append(Job(number=number, name=name, state=state, nodes=nodes, folder=place, why=why))
+            found.append(Job(id=number, name=name, state=state, nodes=nodes, folder=place, reason=reason))
     return found
 
 
-def job(number: str) -> Job | None:
-    """Return a job of ours, None when it has ended or never was."""
-    return next((each for each in jobs() if each.number == number), None)
-
-
-def cancel(numbers: Sequence[str]) -> None:
-    """End jobs; what has ended already is passed over."""
-    if numbers:
-        _said(["scancel", *numbers])
-
-
-def end(numbers: Sequence[str], *, within_s: float) -> list[Job]:
-    """End jobs and wait until the queue does not show them; return those it still shows after `within_s`."""
-    cancel(numbers)
-    limit_s, wait_s = time.monotonic() + within_s, 0.2
-    while left := [each for each in jobs() if each.number in numbers] if numbers else []:
-        if time.monotonic() >= limit_s:
-            break
-        time.sleep(wait_s)
-        wait_s = min(2 * wait_s, 5.0)
-    return left
-
-
-def address_of(node: str) -> str:
-    """Return the address by which other nodes reach a node: Slurm's own, else its name."""
-    try:
-        words = _said(["scontrol", "show", "node", node, "--oneliner"]).stdout.split()
-    except SiteError:
-        return node
-    return next((word.removeprefix("NodeAddr=") for word in words if word.startswith("NodeAddr=")), node)
-
-
-def _said(command: list[str], within_s: float | None = ANSWER_S) -> "subprocess.CompletedProcess[str]":
+def run(command: list[str], within_s: float | None = ANSWER_S) -> "subprocess.CompletedProcess[str]":
+    """Run a command of Slurm. Raises SiteError when it is not installed or takes too long."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)
     except FileNotFoundError:
@@ -117,3 +115,21 @@ def _said(command: list[str], within_s: float | None = ANSWER_S) -> "subprocess.
         ) from None
     except subprocess.TimeoutExpired:
         raise SiteError(f"`{command[0]}` did not answer in {ANSWER_S:g} s. Is Slurm's controller up?") from None
+
+
+def answer(*command: str) -> str:
+    """Return the output of a command. Raises SiteError when it fails."""
+    done = run([*command])
+    if done.returncode != 0:
+        raise SiteError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.returncode}.")
+    return done.stdout
+
+
+def query(*command: str, within_s: float = ANSWER_S) -> str | None:
+    """Return the output of a command with times in seconds since 1970, None where it fails or takes too long."""
+    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=True, env=environment)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout

@@ -1,9 +1,10 @@
-"""Why a run lost jobs of its batch system, in words: how each ended, and what helps. Pure; none is called."""
+"""Why a run lost Slurm jobs or could submit none: how each ended, what sbatch said, and the remedy."""
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from seamark.dispatch.slurm.job_states import FORGOTTEN, OVERDUE, Seen
+from seamark.dispatch.slurm.job_states import FORGOTTEN, OVERDUE, JobState
 
 HELPS = {
     "CANCELLED": "Somebody cancelled it.",
@@ -22,7 +23,7 @@ STUCK = {
     "Limit": "A limit of its account, QoS or partition keeps it: ask for less, or for another.",
     "Dependency": "It depends on a job that will not end well: look at 'job_options' of the site.",
 }
-"""What helps a job that waits, by a part of Slurm's reason."""
+"""Remedy for a pending job, by a part of Slurm's reason."""
 
 ASSOCIATIONS = "`sacctmgr show associations user=$USER` lists them."
 REFUSED = {
@@ -37,36 +38,56 @@ REFUSED = {
     "policy": "A limit of your account or QoS (jobs, CPUs, GPUs, time) is reached: ask for less, wait for jobs of"
     " yours to end, or lower 'max_submit' of the site.",
 }
-"""What helps where sbatch takes no job, by a part of what it says."""
+"""Remedy for a job that sbatch refuses, by a part of its message."""
 
 SBATCH = re.compile(r"sbatch: error: |Batch job submission failed: ")
 
 
-def lost(jobs: Mapping[str, Seen], deployments: Iterable[str]) -> list[str]:
+def lost(jobs: Mapping[str, JobState], deployments: Iterable[str]) -> list[str]:
     """Return a line for each job that has ended without being completed, in the order of their numbers."""
     names = list(deployments)
     return [
-        _line(number, seen, [name for name in names if name in seen.comment])
-        for number, seen in sorted(jobs.items())
-        if seen.ended and seen.state != "COMPLETED"
+        _line(number, job, [name for name in names if name in job.comment])
+        for number, job in sorted(jobs.items())
+        if job.has_ended and job.state != "COMPLETED"
     ]
 
 
-def _line(number: str, seen: Seen, deployments: list[str]) -> str:
+def _line(number: str, job: JobState, deployments: list[str]) -> str:
     of = f" of {', '.join(deployments)}" if deployments else ""
-    on = f" on {seen.nodes}" if seen.nodes else ""
-    words = f"Slurm job {number}{of}{on}: {seen.state}. {HELPS.get(seen.state, 'Its own output says more.')}"
-    if seen.state == OVERDUE:
-        words += f" Slurm's reason: {seen.why}."
-        words += "".join(f" {remedy}" for part, remedy in STUCK.items() if part in seen.why)
-    return words
+    on = f" on {job.nodes}" if job.nodes else ""
+    text = f"Slurm job {number}{of}{on}: {job.state}. {HELPS.get(job.state, 'Its own output says more.')}"
+    if job.state == OVERDUE:
+        text += f" Slurm's reason: {job.why}."
+        text += "".join(f" {remedy}" for part, remedy in STUCK.items() if part in job.why)
+    return text
 
 
 def refused(reasons: Iterable[str]) -> list[str]:
-    """Return a line for each reason, in sbatch's words, why it took no job."""
+    """Return a line for each reason, in sbatch's words, why it refused a job."""
     return [f"Slurm refuses a job: {SBATCH.sub('', reason).rstrip('.')}. {_remedy(reason)}" for reason in reasons]
 
 
 def _remedy(reason: str) -> str:
     otherwise = "Look at the scenario's 'resources' and at 'job_options' of the site."
     return next((remedy for part, remedy in REFUSED.items() if part in reason), otherwise)
+
+
+def refusals_file(root: Path) -> Path:
+    """Return the file with a line for each time that Slurm refused a job of a study's latest run."""
+    return root / ".seamark" / "refused.txt"
+
+
+def record_refusal(root: Path, reason: str) -> None:
+    """Record why Slurm refused a job."""
+    refusals_file(root).parent.mkdir(parents=True, exist_ok=True)
+    with refusals_file(root).open("a", encoding="utf-8") as file:
+        file.write(" ".join(reason.split()) + "\n")
+
+
+def refusals(root: Path) -> list[str]:
+    """Return each different reason why Slurm refused jobs of a study's latest run."""
+    try:
+        return list(dict.fromkeys(refusals_file(root).read_text(encoding="utf-8").splitlines()))
+    except OSError:
+        return []

@@ -2,15 +2,14 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
 
+from seamark.dispatch.slurm.commands import query
 from seamark.errors import SiteError
 
-ANSWER_S = 60.0
 ENGINES = ("apptainer", "singularity")
 SINFO = ("sinfo", "--noheader", "--exact", "--format=%R|%D|%c|%m|%G|%l|%h|%a")
 PARTITIONS = ("scontrol", "--oneliner", "show", "partition")
@@ -37,35 +36,25 @@ def ask(environment: Mapping[str, str] = os.environ) -> Answers:
     """Ask this machine. Raises SiteError when it has no Slurm or that does not answer."""
     if shutil.which("sinfo") is None:
         raise SiteError("no `sinfo` here: run this on a login node of the site, where `sinfo` lists its partitions.")
-    partitions = _said(SINFO)
+    partitions = query(*SINFO) or ""
     if not partitions.strip():
         raise SiteError("sinfo lists no partition: is Slurm up, and may you use it? Try `sinfo` itself.")
     init = _module_init(environment)
     return Answers(
         partitions=partitions,
-        config=_said(CONFIG),
-        rules=_said(PARTITIONS),
-        qos=_said(QOS),
-        associations=_said(
-            (*ASSOCIATIONS, f"user={getuser()}", "format=account,qos,defaultqos,maxsubmit"),
-        ),
+        config=(query(*CONFIG) or ""),
+        rules=(query(*PARTITIONS) or ""),
+        qos=(query(*QOS) or ""),
+        associations=query(*ASSOCIATIONS, f"user={getuser()}", "format=account,qos,defaultqos,maxsubmit") or "",
         module_init=init,
         modules=_available(init) if init else "",
         has_apptainer=shutil.which("apptainer") is not None,
     )
 
 
-def _said(command: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
-
-
 def _module_init(environment: Mapping[str, str]) -> Path | None:
     """Return the file that brings the command `module` to a shell, None where there is none."""
-    told = _said(("bash", "-lc", 'printf "%s\\n" "$LMOD_PKG" "$MODULESHOME"')).splitlines()
+    told = (query("bash", "-lc", 'printf "%s\\n" "$LMOD_PKG" "$MODULESHOME"') or "").splitlines()
     homes = [environment.get("LMOD_PKG"), environment.get("MODULESHOME"), *told]
     files = (Path(home) / "init" / "bash" for home in homes if home)
     return next((file for file in files if file.is_file()), None)
@@ -74,4 +63,4 @@ def _module_init(environment: Mapping[str, str]) -> Path | None:
 def _available(init: Path) -> str:
     """Return the modules of container engines, one a line; `module` prints on its error output."""
     asked = '. "$1" || exit; shift; for engine in "$@"; do module -t avail "$engine" 2>&1; done; true'
-    return _said(("bash", "-c", asked, "seamark", str(init), *ENGINES))
+    return query("bash", "-c", asked, "seamark", str(init), *ENGINES) or ""

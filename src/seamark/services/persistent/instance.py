@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from seamark.analysis.metrics.telemetry import watch
-from seamark.dispatch.slurm import commands
+from seamark.dispatch.dispatcher import DISPATCHERS, Dispatcher, job_of
+from seamark.dispatch.job import Job
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.services.supervisor import deployment as servers
@@ -66,8 +67,14 @@ class Instance:
 
     @property
     def job(self) -> str | None:
-        """Id of its Slurm job, None on a machine without Slurm."""
-        return (read_control_file(self.request) or {}).get("job")
+        """The id of its batch job, None where it runs without one."""
+        document = read_control_file(self.request) or {}
+        return document.get("job")
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The dispatcher of its batch job; Slurm's for a server of an older version."""
+        return DISPATCHERS[(read_control_file(self.request) or {}).get("dispatcher", "slurm")]
 
     def note(self, **facts: Any) -> None:
         """Add facts to the request, such as the id of its job."""
@@ -81,12 +88,12 @@ class Instance:
         """Return whether its server runs, or its job is pending or running."""
         return servers.alive(self.folder) or self.queued_job() is not None
 
-    def queued_job(self) -> commands.Job | None:
-        """Return its Slurm job while that is pending or running."""
+    def queued_job(self) -> Job | None:
+        """Return its batch job while that is pending or running."""
         if self.job is None or self.folder.record.exists():
             return None
         with contextlib.suppress(SiteError):
-            return commands.job(self.job)
+            return job_of(self.dispatcher, self.job)
         return None
 
     def state(self) -> tuple[str, str]:
@@ -99,7 +106,7 @@ class Instance:
             return ("failed" if record.get("status") == "failed" else "ended"), _reason(record)
         job = self.queued_job()
         if job is not None and job.state == "PENDING":
-            return "pending", job.why
+            return "pending", job.reason
         if endpoint.get("status") == "failed":
             return "failed", str(endpoint.get("reason"))
         if job is not None or servers.alive(self.folder):
@@ -112,7 +119,7 @@ class Instance:
         job = self.queued_job()
         gone = servers.stop(self.folder, why)
         if job is not None:
-            gone = _end_job(job.number, patient=self.folder.runtime.exists()) and gone
+            gone = _end_job(self.dispatcher, job.id, patient=self.folder.runtime.exists()) and gone
         self.settle()
         return gone
 
@@ -159,15 +166,15 @@ def find_instance(results: Path, name: str) -> Instance:
     return by_id[name]
 
 
-def _end_job(number: str, *, patient: bool) -> bool:
+def _end_job(dispatcher: Dispatcher, id: str, *, patient: bool) -> bool:
     """Wait until a job has ended; cancel it unless its server was stopped, which ends the job by itself."""
     began_s, cancelled = time.monotonic(), False
-    while (job := commands.job(number)) is not None:
+    while (job := job_of(dispatcher, id)) is not None:
         waited_s = time.monotonic() - began_s
         if waited_s > STOP_JOB_S:
             return False
         if not cancelled and (job.state == "PENDING" or not patient or waited_s > STOP_JOB_S / 6):
-            commands.cancel([job.number])
+            dispatcher.cancel([id])
             cancelled = True
         time.sleep(0.3)
     return True

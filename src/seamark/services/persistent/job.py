@@ -10,8 +10,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from seamark.dispatch.dispatcher import dispatcher_here
 from seamark.dispatch.identity import node
-from seamark.dispatch.slurm import commands
 from seamark.errors import UserError
 from seamark.services.persistent.instance import Instance
 from seamark.services.persistent.request import validate_request
@@ -33,7 +33,7 @@ def serve_until_end(instance: Instance, root: Path) -> int:
     ends_s = time.monotonic() + min(time_s, limit_min(time_s) * 60 - END_EARLY_S)
     site = validated.study.site
     if site.address in LOOPBACK:
-        site = replace(site, address=commands.address_of(node()))
+        site = replace(site, address=dispatcher_here().address_of(node()))
     why = "sigterm"
     try:
         answer = serve(instance, validated, site)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from seamark.dispatch.resources import gpu_request
-from seamark.dispatch.slurm import commands
+from seamark.dispatch.dispatcher import dispatcher_of, job_of
+from seamark.dispatch.job import JobSpec
+from seamark.dispatch.resources import resources_of
 from seamark.errors import UserError
 from seamark.model.site import Site
 from seamark.services.images.study_images import StudyImages
@@ -70,33 +71,23 @@ def submit(instance: Instance, validated: ValidatedRequest) -> str:
             f"--time: {validated.request.time_s:g} s exceed the limit of the QoS '{plan.qos}', {limit_s} s: the"
             " job would never start. Request less, or another --qos."
         )
-    options = {
-        "account": plan.account,
-        "partition": plan.partition,
-        "qos": plan.qos,
-        "nodes": deployment.nodes,
-        "ntasks-per-node": 1,
-        "cpus-per-task": deployment.cpus_per_task,
-        "mem": f"{deployment.mem_gb}G",
-        **gpu_request(deployment, validated.service, site, plan.partition),
-        "time": limit_min(validated.request.time_s),
-    }
-    words = [sys.executable, "-m", "seamark.services.persistent.job", str(instance.root.resolve())]
+    command = [sys.executable, "-m", "seamark.services.persistent.job", str(instance.root.resolve())]
+    time_min = limit_min(validated.request.time_s)
     try:
-        number = commands.sbatch(
-            commands.Batch(
-                words=words,
-                name=f"seamark-{instance.id}",
-                logs=instance.logs.resolve(),
-                folder=validated.study.root,
-                options=options,
-                more=site.job_options,
-            )
+        job = JobSpec(
+            command=command,
+            name=f"seamark-{instance.id}",
+            logs=instance.logs.resolve(),
+            folder=validated.study.root,
+            resources=resources_of(plan, deployment, validated.service, time_min=time_min),
+            options=site.job_options,
         )
+        dispatcher = dispatcher_of(site)
+        number = dispatcher.submit(job, site)
     except BaseException:
         instance.remove()
         raise
-    instance.note(job=number)
+    instance.note(job=number, dispatcher=dispatcher.name)
     return number
 
 
@@ -106,12 +97,11 @@ def wait(instance: Instance, number: str, report: Callable[[str], None]) -> Mapp
         answer = read_control_file(instance.folder.endpoint)
         if answer is not None and (answer.get("status") != "ok" or servers.alive(instance.folder)):
             return answer
-        job = commands.job(number)
+        job = job_of(instance.dispatcher, number)
         if job is None:
             return read_control_file(instance.folder.record) or _unserved(instance, number)
-        report(
-            f"job {number}: {job.state.lower()}" + (f" ({job.why})" if job.state == "PENDING" else f" on {job.nodes}")
-        )
+        where = f"({job.reason})" if job.state == "PENDING" else f"on {job.nodes}"
+        report(f"job {number}: {job.state.lower()} {where}")
         time.sleep(POLL_S)
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from seamark.config.recipe_checks import MAIN
+from seamark.dispatch.job import Node
 from seamark.model.service import Health
 from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event
 from seamark.services.supervisor.health import ServerState, accepts
 from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
-from seamark.services.supervisor.node_layout import Node, Placement
+from seamark.services.supervisor.node_layout import Placement
 from seamark.services.supervisor.process import (
     ProcessCommands,
     ProcessHandle,

@@ -19,16 +19,16 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from seamark import __version__
+from seamark.dispatch.dispatcher import dispatcher_here
+from seamark.dispatch.job import Node
 from seamark.errors import SiteError, UserError
 from seamark.load.coordinator.launchers.command_launcher import LOCAL_HOSTS, reachable_by
 from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
-from seamark.load.coordinator.launchers.srun import step, step_environment
 from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.services.supervisor.control_files import control_files_of
 from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event, log_tail
 from seamark.services.supervisor.health import ServerState
 from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
-from seamark.services.supervisor.node_layout import Node
 from seamark.services.supervisor.process import ProcessCommands
 from seamark.telemetry.sampler import Reading
 
@@ -210,19 +210,16 @@ class RemoteNodes:
             "addresses": [(host, listener.port) for host in hosts],
             "launch_spec": str(spec_file),
         }
-        command = step(
-            os.environ["SLURM_JOB_ID"],
-            len(self._nodes),
-            list(self._nodes),
-            (sys.executable, ISOLATED_MAIN, "seamark.services.supervisor.agent"),
-        )
+        dispatcher = dispatcher_here()
+        agent = (sys.executable, ISOLATED_MAIN, "seamark.services.supervisor.agent")
+        command = dispatcher.step(agent, tasks=len(self._nodes), nodes=list(self._nodes))
         with self._log.open("wb") as log:
             self._step = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**step_environment(), AGENT_VARIABLE: json.dumps(invitation)},
+                env={**dispatcher.step_environment(), AGENT_VARIABLE: json.dumps(invitation)},
             )
         log_event("agents-started", command=command)
 

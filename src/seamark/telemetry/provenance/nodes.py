@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seamark.dispatch.dispatcher import dispatcher_here
 from seamark.dispatch.identity import allocated_nodes, node
 from seamark.telemetry.provenance.machine import described
 
 Facts = dict[str, Any]
 WAIT_S = 30.0
-KEPT = ("SLURM_CONF",)
-"""Of Slurm's variables only these are handed on: others of our own step would shape the one we ask for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,29 +86,22 @@ def _answers(said: str) -> dict[str, Facts]:
 
 
 def _command(count: int, paths: Mapping[str, Path], whole: bool) -> list[str]:
-    return [
-        *("srun", f"--jobid={os.environ['SLURM_JOB_ID']}", f"--nodes={count}", f"--ntasks={count}"),
-        *(
-            "--ntasks-per-node=1",
-            "--overlap",
-            "--no-kill",
-            "--mem=0",
-            "--cpu-bind=none",
-            "--export=ALL",
-            "--quiet",
-            "--label",
-        ),
-        *(sys.executable, "-m", "seamark.telemetry.provenance.node", "--folded"),
+    command = [
+        sys.executable,
+        "-m",
+        "seamark.telemetry.provenance.node",
+        "--folded",
         *(() if whole else ("--moment",)),
-        *(f"{role}={path.absolute()}" for role, path in paths.items()),
     ]
+    command += [f"{role}={path.absolute()}" for role, path in paths.items()]
+    return dispatcher_here().step(command, tasks=count, count=count)
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment without what Slurm said of our own step, with this package to be found."""
-    kept = {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith("SLURM")}
+    """Return the environment of the step, with this package on the path of its Python."""
     package = str(Path(__file__).parents[3])
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))}
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    return {**dispatcher_here().step_environment(), "PYTHONPATH": path}
 
 
 def after(before: Nodes, now: Nodes) -> dict[str, Facts]:

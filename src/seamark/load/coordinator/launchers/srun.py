@@ -1,34 +1,14 @@
 """Workers as the tasks of one Slurm step over the nodes of the current allocation."""
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from seamark.dispatch.identity import allocation
+from seamark.dispatch.slurm.allocation import step, step_environment
 from seamark.errors import SiteError
 from seamark.platform.fork_server.client import ISOLATED_MAIN
-
-KEPT = ("SLURM_CONF",)
-"""The only Slurm variables passed on: others of this step would shape the new one."""
-
-
-def step(job: str, tasks: int, nodes: Sequence[str], command: Sequence[str]) -> list[str]:
-    """Return the command of a step with `tasks` tasks over `nodes`, or over all nodes of the job.
-
-    It shares the resources of other steps, binds no task to CPUs, and no task's end ends another.
-    """
-    return [
-        *("srun", f"--jobid={job}", f"--ntasks={tasks}", "--overlap", "--distribution=cyclic"),
-        *((f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}") if nodes else ()),
-        *("--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--mem=0", "--cpu-bind=none", "--export=ALL"),
-        *("--label", "--quiet", *command),
-    ]
-
-
-def step_environment() -> dict[str, str]:
-    """Return the environment without the Slurm variables of this step."""
-    return {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith("SLURM_")}
 
 
 class Srun:
@@ -39,7 +19,7 @@ class Srun:
 
     def __init__(self, nodes: Sequence[str] = ()) -> None:
         """Use `nodes` only, if given. Raise SiteError outside of an allocation."""
-        job = os.environ.get("SLURM_JOB_ID")
+        job = allocation()
         if shutil.which("srun") is None:
             raise SiteError("carrier srun: there is no srun on PATH. Choose another carrier, or load Slurm's module.")
         if not job:
