@@ -230,7 +230,7 @@ def test_a_whole_reply_that_is_not_good_has_a_category(body, status, failure):
 
 @pytest.fixture
 def known(tmp_path: Path) -> Iterator[Callable[..., int]]:
-    """Start known-answer servers; each call returns the port of one."""
+    """Start reference servers; each call returns the port of one."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object) -> int:

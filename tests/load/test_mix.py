@@ -124,7 +124,7 @@ def test_the_quality_of_a_mix_is_the_mean_by_weight() -> None:
 @pytest.mark.services
 @pytest.mark.covers("E-FR25")
 def test_one_worker_or_four_send_the_same_classes_and_each_has_its_own_times(load: Callable) -> None:
-    """On the known-answer server a reply of n tokens takes 20 ms + (n - 1) 10 ms."""
+    """On the reference server a reply of n tokens takes 20 ms + (n - 1) 10 ms."""
     mix = json.dumps({"chat": CHAT, "search": SEARCH})
     settings = {"driver": "seamark.drivers.openai:OpenAi", "mix": mix, "pattern": "poisson", "rate_rps": 100.0}
     with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 20, "--gap-ms", 10) as port:

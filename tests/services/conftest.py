@@ -1,4 +1,4 @@
-"""The bench that the tests of servers work at, and known-answer servers; whatever a test leaves running is ended."""
+"""The bench that the tests of servers work at, and reference servers; whatever a test leaves running is ended."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -18,7 +18,7 @@ ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 @dataclass
 class Known:
-    """A known-answer server as a process."""
+    """A reference server as a process."""
 
     process: "subprocess.Popen[str]"
     port: int

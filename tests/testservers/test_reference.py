@@ -1,4 +1,4 @@
-"""The known-answer server over real sockets: what it says to whom, in which form."""
+"""The reference server over real sockets: what it says to whom, in which form."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""The known-answer server without sockets: its queue against theory, its lateness, its layout, its truth file."""
+"""The reference server without sockets: its queue against theory, its lateness, its layout, its truth file."""
 
 import re
 from itertools import pairwise, product
@@ -11,13 +11,11 @@ import pytest
 
 from seamark.config.read import read_services
 from seamark.model.sample import MISSING_NS
-from seamark.testservers.reference.answers import Answers
-from seamark.testservers.reference.behaviour import Behaviour, Fault, Split
+from seamark.testservers.reference.answers import Answers, cut, pieces_of
+from seamark.testservers.reference.behaviour import Behaviour, Fault, Queue, QueueKind, Split
 from seamark.testservers.reference.command import main, parser
-from seamark.testservers.reference.lateness import Lateness
-from seamark.testservers.reference.queueing import Queue, QueueKind
+from seamark.testservers.reference.deadlines import Lateness
 from seamark.testservers.reference.request import Ask, Endpoint, RequestError, read_ask, read_head
-from seamark.testservers.reference.split import cut, pieces_of
 from seamark.testservers.reference.truth import read_truth
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -205,7 +203,7 @@ def test_a_truth_file_is_read_while_it_is_still_written(tmp_path: Path) -> None:
     assert truth.first_ns.tolist() == [7, MISSING_NS]
     assert truth.of_outcome("good").tolist() == [True, True]
     path.write_text('{"number": 1}\n')
-    with pytest.raises(ValueError, match="not what a known-answer server writes"):
+    with pytest.raises(ValueError, match="not a truth file of the reference server"):
         read_truth(path)
     path.write_text("")
     assert read_truth(path).read_ns.size == 0

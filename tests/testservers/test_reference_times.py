@@ -1,4 +1,4 @@
-"""The known-answer server over real sockets: when it does what, what goes wrong, what it writes down."""
+"""The reference server over real sockets: when it does what, what goes wrong, what it writes down."""
 
 import contextlib
 import json

@@ -1,8 +1,8 @@
-"""A small HTTP/1.1 server that does nothing, fast: what the load generator is measured and tested against.
+"""Null server: a fast HTTP/1.1 server with constant replies, to measure and test the load generator.
 
-`main(["--host", ..., "--port", ...])`, run through isolated_main.py. It answers every request with a body of so many
-bytes, `/health` alike and `/metrics` in Prometheus' text format; on demand it streams, is slow or ill in predictable
-ways.
+`main(["--host", ..., "--port", ...])`, run through isolated_main.py. It answers every request with a body of fixed
+size, `/health` likewise, and `/metrics` in Prometheus text format; options add streams, delays and faults at fixed
+request numbers.
 """
 
 import argparse
@@ -14,16 +14,89 @@ import time
 from dataclasses import dataclass
 from typing import cast
 
-from seamark.testservers.null_streams import Streams
+from seamark.testservers.reference.behaviour import Behaviour as ReferenceBehaviour
+from seamark.testservers.reference.request import Ask
+from seamark.testservers.reference.wire import LAST_CHUNK, STREAM_HEAD, Events, framed
+
+
+class Streams:
+    """Constant streams of the OpenAI API: each turn writes the next `joined` events of every active stream.
+
+    A reply has `chunks` events with one token each. Turns follow each other at once, or `turn_s` apart: a client that
+    keeps up then reads each piece by itself, as from a server that generates for many clients in a batch.
+    """
+
+    def __init__(self, chunks: int, joined: int = 1, turn_s: float = 0.0) -> None:
+        events = Events(ReferenceBehaviour())
+        last = events.content(False, 0, 1, False, "length")
+        usage = events.usage(Ask(endpoint="completions", prompt_tokens=1), chunks, 0)
+        self._pieces = max(1, chunks // joined)
+        self._turn_s = turn_s
+        self._begin = STREAM_HEAD + framed(events.role(False, 0))
+        self._piece = framed(events.content(False, 0, 1, False, None)) * joined
+        rest = chunks - joined * (self._pieces - 1) - 1
+        self._end = (
+            framed(events.content(False, 0, 1, False, None)) * rest
+            + b"".join(map(framed, (last, usage, events.done)))
+            + LAST_CHUNK
+        )
+        self._left: dict[asyncio.Transport, int] = {}
+        self._held: dict[asyncio.Transport, int] = {}
+        self._turns = False
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        """Start a reply."""
+        transport.write(self._begin)
+        self._put(transport, self._pieces)
+
+    def hold(self, transport: asyncio.Transport) -> None:
+        """Suspend a stream whose client does not read, until `go_on`."""
+        if transport in self._left:
+            self._held[transport] = self._left.pop(transport)
+
+    def go_on(self, transport: asyncio.Transport) -> None:
+        """Resume a stream."""
+        if transport in self._held:
+            self._put(transport, self._held.pop(transport))
+
+    def end(self, transport: asyncio.Transport) -> None:
+        """Drop a lost connection."""
+        self._left.pop(transport, None)
+        self._held.pop(transport, None)
+
+    def _put(self, transport: asyncio.Transport, left: int) -> None:
+        self._left[transport] = left
+        if not self._turns:
+            self._turns = True
+            self._next()
+
+    def _next(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._turn_s:
+            loop.call_later(self._turn_s, self._turn)
+        else:
+            loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Write a piece to every stream; `write` may suspend one meanwhile."""
+        for transport, left in list(self._left.items()):
+            if left > 1:
+                self._left[transport] = left - 1
+                transport.write(self._piece)
+            else:
+                del self._left[transport]
+                transport.write(self._end)
+        self._turns = bool(self._left)
+        if self._turns:
+            self._next()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """How the server answers request number n (from 1). `None`: never so.
+    """Behaviour for request number n (from 1). `None`: never.
 
-    With `stream_chunks` each reply is a stream, see null_streams.py, and nothing else is looked at.
-    A stall holds every reply that falls due from `stall_from_s` after the first request until `stall_for_s` later,
-    and releases them together.
+    With `stream_chunks` every reply is a stream and all other options are ignored. A stall holds every reply that
+    falls due from `stall_from_s` after the first request until `stall_for_s` later, and releases them together.
     """
 
     reply_bytes: int = 2
@@ -40,7 +113,7 @@ class Behaviour:
 
 
 class Server:
-    """Counts requests and decides on the answer to each."""
+    """Counts requests and selects the reply to each."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
@@ -59,7 +132,7 @@ class Server:
         self.is_plain = not behaviour.delay_s and not behaviour.stall_for_s and not any(plain)
 
     def metrics(self) -> bytes:
-        """Return what /metrics shows."""
+        """Return the reply to /metrics."""
         lines = [
             "# HELP null_requests_total Requests answered or begun.",
             "# TYPE null_requests_total counter",
@@ -74,7 +147,7 @@ class Server:
         return _reply(200, "OK", "\n".join([*lines, ""]).encode(), b"Content-Type: text/plain; version=0.0.4\r\n")
 
     def wait_s(self) -> float:
-        """Return after what time a request that came now is answered."""
+        """Return the delay of the reply to a request that arrived now."""
         now_s = time.monotonic()
         if self.first_at_s is None:
             self.first_at_s = now_s
@@ -87,7 +160,7 @@ class Server:
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection; replies in the order of the requests."""
+    """Connection of one client; replies in the order of requests."""
 
     __slots__ = ("_path", "_pending", "_server", "_skip", "_transport")
 
@@ -98,28 +171,28 @@ class Connection(asyncio.Protocol):
         self._skip = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count it."""
+        """Count the connection."""
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections += 1
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Count it."""
+        """Count the connection and drop its stream."""
         self._server.connections -= 1
         if self._server.streams is not None:
             self._server.streams.end(self._transport)
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Suspend the stream of a client that does not read."""
         if self._server.streams is not None:
             self._server.streams.hold(self._transport)
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Resume the stream."""
         if self._server.streams is not None:
             self._server.streams.go_on(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take requests apart: a head, and a body of Content-Length."""
+        """Parse requests: a head, and a body of Content-Length."""
         if self._pending:
             data, self._pending = self._pending + data, b""
         while data:
@@ -169,14 +242,14 @@ class Connection(asyncio.Protocol):
         self._reply(number)
 
     def _reply(self, number: int) -> None:
-        how, transport = self._server.behaviour, self._transport
-        if transport.is_closing() or _falls_on(how.silent_every, number):
+        behaviour, transport = self._server.behaviour, self._transport
+        if transport.is_closing() or _falls_on(behaviour.silent_every, number):
             return
-        if _falls_on(how.reset_every, number):
+        if _falls_on(behaviour.reset_every, number):
             transport.abort()
-        elif _falls_on(how.error_every, number):
+        elif _falls_on(behaviour.error_every, number):
             transport.write(self._server.error)
-        elif _falls_on(how.close_every, number):
+        elif _falls_on(behaviour.close_every, number):
             transport.write(self._server.last)
             transport.close()
         else:
@@ -184,7 +257,7 @@ class Connection(asyncio.Protocol):
 
 
 def _count(text: str) -> int | None:
-    """Read a number of requests; 0 is 'never'."""
+    """Parse a number of requests; 0 means never."""
     return int(text) or None
 
 
@@ -218,15 +291,15 @@ async def serve(host: str, port: int, behaviour: Behaviour) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Read the command line and serve."""
+    """Parse the command line and serve."""
     parser = argparse.ArgumentParser(prog="null", description="An HTTP server that does nothing, fast.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True, help="0: any; it is printed")
     parser.add_argument("--reply-bytes", type=int, default=2)
-    parser.add_argument("--stream-chunks", type=_count, help="replies are streams of so many OpenAI events")
-    parser.add_argument("--stream-joined", type=int, default=1, help="so many events in a write")
-    parser.add_argument("--stream-turn-ms", type=float, default=0.0, help="between two writes of all streams")
-    parser.add_argument("--delay-ms", type=float, default=0.0, help="answer after so long")
+    parser.add_argument("--stream-chunks", type=_count, help="stream replies with this number of OpenAI events")
+    parser.add_argument("--stream-joined", type=int, default=1, help="events per write")
+    parser.add_argument("--stream-turn-ms", type=float, default=0.0, help="time between two writes of all streams")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="delay of every reply")
     parser.add_argument("--reset-every", type=_count, help="reset the connection instead of every n-th reply")
     parser.add_argument("--close-every", type=_count, help="close the connection after every n-th reply")
     parser.add_argument("--error-every", type=_count, help="answer 503 to every n-th request")
@@ -235,10 +308,10 @@ def main(argv: list[str]) -> int:
         "--stall-from-s", type=float, default=0.0, help="a stall begins so long after the first request"
     )
     parser.add_argument("--stall-for-s", type=float, default=0.0, help="how long the stall holds all replies")
-    given = vars(parser.parse_args(argv))
-    host, port = given.pop("host"), given.pop("port")
-    delay_s, turn_s = given.pop("delay_ms") / 1000, given.pop("stream_turn_ms") / 1000
-    behaviour = Behaviour(delay_s=delay_s, stream_turn_s=turn_s, **given)
+    arguments = vars(parser.parse_args(argv))
+    host, port = arguments.pop("host"), arguments.pop("port")
+    delay_s, turn_s = arguments.pop("delay_ms") / 1000, arguments.pop("stream_turn_ms") / 1000
+    behaviour = Behaviour(delay_s=delay_s, stream_turn_s=turn_s, **arguments)
     try:
         import uvloop
 

@@ -1,6 +1,6 @@
 """Checks the load generator against the truth on this machine: a server that writes down what it really did.
 
-The known-answer server and its clients share one monotonic clock, so what the client measured of each request can be
+The reference server and its clients share one monotonic clock, so what the client measured of each request can be
 held against what happened. What it measured may only be longer, by its own error and the way through the kernel.
 """
 

@@ -1,4 +1,4 @@
-"""The known-answer server: an OpenAI API whose every time, token and fault is known. Only hands `main` on."""
+"""Reference server: an OpenAI API with exactly known times, tokens and faults. Exports `main` only."""
 
 from seamark.testservers.reference.command import main
 

@@ -1,22 +1,177 @@
-"""What is answered to each request: its events, in moments, laid out as a script. No clock, no sockets."""
+"""Script of the answer to each request: its writes, their times and values, laid out in advance. No clock, no
+sockets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from random import Random
 from typing import Any
 
 from seamark.testservers.reference import wire
-from seamark.testservers.reference.behaviour import Behaviour, Fault
+from seamark.testservers.reference.behaviour import Behaviour, Fault, Split
+from seamark.testservers.reference.journal import Outcome
 from seamark.testservers.reference.request import Ask
-from seamark.testservers.reference.script import Moment, Script, apart, joined, laid_out
-from seamark.testservers.reference.split import pieces_of, sized_pieces
+from seamark.testservers.reference.wire import framed
+
+NOWHERE = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Script:
+    """The n writes of an answer; at the end of a `reset` the connection is reset instead of the last write.
+
+    The first `early` offsets count from the arrival of the request, the others from the first token's deadline; the
+    totals are after each step. `first`, `answer`, `last` are the steps with the first token, the first token after
+    the reasoning, and the last token; NOWHERE for none.
+    """
+
+    steps: tuple[bytes, ...]
+    offsets_ns: tuple[int, ...]
+    early: int
+    chunks_after: tuple[int, ...]
+    tokens_after: tuple[int, ...]
+    first: int
+    answer: int
+    last: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """Events due at the same time, before encoding.
+
+    Of several pieces the last one is written at `at_ns`, with `forward` the first. `early`: `at_ns` counts from the
+    arrival of the request.
+    """
+
+    at_ns: int
+    payloads: Sequence[bytes] = ()
+    chunks: int = 0
+    tokens: int = 0
+    answers: bool = False
+    early: bool = False
+    forward: bool = False
+
+
+def joined(moments: Sequence[Moment], most: int) -> list[Moment]:
+    """Return the moments in groups of `most`, each at the time of its first."""
+    if most == 1:
+        return list(moments)
+    groups = [moments[at : at + most] for at in range(0, len(moments), most)]
+    return [
+        Moment(
+            at_ns=group[0].at_ns,
+            payloads=[payload for moment in group for payload in moment.payloads],
+            chunks=sum(moment.chunks for moment in group),
+            tokens=sum(moment.tokens for moment in group),
+            answers=any(moment.answers for moment in group),
+        )
+        for group in groups
+    ]
+
+
+def apart(moments: Sequence[Moment]) -> list[Moment]:
+    """Return the moments with one event each, so that each event has its own last piece. Events of one moment have
+    equal value."""
+    return [
+        Moment(
+            at_ns=moment.at_ns,
+            payloads=payloads,
+            chunks=moment.chunks // max(len(moment.payloads), 1),
+            tokens=moment.tokens // max(len(moment.payloads), 1),
+            answers=moment.answers,
+            early=moment.early,
+            forward=moment.forward,
+        )
+        for moment in moments
+        for payloads in ([[each] for each in moment.payloads] or [[]])
+    ]
+
+
+def laid_out(
+    moments: Sequence[Moment], writes: Sequence[Sequence[bytes]], outcome: Outcome, piece_ns: int = 0
+) -> Script:
+    """Return the script of the moments, early ones first, with the writes of each."""
+    offsets_ns: list[int] = []
+    steps: list[bytes] = []
+    chunks: list[int] = []
+    tokens: list[int] = []
+    early = 0
+    first = answer = last = NOWHERE
+    for moment, pieces in zip(moments, writes, strict=True):
+        for at, piece in enumerate(pieces):
+            ends = at == len(pieces) - 1
+            offset_ns = moment.at_ns + piece_ns * (at if moment.forward else at + 1 - len(pieces))
+            if len(steps) > early:
+                offset_ns = max(offset_ns, offsets_ns[-1])
+            early += moment.early
+            if ends and moment.chunks:
+                first = len(steps) if first == NOWHERE else first
+                answer = len(steps) if moment.answers and answer == NOWHERE else answer
+                last = len(steps)
+            steps.append(piece)
+            offsets_ns.append(offset_ns)
+            chunks.append(moment.chunks if ends else 0)
+            tokens.append(moment.tokens if ends else 0)
+    return Script(
+        steps=tuple(steps),
+        offsets_ns=tuple(offsets_ns),
+        early=early,
+        chunks_after=tuple(accumulate(chunks)),
+        tokens_after=tuple(accumulate(tokens)),
+        first=first,
+        answer=answer,
+        last=last,
+        outcome=outcome,
+    )
+
+
+MOST_CUTS = 3
+
+
+def pieces_of(head: bytes, payloads: Sequence[bytes], tail: bytes, split: Split, draw: Random) -> list[bytes]:
+    """Return the writes for `head`, the payloads in chunked transfer, and `tail`."""
+    if split in ("none", "writes"):
+        data = head + b"".join(map(framed, payloads)) + tail
+        return cut(data, _anywhere(data, draw)) if split == "writes" else [data]
+    pieces = [head] if head else []
+    for payload in payloads:
+        places = _in_a_character(payload) if split == "utf8" else _anywhere(payload, draw)
+        pieces += map(framed, cut(payload, places))
+    if not pieces:
+        return [tail] if tail else []
+    pieces[-1] += tail
+    return pieces
+
+
+def sized_pieces(data: bytes, split: Split, draw: Random) -> list[bytes]:
+    """Return the writes for a reply with a stated length."""
+    if split == "none":
+        return [data]
+    return cut(data, _in_a_character(data) if split == "utf8" else _anywhere(data, draw))
+
+
+def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
+    """Return the pieces of `data` between increasing places inside it."""
+    return [data[begin:end] for begin, end in zip([0, *places], [*places, len(data)], strict=True)]
+
+
+def _anywhere(data: bytes, draw: Random) -> list[int]:
+    inside = range(1, len(data))
+    return sorted(draw.sample(inside, min(draw.randint(1, MOST_CUTS), len(inside))))
+
+
+def _in_a_character(data: bytes) -> list[int]:
+    """Return the place inside the first multi-byte character."""
+    return next(([at] for at, byte in enumerate(data) if byte & 0xC0 == 0x80), [])
+
 
 MOST_STEPS = 1_000_000
-"""Steps of all scripts that are kept for the next request of the same kind."""
+"""Limit on the total steps of cached scripts."""
 
 
 class Answers:
-    """Makes scripts, once for all requests that ask for the same."""
+    """Makes scripts, and caches them by what the request asks for."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour = behaviour
@@ -25,7 +180,7 @@ class Answers:
         self._steps = 0
 
     def script(self, ask: Ask, fault: Fault | None, number: int) -> Script:
-        """Return the script of request `number`; only where it is cut depends on the number."""
+        """Return the script of request `number`; only the places of cuts depend on the number."""
         if self._behaviour.split != "none":
             return self._make(ask, fault, Random(f"{self._behaviour.service_seed}/cuts/{number}"))
         script = self._made.get((ask, fault))
@@ -42,7 +197,7 @@ class Answers:
         if fault == "silent":
             return laid_out([], [], "silent")
         if fault == "error":
-            data = wire.refusal(503, "the server is told to fail this request")
+            data = wire.refusal(503, "fault requested by --error-every")
             return laid_out([Moment(at_ns=0)], [[data]], "error")
         if ask.endpoint == "plain":
             body = b"" if fault == "empty" else wire.PLAIN_BODY
@@ -65,7 +220,7 @@ class Answers:
         return self._sized(data, moment, fault, draw)
 
     def _sized(self, data: bytes, moment: Moment, fault: Fault | None, draw: Random) -> Script:
-        """Return the script of a reply that comes as a whole."""
+        """Return the script of a reply that is not streamed."""
         if fault == "reset":
             half = Moment(at_ns=moment.at_ns)
             return laid_out([half, half], [[data[: len(data) // 2]], [b""]], "reset")
@@ -102,7 +257,7 @@ class Answers:
         return laid_out(moments, writes, fault or "good", behaviour.piece_ns)
 
     def _content(self, ask: Ask, counts: Sequence[int], reasoning: int, finish: str) -> list[Moment]:
-        """Return a moment for each chunk with tokens; for none, one with the reason why it ends."""
+        """Return a moment for each chunk with tokens; without tokens, one with the finish reason."""
         is_chat = ask.endpoint == "chat"
         if not counts:
             payloads = [self._events.content(is_chat, choice, 0, False, finish) for choice in range(ask.choices)]
@@ -146,15 +301,15 @@ class Answers:
         return [*counted, events.done]
 
     def _usage(self, ask: Ask) -> str:
-        wanted = self._behaviour.usage
-        if wanted == "never":
+        mode = self._behaviour.usage
+        if mode == "never":
             return "none"
-        return "end" if wanted == "always" and ask.usage == "none" else ask.usage
+        return "end" if mode == "always" and ask.usage == "none" else ask.usage
 
 
 def _fewest(moments: Sequence[Moment], behaviour: Behaviour) -> list[Moment]:
-    """Return the moments without those that are written at the time of another one anyway: a tail without delay,
-    what is early before a token that is due at once."""
+    """Merge moments that are written at the same time anyway: a tail without delay, and early events before a token
+    that is due at once."""
     rest, last = list(moments[:-1]), moments[-1]
     if rest and last.payloads and not behaviour.tail_ns:
         rest[-1] = replace(rest[-1], payloads=(*rest[-1].payloads, *last.payloads))

@@ -1,45 +1,46 @@
-"""What the known-answer server is told to do: times, shape of a reply, faults, stall, queue. No sockets here."""
+"""Options of the reference server: times, form of a reply, faults, stall, queue. No sockets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Literal, get_args
 
 QueueKind = Literal["none", "mm1", "md1"]
 Split = Literal["none", "writes", "chunks", "utf8"]
 Usage = Literal["asked", "always", "never", "negative", "huge", "zero"]
 WRONG_TOKENS: Mapping[Usage, int] = {"negative": -5, "huge": 10**26, "zero": 0}
-"""Tokens that a wrong usage says."""
+"""Token counts of a wrong usage."""
 LineEnd = Literal["lf", "crlf"]
 ReasoningField = Literal["reasoning_content", "reasoning"]
 Fault = Literal["silent", "reset", "error", "empty"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-"""A request that several `..._every` fall on suffers the first of these."""
+"""A request that matches several `..._every` gets the first of these faults."""
 
 UNASKED_TOKENS = 16
-"""Length of a reply when neither the request nor the server's settings say it: the API's own default."""
+"""Length of a reply if neither the request nor the options state one: the API's default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """How requests are answered. Request numbers start at 1; `None`: never so.
+    """How requests are answered. Request numbers start at 1; `None`: never.
 
-    The first token is due `ttft_ns` after its request was read whole, token-bearing chunk k `gap_ns` times k later.
-    With a queue, `ttft_ns` is the mean time of service and the first token is due when the request leaves the one
-    server; what follows occupies nobody. A stall holds every write that falls due from `stall_from_s` after the first
-    request until `stall_for_s` later, and releases them together.
+    The first token is due `ttft_ns` after the complete request was read, chunk k with tokens `gap_ns` times k later.
+    With a queue, `ttft_ns` is the mean service time and the first token is due when the request leaves the single
+    server; what follows occupies nothing. A stall holds every write that falls due from `stall_from_s` after the
+    first request until `stall_for_s` later, and releases them together.
 
-    A reply has as many tokens as `max_tokens` asks for (16 unasked), laid out as `first_tokens` (None: as the others)
-    and then `chunk_tokens` a chunk. With `chunks` it has so many chunks and ends by itself, unless `max_tokens` ends
-    it before. The first `reasoning_chunks` of a chat are reasoning. A `usage` that is asked for may
-    be wrong: say a negative or a huge number of tokens, or none.
+    A reply has `max_tokens` tokens (16 by default), `first_tokens` (None: as the others) in its first chunk and then
+    `chunk_tokens` per chunk. With `chunks` it has that many chunks and stops by itself, unless `max_tokens` ends it
+    before. The first `reasoning_chunks` of a chat are reasoning. A requested `usage` may be wrong: a negative or huge
+    number of tokens, or zero.
 
-    `role_chunk` and `early_head` send a chunk without a token, and the head of the reply, as soon as the request is
-    read. The usage chunk and the end mark follow the last token after `tail_ns`.
+    `role_chunk` and `early_head` send a chunk without tokens, and the head of the reply, as soon as the request is
+    read. The usage chunk and the end mark follow `tail_ns` after the last token.
 
     `split`: `writes` cuts the bytes of an event anywhere, `chunks` ends an HTTP chunk inside it, `utf8` does so
-    inside a character; the pieces leave `piece_ns` apart, the last one when the event is due (later, where the times
-    of a reply leave less than eight pieces' room). `events_per_write` puts so many events into one write, when the
-    first of them is due.
+    inside a character; pieces are written `piece_ns` apart, the last one when the event is due (later, if the reply
+    leaves room for fewer than eight pieces). `events_per_write` joins that many events into one write, when the first
+    is due.
     """
 
     ttft_ns: int = 0
@@ -68,7 +69,7 @@ class Behaviour:
     service_seed: int = 0
 
     def fault(self, number: int) -> Fault | None:
-        """Return what goes wrong with request `number`."""
+        """Return the fault of request `number`."""
         for name in FAULTS:
             every: int | None = getattr(self, f"{name}_every")
             if every is not None and number % every == 0:
@@ -92,3 +93,25 @@ class Behaviour:
             counts.append(min(left, self.chunk_tokens if counts else first))
             left -= counts[-1]
         return counts
+
+
+class Queue:
+    """M/M/1 or M/D/1 for exponential inter-arrival gaps: one server, first come first served, exponential or fixed
+    service times. No clock.
+
+    In service times, at utilisation r: the mean sojourn is 1 / (1 - r) for M/M/1, whose sojourn is exponential (at r
+    = 0.5: mean 2, p50 1.386, p99 9.21), and 1 + r / (2 (1 - r)) for M/D/1 (Pollaczek-Khinchine; at 0.5: 1.5).
+    """
+
+    def __init__(self, kind: QueueKind, mean_ns: int, seed: int) -> None:
+        if kind == "none" or mean_ns <= 0:
+            raise ValueError("a queue needs a kind and a mean time of service")
+        self._mean_ns = mean_ns
+        self._draw = Random(f"{seed}/service").expovariate if kind == "mm1" else None
+        self._free_ns = 0
+
+    def leaves_ns(self, read_ns: int) -> int:
+        """Return the departure time of a request that arrived at `read_ns`; call it in order of arrival."""
+        service_ns = self._mean_ns if self._draw is None else round(self._draw(1.0) * self._mean_ns)
+        self._free_ns = max(self._free_ns, read_ns) + service_ns
+        return self._free_ns

@@ -1,4 +1,4 @@
-"""The known-answer server's command line, and its life until SIGTERM or SIGINT."""
+"""Command line of the reference server, and its run until SIGTERM or SIGINT."""
 
 import argparse
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from seamark.testservers.reference import behaviour as words
+from seamark.testservers.reference import behaviour as choices
 from seamark.testservers.reference.behaviour import Behaviour
 from seamark.testservers.reference.connection import Connection
 from seamark.testservers.reference.server import Server
@@ -34,7 +34,7 @@ def _number(text: str) -> float:
 
 
 def _some(text: str) -> int | None:
-    """Read a count; 0 is none."""
+    """Parse a count; 0 means none."""
     return _whole(0)(text) or None
 
 
@@ -43,21 +43,21 @@ def _path(text: str) -> Path | None:
 
 
 def _switch(text: str) -> bool:
-    """Read on or off, also as YAML and Python write it."""
+    """Parse on or off, also as YAML and Python write it."""
     if text.lower() not in ("on", "off", "true", "false"):
         raise argparse.ArgumentTypeError(f"{text} is neither on nor off")
     return text.lower() in ("on", "true")
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line."""
+    """Return the argument parser."""
     options = argparse.ArgumentParser(
-        prog="known", description="An OpenAI API whose answers, times and faults are known.", allow_abbrev=False
+        prog="reference", description="An OpenAI API whose answers, times and faults are known.", allow_abbrev=False
     )
     add = options.add_argument
     add("--host", default="127.0.0.1")
     add("--port", type=int, required=True, help="0: any; it is printed")
-    add("--truth", type=_path, help="file for what was really done, a JSON line a request; none: no file")
+    add("--truth", type=_path, help="truth file, a JSON line per request; none: no file")
     add(
         "--ttft-ms", type=_number, default=0.0, help="from the request to its first token; with a queue, mean service"
     )
@@ -65,40 +65,46 @@ def parser() -> argparse.ArgumentParser:
     add("--chunks", type=_some, help="chunks with tokens in a reply; 0: what max_tokens asks for")
     add("--chunk-tokens", type=_whole(1), default=1, help="tokens in a chunk")
     add("--first-tokens", type=_some, help="tokens in the first chunk; 0: as in the others")
-    add("--role-chunk", type=_switch, default=True, help="a chunk without a token as soon as a request is read")
-    add("--early-head", type=_switch, default=True, help="the reply's head as soon as a request is read")
+    add("--role-chunk", type=_switch, default=True, help="send a chunk without a token as soon as a request is read")
+    add("--early-head", type=_switch, default=True, help="send the head of the reply as soon as a request is read")
     add(
         "--usage",
-        choices=get_args(words.Usage),
+        choices=get_args(choices.Usage),
         default="asked",
-        help="whether a stream ends with its usage, or a wrong one",
+        help="when a stream ends with its usage: on request, always, never, or with wrong counts",
     )
     add("--reasoning-chunks", type=_whole(0), default=0, help="so many first chunks of a chat are reasoning")
-    add("--reasoning-field", choices=get_args(words.ReasoningField), default="reasoning_content")
+    add("--reasoning-field", choices=get_args(choices.ReasoningField), default="reasoning_content")
     add("--tail-ms", type=_number, default=0.0, help="from the last token to usage and end mark")
-    add("--split", choices=get_args(words.Split), default="none", help="events in pieces, cut at odd places")
+    add("--split", choices=get_args(choices.Split), default="none", help="events in pieces, cut at odd places")
     add("--piece-ms", type=_number, default=0.5, help="between those pieces; the last one is in time")
     add("--events-per-write", type=_whole(1), default=1, help="so many events at once")
-    add("--line-end", choices=get_args(words.LineEnd), default="lf", help="how the lines of an event end")
+    add("--line-end", choices=get_args(choices.LineEnd), default="lf", help="how the lines of an event end")
     add("--space", type=_switch, default=True, help="a space after 'data:'")
     add("--silent-every", type=_some, help="every so many requests one is never answered; 0: none")
-    add("--reset-every", type=_some, help="... its connection is reset in the middle of its answer")
-    add("--error-every", type=_some, help="... one is answered with status 503")
-    add("--empty-every", type=_some, help="... one is answered with status 200 and no token")
+    add("--reset-every", type=_some, help="every so many requests the connection is reset in mid-answer; 0: never")
+    add("--error-every", type=_some, help="every so many requests one is answered with status 503; 0: never")
+    add(
+        "--empty-every",
+        type=_some,
+        help="every so many requests one is answered with status 200 and no token; 0: never",
+    )
     add("--stall-from-s", type=_number, default=0.0, help="a stall begins so long after the first request")
     add("--stall-for-s", type=_number, default=0.0, help="how long nothing is written then")
-    add("--queue", choices=get_args(words.QueueKind), default="none", help="one server that serves in turn")
+    add("--queue", choices=get_args(choices.QueueKind), default="none", help="one server that serves in turn")
     add("--service-seed", type=int, default=0, help="seed of times of service and of cuts")
     return options
 
 
 def main(argv: list[str]) -> int:
-    """Read the command line and serve."""
+    """Parse the command line and serve."""
     options = parser()
-    given: dict[str, Any] = vars(options.parse_args(argv))
-    host, port, truth = given.pop("host"), given.pop("port"), given.pop("truth")
-    told = {NS.get(name, name): round(value * 1e6) if name in NS else value for name, value in given.items()}
-    behaviour = Behaviour(**told)
+    arguments: dict[str, Any] = vars(options.parse_args(argv))
+    host, port, truth = arguments.pop("host"), arguments.pop("port"), arguments.pop("truth")
+    options_ns = {
+        NS.get(name, name): round(value * 1e6) if name in NS else value for name, value in arguments.items()
+    }
+    behaviour = Behaviour(**options_ns)
     if behaviour.queue != "none" and not behaviour.ttft_ns:
         options.error(f"--queue {behaviour.queue} needs --ttft-ms, its mean time of service")
     if behaviour.split != "none" and behaviour.events_per_write > 1:
@@ -111,16 +117,16 @@ def main(argv: list[str]) -> int:
         runner = asyncio.Runner()
     with runner:
         try:
-            said = runner.run(serve(host, port, behaviour, truth))
+            summary = runner.run(serve(host, port, behaviour, truth))
         except OSError as error:
             options.error(str(error))
     with contextlib.suppress(OSError):
-        print(said, flush=True)
+        print(summary, flush=True)
     return 0
 
 
 async def serve(host: str, port: int, behaviour: Behaviour, truth: Path | None) -> str:
-    """Serve until SIGTERM or SIGINT; return a line on what was done. Raises OSError when it cannot begin."""
+    """Serve until SIGTERM or SIGINT; return a summary line. Raises OSError if it cannot start."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -130,18 +136,18 @@ async def serve(host: str, port: int, behaviour: Behaviour, truth: Path | None) 
         listening = await loop.create_server(lambda: Connection(server), host, port, backlog=4096)
         gc.collect()
         gc.freeze()
-        gc.disable()  # nothing here makes circles, and a collection would make writes late
+        gc.disable()  # no reference cycles here, and a collection would delay writes
         with contextlib.closing(listening):
             print(f"listening on {listening.sockets[0].getsockname()[1]}", flush=True)
             _flush_on(loop, server)
             await ended.wait()
     finally:
         server.close()
-    return server.said_at_exit()
+    return server.summary_line()
 
 
 def _flush_on(loop: asyncio.AbstractEventLoop, server: Server) -> None:
-    """Write the truth so far, now and every FLUSH_S."""
+    """Write the truth file so far, now and every FLUSH_S."""
     if server.journal is not None:
         server.journal.flush()
         loop.call_later(FLUSH_S, _flush_on, loop, server)

@@ -1,4 +1,4 @@
-"""One client's connection: requests read from it one after another, each answered by its script, write by write."""
+"""Connection of one client: reads requests in sequence and answers each by its script, write by write."""
 
 import asyncio
 import os
@@ -8,21 +8,21 @@ from time import monotonic_ns
 from typing import cast
 
 from seamark.testservers.reference import wire
+from seamark.testservers.reference.answers import NOWHERE, Script
 from seamark.testservers.reference.journal import Outcome
 from seamark.testservers.reference.request import MAX_HEAD_BYTES, PAGES, Ask, Head, RequestError, read_ask, read_head
-from seamark.testservers.reference.script import NOWHERE, Script
 from seamark.testservers.reference.server import Server
 
 NO_LINGER = struct.pack("ii", 1, 0)
 SILENT = -1
-"""Instead of a request's number: nothing on this connection is answered any more."""
+"""Used as a request number: nothing more is answered on this connection."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """Answers in the order of the requests; one that comes before the last answer is out is read after it.
+    """Answers in the order of requests; one that arrives before the last answer is complete is read after it.
 
-    Writes go to the socket at once, by the system call: a transport may keep them until its loop comes round.
+    Writes go to the socket by the system call at once: a transport may hold them until the next loop iteration.
     """
 
     __slots__ = (
@@ -57,13 +57,13 @@ class Connection(asyncio.Protocol):
         self._script: Script
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count it."""
+        """Register the connection."""
         self._transport = cast(asyncio.Transport, transport)
         self._fd = transport.get_extra_info("socket").fileno()
         self._server.connections[self] = None
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Count it; what was being answered is lost."""
+        """Unregister the connection and record the request in progress as lost."""
         self._transport = None
         self._fd = -1
         self._server.connections.pop(self, None)
@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
             self._end("lost")
 
     def data_received(self, data: bytes) -> None:
-        """Stamp, then see whether a request is there as a whole."""
+        """Take the timestamp, then check whether a request is complete."""
         now_ns = monotonic_ns()
         if self._number == SILENT:
             return
@@ -80,20 +80,20 @@ class Connection(asyncio.Protocol):
             if not self._number:
                 self._read(now_ns)
             return
-        seen = self._server.seen.get(data)
-        if seen is None:
+        parsed = self._server.seen.get(data)
+        if parsed is None:
             self._pending += data
             self._read(now_ns)
         else:
-            self._begin(*seen, now_ns)
+            self._begin(*parsed, now_ns)
 
     def cut(self) -> None:
-        """Write down what was being answered; the server ends."""
+        """Record the request in progress as unfinished; the server ends."""
         if self._number > 0:
             self._end("unfinished")
 
     def advance(self, number: int, due_ns: int, now_ns: int) -> int:
-        """Write the step of request `number` that is due; return when the next one is, 0 for no more."""
+        """Write the due step of request `number`; return when the next one is due, 0 after the last."""
         if number != self._number:
             return 0
         script, at, server = self._script, self._at, self._server
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
         return self._step_due_ns()
 
     def _end(self, outcome: Outcome) -> None:
-        """Write down what was done for the request in flight, and go on with what follows it."""
+        """Record the finished request and continue with the next."""
         server, script, at, number = self._server, self._script, self._at, self._number
         chunks, tokens = (script.chunks_after[at - 1], script.tokens_after[at - 1]) if at else (0, 0)
         server.end(outcome, chunks, tokens)
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def _read(self, now_ns: int) -> None:
-        """Begin the first request of what is pending, if all of it is there."""
+        """Start the first pending request if it is complete."""
         pending, server = self._pending, self._server
         if len(pending) < self._needed:
             return
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
             if len(pending) < self._needed:
                 return
         except RequestError as refused:
-            pending.clear()  # where the next request would begin is not known
+            pending.clear()  # the start of the next request is unknown
             self._write(wire.refusal(refused.status, refused.message, closes=True))
             if self._transport is not None:
                 self._transport.close()
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
         return self._server.not_before_ns(due_ns)
 
     def _go_on(self) -> None:
-        """Do what comes after an answer: end the connection, or read the next request."""
+        """After an answer: close the connection, or read the next request."""
         if self._transport is None:
             return
         if self._head.closes:

@@ -1,6 +1,9 @@
-"""Everything that is still to be written, in one heap, each thing at its own absolute time. Knows no protocol."""
+"""Deadlines of all pending writes in one heap, each at its own absolute time, and how late they were written.
+Independent of the protocol."""
 
 import asyncio
+from bisect import bisect_right
+from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from time import monotonic_ns
 from typing import Protocol
@@ -8,23 +11,23 @@ from typing import Protocol
 from seamark.platform.timerfd import Timer
 
 EARLY_NS = 150_000
-"""The timer is set so much before a deadline: waking up takes the kernel tens of microseconds."""
+"""Lead of the timer over a deadline: a wake-up takes the kernel tens of microseconds."""
 SPIN_NS = 20_000
-"""So close to a deadline there is no going back to the event loop."""
+"""Closer than this to a deadline, spin instead of returning to the event loop."""
 MOST_AT_ONCE = 32
-"""After so many writes the loop looks at its sockets: the time when a request was read must be right as well."""
+"""Writes before sockets are polled again, as the read time of requests must be right as well."""
 NEVER_NS = 1 << 62
 
 
 class Due(Protocol):
-    """Who has something to write later."""
+    """Receiver of deadlines."""
 
     def advance(self, number: int, due_ns: int, now_ns: int) -> int:
-        """Write what is due of request `number`; return when its next write is due, 0 for no more."""
+        """Write what is due of request `number`; return when its next write is due, 0 for none."""
 
 
 class Deadlines:
-    """Calls `advance` of what is due. uvloop's own timers tick in milliseconds; the kernel's timerfd does not."""
+    """Calls `advance` at each deadline. Timers of uvloop tick in milliseconds, the kernel's timerfd does not."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -34,7 +37,7 @@ class Deadlines:
         loop.add_reader(self._timer.fileno(), self._wake)
 
     def add(self, due_ns: int, number: int, reply: Due) -> None:
-        """Have request `number` advance at `due_ns` of CLOCK_MONOTONIC."""
+        """Schedule `advance` of request `number` at `due_ns` of CLOCK_MONOTONIC."""
         heappush(self._heap, (due_ns, number, reply))
         if due_ns - EARLY_NS >= self._wakes_ns:
             return
@@ -44,7 +47,7 @@ class Deadlines:
             self._arm(due_ns - EARLY_NS)
 
     def close(self) -> None:
-        """Give the timer back; nothing advances any more."""
+        """Release the timer; nothing advances any more."""
         self._heap.clear()
         self._loop.remove_reader(self._timer.fileno())
         self._timer.close()
@@ -63,7 +66,7 @@ class Deadlines:
             self._run()
 
     def _run(self) -> None:
-        """Write all that is due; then spin, look at the sockets or sleep until the next is."""
+        """Write everything due; then spin, poll the sockets or sleep until the next deadline."""
         heap = self._heap
         left = MOST_AT_ONCE
         self._wakes_ns = 0
@@ -88,3 +91,64 @@ class Deadlines:
                 self._soon()
                 return
         self._wakes_ns = NEVER_NS
+
+
+WIDTH = 1.05
+"""Ratio of a bucket's bounds: quantiles are accurate to 5 %."""
+
+
+def _bounds_ns() -> list[int]:
+    bounds = [100.0]
+    while bounds[-1] < 100e9:
+        bounds.append(bounds[-1] * WIDTH)
+    return [round(bound) for bound in bounds]
+
+
+BOUNDS_NS = _bounds_ns()
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatenessSummary:
+    """Statistics of lateness; None before the first write."""
+
+    count: int
+    total_ns: int
+    max_ns: int | None
+    quantiles_ns: dict[float, int | None]
+
+
+class Lateness:
+    """Histogram of the time from deadline to write."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BOUNDS_NS) + 1)
+        self._total_ns = 0
+        self._max_ns = 0
+
+    def add(self, late_ns: int) -> None:
+        """Add one write."""
+        self._counts[bisect_right(BOUNDS_NS, late_ns)] += 1
+        self._total_ns += late_ns
+        if late_ns > self._max_ns:
+            self._max_ns = late_ns
+
+    def summary(self) -> LatenessSummary:
+        """Return count, sum, maximum and quantiles, each the upper bound of its bucket."""
+        count = sum(self._counts)
+        return LatenessSummary(
+            count=count,
+            total_ns=self._total_ns,
+            max_ns=self._max_ns if count else None,
+            quantiles_ns={share: self._quantile(share, count) for share in QUANTILES},
+        )
+
+    def _quantile(self, share: float, count: int) -> int | None:
+        if not count:
+            return None
+        seen, wanted = 0, share * count
+        for bound_ns, number in zip([*BOUNDS_NS, self._max_ns], self._counts, strict=True):
+            seen += number
+            if seen >= wanted:
+                return min(bound_ns, self._max_ns)
+        return self._max_ns

@@ -1,4 +1,4 @@
-"""The server's own truth, written while it runs: a JSON line for each request. truth.py reads it."""
+"""Truth file of the reference server: a JSON line per request, written while it runs. truth.py reads it."""
 
 import os
 from pathlib import Path
@@ -6,17 +6,17 @@ from typing import Literal, get_args
 
 Outcome = Literal["good", "empty", "error", "reset", "silent", "lost", "unfinished"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-"""How a request ended: answered, or with no token, status 503, connection reset by the server, no answer at all; the
-client went away before the end, the server was ended before it."""
+"""End of a request: answered, answered without tokens, status 503, connection reset by the server, no answer, client
+disconnected before the end, server ended before the end."""
 
 PIECE_BYTES = 1 << 16
 
 
 class Journal:
-    """Collects lines and writes them in pieces too small to make anything late."""
+    """Collects lines and writes them in pieces too small to delay replies."""
 
     def __init__(self, path: Path) -> None:
-        """Make the file anew. Raises OSError."""
+        """Create the file. Raises OSError."""
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         self._lines: list[str] = []
         self._length = 0
@@ -35,7 +35,7 @@ class Journal:
         tokens: int,
         outcome: Outcome,
     ) -> None:
-        """Take one request in. `name` is a JSON string, or "" for the number; a time of 0 is none."""
+        """Add one request. `name` is a JSON string, or "" for the number; a time of 0 means none."""
         line = (
             f'{{"id": {name or number}, "number": {number}, "read_ns": {read_ns}, "due_ns": {due_ns or "null"}, '
             f'"first_ns": {first_ns or "null"}, "answer_ns": {answer_ns or "null"}, '
@@ -47,7 +47,7 @@ class Journal:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been collected."""
+        """Write the collected lines."""
         if self._lines:
             data = "".join(self._lines).encode()
             self._lines.clear()
@@ -56,6 +56,6 @@ class Journal:
                 data = data[os.write(self._fd, data) :]
 
     def close(self) -> None:
-        """Write the rest."""
+        """Write the rest and close the file."""
         self.flush()
         os.close(self._fd)

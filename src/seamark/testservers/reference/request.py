@@ -1,4 +1,4 @@
-"""What a client asks for: HTTP/1.1 requests and the OpenAI API's bodies, read. No sockets here."""
+"""Parser of HTTP/1.1 requests and of the OpenAI API's bodies. No sockets."""
 
 import json
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ PATHS: Mapping[tuple[str, str], Endpoint] = {
     ("GET", "/metrics"): "metrics",
 }
 PAGES = ("health", "models", "metrics")
-"""What is shown at once, whatever the server is told to do to requests."""
+"""Endpoints without faults and delays."""
 
 
 class RequestError(Exception):
-    """A request that gets no answer but what is wrong with it."""
+    """A request that is answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class RequestError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Head:
-    """What the head of a request says. `name`: its x-request-id as a JSON string, "" without one."""
+    """Head of a request. `name`: its x-request-id as a JSON string, "" without one."""
 
     endpoint: Endpoint
     length: int
@@ -42,8 +42,8 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """What an answer depends on. `choices` is the prompts of one request, times n; `usage` is asked for in the last
-    chunk (end) or in each."""
+    """Parameters that determine the answer. `choices` is the number of prompts times n; `usage` is requested in the
+    last chunk (end) or in each."""
 
     endpoint: Endpoint
     stream: bool = False
@@ -54,12 +54,12 @@ class Ask:
 
 
 def read_head(head: bytes) -> Head:
-    """Read a head without its empty line. Raises RequestError."""
+    """Parse a head without its empty line. Raises RequestError."""
     first, *fields = head.decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3:
+    parts = first.split(" ")
+    if len(parts) != 3:
         raise RequestError(400, "not an HTTP/1.1 request")
-    method, path, version = words
+    method, path, version = parts
     endpoint = PATHS.get((method, path.partition("?")[0]))
     if endpoint is None:
         raise RequestError(404, f"nothing at {method} {path}: there is {', '.join(f'{m} {p}' for m, p in PATHS)}")
@@ -81,29 +81,29 @@ def read_head(head: bytes) -> Head:
 
 
 def read_ask(endpoint: Endpoint, body: bytes) -> Ask:
-    """Read the body of a request. Raises RequestError.
+    """Parse the body of a request. Raises RequestError.
 
-    Prompt tokens are the token ids that were sent, or the words of a text.
+    Prompt tokens are the token ids, or the words of a text.
     """
     if endpoint not in ("completions", "chat"):
         return Ask(endpoint=endpoint)
     try:
-        asked = json.loads(body)
+        document = json.loads(body)
     except ValueError as error:
         raise RequestError(400, f"the body is not JSON: {error}") from error
-    if not isinstance(asked, dict):
+    if not isinstance(document, dict):
         raise RequestError(400, "the body is not a JSON object")
-    options = asked.get("stream_options") or {}
+    options = document.get("stream_options") or {}
     if not isinstance(options, dict):
         raise RequestError(400, "stream_options is not an object")
-    prompts = _prompts(asked) if endpoint == "completions" else [_messages_tokens(asked)]
+    prompts = _prompts(document) if endpoint == "completions" else [_messages_tokens(document)]
     return Ask(
         endpoint=endpoint,
-        stream=bool(asked.get("stream")),
+        stream=bool(document.get("stream")),
         usage=_usage(options),
-        max_tokens=_count(asked, "max_completion_tokens") or _count(asked, "max_tokens"),
+        max_tokens=_count(document, "max_completion_tokens") or _count(document, "max_tokens"),
         prompt_tokens=sum(prompts),
-        choices=len(prompts) * (_count(asked, "n") or 1),
+        choices=len(prompts) * (_count(document, "n") or 1),
     )
 
 
@@ -113,8 +113,8 @@ def _usage(options: Mapping[str, Any]) -> Literal["none", "end", "each"]:
     return "each" if options.get("continuous_usage_stats") else "end"
 
 
-def _count(asked: Mapping[str, Any], name: str) -> int | None:
-    value = asked.get(name)
+def _count(document: Mapping[str, Any], name: str) -> int | None:
+    value = document.get(name)
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -122,26 +122,26 @@ def _count(asked: Mapping[str, Any], name: str) -> int | None:
     return value
 
 
-def _prompts(asked: Mapping[str, Any]) -> list[int]:
+def _prompts(document: Mapping[str, Any]) -> list[int]:
     """Return the tokens of each prompt: a text, token ids, or a list of either."""
-    prompt = asked.get("prompt")
+    prompt = document.get("prompt")
     if isinstance(prompt, str):
         return [len(prompt.split())]
     if isinstance(prompt, list) and prompt:
-        if all(isinstance(each, int) for each in prompt):
+        if all(isinstance(part, int) for part in prompt):
             return [len(prompt)]
-        if all(isinstance(each, (str, list)) for each in prompt):
-            return [len(each.split() if isinstance(each, str) else each) for each in prompt]
+        if all(isinstance(part, (str, list)) for part in prompt):
+            return [len(part.split() if isinstance(part, str) else part) for part in prompt]
     raise RequestError(400, "prompt is a text, token ids, or a list of either")
 
 
-def _messages_tokens(asked: Mapping[str, Any]) -> int:
-    messages = asked.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
+def _messages_tokens(document: Mapping[str, Any]) -> int:
+    messages = document.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
         raise RequestError(400, "messages is a list of objects with role and content")
-    words = 0
+    token_count = 0
     for message in messages:
         content = message.get("content") or ""
         parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-        words += sum(len(part.split()) for part in parts)
-    return words
+        token_count += sum(len(part.split()) for part in parts)
+    return token_count

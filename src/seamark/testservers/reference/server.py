@@ -1,39 +1,36 @@
-"""What all connections of the known-answer server share: its behaviour, what is due, what it counts. No sockets."""
+"""State shared by all connections of the reference server: behaviour, deadlines, counters. No sockets."""
 
 import asyncio
 from pathlib import Path
 from typing import Protocol
 
 from seamark.testservers.reference import wire
-from seamark.testservers.reference.answers import Answers
-from seamark.testservers.reference.behaviour import Behaviour
-from seamark.testservers.reference.deadlines import Deadlines
+from seamark.testservers.reference.answers import Answers, Script
+from seamark.testservers.reference.behaviour import Behaviour, Queue
+from seamark.testservers.reference.deadlines import Deadlines, Lateness
 from seamark.testservers.reference.journal import OUTCOMES, Journal, Outcome
-from seamark.testservers.reference.lateness import Lateness
-from seamark.testservers.reference.queueing import Queue
 from seamark.testservers.reference.request import Ask, Endpoint, Head
-from seamark.testservers.reference.script import Script
 
 MOST_SEEN_BYTES = 1 << 25
 LONGEST_SEEN_BYTES = 1 << 14
-"""Requests up to this length are read once: load generators send the same bytes again and again."""
+"""Requests up to this length are parsed once: load generators send the same bytes repeatedly."""
 ENTRY_BYTES = 512
-"""What a kept request takes beside its bytes."""
+"""Memory of a cached request beside its bytes."""
 NEVER_NS = 1 << 62
 
 
 class Ended(Protocol):
-    """A connection, when the server ends."""
+    """A connection at the end of the server."""
 
     def cut(self) -> None:
-        """Write down what was being answered."""
+        """Record the request in progress."""
 
 
 class Server:
-    """Numbers requests and says for each what is written when."""
+    """Numbers requests and determines their scripts and deadlines."""
 
     def __init__(self, behaviour: Behaviour, loop: asyncio.AbstractEventLoop, truth: Path | None) -> None:
-        """Raises OSError when the file for the truth cannot be written."""
+        """Raises OSError if the truth file cannot be written."""
         self.behaviour = behaviour
         self.journal = None if truth is None else Journal(truth)
         self.deadlines = Deadlines(loop)
@@ -56,7 +53,7 @@ class Server:
         self._prompt_tokens = 0
 
     def remember(self, data: bytes, head: Head, ask: Ask) -> None:
-        """Keep a request, so that the same bytes need not be read again."""
+        """Cache a parsed request."""
         if len(data) > LONGEST_SEEN_BYTES:
             return
         if self._seen_bytes > MOST_SEEN_BYTES:
@@ -66,7 +63,7 @@ class Server:
         self._seen_bytes += len(data) + ENTRY_BYTES
 
     def begin(self, ask: Ask, read_ns: int) -> tuple[int, Script, int]:
-        """Return number and script of a request that was read, and when its first token is due."""
+        """Return number, script and first token's deadline of a request that was read."""
         self.requests += 1
         self.running += 1
         self._prompt_tokens += ask.prompt_tokens
@@ -79,26 +76,26 @@ class Server:
         return number, script, due_ns
 
     def not_before_ns(self, due_ns: int) -> int:
-        """Return when something is written that was due at `due_ns`: after the stall if that falls into it."""
+        """Return the time of a write that is due at `due_ns`: the end of the stall if it falls into one."""
         if self._stall_from_ns <= due_ns < self._stall_until_ns:
             return self._stall_until_ns
         return due_ns
 
     def end(self, outcome: Outcome, chunks: int, tokens: int) -> None:
-        """Count a request that is over."""
+        """Count a finished request."""
         self.running -= 1
         self._ended[outcome] += 1
         self._chunks += chunks
         self._tokens += tokens
 
     def page(self, endpoint: Endpoint) -> bytes:
-        """Return what /health, /v1/models or /metrics answers."""
+        """Return the reply to /health, /v1/models or /metrics."""
         if endpoint == "metrics":
             return self.metrics()
         return wire.models() if endpoint == "models" else wire.reply(200, b"", "text/plain")
 
     def metrics(self) -> bytes:
-        """Return what /metrics shows, in Prometheus' text format."""
+        """Return the reply to /metrics in Prometheus text format."""
         late = self.lateness.summary()
         totals = (
             ("chunks", "Chunks with tokens written, of requests that are over.", self._chunks),
@@ -128,8 +125,8 @@ class Server:
         ]
         return wire.reply(200, "\n".join(lines).encode(), "text/plain; version=0.0.4")
 
-    def said_at_exit(self) -> str:
-        """Return a line on what was done, and how late."""
+    def summary_line(self) -> str:
+        """Return a line with the counters and lateness."""
         late = self.lateness.summary()
         ends = ", ".join(f"{count} {name}" for name, count in self._ended.items() if count)
         done = f"{self.requests} requests ({ends or 'none over'}), {self._chunks} chunks, {self._tokens} tokens"
@@ -139,7 +136,7 @@ class Server:
         return f"{done}; lateness in ms of {late.count} writes: {', '.join(figures)}, max {late.max_ns / 1e6:.3f}"
 
     def close(self) -> None:
-        """Stop everything that is due and write the rest of the truth."""
+        """Cancel all deadlines and write the rest of the truth file."""
         self.deadlines.close()
         for connection in list(self.connections):
             connection.cut()

@@ -1,4 +1,4 @@
-"""Reads what a known-answer server wrote down of its requests, as arrays to compare a client's samples with."""
+"""Reader of a truth file, as arrays to compare with a client's samples."""
 
 import json
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ Integers = npt.NDArray[np.int64]
 class Truth:
     """Requests in the order in which the server read them, n of each; times are ns of the machine's CLOCK_MONOTONIC.
 
-    A client on the same machine compares its own CLOCK_MONOTONIC with them: its true TTFT is `first_ns - read_ns`,
-    and what it measured may only be larger, by its own error and the way to the server and back. Stamps of writes are
-    taken just before the write, those of `read_ns` when the last bytes of the request are there. A time that does not
-    exist is MISSING_NS.
+    A client on the same machine compares its own CLOCK_MONOTONIC with them: the true TTFT is `first_ns - read_ns`,
+    and a measured one may only be larger, by the client's error and the round trip. Timestamps of writes are taken
+    just before the write, `read_ns` when the last bytes of the request arrived. A time that does not exist is
+    MISSING_NS.
 
     - `ids`: the x-request-id of each request, else its number. A client that sends the same bytes again repeats ids.
-    - `number`: 1 and on, as `--error-every` and the like count.
-    - `read_ns`: the request was there as a whole.
-    - `due_ns`: when its first token (or its reply, for one that does not stream) was to be written.
-    - `first_ns`, `answer_ns`, `last_ns`: the write of the first chunk with a token, of the first one that is not
-      reasoning, and of the last one with a token. A reply that does not stream has all three at once.
-    - `chunks`, `tokens`: how many chunks with tokens, and tokens, were written, over all choices.
+    - `number`: from 1, as counted by `--error-every` and the like.
+    - `read_ns`: the complete request was read.
+    - `due_ns`: deadline of its first token (or of its reply, if it is not streamed).
+    - `first_ns`, `answer_ns`, `last_ns`: write of the first chunk with a token, of the first one after the reasoning,
+      and of the last one with a token. All equal for a reply that is not streamed.
+    - `chunks`, `tokens`: number of chunks with tokens, and of tokens, over all choices.
     - `outcome`: see journal.OUTCOMES.
     """
 
@@ -50,7 +50,7 @@ class Truth:
 
 
 def read_truth(path: Path) -> Truth:
-    """Read a truth file, also of a server that still writes to it: half a last line is left out.
+    """Read a truth file, also of a running server: a partial last line is ignored.
 
     Raises OSError, and ValueError for a file of another kind.
     """
@@ -75,4 +75,4 @@ def read_truth(path: Path) -> Truth:
             outcome=np.array([row["outcome"] for row in rows], dtype=np.str_),
         )
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not what a known-answer server writes ({error!r})") from error
+        raise ValueError(f"{path}: not a truth file of the reference server ({error!r})") from error

@@ -1,4 +1,4 @@
-"""The bytes of an answer: HTTP/1.1, chunked transfer, SSE events and the JSON in them, shaped as vLLM's."""
+"""Encoding of answers: HTTP/1.1, chunked transfer, SSE events and their JSON in the form of vLLM."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from seamark.testservers.reference.request import Ask
 
 MODEL = "known"
 TOKEN = " tøken"
-"""The text of one token; it holds a character of two bytes, so that a decoder can be tried with half of it."""
+"""Text of one token; it has a two-byte character, so that a decoder can be tested with half of it."""
 PLAIN_BODY = b"the known answer\n"
 CREATED_S = 1_700_000_000
 LAST_CHUNK = b"0\r\n\r\n"
@@ -29,19 +29,19 @@ JSON = "application/json"
 
 
 def reply(status: int, body: bytes, kind: str, more: str = "") -> bytes:
-    """Return a reply with its length in its head. `more`: further lines of the head, each with its end."""
+    """Return a reply with a stated length. `more`: further header lines, each with its line end."""
     head = f"HTTP/1.1 {status} {REASONS[status]}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{more}\r\n"
     return head.encode() + body
 
 
 def refusal(status: int, message: str, *, closes: bool = False) -> bytes:
-    """Return an error as the OpenAI API words it. `closes`: it is the last on its connection."""
+    """Return an error in the form of the OpenAI API. `closes`: it is the last on its connection."""
     error = {"message": message, "type": REASONS[status], "param": None, "code": status}
     return reply(status, compact({"error": error}), JSON, "connection: close\r\n" if closes else "")
 
 
 def models() -> bytes:
-    """Return what GET /v1/models answers."""
+    """Return the reply to GET /v1/models."""
     model = {"id": MODEL, "object": "model", "created": CREATED_S, "owned_by": "seamark"}
     return reply(200, compact({"object": "list", "data": [model]}), JSON)
 
@@ -52,7 +52,7 @@ def framed(payload: bytes) -> bytes:
 
 
 def compact(value: Any) -> bytes:
-    """Return JSON as vLLM writes it: no spaces, characters as UTF-8."""
+    """Return JSON in vLLM's form: no spaces, characters in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -69,7 +69,7 @@ def usage_of(ask: Ask, tokens: int, reasoning_tokens: int, behaviour: Behaviour)
 
 
 class Events:
-    """SSE events of a server with this behaviour; those that many replies share are made once."""
+    """SSE events for one behaviour; events common to many replies are cached."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._field = behaviour.reasoning_field
@@ -84,28 +84,30 @@ class Events:
         return self._begin + compact(value) + self._end
 
     def role(self, is_chat: bool, choice: int) -> bytes:
-        """Return the chunk without a token that comes first: a role in a chat, an empty text else."""
-        said = {"delta": {"role": "assistant", "content": ""}} if is_chat else {"text": ""}
-        return self.event(_chunk(is_chat, [{"index": choice, **said, "logprobs": None, "finish_reason": None}]))
+        """Return the first chunk, without tokens: a role in a chat, else an empty text."""
+        content = {"delta": {"role": "assistant", "content": ""}} if is_chat else {"text": ""}
+        return self.event(_chunk(is_chat, [{"index": choice, **content, "logprobs": None, "finish_reason": None}]))
 
     def usage(self, ask: Ask, tokens: int, reasoning_tokens: int) -> bytes:
-        """Return the chunk that has no choices and counts the tokens."""
+        """Return the chunk without choices that has the token counts."""
         chunk = _chunk(ask.endpoint == "chat", [])
         return self.event({**chunk, "usage": usage_of(ask, tokens, reasoning_tokens, self._behaviour)})
 
     def counted(
         self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None, usage: Mapping[str, Any]
     ) -> bytes:
-        """Return a content chunk that carries the usage so far as well."""
-        return self.event({**self._said(is_chat, choice, tokens, reasons, finish), "usage": usage})
+        """Return a content chunk with the usage so far."""
+        return self.event({**self._content_chunk(is_chat, choice, tokens, reasons, finish), "usage": usage})
 
     def _content(self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None) -> bytes:
-        return self.event(self._said(is_chat, choice, tokens, reasons, finish))
+        return self.event(self._content_chunk(is_chat, choice, tokens, reasons, finish))
 
-    def _said(self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None) -> dict[str, Any]:
+    def _content_chunk(
+        self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None
+    ) -> dict[str, Any]:
         text = TOKEN * tokens
-        said = {"delta": {self._field if reasons else "content": text}} if is_chat else {"text": text}
-        return _chunk(is_chat, [{"index": choice, **said, "logprobs": None, "finish_reason": finish}])
+        content = {"delta": {self._field if reasons else "content": text}} if is_chat else {"text": text}
+        return _chunk(is_chat, [{"index": choice, **content, "logprobs": None, "finish_reason": finish}])
 
 
 def _chunk(is_chat: bool, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -114,21 +116,21 @@ def _chunk(is_chat: bool, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any
 
 
 def whole(ask: Ask, counts: Sequence[int], finish: str, behaviour: Behaviour) -> bytes:
-    """Return the reply to a request that does not stream: chunks of `counts` tokens, the first of them reasoning."""
+    """Return the reply to a request that is not streamed: chunks of `counts` tokens, the first of them reasoning."""
     reasoning_chunks = behaviour.reasoning_chunks if ask.endpoint == "chat" else 0
     is_chat = ask.endpoint == "chat"
     reasoning, answer = sum(counts[:reasoning_chunks]), sum(counts[reasoning_chunks:])
     message: dict[str, Any] = {"role": "assistant", "content": TOKEN * answer}
     if reasoning:
         message[behaviour.reasoning_field] = TOKEN * reasoning
-    said = {"message": message} if is_chat else {"text": TOKEN * answer}
+    content = {"message": message} if is_chat else {"text": TOKEN * answer}
     value: dict[str, Any] = {
         "id": "chatcmpl-known" if is_chat else "cmpl-known",
         "object": "chat.completion" if is_chat else "text_completion",
         "created": CREATED_S,
         "model": MODEL,
         "choices": [
-            {"index": choice, **said, "logprobs": None, "finish_reason": finish} for choice in range(ask.choices)
+            {"index": choice, **content, "logprobs": None, "finish_reason": finish} for choice in range(ask.choices)
         ],
     }
     if behaviour.usage != "never":

@@ -1,6 +1,6 @@
-"""What the known-answer server itself can do, before it is believed: its ceiling, and how late it is below it.
+"""What the reference server itself can do, before it is believed: its ceiling, and how late it is below it.
 
-Run from the root: `.venv/bin/python benchmarks/known_server.py [--rounds 3] [--seconds 3]`. The client is a bare
+Run from the root: `.venv/bin/python benchmarks/reference_server.py [--rounds 3] [--seconds 3]`. The client is a bare
 epoll loop in this process, on a core of its own where there are two. Prints medians over the rounds, the share of its
 core that the server used, and its own lateness; `client adds` is a client's TTFT less the truth.
 """
@@ -27,7 +27,7 @@ import numpy as np
 import seamark
 from seamark.testservers.reference.truth import Truth, read_truth
 
-ISOLATED_MAIN = Path(seamark.__file__).parent / "isolated_main.py"
+ISOLATED_MAIN = Path(seamark.__file__).parent / "platform" / "isolated_main.py"
 END = b"\r\n0\r\n\r\n"
 
 
@@ -50,7 +50,7 @@ class Served:
 
 @contextmanager
 def known(*arguments: object) -> Iterator[Served]:
-    """Run a known-answer server, on the last core."""
+    """Run a reference server, on the last core."""
     with tempfile.TemporaryDirectory() as folder:
         truth = Path(folder) / "truth.jsonl"
         command = [
