@@ -1,52 +1,246 @@
-"""What Seamark itself costs: a scenario's wall time less server start and load, and the gaps between its trials.
+"""What Seamark and Snakemake cost beside the loads: by size of a study, and between the trials of a run.
 
-Runs a scenario of the null service in a study of its own and prints a table.
-    python benchmarks/orchestration.py --trials 12 --seconds 10
+    python benchmarks/orchestration.py dry 250 2000 10000     dry runs of studies that are planned, nothing measured
+    python benchmarks/orchestration.py dry --slurm 2000       the same at a site with a batch system (none is called)
+    python benchmarks/orchestration.py run 100 2000           real runs of short loads: CPU time of a trial
+    python benchmarks/orchestration.py finished 2000 10000    studies that are done: report, and submitting once more
+    python benchmarks/orchestration.py gaps                   one run: wall time and its parts, gaps between trials
+
+Every study is one deployment of the null service. The studies of `finished` were not measured: one trial was, and its
+folder is copied under the names of the others, with Snakemake's records of it. Prints a table for each.
 """
 
 import argparse
+import base64
 import itertools
 import json
+import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+NAME = "scale"
+SCENARIO = f"config/scenarios/{NAME}.yaml"
+BENCH = [sys.executable, "-m", "seamark.cli.main"]
+SLURM = {
+    "name": "batch",
+    "summary": "a site with a batch system that is never called",
+    "profile": "slurm",
+    "partitions": {"cpu": {"nodes": 2, "cpus": 64, "mem_gb": 256}},
+    "qos": {"default": None},
+}
+REPETITIONS = 5
+SHORT_S = 0.1
+FORK_SERVER = "seamark.platform.fork_server.server"
+
 
 def main() -> None:
-    """Run the scenario and print what it cost."""
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--trials", type=int, default=12)
-    arguments.add_argument("--seconds", type=float, default=10.0)
-    asked = arguments.parse_args()
-    with tempfile.TemporaryDirectory(prefix="seamark-orchestration-") as name:
-        root = Path(name) / "study"
-        subprocess.run([sys.executable, "-m", "seamark.cli.main", "init", root], check=True, capture_output=True)
-        write_scenario(root, asked.trials, asked.seconds)
-        began_s = time.time()
-        subprocess.run(
-            [sys.executable, "-m", "seamark.cli.main", "submit", "-c", "config/scenarios/overhead.yaml"],
-            cwd=root,
-            check=True,
-            capture_output=True,
-        )
-        print_table(root / "results" / "overhead", began_s, time.time(), asked.seconds)
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    dry = kinds.add_parser("dry")
+    dry.add_argument("sizes", type=int, nargs="*", default=[250, 2000, 10_000])
+    dry.add_argument("--slurm", action="store_true")
+    kinds.add_parser("run").add_argument("sizes", type=int, nargs="*", default=[100, 2000])
+    kinds.add_parser("finished").add_argument("sizes", type=int, nargs="*", default=[2000, 10_000])
+    gaps = kinds.add_parser("gaps")
+    gaps.add_argument("--trials", type=int, default=12)
+    gaps.add_argument("--seconds", type=float, default=10.0)
+    asked = parser.parse_args()
+    if asked.kind == "gaps":
+        measure_gaps(asked.trials, asked.seconds)
+        return
+    measure = {"dry": dry_run(getattr(asked, "slurm", False)), "run": real_run, "finished": finished}[asked.kind]
+    for at, size in enumerate(asked.sizes):
+        with study_of(size) as root:
+            row = {"trials": float(size), **measure(root)}
+        if at == 0:
+            print("".join(f"{name:>{max(12, len(name) + 2)}}" for name in row))
+        print("".join(f"{value:>{max(12, len(name) + 2)}.6g}" for name, value in row.items()), flush=True)
 
 
-def write_scenario(root: Path, trials: int, seconds: float) -> None:
-    """Write a scenario of so many trials of one deployment."""
+@contextmanager
+def study_of(trials: int, seconds: float = SHORT_S, repetitions: int = REPETITIONS) -> Iterator[Path]:
+    """Give a new study with a scenario of so many trials of one deployment."""
+    with tempfile.TemporaryDirectory(prefix="seamark-orchestration-") as folder:
+        root = Path(folder) / "study"
+        subprocess.run([*BENCH, "init", root], check=True, capture_output=True)
+        write_scenario(root, trials, seconds, repetitions)
+        yield root
+
+
+def write_scenario(root: Path, trials: int, seconds: float, repetitions: int) -> None:
+    """Write the scenario of a study."""
     workload = {"component": "null", "service": "null", "pattern": "constant", "rate_rps": 50}
-    workload |= {"concurrency": [1, 2], "duration_s": seconds, "warmup_s": 0}
-    document = {"scenario": "overhead", "repetitions": -(-trials // 2), "workload": workload}
-    (root / "config" / "scenarios" / "overhead.yaml").write_text(yaml.safe_dump(document))
+    workload |= {"concurrency": list(range(1, max(1, trials // repetitions) + 1)), "duration_s": seconds}
+    document = {"scenario": NAME, "repetitions": repetitions, "workload": workload | {"warmup_s": 0}}
+    (root / SCENARIO).write_text(yaml.safe_dump(document))
 
 
-def print_table(results: Path, began_s: float, ended_s: float, seconds: float) -> None:
+def bench(root: Path, *words: str, check: bool = True) -> dict[str, float]:
+    """Run a verb of bench in a study; return its wall and CPU time and the peak memory of its largest process."""
+    command = [*BENCH, *words, "-c", SCENARIO]
+    return timed(command, root, check=check)
+
+
+def timed(command: list[str], root: Path, *, check: bool = True) -> dict[str, float]:
+    """Run a command; return seconds, CPU seconds with those of its children and fork servers, and MB at its peak."""
+    servers: dict[int, float] = {}
+    peak_mb, began_s = 0.0, time.perf_counter()
+    with (root / "output.txt").open("ab") as output:
+        process = subprocess.Popen(command, cwd=root, stdout=output, stderr=output)
+        while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
+            peak_mb = max(peak_mb, _look(process.pid, servers))
+            time.sleep(0.2)
+    wall_s = time.perf_counter() - began_s
+    process.returncode = os.waitstatus_to_exitcode(ended[1])
+    if check and process.returncode:
+        raise SystemExit(f"{command}: exit code {process.returncode}\n{(root / 'output.txt').read_text()[-3000:]}")
+    used = ended[2]
+    cpu_s = used.ru_utime + used.ru_stime + sum(servers.values())
+    return {"wall_s": wall_s, "cpu_s": cpu_s, "rss_mb": max(peak_mb, used.ru_maxrss / 1000)}
+
+
+def _look(pid: int, servers: dict[int, float]) -> float:
+    """Note the CPU time of the run's fork servers, with that of their ended children; return the largest process."""
+    peak_mb = 0.0
+    with suppress(psutil.Error):
+        family = psutil.Process(pid).children(recursive=True)
+        for process in [psutil.Process(pid), *family]:
+            with suppress(psutil.Error):
+                peak_mb = max(peak_mb, process.memory_info().rss / 1e6)
+        pids = {str(process.pid) for process in family}
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, ValueError, IndexError):
+                words = process.cmdline()
+                if words[words.index(FORK_SERVER) + 2] in pids | {str(pid)}:
+                    servers[process.pid] = sum(process.cpu_times()[:4])
+    return peak_mb
+
+
+def dry_run(slurm: bool) -> Callable[[Path], dict[str, float]]:
+    """Return how a dry run is measured: of a planned study, by the very command that `bench submit` uses."""
+
+    def measure(root: Path) -> dict[str, float]:
+        from seamark.planning.study import Study
+        from seamark.workflow.snakemake_cli import command
+
+        if slurm:
+            (root / "config" / "sites" / "batch.yaml").write_text(yaml.safe_dump(SLURM))
+        site = ["--site", "batch", "--set", "partition=cpu"] if slurm else []
+        planned = bench(root, "plan", *site)
+        study = Study.at(root, scenario=SCENARIO, site="batch" if slurm else "local")
+        study.refresh_plan(NAME)
+        row = timed(command(study, extra=["--dry-run", "--quiet", "all"]), root)
+        return {f"dry_{name}": value for name, value in row.items()} | {"plan_s": planned["wall_s"]}
+
+    return measure
+
+
+def real_run(root: Path) -> dict[str, float]:
+    """Run a study of short loads; return what a trial took."""
+    from seamark.planning.study import Study
+
+    count = len(Study.at(root, scenario=SCENARIO, site="local").plan.trials)
+    row = bench(root, "submit")
+    return row | {"cpu_s_per_trial": row["cpu_s"] / count, "wall_s_per_trial": row["wall_s"] / count}
+
+
+def finished(root: Path) -> dict[str, float]:
+    """Measure one trial, copy it under the names of all others, and time the report and another submission."""
+    from seamark.planning.study import Study
+
+    whole = (root / SCENARIO).read_text()
+    write_scenario(root, 1, SHORT_S, 1)
+    bench(root, "submit")
+    source = Study.at(root, scenario=SCENARIO, site="local").plan.trials[0]
+    (root / SCENARIO).write_text(whole)
+    study = Study.at(root, scenario=SCENARIO, site="local")
+    folder = study.folder(NAME)
+    records = {
+        path: (base64.b64decode(path.name).decode(), path.read_text())
+        for path in (root / ".snakemake" / "metadata").iterdir()
+    }
+    records = {path: told for path, told in records.items() if source.id in told[0]}
+    files = [path for path in folder.trial(source.id).root.iterdir() if path.is_file()]
+    texts = {path: None if path.suffix == ".parquet" else path.read_text() for path in files}
+    texts = dict(sorted(texts.items(), key=lambda each: each[0].name != "samples.parquet"))
+    times_ns = {path: path.stat().st_mtime_ns for path in texts}
+    samples = pq.read_table(folder.trial(source.id).samples)
+    size = folder.trial(source.id).samples.stat().st_size
+    for trial in study.plan.trials:
+        names = {source.id: trial.id, source.trial_id: trial.trial_id, source.config_hash: trial.config_hash}
+        own = folder.trial(trial.id).root
+        own.mkdir(exist_ok=True)
+        for path, text in texts.items():
+            copy = own / path.name
+            if path.name == "samples.parquet":
+                head = {key: _renamed(value, names) for key, value in _head(samples).items()}
+                pq.write_table(samples.replace_schema_metadata(head), copy)
+                names[f'"samples_bytes": {size}'] = f'"samples_bytes": {copy.stat().st_size}'
+            elif text is None and copy != path:
+                shutil.copyfile(path, copy)
+            elif text is not None:
+                copy.write_text(_renamed(text, names))
+            os.utime(copy, ns=(times_ns[path], times_ns[path]))
+        changed = [str({**trial.changed, "config_hash": trial.config_hash})]
+        for path, (name, text) in records.items():
+            document = json.loads(_renamed(text, names))
+            if document["rule"] == "load":
+                document["params"] = changed
+            (path.parent / base64.b64encode(_renamed(name, names).encode()).decode()).write_text(json.dumps(document))
+    study.refresh_plan(NAME)
+    first, report = bench(root, "submit"), _report(root, study.folder(NAME).root)
+    again = bench(root, "submit")
+    log = sorted((folder.root / "logs").glob("submit-*.log"))[-1].read_text()
+    assert "Nothing to be done" in log, log[-2000:]
+    page = root / "reports" / NAME / "index.html"
+    return {
+        "derive_s": first["wall_s"],
+        "report_s": report,
+        "page_mb": page.stat().st_size / 1e6,
+        "again_s": again["wall_s"],
+        "again_cpu_s": again["cpu_s"],
+        "again_rss_mb": again["rss_mb"],
+    }
+
+
+def _report(root: Path, results: Path) -> float:
+    code = "import sys; from pathlib import Path; from seamark.report.pages import write_report"
+    code += "; write_report(Path(sys.argv[1]), Path(sys.argv[2]))"
+    return timed([sys.executable, "-c", code, str(results), str(root / "reports")], root)["wall_s"]
+
+
+def _head(samples: pa.Table) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in samples.schema.metadata.items()}
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    for old, new in names.items():
+        text = text.replace(old, new)
+    return text
+
+
+def measure_gaps(trials: int, seconds: float) -> None:
+    """Run a scenario; print wall time, its parts and the gaps, from the files that the run left."""
+    with study_of(trials, seconds, -(-trials // 2)) as root:
+        began_s = time.time()
+        subprocess.run([*BENCH, "submit", "-c", SCENARIO], cwd=root, check=True, capture_output=True)
+        print_gaps(root / "results" / NAME, began_s, time.time(), seconds)
+
+
+def print_gaps(results: Path, began_s: float, ended_s: float, seconds: float) -> None:
     """Print wall time, its parts and the gaps, from the files that the run left."""
     spans = []
     for record in results.glob("*/load.json"):
