@@ -10,8 +10,11 @@ from typing import Any
 
 import yaml
 
+import seamark
+
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
 ACCOUNT = "p200000"
+SCRIPTS = Path(seamark.__file__).parent / "shipped" / "scripts"
 SITE: dict[str, Any] = {
     "name": "here",
     "summary": "a Slurm for tests",
@@ -58,6 +61,18 @@ class Exporting:
         done = self.bench("export", "slurm", *words)
         assert done.returncode == 0, done.stderr
         return self.root / "slurm" / "try"
+
+    def start_deployment(self, deployment: str, **env: str) -> "subprocess.Popen[str]":
+        """Start what an exported job runs for a deployment, here and without Slurm."""
+        words = [sys.executable, SCRIPTS / "deployment.py", "config/scenarios/try.yaml", "here", "try", deployment]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(words, cwd=self.root, env=os.environ | env, stdout=pipe, stderr=pipe, text=True)
+
+    def run_deployment(self, deployment: str, **env: str) -> "subprocess.CompletedProcess[str]":
+        """Run it to its end."""
+        process = self.start_deployment(deployment, **env)
+        said, complained = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, said, complained)
 
     @property
     def results(self) -> Path:

@@ -58,14 +58,18 @@ def plan_of_trial(plan: Plan, trial: Trial, deployment: Deployment) -> Plan:
 
 
 def write_trial(part: Plan, folder: TrialFolder) -> None:
-    """Write trial.json: the plan of one trial and the digest of that.
+    """Write trial.json, where it does not stand already: the plan of one trial and the digest of that.
 
     It is not synchronised to the disk, which would take longer than all else of a large plan: a trial.json that was
     lost or cut is made again. A folder that cannot be written to is left without one.
     """
     document = json.loads(json.dumps(as_document(part)))
+    text = json.dumps(document | {"digest": digest(document)})
+    with suppress(OSError, ValueError):
+        if folder.planned.read_text(encoding="utf-8") == text:
+            return
     with suppress(OSError), replacing(folder.planned, durable=False) as temporary:
-        temporary.write_text(json.dumps(document | {"digest": digest(document)}), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
 def read_trial(folder: TrialFolder, config_hash: str | None) -> Plan | None:

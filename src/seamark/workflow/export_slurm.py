@@ -106,7 +106,6 @@ class _Texts:
             "scenario": study.scenario.name,
             "scenario_file": str(study.scenario_path),
             "site": study.site_name,
-            "results": shell_path(study.site.paths.results),
             "interpreter": CHECKED.format(python=shell_path(python)),
             "where": "scripts=scripts" if own else SHIPPED,
         }

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 MEASURE_ANEW = "SEAMARK_MEASURE_ANEW"
 """Environment variable of exported scripts: `yes` measures trials of another server or configuration anew."""
+RETRY = "SEAMARK_RETRY"
+"""Environment variable of exported scripts: `yes` measures failed trials again."""
 
 
 def plan(scenario_file: str, site: str, scenario: str) -> None:
@@ -48,79 +50,52 @@ def environment(scenario_file: str, site: str, name_and_digest: str, record: str
     write(Path(record), Environment(name=name, lock_digest=digest, root=str(root)))
 
 
-def pending(scenario_file: str, site: str, scenario: str, deployment_id: str, failed: str = "no") -> None:
-    """Print a deployment's trials that are not measured yet, one a line; with `failed` yes also the failed ones.
-
-    Ends with a message instead where a server of the deployment runs already, images are not there, or trials are
-    there from another server or configuration; where those are to be measured anew, they are put aside.
-    """
+def deployment(scenario_file: str, site: str, scenario: str, deployment_id: str) -> int:
+    """Run a deployment from its start to its end, for an exported job; return the exit code."""
     from seamark.errors import UserError
-    from seamark.services.images.prepare import require_images
-    from seamark.services.supervisor.deployment import alive
-    from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
-    from seamark.trials.pending import pending
+    from seamark.trials.run_deployment import run_deployment
 
+    failed, anew = (os.environ.get(name) == "yes" for name in (RETRY, MEASURE_ANEW))
     study = _study(scenario_file, site)
-    if alive(study.folder(scenario).deployment(deployment_id)):
-        raise SystemExit(f"{deployment_id}: another run serves it now. Wait for that, or `bench stop` it.")
     try:
-        if study.site.runtime == "apptainer":
-            require_images(study)
-        if os.environ.get(MEASURE_ANEW) == "yes":
-            put_conflicts_aside(study, deployment_id)
-        if found := conflicts(study, deployment=deployment_id):
-            raise UserError(*refusal(study, found))
-        for trial in pending(study, scenario, deployment_id, failed=failed == "yes"):
-            print(trial.id)
+        return run_deployment(study, scenario, deployment_id, (scenario_file, site), failed=failed, anew=anew)
     except UserError as mistake:
         raise SystemExit(str(mistake)) from None
 
 
 def serve(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Start a deployment's server under its supervisor."""
-    from seamark.trials.deployment_context import Bench
-    from seamark.trials.trial import serve
+    from seamark.trials.run_deployment import serve
 
     _require_current_epoch()
-    serve(Bench.of(_study(scenario_file, site), scenario, deployment_id))
+    serve(_study(scenario_file, site), scenario, deployment_id)
 
 
 def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """Send a deployment its first requests."""
     parent_pid = os.getppid()
-    from seamark.trials.deployment_context import Bench
-    from seamark.trials.trial import warm_up
+    from seamark.trials.run_deployment import warm_up
 
     _require_current_epoch()
-    study = _study(scenario_file, site)
-    warm_up(Bench.of(study, scenario, deployment_id), study.trials_of(scenario, deployment_id)[0], parent_pid)
+    warm_up(_study(scenario_file, site), scenario, deployment_id, parent_pid)
 
 
 def load(scenario_file: str, site: str, scenario: str, trial_id: str, config_hash: str | None = None) -> None:
     """Measure one trial, which `config_hash` tells from one of an older plan."""
     parent_pid = os.getppid()
-    from seamark.trials.deployment_context import Bench
+    from seamark.trials.run_deployment import measure_trial
 
     _require_current_epoch()
     study = _study(scenario_file, site).of_trial(scenario, trial_id, config_hash)
-    trial = study.trial(scenario, trial_id)
-    retries = study.plan_of(scenario).max_retries
-    if trial.search:
-        from seamark.trials.search.run import measure_search as measure
-    else:
-        from seamark.trials.trial import measure
-    measure(Bench.of(study, scenario, trial.deployment), trial, parent_pid, max_retries=retries)
+    measure_trial(study, scenario, trial_id, parent_pid)
 
 
 def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """End a deployment's server and record its life."""
-    from seamark.services.supervisor.deployment import teardown
+    from seamark.trials.run_deployment import tear_down
 
     _require_current_epoch()
-    study = _study(scenario_file, site)
-    folder = study.folder(scenario)
-    loads = [folder.trial(trial.id).load for trial in study.trials_of(scenario, deployment_id)]
-    teardown(folder.deployment(deployment_id), loads)
+    tear_down(_study(scenario_file, site), scenario, deployment_id)
 
 
 def monitor(record: str) -> None:

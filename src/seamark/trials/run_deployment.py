@@ -1,0 +1,159 @@
+"""The life of a deployment: served, warmed up, each pending trial measured, torn down.
+
+Snakemake's rules call the phases one by one; an exported job calls all, each in a process of its own.
+"""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from seamark.errors import UserError
+from seamark.planning.study import Study
+from seamark.services.images.prepare import require_images
+from seamark.services.supervisor import deployment as servers
+from seamark.services.supervisor.control_files import acquire_lock
+from seamark.storage.paths import DeploymentFolder
+from seamark.trials import trial as trials
+from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
+from seamark.trials.deployment_context import Bench
+from seamark.trials.pending import pending
+
+CUT_SHORT = 143
+"""Exit code of a job that SIGTERM ended: 128 and the number of the signal, as of a shell."""
+
+
+def run_deployment(
+    study: Study, scenario: str, deployment_id: str, arguments: Sequence[str], *, failed: bool, anew: bool
+) -> int:
+    """Measure what is pending of a deployment and return the exit code: 1 where a phase broke off.
+
+    `arguments` are those that each script of a phase has before its own. With `failed` failed trials are measured
+    again as well, with `anew` those of another server or configuration. On SIGTERM the phase under way ends, the
+    server is torn down and the code is CUT_SHORT: the trial that was measured is left for the next job. Raises
+    UserError, before anything is started, where a server of the deployment runs, images are missing, or trials are
+    there from another server or configuration.
+    """
+    folder = study.folder(scenario).deployment(deployment_id)
+    phases = _Phases(study, scenario, arguments)
+    with only_job(folder) as alone, _ended_by_sigterm():
+        if not alone:
+            print(f"{deployment_id}: another job is at work on it. Nothing is done here.")
+            return 0
+        left = pending_trials(study, scenario, deployment_id, failed=failed, anew=anew)
+        if not left and folder.record.exists():
+            print(f"{deployment_id}: all trials are measured.")
+            return 0
+        try:
+            if left and not (phases.run("serve", deployment_id) and phases.run("warmup", deployment_id)):
+                return 1
+            measured = [phases.run("load", trial_id) for trial_id in left]
+            return 0 if all(measured) else 1
+        except SystemExit:
+            print(f"{deployment_id}: ended early. What is measured is kept; submit again to go on.", file=sys.stderr)
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            phases.run("teardown", deployment_id)
+            folder.endpoint.unlink(missing_ok=True)
+            folder.warmup.unlink(missing_ok=True)
+
+
+def pending_trials(
+    study: Study, scenario: str, deployment_id: str, *, failed: bool = False, anew: bool = False
+) -> list[str]:
+    """Return the ids of the trials that need the server, in the order of their positions. Raises UserError as
+    `run_deployment` does."""
+    if servers.alive(study.folder(scenario).deployment(deployment_id)):
+        raise UserError(f"{deployment_id}: another run serves it now. Wait for that, or `bench stop` it.")
+    if study.site.runtime == "apptainer":
+        require_images(study)
+    if anew:
+        put_conflicts_aside(study, deployment_id)
+    if found := conflicts(study, deployment=deployment_id):
+        raise UserError(*refusal(study, found))
+    return [trial.id for trial in pending(study, scenario, deployment_id, failed=failed)]
+
+
+def serve(study: Study, scenario: str, deployment_id: str) -> None:
+    """Start a deployment's server under its supervisor."""
+    trials.serve(Bench.of(study, scenario, deployment_id))
+
+
+def warm_up(study: Study, scenario: str, deployment_id: str, parent_pid: int) -> None:
+    """Send a deployment its first requests: a short load like that of its first trial."""
+    first = study.trials_of(scenario, deployment_id)[0]
+    trials.warm_up(Bench.of(study, scenario, deployment_id), first, parent_pid)
+
+
+def measure_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -> None:
+    """Measure one trial: a load, or the probes of a search."""
+    trial = study.trial(scenario, trial_id)
+    context, retries = Bench.of(study, scenario, trial.deployment), study.plan_of(scenario).max_retries
+    if trial.search:
+        from seamark.trials.search.run import measure_search
+
+        measure_search(context, trial, parent_pid, max_retries=retries)
+    else:
+        trials.measure(context, trial, parent_pid, max_retries=retries)
+
+
+def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
+    """End a deployment's server and write the record of its life."""
+    folder = study.folder(scenario)
+    loads = [folder.trial(trial.id).load for trial in study.trials_of(scenario, deployment_id)]
+    servers.teardown(folder.deployment(deployment_id), loads)
+
+
+class _Phases:
+    """Runs the scripts of phases, each with a log of its own: what ends one of them ends no other."""
+
+    def __init__(self, study: Study, scenario: str, arguments: Sequence[str]) -> None:
+        self._study, self._scenario, self._arguments = study, scenario, arguments
+
+    def run(self, name: str, subject: str) -> bool:
+        """Run a phase of a deployment or a trial; return whether it ended well. SIGTERM ends it too."""
+        log = self._study.folder(self._scenario).root / "logs" / name / f"{subject}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        words = [sys.executable, str(self._study.file(f"scripts/{name}.py")), *self._arguments]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*words, self._scenario, subject], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+            try:
+                code = process.wait()
+            except SystemExit:
+                process.terminate()
+                process.wait()
+                raise
+        if code:
+            print(f"{subject}: {name} broke off; see {log}", file=sys.stderr, flush=True)
+        return code == 0
+
+
+@contextmanager
+def only_job(folder: DeploymentFolder) -> Iterator[bool]:
+    """Hold a deployment while a job is at work on it; give False where another job holds it."""
+    path = folder.root / ".job.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    held = acquire_lock(path)
+    try:
+        yield held is not None
+    finally:
+        if held is not None:
+            held.close()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit, so that the server is torn down."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(CUT_SHORT)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
