@@ -30,7 +30,8 @@ from seamark.model import load_profile, scenario, search
 from seamark.platform import pinning
 from seamark.services.supervisor import health
 from seamark.stats import decision, histogram, knee, quantiles
-from seamark.telemetry import prometheus, slurm_energy
+from seamark.telemetry import energy as telemetry_energy
+from seamark.telemetry import prometheus
 from seamark.trials.search import steps
 
 ROOT = Path(__file__).parent.parent
@@ -99,7 +100,7 @@ MEASUREMENT = {
     "error of clocks": f"above {load.LATE_S * 1e3:g} ms of error and drift together",
     "energy that is covered": f"cover {shared(energy.COVERED)} of the window in "
     f"{WORDS[energy.LEAST_STEPS]} steps or more",
-    "looks of Slurm": f"read {WORDS[slurm_energy.LEAST_LOOKS]} times (`AcctGatherNodeFreq`)",
+    "looks of Slurm": f"read {WORDS[telemetry_energy.LEAST_LOOKS]} times (`AcctGatherNodeFreq`)",
     "work of others": f"from {percent(host.OTHERS)} of the processors on, from "
     f"{percent(host.OTHERS_OF_FULL)} where more than {percent(host.FULL)} were busy, or with "
     f"steal from {percent(host.STEAL)} on",

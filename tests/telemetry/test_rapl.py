@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.telemetry.energy import after_load, idle_power_w
-from seamark.telemetry.rapl import Counter, Rapl, domains, why_unreadable
-from seamark.telemetry.slurm_energy import Consumed
+from seamark.telemetry.energy import Consumed, Counter, Rapl, after_load, domains, idle_power_w, why_unreadable
 
 RANGE_UJ = 65_532_610_987
 
@@ -112,7 +110,7 @@ def test_a_counter_that_is_closed_to_us_is_told_with_its_remedy(intel, monkeypat
         return read(path, *args, **more)
 
     monkeypatch.setattr(Path, "read_text", refuse)
-    assert "intel-rapl:1/energy_uj is closed to us" in (why_unreadable(intel.root) or "")
+    assert "intel-rapl:1/energy_uj is not readable" in (why_unreadable(intel.root) or "")
     assert joules(Rapl(intel.root)) == {}
     told = after_load(Consumed(at_s=0.0, reason="not in a Slurm job"), intel.root)
     assert told.package.counters == ()

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from seamark.model.results.load_record import NodeEnergy
-from seamark.telemetry.slurm_energy import Consumed, consumed, spent
+from seamark.telemetry.energy import Consumed, consumed, spent
 
 CONFIG = "AcctGatherEnergyType    = acct_gather_energy/ipmi\nAcctGatherNodeFreq      = 3 sec\n"
 JOB = {"SLURM_JOB_ID": "71"}

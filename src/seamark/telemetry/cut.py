@@ -1,6 +1,6 @@
-"""The telemetry of one trial: its share of what a deployment's supervisor and the load's own watch wrote.
+"""Telemetry of one trial: its interval of the files of the deployment's supervisor and of the load.
 
-Only the rows of the trial are held in memory, however long its deployment has lived.
+Memory holds the rows of the trial only, however long its deployment has run.
 """
 
 import contextlib
@@ -34,8 +34,7 @@ SCHEMA = pa.schema(
 def cut(files: Sequence[Path], epoch_unix_s: float, end_s: float) -> pa.Table:
     """Return the rows of all `files` from 0 to `end_s` seconds after `epoch_unix_s`, in order of time.
 
-    Columns at_s, source, name, value, unit. A file that is missing has no rows; a line that is torn or damaged is
-    passed over.
+    Columns at_s, source, name, value, unit. A missing file has no rows; a damaged line is skipped.
     """
     rows = sorted(row for file in files if file.is_file() for row in _rows(file, epoch_unix_s, end_s))
     columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
@@ -52,7 +51,7 @@ def _rows(file: Path, epoch_unix_s: float, end_s: float) -> Iterator[Row]:
 
 
 def _at_s(line: bytes, epoch_unix_s: float) -> float:
-    """Return when a line was written, NaN (which is inside of nothing) for one that does not begin with a time."""
+    """Return the time of a line, NaN (outside of every interval) for one that does not begin with a time."""
     try:
         return float(line.partition(b",")[0]) - epoch_unix_s
     except ValueError:
@@ -60,9 +59,9 @@ def _at_s(line: bytes, epoch_unix_s: float) -> float:
 
 
 def load_window(load: LoadRecord) -> tuple[float, float]:
-    """Return when a trial's load began (s since 1970) and how long it was, by its load.json.
+    """Return start (s since 1970) and length of a trial's load by its load.json.
 
-    A load that ended early, or never began, is no longer than it lasted.
+    A load that ended early, or never began, is no longer than it ran.
     """
     if load.epoch_unix_ns is None:
         return 0.0, 0.0

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, through NVML (the distribution nvidia-ml-py). Having none is said once and is no error."""
+"""NVIDIA GPUs by NVML (the distribution nvidia-ml-py). Their absence is logged once and is not an error."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -8,9 +8,9 @@ from seamark.telemetry.sampler import Reading, Say
 
 
 def chosen_gpus(count: int) -> tuple[str, ...]:
-    """Return the GPUs that a deployment of `count` uses, by index or UUID.
+    """Return the GPUs of a deployment with `count` of them, by index or UUID.
 
-    They are the first of CUDA_VISIBLE_DEVICES, where the batch system or the user set it; else the machine's first.
+    The first of CUDA_VISIBLE_DEVICES if the batch system or the user set it; else the machine's first.
     """
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
@@ -19,7 +19,7 @@ def chosen_gpus(count: int) -> tuple[str, ...]:
 
 
 class Gpus:
-    """Utilisation, memory, power, energy, temperature and clock of the GPUs that a deployment uses."""
+    """Utilisation, memory, power, energy, temperature and clock of the GPUs of a deployment."""
 
     def __init__(self, count: int, say: Say) -> None:
         self._nvml: Any = None
@@ -34,7 +34,7 @@ class Gpus:
             say("no-gpu-telemetry", reason=f"{type(cause).__name__}: {cause}")
 
     def _visible(self, count: int) -> Iterator[tuple[str, Any]]:
-        """Give name and handle of each GPU that the deployment uses."""
+        """Yield name and handle of each GPU of the deployment."""
         for position, word in enumerate(chosen_gpus(count)):
             if word.isdigit():
                 yield f"gpu{position}", self._nvml.nvmlDeviceGetHandleByIndex(int(word))
@@ -42,7 +42,7 @@ class Gpus:
                 yield f"gpu{position}", self._nvml.nvmlDeviceGetHandleByUUID(word)
 
     def read(self) -> Iterator[Reading]:
-        """Return what each GPU tells; a figure that a model of GPU does not have is left out."""
+        """Yield the figures of each GPU; one that a model lacks is left out."""
         nvml = self._nvml
         for source, handle in self._handles:
             figures: tuple[tuple[str, str, Callable[[], float]], ...] = (

@@ -1,4 +1,4 @@
-"""The whole machine: processors, memory, disks, network. Through psutil, and the kernel's pressure (PSI)."""
+"""Resources of the whole machine: processors, memory, disks, network, by psutil, and the kernel's pressure (PSI)."""
 
 import contextlib
 import os
@@ -14,21 +14,21 @@ PRESSURES = ("cpu", "io", "memory")
 
 
 class Host:
-    """CPU since the last look as a ratio of the machine; memory; bytes moved since boot.
+    """CPU since the last read as a ratio of the machine; memory; bytes transferred since boot.
 
-    `proc` is where the kernel's files are.
+    `proc` is the folder of the kernel's files.
     """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._before = psutil.cpu_times()
-        self._stalled_s = self._look_at_pressure()
+        self._stalled_s = self._stalled()
         self._at_s = time.monotonic()
 
     def read(self) -> Iterator[Reading]:
-        """Return cpu_ratio, and of it cpu_steal_ratio and cpu_irq_ratio (interrupts, soft ones too);
-        cpu_iowait_ratio, processors, load_average, *_pressure_ratio, ram_used_bytes, read_bytes, write_bytes,
-        net_*_bytes. A pressure is the share of time in which some task waited for the resource."""
+        """Yield cpu_ratio, and of it cpu_steal_ratio and cpu_irq_ratio (interrupts, soft ones too); cpu_iowait_ratio,
+        processors, load_average, *_pressure_ratio, ram_used_bytes, read_bytes, write_bytes, net_*_bytes. A pressure
+        is the share of time in which some task waited for the resource."""
         now, before = psutil.cpu_times(), self._before
         self._before = now
         spent = {name: max(0.0, getattr(now, name) - getattr(before, name)) for name in now._fields}
@@ -55,20 +55,20 @@ class Host:
 
     def _pressure(self) -> Iterator[Reading]:
         before, before_s = self._stalled_s, self._at_s
-        self._stalled_s, self._at_s = self._look_at_pressure(), time.monotonic()
+        self._stalled_s, self._at_s = self._stalled(), time.monotonic()
         for name, stalled_s in self._stalled_s.items():
             if name in before and self._at_s > before_s:
                 ratio = min(1.0, max(0.0, stalled_s - before[name]) / (self._at_s - before_s))
                 yield _reading(f"{name}_pressure_ratio", ratio, "ratio")
 
-    def _look_at_pressure(self) -> Mapping[str, float]:
-        """Return for how many seconds since boot some task waited, by resource; of a kernel without PSI, nothing."""
-        found: dict[str, float] = {}
+    def _stalled(self) -> Mapping[str, float]:
+        """Return the seconds since boot in which some task waited, by resource; empty for a kernel without PSI."""
+        stalled_s: dict[str, float] = {}
         for name in PRESSURES:
             with contextlib.suppress(OSError, ValueError):
                 some = (self._proc / "pressure" / name).read_text().splitlines()[0]
-                found[name] = int(some.rpartition("total=")[2]) / 1e6
-        return found
+                stalled_s[name] = int(some.rpartition("total=")[2]) / 1e6
+        return stalled_s
 
 
 def _reading(name: str, value: float, unit: str) -> Reading:

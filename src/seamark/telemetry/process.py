@@ -1,22 +1,24 @@
-"""The server's processes, as one: what the process and everything below it use. Reads /proc."""
+"""Resources of the server: its process tree by /proc, and the bytes of the connections to its ports."""
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from seamark.platform.process_tree import descendants, status
+from seamark.platform.socket_stats import Traffic
 from seamark.telemetry.sampler import Reading
 
 CGROUPS = Path("/sys/fs/cgroup")
 
 
 class ProcessTree:
-    """CPU since the last look as a ratio of the machine, memory, bytes that went to and from disks, threads.
+    """CPU since the last read as a ratio of the machine, memory, storage bytes, threads of a process and all below
+    it.
 
-    Children that came and went between two looks count once their parent has waited for them. Memory is the sum
-    of resident sets: pages that processes share count for each of them. A process in a control group of its own
-    (not ours) has the group's figures as well.
+    Children that started and ended between two reads count once their parent has waited for them. Memory is the sum
+    of resident sets: shared pages count for each process. A process in a control group of its own has the figures of
+    the group as well.
     """
 
     def __init__(self, pid: int, source: str = "server") -> None:
@@ -27,26 +29,27 @@ class ProcessTree:
         self._at_s: float | None = None
 
     def read(self) -> Iterator[Reading]:
-        """Return cpu_ratio, rss_bytes, threads, read_bytes, write_bytes; nothing once the process is gone."""
-        found = [seen for pid in (self._pid, *descendants(self._pid)) if (seen := status(pid))]
-        if not found:
+        """Yield cpu_ratio, rss_bytes, threads, read_bytes, write_bytes; nothing once the process is gone."""
+        processes = [process for pid in (self._pid, *descendants(self._pid)) if (process := status(pid))]
+        if not processes:
             return
         before_s, self._at_s = self._at_s, time.monotonic()
-        cpu_s = {seen.pid: seen.cpu_s for seen in found}
+        cpu_s = {process.pid: process.cpu_s for process in processes}
         if before_s is not None and self._at_s > before_s:
             yield self._reading("cpu_ratio", self._spent_s(cpu_s) / (self._at_s - before_s) / self._cores, "ratio")
         self._cpu_s = cpu_s
-        yield self._reading("rss_bytes", sum(seen.rss_bytes for seen in found), "bytes")
-        yield self._reading("threads", sum(seen.threads for seen in found), "threads")
-        moved = [bytes_moved(seen.pid) for seen in found]
-        if known := [one for one in moved if one is not None]:
-            yield self._reading("read_bytes", sum(one[0] for one in known), "bytes")
-            yield self._reading("write_bytes", sum(one[1] for one in known), "bytes")
+        yield self._reading("rss_bytes", sum(process.rss_bytes for process in processes), "bytes")
+        yield self._reading("threads", sum(process.threads for process in processes), "threads")
+        transferred = [bytes_moved(process.pid) for process in processes]
+        if readable := [one for one in transferred if one is not None]:
+            yield self._reading("read_bytes", sum(one[0] for one in readable), "bytes")
+            yield self._reading("write_bytes", sum(one[1] for one in readable), "bytes")
         if group := own_cgroup(self._pid):
             yield from self._cgroup(group)
 
     def _spent_s(self, cpu_s: dict[int, float]) -> float:
-        """Return CPU seconds since the last look. A child's time moves to its parent when it ends: no gain then."""
+        """Return CPU seconds since the last read. The time of an ended child moves to its parent, which is no
+        gain."""
         gained = sum(cpu_s.values()) - sum(self._cpu_s.values())
         return max(0.0, gained)
 
@@ -61,7 +64,8 @@ class ProcessTree:
 
 
 def bytes_moved(pid: int) -> tuple[int, int] | None:
-    """Return bytes that a process and its finished children read from and wrote to storage; None if closed to us."""
+    """Return the bytes that a process and its ended children read from and wrote to storage; None without
+    permission."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
@@ -71,11 +75,11 @@ def bytes_moved(pid: int) -> tuple[int, int] | None:
 
 
 def own_cgroup(pid: int, *, proc: Path = Path("/proc"), root: Path = CGROUPS) -> Path | None:
-    """Return the folder of the process's control group (version 2) if it is another than ours."""
-    ours, theirs = _cgroup_of(proc / "self"), _cgroup_of(proc / str(pid))
-    if theirs is None or theirs == ours:
+    """Return the folder of the process's control group (version 2) if it differs from this process's."""
+    own, its = _cgroup_of(proc / "self"), _cgroup_of(proc / str(pid))
+    if its is None or its == own:
         return None
-    folder = root / theirs.lstrip("/")
+    folder = root / its.lstrip("/")
     return folder if (folder / "memory.current").is_file() and (folder / "cpu.stat").is_file() else None
 
 
@@ -85,3 +89,16 @@ def _cgroup_of(process: Path) -> str | None:
     except OSError:
         return None
     return next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
+
+
+class Connections:
+    """Payload bytes that the server's TCP connections have sent and received."""
+
+    def __init__(self, ports: Iterable[int]) -> None:
+        self._traffic = Traffic(ports, "local")
+
+    def read(self) -> Iterator[Reading]:
+        """Yield net_sent_bytes and net_received_bytes."""
+        sent, received = self._traffic.read()
+        yield Reading(source="server", name="net_sent_bytes", value=float(sent), unit="bytes")
+        yield Reading(source="server", name="net_received_bytes", value=float(received), unit="bytes")

@@ -1,4 +1,4 @@
-"""The one loop that takes telemetry while a server is kept, and the file that it goes to."""
+"""The sampling loop of a server's telemetry, and its file."""
 
 import csv
 import threading
@@ -13,7 +13,7 @@ HEADER = ("at_unix_s", "source", "name", "value", "unit")
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """One value of one name, seen just now."""
+    """One value at the time of reading."""
 
     source: str
     name: str
@@ -22,17 +22,17 @@ class Reading:
 
 
 class Monitor(Protocol):
-    """Something that can be looked at again and again."""
+    """A source of readings."""
 
     def read(self) -> Iterable[Reading]:
-        """Return what is seen now; may raise anything."""
+        """Return the current values; may raise anything."""
 
 
 Say = Callable[..., None]
 
 
 class Telemetry:
-    """Appends readings to a CSV file; a line torn by an earlier kill is closed first."""
+    """Appends readings to a CSV file; a line torn by an earlier kill is completed first."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ class Telemetry:
             self._file.write((",".join(HEADER) + "\n").encode())
 
     def append(self, at_unix_s: float, readings: Iterable[Reading]) -> None:
-        """Write one row a reading, in one piece."""
+        """Write one row per reading, in one write."""
         lines = _Lines()
         writer = csv.writer(lines, lineterminator="\n")
         at = f"{at_unix_s:.6f}"
@@ -60,7 +60,7 @@ class Telemetry:
 
 
 def shown(value: float) -> str:
-    """Return a number as the file holds it: whole ones with every digit, since counters are subtracted later."""
+    """Return a number as text: whole ones with every digit, as counters are subtracted later."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e18 else f"{value:.10g}"
 
 
@@ -73,9 +73,9 @@ class _Lines:
 
 
 class Sampler:
-    """Reads all monitors every `interval_s` in a thread of its own, and what that costs.
+    """Reads all monitors every `interval_s` in its own thread, and records its own cost.
 
-    A monitor that raises is left out until the next round, and that is said once; nothing it does ends the loop.
+    A monitor that raises is left out of that round, and the failure is logged once; no failure ends the loop.
     """
 
     def __init__(self, monitors: Iterable[Monitor], path: Path, interval_s: float, say: Say) -> None:
@@ -88,11 +88,11 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def start(self) -> None:
-        """Begin to sample."""
+        """Start sampling."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, with one last sample unless a monitor hangs."""
+        """Stop after a last sample, unless a monitor hangs."""
         self._stopped.set()
         self._thread.join(timeout=3.0)
 

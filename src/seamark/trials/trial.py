@@ -153,7 +153,7 @@ def _count(bench: Bench, trial: Trial, load: LoadRecord) -> None:
 
 def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int) -> LoadRecord:
     """Measure once. A failure is a result, not an exception."""
-    before, started_at = provenance.look(), provenance.now()
+    before, started_at = provenance.survey(), provenance.now()
     energy_before = before_load()
     outcome: LoadOutcome | None = None
     failure: tuple[str, str] | None = None

@@ -205,7 +205,7 @@ def write_meta(
     workers: Sequence[WorkerPlace] = (),
 ) -> None:
     """Write meta.json: on what and with what this trial was measured. `workers` say where the load's workers ran."""
-    seen = provenance.look(_paths(bench, folder), whole=True)
+    seen = provenance.survey(_paths(bench, folder), whole=True)
     plan = bench.study.plan_of(bench.scenario)
     endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
     slurm, around = batch_job(), container_around_us()

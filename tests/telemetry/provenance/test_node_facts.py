@@ -8,14 +8,9 @@ import pytest
 from made_node import add_process, make_node
 
 from seamark.dispatch.identity import allocated_nodes, batch_job
-from seamark.telemetry.provenance.clock import clock
-from seamark.telemetry.provenance.cpu import processors, turbo
-from seamark.telemetry.provenance.gpu import gpus
-from seamark.telemetry.provenance.machine import machine
-from seamark.telemetry.provenance.memory import memory
-from seamark.telemetry.provenance.moment import moment, others
+from seamark.telemetry.provenance.hardware import clock, gpus, memory, network, processors, turbo
+from seamark.telemetry.provenance.machine import machine, moment, others
 from seamark.telemetry.provenance.mounts import mounts
-from seamark.telemetry.provenance.network import network
 
 
 @pytest.mark.covers("E-FR08")
@@ -108,7 +103,7 @@ def test_the_clock_has_its_source_and_what_chrony_knows_of_its_offset(tmp_path, 
 
 @pytest.mark.parametrize("script", ["echo '506 Cannot talk to daemon'; exit 1", "echo nothing of use", "sleep 9"])
 def test_a_chrony_that_does_not_answer_is_unknown(tmp_path, monkeypatch, script):
-    monkeypatch.setattr("seamark.telemetry.provenance.clock.WAIT_S", 0.2)
+    monkeypatch.setattr("seamark.telemetry.provenance.hardware.CHRONY_WAIT_S", 0.2)
     program(tmp_path, "chronyc", script, monkeypatch)
     assert clock(make_node(tmp_path))["chrony"] is None
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from slurm import allocation, slurm, why_no_slurm
 
-from seamark.telemetry.provenance import after, look
+from seamark.telemetry.provenance import after, survey
 from seamark.telemetry.provenance.nodes import Nodes
 
 
@@ -30,7 +30,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 def test_every_node_of_an_allocation_describes_itself(job, monkeypatch, tmp_path):
     for name, value in job.items():
         monkeypatch.setenv(name, value)
-    before, then = look(), look({"results": tmp_path}, whole=True)
+    before, then = survey(), survey({"results": tmp_path}, whole=True)
     assert sorted(then.seen) == ["n1", "n2"], then.reason
     assert (before.reason, then.reason) == (None, None)
     nodes = after(before, then)
@@ -46,7 +46,7 @@ def test_every_node_of_an_allocation_describes_itself(job, monkeypatch, tmp_path
 def test_nodes_that_cannot_be_asked_are_told_with_slurms_words_and_this_one_is_there(job, monkeypatch):
     for name, value in {**job, "SLURM_JOB_ID": "999"}.items():
         monkeypatch.setenv(name, value)
-    seen = look(whole=True)
+    seen = survey(whole=True)
     assert list(seen.seen) == ["n1"]
     assert seen.reason is not None
     assert seen.reason.startswith("srun: ")
@@ -56,7 +56,7 @@ def test_outside_of_an_allocation_there_is_one_node_and_nobody_is_asked(monkeypa
     for name in [name for name in os.environ if name.startswith("SLURM")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path))
-    seen = look(whole=True)
+    seen = survey(whole=True)
     assert len(seen.seen) == 1
     assert seen.reason is None
     assert seen.here["machine"]["cpu_model"]

@@ -21,11 +21,10 @@ from seamark.services.runtimes.runtimes import launch_of
 from seamark.services.supervisor.events import FailedError, log_event
 from seamark.services.supervisor.health import ServerState, server_state
 from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot
-from seamark.telemetry.connections import Connections
+from seamark.telemetry.energy import Rapl
 from seamark.telemetry.gpu import Gpus
 from seamark.telemetry.host import Host
-from seamark.telemetry.process import ProcessTree
-from seamark.telemetry.rapl import Rapl
+from seamark.telemetry.process import Connections, ProcessTree
 from seamark.telemetry.sampler import Monitor, Reading, Say
 
 

@@ -1,4 +1,4 @@
-"""The file systems under the paths of a trial: kind, options, free space, and Lustre's stripes."""
+"""File systems of the paths of a trial: type, options, free space, and Lustre's stripes."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seamark.telemetry.provenance.text import ROOT, text
+from seamark.telemetry.provenance.kernel_files import ROOT, read_text
 
 Facts = dict[str, Any]
 WAIT_S = 5.0
@@ -26,22 +26,22 @@ class Mount:
 
 
 def mounts(paths: Mapping[str, Path], root: Path = ROOT) -> dict[str, Facts]:
-    """Return for each path, by its role, the file system that holds it; a path that is not there yet counts as its
-    nearest folder that is. On Lustre with its stripes, as `lfs getstripe` says."""
+    """Return the file system of each path, by role; for a missing path, of its nearest existing parent. On Lustre
+    with its stripes by `lfs getstripe`."""
     table = mount_table(root)
     return {role: _facts(path, table) for role, path in paths.items()}
 
 
 def mount_table(root: Path = ROOT) -> list[Mount]:
-    """Return all mounts in the order they were made."""
-    found = []
-    for line in (text(root / "proc/self/mountinfo") or "").splitlines():
+    """Return all mounts in the order of mounting."""
+    table = []
+    for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
         before, _, behind = line.partition(" - ")
         left, right = before.split(), behind.split()
         if len(left) >= 6 and len(right) >= 2:
             options = ",".join(dict.fromkeys(f"{left[5]},{right[2] if len(right) > 2 else ''}".strip(",").split(",")))
-            found.append(Mount(point=Path(_plain(left[4])), kind=right[0], source=_plain(right[1]), options=options))
-    return found
+            table.append(Mount(point=Path(_plain(left[4])), kind=right[0], source=_plain(right[1]), options=options))
+    return table
 
 
 def _plain(word: str) -> str:
@@ -50,12 +50,12 @@ def _plain(word: str) -> str:
 
 
 def _facts(path: Path, table: list[Mount]) -> Facts:
-    there = next((each for each in (path, *path.parents) if each.exists()), path).resolve()
-    holding = [mount for mount in table if there.is_relative_to(mount.point)]
+    existing = next((candidate for candidate in (path, *path.parents) if candidate.exists()), path).resolve()
+    candidates = [mount for mount in table if existing.is_relative_to(mount.point)]
     facts: Facts = {"path": str(path), "mount": None, "type": None, "source": None, "options": None}
-    if holding:
-        deepest = max(len(mount.point.parts) for mount in holding)
-        mount = next(mount for mount in reversed(holding) if len(mount.point.parts) == deepest)
+    if candidates:
+        deepest = max(len(mount.point.parts) for mount in candidates)
+        mount = next(mount for mount in reversed(candidates) if len(mount.point.parts) == deepest)
         facts |= {
             "mount": str(mount.point),
             "type": mount.kind,
@@ -63,36 +63,36 @@ def _facts(path: Path, table: list[Mount]) -> Facts:
             "options": mount.options,
         }
     return facts | {
-        "free_bytes": _free_bytes(there),
-        "stripes": stripes(there) if facts["type"] == "lustre" else None,
+        "free_bytes": _free_bytes(existing),
+        "stripes": stripes(existing) if facts["type"] == "lustre" else None,
     }
 
 
 def _free_bytes(path: Path) -> int | None:
     try:
-        seen = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return None
-    return seen.f_bavail * seen.f_frsize
+    return status.f_bavail * status.f_frsize
 
 
 def stripes(path: Path) -> Facts | None:
-    """Return count, size in bytes and pool of a Lustre folder's stripes; None where lfs does not tell.
+    """Return count, size in bytes and pool of a Lustre folder's stripes; None if lfs fails.
 
-    Of a layout in several components, those of the first; `components` says how many there are.
+    Of a layout with several components, those of the first; `components` is their number.
     """
     if shutil.which("lfs") is None:
         return None
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ["lfs", "getstripe", "-d", str(path)], capture_output=True, text=True, timeout=WAIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    counts, sizes = _figures("stripe_count", done.stdout), _figures("stripe_size", done.stdout)
-    if done.returncode != 0 or not counts:
+    counts, sizes = _figures("stripe_count", result.stdout), _figures("stripe_size", result.stdout)
+    if result.returncode != 0 or not counts:
         return None
-    pool = re.search(r"pool:\s*(\S+)", done.stdout)
+    pool = re.search(r"pool:\s*(\S+)", result.stdout)
     return {
         "count": counts[0],
         "size_bytes": sizes[0] if sizes else None,
@@ -101,5 +101,5 @@ def stripes(path: Path) -> Facts | None:
     }
 
 
-def _figures(name: str, said: str) -> list[int]:
-    return [int(value) for value in re.findall(rf"{name}:\s*(-?\d+)", said)]
+def _figures(name: str, output: str) -> list[int]:
+    return [int(value) for value in re.findall(rf"{name}:\s*(-?\d+)", output)]

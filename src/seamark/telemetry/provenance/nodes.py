@@ -1,4 +1,4 @@
-"""All nodes of the allocation that this process is in, each as it describes itself."""
+"""All nodes of the current allocation, each described by itself."""
 
 import json
 import os
@@ -20,21 +20,22 @@ WAIT_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """What the nodes said, by their names; `reason` says why there is nothing of the others."""
+    """Facts by node name; `reason` says why other nodes are missing."""
 
     seen: Mapping[str, Facts] = field(default_factory=dict)
     reason: str | None = None
 
     @property
     def here(self) -> Facts:
-        """What the node of this process said."""
+        """Facts of the node of this process."""
         return self.seen[node()]
 
 
-def look(paths: Mapping[str, Path] | None = None, *, whole: bool = False) -> Nodes:
-    """Ask every node of the allocation, by one step of Slurm over all of them; outside of one, this node alone.
+def survey(paths: Mapping[str, Path] | None = None, *, whole: bool = False) -> Nodes:
+    """Return the facts of every node of the allocation, by one Slurm step over all of them; outside of one, of this
+    node.
 
-    `whole` asks for what does not change, too. It never fails: a node that cannot be asked is one that is not known.
+    `whole` includes constant facts. Never raises: a node that cannot be reached is missing.
     """
     paths = paths or {}
     here = described(paths, whole=whole)
@@ -52,7 +53,7 @@ def _ask(count: int, paths: Mapping[str, Path], whole: bool) -> tuple[dict[str, 
     if shutil.which("srun") is None:
         return {}, "there is no srun on PATH"
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             _command(count, paths, whole),
             capture_output=True,
             stdin=subprocess.DEVNULL,
@@ -63,26 +64,26 @@ def _ask(count: int, paths: Mapping[str, Path], whole: bool) -> tuple[dict[str, 
         )
     except (OSError, subprocess.TimeoutExpired) as cause:
         return {}, f"srun: {cause}"
-    found = _answers(done.stdout)
-    failed = done.returncode != 0
-    return found, f"srun: {(done.stderr.strip().splitlines() or ['failed'])[-1]}" if failed else None
+    answers = _answers(result.stdout)
+    failed = result.returncode != 0
+    return answers, f"srun: {(result.stderr.strip().splitlines() or ['failed'])[-1]}" if failed else None
 
 
-def _answers(said: str) -> dict[str, Facts]:
-    """Return each node's document by its name, put together from the lines that srun labelled with its task."""
+def _answers(output: str) -> dict[str, Facts]:
+    """Return each node's document by name, joined from the lines that srun labelled with its task."""
     parts: dict[str, str] = {}
-    for line in said.splitlines():
+    for line in output.splitlines():
         task, colon, piece = line.partition(": ")
         if colon and task.strip().isdigit():
             parts[task] = parts.get(task, "") + piece
-    found = {}
+    documents = {}
     for whole in parts.values():
         try:
             answer = json.loads(whole)
-            found[str(answer["node"])] = answer
+            documents[str(answer["node"])] = answer
         except (ValueError, KeyError, TypeError):
             continue
-    return found
+    return documents
 
 
 def _command(count: int, paths: Mapping[str, Path], whole: bool) -> list[str]:
@@ -98,15 +99,15 @@ def _command(count: int, paths: Mapping[str, Path], whole: bool) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of the step, with this package on the path of its Python."""
+    """Return the environment of the step, with this package on PYTHONPATH."""
     package = str(Path(__file__).parents[3])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     return {**dispatcher_here().step_environment(), "PYTHONPATH": path}
 
 
 def after(before: Nodes, now: Nodes) -> dict[str, Facts]:
-    """Return each node with its machine and its moments before and after, as meta.json has them; `now` was asked for
-    the whole."""
+    """Return each node with its machine and its states before and after, as in meta.json; `now` was surveyed with
+    `whole`."""
     return {
         name: {
             "machine": now.seen.get(name, {}).get("machine"),

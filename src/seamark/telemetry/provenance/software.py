@@ -1,4 +1,4 @@
-"""What a number was measured with: versions, locks, the state of the checkout, the container around us."""
+"""Software of a measurement: versions, locks, git checkout, surrounding container."""
 
 import hashlib
 import json
@@ -12,11 +12,11 @@ from seamark import __version__
 
 CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 CHECKOUT = "SEAMARK_CHECKOUT"
-"""The variable that tells a job in a container, where there is no git, what `git` said outside."""
+"""Environment variable with the result of `git` for jobs in a container without git."""
 
 
 def software(root: Path, lock: Path | None) -> dict[str, Any]:
-    """Return versions of ours and of Python, the lock's digest and the state of the study's git checkout."""
+    """Return versions of seamark and Python, the lock's digest and the state of the study's git checkout."""
     return {
         "seamark": __version__,
         "python": platform.python_version(),
@@ -28,12 +28,12 @@ def software(root: Path, lock: Path | None) -> dict[str, Any]:
 
 
 def container_around_us() -> str | None:
-    """Return the image that this process runs in, None outside of one."""
+    """Return the image that this process runs in, None outside of a container."""
     return next((os.environ[name] for name in CONTAINER if name in os.environ), None)
 
 
 def git(root: Path) -> dict[str, Any]:
-    """Return commit and cleanness of the checkout that holds `root`; nulls outside of one."""
+    """Return commit and cleanness of the checkout that contains `root`; nulls outside of one."""
     commit = _git(root, "rev-parse", "HEAD")
     if commit is None:
         return {"git_commit": None, "git_dirty": None}

@@ -38,7 +38,7 @@ def measure_search(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: 
     with alone_on_this_node(bench, parent_pid), ended_by_signals():
         if republished(folder, trial, bench.server):
             return
-        before, started_at = provenance.look(), provenance.now()
+        before, started_at = provenance.survey(), provenance.now()
         clear(folder)
         if not goes_on(folder, trial, bench.server):
             if why := taken_away(bench):

@@ -1,0 +1,348 @@
+"""Hardware of a node as the kernel and NVML describe it: processors, memory, clock, GPUs, network."""
+
+import ctypes
+import math
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from seamark.telemetry.provenance.kernel_files import (
+    ROOT,
+    common_value,
+    numbered_entries,
+    read_choice,
+    read_number,
+    read_text,
+)
+
+Facts = dict[str, Any]
+OPTIONS = ("mitigations", "isolcpus", "nohz_full", "intel_pstate", "amd_pstate", "intel_idle.max_cstate", "idle")
+"""Kernel options that change the speed of processors."""
+
+
+def cpu_model(root: Path = ROOT) -> str | None:
+    """Return the processor's name."""
+    return _of_cpuinfo(root, "model name") or platform.processor() or None
+
+
+def processors(root: Path = ROOT) -> Facts:
+    """Return model, sockets, cores, threads, clock limits in Hz, governor, turbo and NUMA nodes.
+
+    A value that differs between CPUs begins with `mixed:`. None: unknown, as on many virtual machines.
+    """
+    folder = root / "sys/devices/system/cpu"
+    clocks = [path / "cpufreq" for path in numbered_entries(folder, "cpu")]
+    topology = [path / "topology" for path in numbered_entries(folder, "cpu")]
+    cores = {(read_text(path / "physical_package_id"), read_text(path / "core_id")) for path in topology}
+    sockets = {read_text(path / "physical_package_id") for path in topology} - {None}
+    return {
+        "model": cpu_model(root),
+        "microcode": _of_cpuinfo(root, "microcode"),
+        "virtual": "hypervisor" in (_of_cpuinfo(root, "flags") or "").split(),
+        "online": read_text(folder / "online"),
+        "isolated": read_text(folder / "isolated") or None,
+        "allowed": len(os.sched_getaffinity(0)),
+        "sockets": len(sockets) or None,
+        "cores": len(cores) if sockets else None,
+        "threads": len(topology),
+        "smt": read_text(folder / "smt/control"),
+        "governor": common_value(read_text(path / "scaling_governor") for path in clocks),
+        "driver": common_value(read_text(path / "scaling_driver") for path in clocks),
+        "preference": common_value(read_text(path / "energy_performance_preference") for path in clocks),
+        "least_hz": _hz(clocks, "scaling_min_freq"),
+        "most_hz": _hz(clocks, "scaling_max_freq"),
+        "hardware_most_hz": _hz(clocks, "cpuinfo_max_freq"),
+        "turbo": turbo(root),
+        "idle_driver": read_text(folder / "cpuidle/current_driver"),
+        "numa_nodes": [{"cpus": read_text(path / "cpulist"), **_node_memory(path)} for path in _numa_nodes(root)],
+        "kernel_options": [word for word in (read_text(root / "proc/cmdline") or "").split() if _sets(word)],
+    }
+
+
+def turbo(root: Path = ROOT) -> bool | None:
+    """Return whether processors may exceed their nominal clock, None if unknown."""
+    folder = root / "sys/devices/system/cpu"
+    off = read_number(folder / "intel_pstate/no_turbo")
+    if off is not None:
+        return off == 0
+    boost = read_number(folder / "cpufreq/boost")
+    return None if boost is None else boost == 1
+
+
+def _hz(clocks: list[Path], name: str) -> str | int | None:
+    values_khz = (read_number(path / name) for path in clocks)
+    return common_value(None if khz is None else khz * 1000 for khz in values_khz)
+
+
+def _numa_nodes(root: Path) -> list[Path]:
+    return numbered_entries(root / "sys/devices/system/node", "node")
+
+
+def _node_memory(node: Path) -> Facts:
+    for line in (read_text(node / "meminfo") or "").splitlines():
+        fields = line.split()
+        if "MemTotal:" in fields:
+            return {"memory_bytes": int(fields[fields.index("MemTotal:") + 1]) * 1024}
+    return {"memory_bytes": None}
+
+
+def _of_cpuinfo(root: Path, name: str) -> str | None:
+    for line in (read_text(root / "proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip() or None
+    return None
+
+
+def _sets(word: str) -> bool:
+    return word.partition("=")[0] in OPTIONS
+
+
+def memory(root: Path = ROOT) -> Facts:
+    """Return memory and swap in bytes, huge pages by their size in kB, and kernel settings for pages."""
+    sizes = meminfo(root)
+    return {
+        "total_bytes": sizes.get("MemTotal"),
+        "swap_bytes": sizes.get("SwapTotal"),
+        "transparent_hugepages": read_choice(root / "sys/kernel/mm/transparent_hugepage/enabled"),
+        "hugepages": _hugepages(root),
+        "numa_balancing": read_number(root / "proc/sys/kernel/numa_balancing"),
+        "swappiness": read_number(root / "proc/sys/vm/swappiness"),
+    }
+
+
+def meminfo(root: Path = ROOT) -> dict[str, int]:
+    """Return the sizes of /proc/meminfo in bytes, without counts of pages."""
+    sizes = {}
+    for line in (read_text(root / "proc/meminfo") or "").splitlines():
+        fields = line.split()
+        if len(fields) == 3 and fields[2] == "kB":
+            sizes[fields[0].rstrip(":")] = int(fields[1]) * 1024
+    return sizes
+
+
+def _hugepages(root: Path) -> dict[str, Facts]:
+    pages = {}
+    for folder in sorted((root / "sys/kernel/mm/hugepages").glob("hugepages-*")):
+        size = folder.name.removeprefix("hugepages-")
+        pages[size] = {"total": read_number(folder / "nr_hugepages"), "free": read_number(folder / "free_hugepages")}
+    return pages
+
+
+UNSYNCHRONISED, NANOSECONDS = 0x40, 0x2000
+"""STA_UNSYNC and STA_NANO of <sys/timex.h>."""
+CHRONY_WAIT_S = 3.0
+
+
+class _Timex(ctypes.Structure):
+    """struct timex of Linux on 64 bits."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        *((name, ctypes.c_long) for name in ("offset", "freq", "maxerror", "esterror")),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * 256),
+    )
+
+
+def clock(root: Path = ROOT) -> Facts:
+    """Return the clock source, the kernel's estimate of its error in seconds, and chrony's state."""
+    folder = root / "sys/devices/system/clocksource/clocksource0"
+    return {
+        "source": read_text(folder / "current_clocksource"),
+        "available": (read_text(folder / "available_clocksource") or "").split(),
+        "kernel": kernel_state(),
+        "chrony": chrony(),
+    }
+
+
+def kernel_state() -> Facts | None:
+    """Return whether the clock is synchronised, and its error in seconds, by adjtimex(2); None if that fails."""
+    state = _Timex()
+    try:
+        if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(state)) < 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    unit_s = 1e-9 if state.status & NANOSECONDS else 1e-6
+    return {
+        "synchronised": not state.status & UNSYNCHRONISED,
+        "offset_s": state.offset * unit_s,
+        "estimated_error_s": state.esterror * 1e-6,
+        "most_error_s": state.maxerror * 1e-6,
+        "frequency_ppm": round(state.freq / 65536, 6),
+    }
+
+
+def chrony() -> Facts | None:
+    """Return the state of `chronyc tracking`, offset in seconds (positive: this clock is fast); None without
+    chrony."""
+    if shutil.which("chronyc") is None:
+        return None
+    try:
+        result = subprocess.run(
+            ["chronyc", "-c", "tracking"], capture_output=True, text=True, timeout=CHRONY_WAIT_S, check=False
+        )
+        cells = result.stdout.strip().split(",")
+        slow_s, rms_s, delay_s, dispersion_s = (float(cells[place]) for place in (4, 6, 10, 11))
+    except (OSError, subprocess.TimeoutExpired, IndexError, ValueError):
+        return None
+    if result.returncode != 0 or not all(map(math.isfinite, (slow_s, rms_s, delay_s, dispersion_s))):
+        return None
+    return {
+        "server": cells[1] or None,
+        "stratum": int(cells[2]),
+        "offset_s": -slow_s,
+        "rms_offset_s": rms_s,
+        "most_error_s": abs(slow_s) + dispersion_s + delay_s / 2,
+        "leap": cells[13] if len(cells) > 13 else None,
+    }
+
+
+DRIVER = ("proc/driver/nvidia/version", "dev/nvidiactl")
+SM, MEMORY = 1, 2
+"""NVML_CLOCK_SM and NVML_CLOCK_MEM."""
+
+
+def gpus(root: Path = ROOT) -> Facts:
+    """Return driver, CUDA version and every GPU visible to this process; the reason if there is none.
+
+    Power in watts, clocks in Hz, memory in bytes. A figure that a GPU lacks is None. The library is not imported
+    without a driver.
+    """
+    facts: Facts = {"reason": None, "driver": None, "cuda": None, "devices": []}
+    if not any((root / name).exists() for name in DRIVER):
+        return facts | {"reason": "no NVIDIA driver"}
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception as cause:  # a broken driver is a fact about the node and no reason to lose a trial
+        return facts | {"reason": f"NVML: {type(cause).__name__}: {cause}"}
+    try:
+        return facts | _driver(pynvml) | {"devices": _devices(pynvml)}
+    except Exception as cause:
+        return facts | {"reason": f"NVML: {type(cause).__name__}: {cause}"}
+    finally:
+        _figure(pynvml, pynvml.nvmlShutdown)
+
+
+def _driver(nvml: Any) -> Facts:
+    cuda = _figure(nvml, nvml.nvmlSystemGetCudaDriverVersion)
+    return {
+        "driver": _decoded(_figure(nvml, nvml.nvmlSystemGetDriverVersion)),
+        "cuda": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+    }
+
+
+def _devices(nvml: Any) -> list[Facts]:
+    return [_device(nvml, nvml.nvmlDeviceGetHandleByIndex(place)) for place in range(nvml.nvmlDeviceGetCount())]
+
+
+def _device(nvml: Any, handle: Any) -> Facts:
+    def figure(name: str, *more: Any) -> Any:
+        return _figure(nvml, lambda: getattr(nvml, name)(handle, *more))
+
+    def first(name: str) -> bool | None:
+        pair = figure(name)
+        return None if pair is None else bool(pair[0])
+
+    memory = figure("nvmlDeviceGetMemoryInfo")
+    persistence = figure("nvmlDeviceGetPersistenceMode")
+    return {
+        "name": _decoded(figure("nvmlDeviceGetName")),
+        "uuid": _decoded(figure("nvmlDeviceGetUUID")),
+        "vbios": _decoded(figure("nvmlDeviceGetVbiosVersion")),
+        "memory_bytes": None if memory is None else memory.total,
+        "power_cap_w": _scaled(figure("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
+        "default_power_cap_w": _scaled(figure("nvmlDeviceGetPowerManagementDefaultLimit"), 1e-3),
+        "sm_hz": _scaled(figure("nvmlDeviceGetClockInfo", SM), 1e6),
+        "most_sm_hz": _scaled(figure("nvmlDeviceGetMaxClockInfo", SM), 1e6),
+        "most_memory_hz": _scaled(figure("nvmlDeviceGetMaxClockInfo", MEMORY), 1e6),
+        "set_sm_hz": _scaled(figure("nvmlDeviceGetApplicationsClock", SM), 1e6),
+        "set_memory_hz": _scaled(figure("nvmlDeviceGetApplicationsClock", MEMORY), 1e6),
+        "ecc": first("nvmlDeviceGetEccMode"),
+        "mig": first("nvmlDeviceGetMigMode"),
+        "persistence": None if persistence is None else bool(persistence),
+        "throttled_by": figure("nvmlDeviceGetCurrentClocksThrottleReasons"),
+    }
+
+
+def _figure(nvml: Any, read: Callable[[], Any]) -> Any:
+    """Return a figure; None where this GPU, driver or version of the library lacks it."""
+    try:
+        return read()
+    except (nvml.NVMLError, AttributeError):
+        return None
+
+
+def _decoded(value: Any) -> str | None:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else round(value * scale, 3)
+
+
+def network(root: Path = ROOT) -> Facts:
+    """Return InfiniBand (and RoCE) ports, and the speed and MTU of each active interface."""
+    return {"infiniband": infiniband(root), "interfaces": interfaces(root)}
+
+
+def infiniband(root: Path = ROOT) -> list[Facts]:
+    """Return each port of each adapter: state, rate in bit/s, firmware; empty without an adapter."""
+    folder = root / "sys/class/infiniband"
+    adapters = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [_port(adapter, port) for adapter in adapters for port in numbered_entries(adapter / "ports", "")]
+
+
+def _port(adapter: Path, port: Path) -> Facts:
+    rate = read_text(port / "rate")
+    return {
+        "adapter": adapter.name,
+        "port": int(port.name),
+        "type": read_text(adapter / "hca_type"),
+        "board": read_text(adapter / "board_id"),
+        "firmware": read_text(adapter / "fw_ver"),
+        "state": _word(read_text(port / "state")),
+        "physical_state": _word(read_text(port / "phys_state")),
+        "link_layer": read_text(port / "link_layer"),
+        "rate": rate,
+        "rate_bit_per_s": _bits(rate),
+    }
+
+
+def _word(state: str | None) -> str | None:
+    """Return the name in `4: ACTIVE`."""
+    return None if state is None else state.partition(":")[2].strip() or state
+
+
+def _bits(rate: str | None) -> float | None:
+    """Return bit/s of `200 Gb/sec (4X HDR)`."""
+    match = re.match(r"([\d.]+)\s*Gb/sec", rate or "")
+    return None if match is None else float(match.group(1)) * 1e9
+
+
+def interfaces(root: Path = ROOT) -> list[Facts]:
+    """Return name, driver, speed in bit/s and MTU in bytes of active interfaces, without the loopback."""
+    folder = root / "sys/class/net"
+    active = []
+    for interface in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if interface.name == "lo" or read_text(interface / "operstate") == "down":
+            continue
+        speed = read_number(interface / "speed")
+        driver = interface / "device/driver"
+        active.append(
+            {
+                "name": interface.name,
+                "driver": driver.resolve().name if driver.exists() else None,
+                "speed_bit_per_s": speed * 1e6 if speed is not None and speed > 0 else None,
+                "mtu_bytes": read_number(interface / "mtu"),
+            }
+        )
+    return active
