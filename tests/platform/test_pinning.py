@@ -123,7 +123,7 @@ def test_the_parent_keeps_off_and_comes_back() -> None:
 def test_every_thread_of_a_worker_runs_where_it_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, workers: str
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "load"))
     cpu = max(os.sched_getaffinity(0))
     job = LoadJob(
         driver=driver,

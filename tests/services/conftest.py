@@ -1,10 +1,9 @@
 """The bench that the tests of servers work at, and reference servers; whatever a test leaves running is ended."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from known_client import Known
 from server_bench import HERE, TINY, Bench
 
 from seamark.model.service import Health, Server, Service
@@ -39,20 +38,3 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     yield bench
     for folder in bench.folders:
         servers.stop(folder)
-
-
-@pytest.fixture
-def known(tmp_path: Path) -> Iterator[Callable[..., Known]]:
-    """Start servers: `known("--ttft-ms", 20)`."""
-    started: list[Known] = []
-
-    def start(*arguments: object) -> Known:
-        started.append(Known.start(tmp_path, *arguments))
-        return started[-1]
-
-    yield start
-    for server in started:
-        server.process.kill()
-        server.process.wait()
-        assert server.process.stdout is not None
-        server.process.stdout.close()

@@ -9,7 +9,7 @@ def shown(counts, until_s: float = 20.0, every_s: float = 0.1) -> list[tuple[flo
     """Look at `counts(at_s)` ten times a second."""
     rate = LiveRate()
     looks = [round(place * every_s, 6) for place in range(int(until_s / every_s) + 1)]
-    return [(at_s, rate.look(at_s, counts(at_s))) for at_s in looks]
+    return [(at_s, rate.update(at_s, counts(at_s))) for at_s in looks]
 
 
 @pytest.mark.parametrize("every_s", [1.0, 1.37, 2.0])

@@ -31,7 +31,7 @@ class LiveLine:
 
     def __call__(self, recorded: Mapping[str, int]) -> None:
         now_s = time.monotonic()
-        rate = self._rate.look(now_s, recorded)
+        rate = self._rate.update(now_s, recorded)
         if now_s - self._shown_at_s >= SHOW_EVERY_S:
             self._shown_at_s = now_s
             live = "" if rate is None else f", {number(rate)}/s"

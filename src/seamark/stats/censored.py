@@ -1,7 +1,7 @@
-"""Quantiles of times of which some are lower bounds: a request that timed out took at least so long (right-censored).
+"""Quantiles of right-censored times: a request that timed out took at least that long.
 
-A quantile is the one of known times and bounds together, by nearest rank. No true time is less than its bound, so the
-true quantile is not less either. Where no bound lies below it, it is the true one; else it is itself a lower bound.
+A quantile is that of known times and bounds together, by nearest rank. No true time is less than its bound, so the
+true quantile is not less either. If no bound lies below it, it is exact; else it is itself a lower bound.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ Times = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A statistic in the unit of its values; `lower_bound`: the true one is this or more."""
+    """A statistic in the unit of its values; `lower_bound`: the true one is at least this."""
 
     value: float
     lower_bound: bool = False
 
 
 def exact_quantile(known: Times, bounds: Times, probability: float) -> Estimate:
-    """Return the quantile of values, of which there is at least one, known or bound."""
+    """Return the quantile of at least one value, known or bound."""
     whole = np.concatenate([known, bounds]) if len(bounds) else known
     at = rank(probability, len(whole))
     value = int(np.partition(whole, at)[at])
@@ -35,8 +35,8 @@ def exact_quantile(known: Times, bounds: Times, probability: float) -> Estimate:
 
 
 def quantile(known: Histogram, bounds: Histogram, probability: float) -> Estimate | None:
-    """Return the quantile of histograms within their relative error, None when both are empty. A bound in the bucket
-    of the quantile makes it a lower bound, though the quantile may lie below that bound."""
+    """Return the quantile of histograms within their relative error, None if both are empty. A bound in the bucket of
+    the quantile makes it a lower bound, although the quantile may lie below that bound."""
     whole = known.merged(bounds)
     value = whole.quantile(probability)
     if value is None:
@@ -50,13 +50,13 @@ def quantile(known: Histogram, bounds: Histogram, probability: float) -> Estimat
 
 
 def minimum(known: Histogram, bounds: Histogram) -> Estimate | None:
-    """Return the least value: a lower bound where the least of all is one."""
+    """Return the minimum: a lower bound if it is a bound."""
     if bounds.minimum is not None and (known.minimum is None or bounds.minimum < known.minimum):
         return Estimate(value=bounds.minimum, lower_bound=True)
     return None if known.minimum is None else Estimate(value=known.minimum)
 
 
 def maximum(known: Histogram, bounds: Histogram) -> Estimate | None:
-    """Return the greatest value: a lower bound as soon as there is any."""
-    found = [each.maximum for each in (known, bounds) if each.maximum is not None]
-    return Estimate(value=max(found), lower_bound=bounds.count > 0) if found else None
+    """Return the maximum: a lower bound if there is any bound."""
+    greatest = [histogram.maximum for histogram in (known, bounds) if histogram.maximum is not None]
+    return Estimate(value=max(greatest), lower_bound=bounds.count > 0) if greatest else None

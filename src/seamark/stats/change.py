@@ -1,4 +1,4 @@
-"""Whether the level of a series changed: a step at any place or a linear trend, told from autocorrelated noise."""
+"""Change-point test of a series: a step at any place or a linear trend, distinguished from autocorrelated noise."""
 
 import math
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ Series = NDArray[np.float64]
 
 LEAST_POINTS = 20
 EDGE_RATIO, EDGE_POINTS = 0.025, 3
-"""A step leaves at least so much of the series on each side."""
+"""A step leaves at least this much of the series on each side."""
 OUTLIER = 4.0
-"""A point further from the median than so many robust standard deviations, whose neighbours are not, is no step: it
-counts as the mean of its neighbours."""
+"""A point further from the median than this many robust standard deviations, with neighbours that are not, is an
+outlier, not a step: it is replaced by the mean of its neighbours."""
 NEVER_SIGNIFICANT = 9.0
 """Independent points exceed it in one series of twenty, autocorrelated ones more often."""
 ERRORS, MORE_ERRORS = 1.0, 1.25
-"""The autocorrelation r is taken for 1 + 1.25 r of its standard errors larger than it is estimated, since an estimate
-that is too small makes noise significant. tests/stats/test_change.py shows the rate of false alarms with that."""
+"""The autocorrelation r is assumed 1 + 1.25 r of its standard errors above its estimate, since an estimate that is
+too small makes noise significant. tests/stats/test_change.py shows the resulting rate of false alarms."""
 BEYOND_DOUBT = 1000.0
-"""Fewer than 1 in 200 series of 40 to 100 points has a statistic of its best monotone curve above this, whatever its
-autocorrelation up to 0.9 (in 100 points up to 0.96)."""
+"""Fewer than 1 in 200 noise series of 40 to 100 points have a monotone statistic above this, for any autocorrelation
+up to 0.9 (0.96 with 100 points)."""
 MONOTONE_P = 0.001
 LARGEST = 0.98
 SIMULATED = 4000
@@ -31,10 +31,10 @@ SIMULATED = 4000
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """The likeliest change of a series: its p, and the medians of the points before and after it.
+    """Most likely change of a series: its p, and the medians of the points before and after it.
 
-    `at` is the first point after a step; a trend is given by the medians of the first and the last third. The p is
-    that of a series without a change, autocorrelated as this one; it is given as 1 from 0.05 up.
+    `at` is the first point after a step; a trend is given by the medians of the first and last third. The p is
+    relative to a series without change and the same autocorrelation; it is 1 from 0.05 up.
     """
 
     p: float
@@ -45,14 +45,14 @@ class Change:
 
 
 def change(series: Series) -> Change:
-    """Return the likeliest step or linear trend of `series`; fewer than 20 points, or equal ones, have none.
+    """Return the most likely step or linear trend of `series`; none with fewer than 20 points, or equal ones.
 
-    The statistic is the largest share of the variance that a step or the line explains, over what is left of it,
-    divided by (1 + r) / (1 - r) for a lag-one autocorrelation r of what is left (a CUSUM test with a long-run
-    variance; Csorgo and Horvath, Limit Theorems in Change-Point Analysis, 1997). Its p comes from simulated
-    first-order autoregressive series of the same length (a parametric bootstrap). A smooth curve leaves so much
-    autocorrelation that nothing follows from it, so where the best monotone curve leaves nearly nothing, that is a
-    trend of p 0.001 as well.
+    The statistic is the largest share of the variance that a step or the line explains, over the rest of it, divided
+    by (1 + r) / (1 - r) for a lag-one autocorrelation r of the residuals (a CUSUM test with a long-run variance;
+    Csorgo and Horvath, Limit Theorems in Change-Point Analysis, 1997). Its p comes from simulated first-order
+    autoregressive series of the same length (a parametric bootstrap). A smooth curve leaves so much autocorrelation
+    that the test concludes nothing, so a monotone curve that explains nearly everything is a trend of p 0.001 as
+    well.
     """
     size = len(series)
     middle = float(np.median(series)) if size else 0.0
@@ -89,7 +89,7 @@ def _trend(series: Series, p: float) -> Change:
 
 
 def _monotone(points: Series) -> float:
-    """Return the statistic of the best curve that only rises or only falls."""
+    """Return the statistic of the best monotone curve."""
     centred = points - points.mean()
     curve = max((_rising(centred), -_rising(-centred)), key=lambda fitted: float((fitted**2).sum()))
     rest = centred - curve
@@ -99,7 +99,7 @@ def _monotone(points: Series) -> float:
 
 
 def _rising(points: Series) -> Series:
-    """Return the least-squares curve that never falls: at i the largest over a <= i of the least mean of a..b, b >= i
+    """Return the least-squares non-decreasing curve: at i the largest over a <= i of the least mean of a..b, b >= i
     (Barlow and others, Statistical Inference under Order Restrictions, 1972)."""
     sums, numbers = np.concatenate([[0.0], np.cumsum(points)]), np.arange(len(points))
     lengths = numbers + 1 - numbers[:, np.newaxis]
@@ -124,7 +124,8 @@ def _shapes(size: int) -> NDArray[np.float64]:
 
 
 def _statistics(rows: NDArray[np.float64]) -> tuple[Series, Series, NDArray[np.int64]]:
-    """Return of each row the statistic, the autocorrelation of what the best shape leaves, and the shape's number."""
+    """Return for each row the statistic, the autocorrelation of the residuals of the best shape, and the shape's
+    number."""
     shapes, each = _shapes(rows.shape[1]), np.arange(len(rows))
     centred = rows - rows.mean(axis=1, keepdims=True)
     explained = centred @ shapes.T
@@ -141,8 +142,8 @@ def _statistics(rows: NDArray[np.float64]) -> tuple[Series, Series, NDArray[np.i
 def _autocorrelation(measured: float, size: int) -> float:
     """Return the autocorrelation to simulate, in steps of 0.01.
 
-    What is left of a series of `size` points has on average r - (4 + 8 r) / size, as simulation shows: more than the
-    (1 + 3 r) / size of Kendall (1954), for a change was fitted as well as a mean.
+    Residuals of a series of `size` points have on average r - (4 + 8 r) / size, as simulation shows: more than the (1
+    + 3 r) / size of Kendall (1954), as a change was fitted besides a mean.
     """
     errors = ERRORS + MORE_ERRORS * max(0.0, measured)
     bound = measured + errors * math.sqrt((1 - min(1.0, measured**2)) / size)
@@ -151,7 +152,7 @@ def _autocorrelation(measured: float, size: int) -> float:
 
 @lru_cache(maxsize=64)
 def _of_noise(size: int, correlation: float) -> Series:
-    """Return the statistics of simulated series without a change, the largest first."""
+    """Return the statistics of simulated series without change, the largest first."""
     rng = np.random.default_rng(size)
     shocks = rng.standard_normal((SIMULATED, size))
     shocks[:, 0] /= math.sqrt(1 - correlation**2)

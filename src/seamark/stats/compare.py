@@ -1,10 +1,9 @@
-"""Two groups of a few measurements: how far apart, how sure, and a verdict in words. Pure.
+"""Comparison of two small groups of measurements: effect size, confidence, verdict. Pure.
 
-A group is its values, or its values by block. Trials of one block share what the machine was like at that time, so
-blocks that both groups have are compared pair by pair (Wilcoxon's signed ranks). That takes six blocks to reach
-p = 0.05. Where it cannot reach alpha in the family at hand, the groups are compared as if they had no blocks (Mann
-and Whitney): differences between blocks make that test less powerful, but not wrong. The number of blocks
-decides, before any value is looked at.
+A group is its values, or its values by block. Trials of one block share the machine's state at that time, so blocks
+in both groups are compared pair by pair (Wilcoxon's signed-rank test). That needs six blocks for p = 0.05. Where it
+cannot reach alpha in the family at hand, the groups are compared without blocks (Mann-Whitney): differences between
+blocks make that test less powerful, but not wrong. The number of blocks decides, before any value is used.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -28,11 +27,11 @@ MOST_ARRANGEMENTS = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """`new` against `base`. `shift` is new - base, `ratio` new / base (None unless all values are positive), both
+    """`new` against `base`. `shift` is new - base, `ratio` new / base (None unless all values are positive):
     Hodges-Lehmann estimates with the interval of the same test as `p`, which is two-sided.
 
-    `pairs` is how many blocks both groups have. `reachable_p` is the smallest p that `method` can give for groups of
-    these sizes, without adjustment. Positive values are tested by their logarithms: effects of a machine are ratios.
+    `pairs` is the number of common blocks. `reachable_p` is the smallest unadjusted p of `method` for groups of these
+    sizes. Positive values are tested by their logarithms, as effects of a machine are ratios.
     """
 
     method: Method
@@ -57,7 +56,7 @@ def compare(
     threshold_ratio: float = THRESHOLD_RATIO,
     alpha: float = ALPHA,
 ) -> Comparison:
-    """Compare two groups as a family of one; ValueError when one is empty."""
+    """Compare two groups as a family of one; ValueError if one is empty."""
     alone = {None: (base, new)}
     return compare_family(alone, better=better, threshold_ratio=threshold_ratio, alpha=alpha)[None]
 
@@ -69,15 +68,15 @@ def compare_family(
     threshold_ratio: float = THRESHOLD_RATIO,
     alpha: float = ALPHA,
 ) -> dict[Any, Comparison]:
-    """Compare (base, new) pairs that were declared together: Holm's adjustment over all of them."""
+    """Compare (base, new) pairs that form one family, with Holm's adjustment over all of them."""
     size = len(pairs)
-    alone = {name: _compared(base, new, size, alpha) for name, (base, new) in pairs.items()}
-    adjusted = holm([found.p for found in alone.values()])
-    found = {}
-    for (name, one), p in zip(alone.items(), adjusted, strict=True):
-        one = replace(one, p_adjusted=p)
-        found[name] = replace(one, verdict=_verdict(one, size, better, threshold_ratio, alpha))
-    return found
+    unadjusted = {name: _compared(base, new, size, alpha) for name, (base, new) in pairs.items()}
+    adjusted = holm([comparison.p for comparison in unadjusted.values()])
+    comparisons = {}
+    for (name, comparison), p in zip(unadjusted.items(), adjusted, strict=True):
+        comparison = replace(comparison, p_adjusted=p)
+        comparisons[name] = replace(comparison, verdict=_verdict(comparison, size, better, threshold_ratio, alpha))
+    return comparisons
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -91,7 +90,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def reachable_p(method: Method, base_n: int, new_n: int) -> float:
-    """Return the smallest two-sided p of the exact test of two groups of these sizes."""
+    """Return the smallest two-sided p of the exact test for two groups of these sizes."""
     ways = 2**base_n if method == "signed-rank" else comb(base_n + new_n, base_n)
     return min(1.0, 2 / ways)
 
@@ -182,7 +181,8 @@ def _blocks_of_both(base: Group, new: Group) -> list[Hashable]:
 
 
 def _method(pairs: int, family: int, alpha: float) -> Method:
-    """Pairs, wherever they can reach alpha in the family. By numbers of trials alone, never by their values."""
+    """Return the paired test if it can reach alpha in the family. Depends on the numbers of trials only, never on
+    values."""
     return "signed-rank" if pairs and family * reachable_p("signed-rank", pairs, pairs) <= alpha else "rank-sum"
 
 
@@ -199,15 +199,15 @@ def _exponential(log: Interval) -> Interval:
 
 
 def _verdict(
-    found: Comparison, family: int, better: Literal["higher", "lower"], threshold_ratio: float, alpha: float
+    comparison: Comparison, family: int, better: Literal["higher", "lower"], threshold_ratio: float, alpha: float
 ) -> Verdict:
-    """Better or worse: significant and by more than the threshold. Equivalent: the whole interval lies within the
-    threshold, and the design could have shown a difference. All else is inconclusive."""
-    ratio, limit = found.ratio, 1 + threshold_ratio
-    if ratio is None or found.reachable_p * family > alpha:
+    """Return better or worse for a significant difference beyond the threshold, equivalent if the whole interval lies
+    within the threshold and the design could have shown a difference, else inconclusive."""
+    ratio, limit = comparison.ratio, 1 + threshold_ratio
+    if ratio is None or comparison.reachable_p * family > alpha:
         return "inconclusive"
     if 1 / limit <= ratio.low and ratio.high <= limit:
         return "equivalent"
-    if found.p_adjusted >= alpha or 1 / limit < ratio.estimate < limit:
+    if comparison.p_adjusted >= alpha or 1 / limit < ratio.estimate < limit:
         return "inconclusive"
     return "better" if (ratio.estimate > 1) == (better == "higher") else "worse"

@@ -1,7 +1,8 @@
-"""Whether a mean or a share of a stationary, autocorrelated series lies above or below a limit. Pure.
+"""Test of a mean or share of a stationary, autocorrelated series against a limit. Pure.
 
-Successive requests of a queue are alike, so their number says little: the variance of a mean comes of means of
-batches, enlarged by what is left of their correlation (Alexopoulos and Seila, Handbook of Simulation, 1998, ch. 7).
+Successive requests of a queue are correlated, so their number overstates the information: the variance of a mean
+comes from batch means, corrected for their remaining correlation (Alexopoulos and Seila, Handbook of Simulation,
+1998, ch. 7).
 """
 
 import math
@@ -22,10 +23,10 @@ MOST_GROWTH = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class Odds:
-    """How surprising what was seen would be with the truth on the other side of the limit.
+    """Evidence against each side of the limit.
 
     `above`: the one-sided p of the hypothesis that the truth is not above the limit; `below`: that it is not below.
-    `estimate` is the mean or share that was seen. Both are 1 where there are too few values to tell.
+    `estimate` is the observed mean or share. Both p are 1 with too few values.
     """
 
     estimate: float
@@ -35,7 +36,7 @@ class Odds:
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """The variance of a mean over pieces of a series, and the degrees of freedom that it was estimated with."""
+    """Variance of a mean over the pieces of a series, with its degrees of freedom."""
 
     variance: float
     freedom: float
@@ -43,7 +44,7 @@ class Spread:
 
 
 def mean_odds(pieces: Sequence[Values], limit: float) -> Odds:
-    """Judge the mean of a series against `limit` by Student's t. `pieces` were observed apart from each other."""
+    """Test the mean of a series against `limit` by Student's t. `pieces` were observed separately."""
     from scipy.special import stdtr
 
     values = np.concatenate(pieces) if pieces else np.empty(0)
@@ -58,11 +59,11 @@ def mean_odds(pieces: Sequence[Values], limit: float) -> Odds:
 
 
 def quantile_odds(pieces: Sequence[Values], probability: float, limit: float, alpha: float) -> Odds:
-    """Judge a quantile of a series against `limit`: whether more than 1 - `probability` of it lies above `limit`.
+    """Test a quantile of a series against `limit`: whether more than 1 - `probability` of it lies above `limit`.
 
     `estimate` is that share. Binomial with the effective number of values (Korn and Graubard, Survey Methodology 24,
-    1998): correlation among the greatest values is that of those above the quantile that was seen, so it is known
-    before any lies above the limit; `alpha` is the level at which its own uncertainty is allowed for.
+    1998): the correlation among the greatest values is that of the values above the observed quantile, so it is known
+    before any exceeds the limit; `alpha` is the level at which its own uncertainty is allowed for.
     """
     from scipy.special import betainc
 
@@ -84,7 +85,8 @@ def quantile_odds(pieces: Sequence[Values], probability: float, limit: float, al
 
 
 def _effective(pieces: Sequence[Values], edge: float, alpha: float) -> float | None:
-    """Return how many independent values would tell as much about the share above `edge`; None where unknown."""
+    """Return the number of independent values with the same information about the share above `edge`; None if
+    unknown."""
     from scipy.special import ndtri, stdtrit
 
     beyond = [np.asarray(piece > edge, dtype=float) for piece in pieces]
@@ -100,11 +102,11 @@ def _effective(pieces: Sequence[Values], edge: float, alpha: float) -> float | N
 
 
 def _at_limit(estimate: float, limit: float) -> float:
-    """Return by how much the standard error is taken to be larger if the truth were at the limit.
+    """Return the factor by which the standard error is assumed larger if the truth were at the limit.
 
-    Of a queue's mean time it grows with the square of the mean (that of M/M/1 and M/D/1 does at high utilisation),
+    The standard error of a queue's mean time grows with the square of the mean (M/M/1 and M/D/1 at high utilisation),
     and a mean that came out low has a standard error that came out too low. At most MOST_GROWTH: a mean far below its
-    limit is decided, however much of it is one stall.
+    limit is decided, even if much of it is one stall.
     """
     if estimate <= 0 or limit <= 0:
         return 1.0
@@ -113,7 +115,7 @@ def _at_limit(estimate: float, limit: float) -> float:
 
 
 def _spread(pieces: Sequence[Values]) -> Spread | None:
-    """Return the variance of the mean over all pieces; None where too few batches fit into them."""
+    """Return the variance of the mean over all pieces; None with too few batches."""
     total = sum(map(len, pieces))
     size = max(1, total // BATCHES)
     means = [piece[: len(piece) // size * size].reshape(-1, size).mean(axis=1) for piece in pieces]

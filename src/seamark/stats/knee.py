@@ -1,4 +1,4 @@
-"""Where a curve of throughput and response time over load bends: its power. No word of benchmarks."""
+"""Knee of a curve of throughput and response time over load, by its power."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ Place = Literal["inside", "first", "last"]
 
 @dataclass(frozen=True, kw_only=True)
 class Knee:
-    """Where power is greatest: the `index` of that load, and whether the measured loads enclose it.
+    """The load with the greatest power: its `index`, and whether the measured loads enclose it.
 
-    Of a curve with one maximum, the true one lies between the loads before and after `index` when `place` is inside.
-    When it is the first or last load, all that is known is that the knee lies there or beyond.
+    If the curve has one maximum, the true one lies between the loads before and after `index` for `place` inside. If
+    it is the first or last load, the knee lies there or beyond.
     """
 
     index: int
@@ -24,13 +24,14 @@ class Knee:
 
 
 def knee(throughput: Sequence[float], response: Sequence[float]) -> Knee:
-    """Return where throughput / mean response time is greatest; one value of each for each load, in rising order.
+    """Return the load with the greatest throughput / mean response time; one value of each per load, in increasing
+    order.
 
     That is the power of Giessler et al. (Free buffer allocation, Computer Networks 2, 1978) and of Kleinrock (Power
-    and deterministic rules of thumb for probabilistic problems in computer communications, ICC 1979): where it is
-    greatest, one more percent of throughput costs just one more percent of response time. In an M/M/1 queue that is
-    at utilisation 1/2, in a closed system without variation where the last idle server becomes busy. Raises
-    ValueError for fewer than four loads, for sequences of unlike length and for values that are not above 0.
+    and deterministic rules of thumb for probabilistic problems in computer communications, ICC 1979): at its maximum,
+    one more percent of throughput costs one more percent of response time. In an M/M/1 queue that is at utilisation
+    1/2, in a closed system without variation where the last idle server becomes busy. Raises ValueError for fewer
+    than four loads, for sequences of different length and for values that are not positive.
     """
     if len(throughput) != len(response):
         raise ValueError(f"{len(throughput)} throughputs and {len(response)} response times")
@@ -45,7 +46,7 @@ def knee(throughput: Sequence[float], response: Sequence[float]) -> Knee:
 
 
 def full_from(throughput: Sequence[float], share: float = FULL) -> int:
-    """Return the index of the first load that reaches `share` of the greatest throughput: what follows it adds
-    waiting and little else."""
+    """Return the index of the first load that reaches `share` of the greatest throughput: higher loads mainly add
+    waiting."""
     most = max(throughput)
     return next(index for index, rate in enumerate(throughput) if rate >= share * most)

@@ -1,27 +1,27 @@
-"""The rate of counts that grow in steps, as they are seen while it lasts. Reads no clock."""
+"""Current rate of counters that grow in steps. Reads no clock."""
 
 from collections import deque
 from collections.abc import Mapping
 
 WINDOW_S = 3.0
-"""Steps that are older than this do not count, but for the last one before it."""
+"""Older steps are dropped, except the last one before the window."""
 QUIET_S = 2.5
-"""After so long without a step a rate is of the time until now: writers write at least every 2 s what they have."""
+"""After this time without a step the rate includes the time until now: writers flush at least every 2 s."""
 
 
 class LiveRate:
-    """Adds up the rates of several writers, each of which writes what it has once in a while.
+    """Sums the rates of several writers that flush their counts from time to time.
 
-    A count divided by the time between two looks would be 0 where no writer wrote and a multiple of the truth where
-    one did. So each writer's rate is what it wrote between two of its own steps over the time between these.
+    A difference between two readings would be 0 where no writer flushed and a multiple of the truth where one did. So
+    a writer's rate is the difference between two of its own steps over the time between them.
     """
 
     def __init__(self) -> None:
         self._steps: dict[str, deque[tuple[float, int]]] = {}
 
-    def look(self, at_s: float, counts: Mapping[str, int]) -> float | None:
-        """Take every writer's count at a time (rising, any origin); return their rate a second, None while no writer
-        has made two steps. What a writer wrote first began at a time that is not known, so it is no rate."""
+    def update(self, at_s: float, counts: Mapping[str, int]) -> float | None:
+        """Add every writer's count at a time (increasing, any origin); return the total rate per second, None until a
+        writer has made two steps. A writer's first step covers an unknown time, so it gives no rate."""
         for name, count in counts.items():
             steps = self._steps.setdefault(name, deque())
             if count > (steps[-1][1] if steps else 0):

@@ -1,4 +1,4 @@
-"""What a design can tell before anything runs: smallest p of an exact rank test, smallest detectable shift."""
+"""Power of a design before it runs: smallest p of an exact rank test, smallest detectable shift."""
 
 import math
 from functools import cache
@@ -12,12 +12,12 @@ LARGEST_SIMULATED = 30
 
 
 def smallest_p(repetitions: int) -> float:
-    """Return the smallest two-sided p that the exact rank-sum test of two groups of that size can give."""
+    """Return the smallest two-sided p of the exact rank-sum test of two groups of that size."""
     return min(1.0, 2 / math.comb(2 * repetitions, repetitions))
 
 
 def repetitions_for(alpha: float, comparisons: int = 1) -> int:
-    """Return the fewest repetitions with which every one of so many Holm-adjusted p can fall to `alpha`."""
+    """Return the fewest repetitions with which every one of `comparisons` Holm-adjusted p can reach `alpha`."""
     count = 2
     while comparisons * smallest_p(count) > alpha:
         count += 1
@@ -26,10 +26,10 @@ def repetitions_for(alpha: float, comparisons: int = 1) -> int:
 
 @cache
 def detectable_shift(repetitions: int, alpha: float = 0.05, power: float = 0.8) -> float | None:
-    """Return the shift that the exact rank-sum test finds with that power, in standard deviations of a trial.
+    """Return the shift that the exact rank-sum test detects with that power, in standard deviations of a trial.
 
-    By simulation with normal trials (4,000 seeded draws, good to about 3 %); above 30 repetitions from the normal
-    approximation with the test's asymptotic efficiency of 3 / pi. None where no p can fall to `alpha`.
+    By simulation with normal trials (4,000 seeded draws, accurate to about 3 %); above 30 repetitions by the normal
+    approximation with the test's asymptotic efficiency of 3 / pi. None if no p can reach `alpha`.
     """
     if smallest_p(repetitions) > alpha:
         return None
@@ -43,6 +43,6 @@ def detectable_shift(repetitions: int, alpha: float = 0.05, power: float = 0.8) 
     for _ in range(14):
         shift = (low + high) / 2
         above = np.count_nonzero(gaps + shift > 0, axis=(1, 2))
-        found = np.mean((above <= edge) | (above >= repetitions**2 - edge))
-        low, high = (low, shift) if found >= power else (shift, high)
+        detected = np.mean((above <= edge) | (above >= repetitions**2 - edge))
+        low, high = (low, shift) if detected >= power else (shift, high)
     return round(high, 2)

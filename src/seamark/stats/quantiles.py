@@ -1,4 +1,4 @@
-"""What a percentile is, and how many samples it needs. Exact values only; estimates are in histogram.py."""
+"""Nearest-rank quantiles of exact values, and the sample size that they need. Estimates are in histogram.py."""
 
 import math
 
@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 BEYOND = 10
-"""Samples that must lie beyond a percentile for it to be worth printing: p50 needs 20, p99 1,000, p99.9 10,000."""
+"""Samples required beyond a percentile before it is printed: p50 needs 20, p99 1,000, p99.9 10,000."""
 
 
 def samples_needed(probability: float) -> int:
-    """Return how many samples the quantile of that probability needs, so that ten lie beyond it on each side.
+    """Return the number of samples for the quantile of that probability, with ten beyond it on each side.
 
     From 10 / min(q, 1 - q), so p1 needs as many as p99.
     """
@@ -18,7 +18,7 @@ def samples_needed(probability: float) -> int:
 
 
 def rank(probability: float, count: int) -> int:
-    """Return the 0-based nearest rank, ceil(q n) - 1: the quantile is always a value that was observed."""
+    """Return the 0-based nearest rank, ceil(q n) - 1: the quantile is always an observed value."""
     return min(count - 1, max(0, math.ceil(round(probability * count, 6)) - 1))
 
 

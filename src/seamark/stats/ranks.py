@@ -1,4 +1,4 @@
-"""Exact null distributions of two rank statistics, and the intervals that come of inverting their tests. Pure.
+"""Exact null distributions of two rank statistics, and confidence intervals by inversion of their tests. Pure.
 
 Methods: Hollander, Wolfe and Chicken, Nonparametric Statistical Methods (2014), sections 3.1 to 3.3 and 4.1 to 4.3.
 """
@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST_EXACT = 60
-"""Values of a group above which a statistic's critical value is that of the normal approximation."""
+"""Group size above which critical values use the normal approximation."""
 
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A Hodges-Lehmann estimate between limits. `confidence` is the attained level: that of the interval as it is.
+    """A Hodges-Lehmann estimate with limits. `confidence` is the attained level.
 
-    Rank statistics are discrete, so it is at least the level that was wanted wherever that can be attained. With too
-    few values it cannot: the limits are then the widest that these values give, and `confidence` is below that level.
+    Rank statistics are discrete, so it is at least the requested level where that can be attained. With too few
+    values it cannot: the limits are then the widest that these values give, at a lower `confidence`.
     """
 
     estimate: float
@@ -33,7 +33,8 @@ class Interval:
 
 @cache
 def rank_sum_ways(one: int, other: int) -> tuple[int, ...]:
-    """Return in how many orders of two groups of these sizes Mann-Whitney's U is 0, 1, 2 ... (Gaussian binomial)."""
+    """Return the number of orders of two groups of these sizes with Mann-Whitney's U = 0, 1, 2 ... (Gaussian
+    binomial)."""
     ways = np.zeros(one * other + 1, dtype=object)
     ways[0] = 1
     for i in range(1, min(one, other) + 1):
@@ -47,7 +48,7 @@ def rank_sum_ways(one: int, other: int) -> tuple[int, ...]:
 
 @cache
 def signed_rank_ways(pairs: int) -> tuple[int, ...]:
-    """Return with how many signs of so many pairs Wilcoxon's sum of positive ranks is 0, 1, 2 ..."""
+    """Return the number of sign patterns of `pairs` pairs with Wilcoxon's sum of positive ranks = 0, 1, 2 ..."""
     ways = np.zeros(pairs * (pairs + 1) // 2 + 1, dtype=object)
     ways[0] = 1
     for i in range(1, pairs + 1):
@@ -56,7 +57,7 @@ def signed_rank_ways(pairs: int) -> tuple[int, ...]:
 
 
 def critical(ways: tuple[int, ...], alpha: float) -> int | None:
-    """Return the largest value of a symmetric statistic whose two-sided p is at most `alpha`; None without one."""
+    """Return the largest value of a symmetric statistic with a two-sided p of at most `alpha`; None without one."""
     total, below = sum(ways), 0
     for value, count in enumerate(ways):
         below += count
@@ -68,7 +69,7 @@ def critical(ways: tuple[int, ...], alpha: float) -> int | None:
 def unpaired_interval(one: Values, other: Values, confidence: float) -> Interval:
     """Return the median of all differences other - one, with the limits that the exact rank-sum test does not reject.
 
-    Unbounded, at confidence 0, where a group has no value to differ from.
+    Unbounded, at confidence 0, for an empty group.
     """
     differences = np.sort(np.subtract.outer(other, one).ravel())
     n, m = len(one), len(other)

@@ -1,4 +1,4 @@
-"""Where a series of equally long windows settles: MSER-5 truncation."""
+"""Truncation of the initial transient of a series of equal windows by MSER-5."""
 
 import math
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ BATCH = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Truncation:
-    """How many leading observations MSER would cut, and whether what is cut differs from what is kept.
+    """Number of leading observations that MSER cuts, and whether they differ from the rest.
 
-    `differs` asks for more than `least` of the kept mean and for more than three standard errors, so that a
-    series of pure noise is left whole. `at_limit`: the best cut is the latest allowed one, half of the series,
-    so the series has not settled.
+    `differs` requires a difference of more than `least` of the kept mean and more than three standard errors, so that
+    pure noise is not cut. `at_limit`: the best cut is the latest allowed, half of the series, so the series has not
+    settled.
     """
 
     cut: int
@@ -28,8 +28,8 @@ class Truncation:
 def mser(series: Series, batch: int = BATCH, least: float = 0.05) -> Truncation:
     """Return where the Marginal Standard Error Rule on means of `batch` observations truncates `series`.
 
-    MSER(d) = sum over i > d of (y_i - mean_d)^2 / (n - d)^2, least for d in 0..n/2 (White, Cobb, Spratt 2000).
-    Fewer than four batches are left whole.
+    MSER(d) = sum over i > d of (y_i - mean_d)^2 / (n - d)^2, least for d in 0..n/2 (White, Cobb, Spratt 2000). Fewer
+    than four batches are not cut.
     """
     size = len(series) // batch
     if size < 4:
