@@ -1,4 +1,7 @@
-"""Frozen dataclasses from Items, by their annotations; every mistake is noted with its line. No domain word."""
+"""Decoder of YAML Items into frozen dataclasses by their annotations; notes every mistake with its line.
+
+Knows no noun of Seamark. docs/dependencies.md says why it is not pydantic or msgspec.
+"""
 
 import dataclasses
 import math
@@ -11,7 +14,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 
 WRONG: Any = object()
-"""Stands for a value that could not be read; the reason is noted."""
+"""Placeholder for a value that could not be decoded; the reason is noted."""
 
 
 @cache
@@ -21,9 +24,9 @@ def hints(form: type) -> dict[str, Any]:
 
 
 def decode(item: Item, form: Any, mistakes: Mistakes, *, given: Mapping[str, Any] | None = None) -> Any:
-    """Return what `item` holds as `form`: a dataclass, tuple, Mapping, Literal, union, or plain type.
+    """Return `item` decoded as `form`: a dataclass, tuple, Mapping, Literal, union, or plain type.
 
-    `given` are fields of a dataclass that are already read. Returns WRONG after noting at least one mistake.
+    `given` holds fields of a dataclass that are already decoded. Returns WRONG after noting at least one mistake.
     """
     if dataclasses.is_dataclass(form):
         return _dataclass(item, cast(type, form), mistakes, given or {})
@@ -56,7 +59,7 @@ def known_keys(item: Item, allowed: Collection[str], mistakes: Mistakes) -> None
 
 
 def is_mapping(item: Item, mistakes: Mistakes) -> bool:
-    """Whether it is a mapping; notes that it is not."""
+    """Return whether an item is a mapping, after noting a mistake if it is not."""
     if isinstance(item.value, dict):
         return True
     mistakes.add(item, f"expected keys and values, but it is {item.shown}.")
@@ -118,7 +121,7 @@ def _mapping(item: Item, form: Any, mistakes: Mistakes) -> Any:
 
 
 def scalar(item: Item, form: type, mistakes: Mistakes) -> Any:
-    """Return a plain value of exactly that type; a whole number also serves as a float."""
+    """Return a plain value of exactly the type `form`; an integer is accepted as a float."""
     value: Any = item.value
     if form is float and type(value) is int:
         value = float(value)

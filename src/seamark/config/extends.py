@@ -37,7 +37,7 @@ def load_versioned(path: Path, mistakes: Mistakes) -> Item | None:
 
 
 def load_merged(path: Path, mistakes: Mistakes) -> Item | None:
-    """Return a file as Items merged over the files under its `extends`; None after noting why that fails."""
+    """Return a file merged over the files under its `extends`; None after noting a mistake."""
     return _load(path, (), mistakes)
 
 
@@ -78,7 +78,7 @@ def _entries(tree: Item, mistakes: Mistakes) -> list[Item]:
 
 
 def _scenario_over(base: Item, tree: Item) -> Item:
-    """Merge, but take no name from the base (two scenarios need two folders), and only one kind of workload."""
+    """Merge without the base's name (two scenarios need two folders), and with one of `workload` and `workloads`."""
     kept = {key: each for key, each in base.items() if key not in ("scenario", "extends")}
     if "workload" in tree.value or "workloads" in tree.value:
         other = "workloads" if "workload" in tree.value else "workload"

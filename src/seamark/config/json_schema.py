@@ -1,7 +1,7 @@
-"""JSON Schemas of scenario, service and site, generated from the nouns and the recipes. For editors and for CI.
+"""JSON Schemas of scenario, service and site for editors and CI, generated from the dataclasses and the recipes.
 
-`python -m seamark.config.json_schema` writes workflow/schemas. They say what a file may hold; what its parts must be
-to each other (patterns, conditions, sites) is checked when the file is read.
+`python -m seamark.config.json_schema` writes workflow/schemas. A schema covers each key by itself; rules between keys
+(load profiles, conditions, site limits) are checked when the file is read.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ PLAIN: dict[Any, Schema] = {
 
 
 def schemas(services: Mapping[str, Service]) -> dict[str, Schema]:
-    """Return every published schema by the name of its file."""
+    """Return every published schema by its file name."""
     published = {
         "scenario.schema.json": scenario_schema(services),
         "service.schema.json": {"$schema": DIALECT, "title": "A Seamark service recipe", **service_schema()},

@@ -1,4 +1,4 @@
-"""A value against the setting it is for: type, limits, allowed values. One rule for scenarios and for recipes."""
+"""Levels of a setting: values checked against its type, limits and allowed values, in scenarios and recipes."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
 def level(item: Item, setting: Setting, mistakes: Mistakes) -> Any:
-    """Return one value of a setting in its own type, or WRONG after noting why it cannot be one."""
+    """Return one value of a setting in the setting's type, or WRONG after noting a mistake."""
     if item.value is None:
         if setting.default is None:
             return None
@@ -58,7 +58,7 @@ def levels(item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...
 
 
 def violation(value: Value, setting: Setting) -> str | None:
-    """Return why a value of the right type is outside of what the setting allows, or None."""
+    """Return why a value of the right type is not allowed for the setting, or None."""
     if value in setting.words:
         return None
     unit = f" {setting.unit}" if setting.unit else ""

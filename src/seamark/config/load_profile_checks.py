@@ -1,4 +1,4 @@
-"""Whether a workload's settings make sense together: its load pattern has what it needs, its exclusions exist."""
+"""Load-profile checks: a pattern's settings are complete and used, traces are readable, exclusions match."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from seamark.patterns.trace_file import Row, digest_of, recorded_arrivals, recor
 
 _OF_PATTERNS = dict.fromkeys(name for kind in PATTERNS.values() for name in (*kind.needs, *kind.reads))
 MOST_MADE = 1000
-"""Combinations of levels of which a user's own pattern is made to see whether it can be."""
+"""Number of level combinations for which a user's own pattern is constructed as a check."""
 
 
 def without_effect(pattern: str, turns: Value, own: Iterable[str] = ()) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def without_effect(pattern: str, turns: Value, own: Iterable[str] = ()) -> tuple
 
 
 def check_load_profile(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> Workload:
-    """Note what a pattern lacks, does not read or cannot use.
+    """Note settings that a pattern needs, ignores or cannot use.
 
     Returns the workload without defaults that have no effect, and with what its traces hold.
     """
@@ -84,7 +84,7 @@ def check_load_profile(item: Item, workload: Workload, service: Service, mistake
 
 
 def _included(workload: Workload, pattern: str, name: str) -> bool:
-    """Whether a pattern appears only in include entries that all bring what it needs."""
+    """Return whether a pattern appears only in include entries that set everything it needs."""
     if pattern in workload.levels.get("pattern", ("closed",)):
         return False
     entries = [each for each in workload.include if each.get("pattern") == pattern]
@@ -124,7 +124,7 @@ def _check_bursts(item: Item, workload: Workload, mistakes: Mistakes) -> None:
 
 
 def _check_own(item: Item, workload: Workload, patterns: Iterable[str], mistakes: Mistakes) -> None:
-    """Note settings of which a user's own pattern cannot be made, for each combination of their levels."""
+    """Note settings with which a user's own pattern cannot be constructed, for each combination of their levels."""
     for pattern in filter(is_dotted, dict.fromkeys(patterns)):
         kind = kind_of(pattern)
         names = [*kind.needs, *kind.reads, *(setting.name for setting in kind.settings)]
@@ -141,7 +141,7 @@ def _check_own(item: Item, workload: Workload, patterns: Iterable[str], mistakes
 
 
 def _check_traces(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> dict[str, str]:
-    """Read what the longest load would send of each trace; return the SHA-256 of each that could be read.
+    """Read each trace as far as the longest load sends it; return the SHA-256 of each readable one.
 
     A path whose `$NAME` is not known here is not read.
     """
@@ -191,7 +191,7 @@ def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: S
 
 
 def _check_lengths(item: Item, first: Row, workload: Workload, mistakes: Mistakes) -> None:
-    """Note settings that a trace with lengths leaves without effect, or that cannot be had with one."""
+    """Note settings that a trace with lengths overrides or excludes."""
     for name in ("batch", "turns"):
         if any(each is not None and each > 1 for each in _numbers(workload, name, 1.0)):
             text = "is one for each row of a trace. Set it to 1, or 'trace_lengths' to false."
@@ -209,7 +209,7 @@ def _check_lengths(item: Item, first: Row, workload: Workload, mistakes: Mistake
 
 
 def _texts(item: Item, workload: Workload, name: str) -> Iterator[tuple[Item, str]]:
-    """Give each text that a setting takes, with the best place to name."""
+    """Yield each text of a setting, with its place."""
     written = item.value.get(name, item)
     places = written.value if isinstance(written.value, list) else []
     for index, value in enumerate(workload.levels.get(name, ())):
@@ -221,19 +221,19 @@ def _texts(item: Item, workload: Workload, name: str) -> Iterator[tuple[Item, st
 
 
 def _numbers(workload: Workload, name: str, default: float) -> list[float]:
-    """Return every number that a setting takes; `default` where none is written."""
+    """Return every number of a setting, `default` if none is written."""
     values = [*workload.levels.get(name, ()), *(entry.get(name) for entry in workload.include)]
     found = [float(value) for value in values if isinstance(value, (int, float))]
     return found if name in workload.levels else [default, *found]
 
 
 def _is_auto(workload: Workload) -> bool:
-    """Whether some treatment has the warm-up `auto`."""
+    """Return whether a treatment has the warm-up `auto`."""
     return AUTO in (*workload.levels.get("warmup_s", ()), *(entry.get("warmup_s") for entry in workload.include))
 
 
 def _longest_s(item: Item, workload: Workload) -> float | None:
-    """Return how long the longest load is, warm-up and duration; None when that cannot be read."""
+    """Return warm-up plus duration of the longest load; None if a value could not be decoded."""
     total_s = 0.0
     for name in ("warmup_s", "duration_s"):
         if name in item.value and name not in workload.levels:
@@ -245,7 +245,7 @@ def _longest_s(item: Item, workload: Workload) -> float | None:
 
 
 def check_excluded(item: Item, workload: Workload, resources: Resources, mistakes: Mistakes) -> None:
-    """Note exclusions that can match nothing: a setting that is not written, a level that it does not have."""
+    """Note exclusions that match no treatment: a setting that is not written, or a level that it does not have."""
     if "exclude" not in item.value or not isinstance(item.value["exclude"].value, list):
         return
     levels: dict[str, tuple[Value, ...]] = {**asdict(resources), **workload.levels}

@@ -1,6 +1,6 @@
-"""Mixes of request classes as a scenario writes them: checked, and kept as one text that identity is made of.
+"""Mixes of request classes: decoded from a scenario, checked, kept as one canonical text for the identity.
 
-What a worker makes of that text: load/engine/mix.py.
+A worker decodes that text in load/engine/mix.py.
 """
 
 import json
@@ -69,7 +69,7 @@ def mix_levels(item: Item, service: Service, mistakes: Mistakes) -> tuple[Value,
 
 
 def check_mix(item: Item, workload: Workload, mistakes: Mistakes) -> None:
-    """Note settings of the workload that no class leaves to it, so that varying them would vary nothing."""
+    """Note settings that every class sets itself, so that varying them in the workload has no effect."""
     texts = [text for text in workload.levels.get(MIX, ()) if text is not None]
     if not texts or len(texts) < len(workload.levels[MIX]):
         return
@@ -80,7 +80,7 @@ def check_mix(item: Item, workload: Workload, mistakes: Mistakes) -> None:
 
 
 def mix_label(text: str) -> str:
-    """Return a mix in few words: its name, else its classes with their weights, `chat 3, search 1`."""
+    """Return a mix in short: its name, else its classes with their weights, `chat 3, search 1`."""
     document = json.loads(text)
     if "name" in document:
         return str(document["name"])
@@ -88,7 +88,7 @@ def mix_label(text: str) -> str:
 
 
 def mix_text(text: str) -> str:
-    """Return all of a mix in words: `chat 3 (gen_tokens 64, prompt_len 128), search 1`."""
+    """Return a mix in full: `chat 3 (gen_tokens 64, prompt_len 128), search 1`."""
     named = json.loads(text).get("name")
     parts = []
     for name, each in _classes(text).items():
@@ -139,7 +139,7 @@ def _class(item: Item, service: Service, mistakes: Mistakes) -> dict[str, Value]
 
 
 def _why_not(key: str, service: Service) -> str:
-    """Say where a setting belongs that a class may not have; "" for one that there is not."""
+    """Return where a setting belongs that a class may not set; "" for an unknown one."""
     setting: Setting | None = service.setting(key)
     if key in (each.name for each in LOAD_SETTINGS):
         return " It shapes the whole load: write it beside 'mix'."

@@ -1,4 +1,4 @@
-"""From YAML files to the frozen nouns; every mistake of a file is reported at once. The only way in for config."""
+"""Entry points of config: recipes, sites and scenarios read from YAML, with every mistake of a file at once."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ from seamark.patterns.table import LOAD_SETTINGS
 from seamark.platform.pinning import cores_in, shown_cores
 
 SiteOf = Callable[[str | None], Site]
-"""Gives the site for the name a scenario asks for (None: it asks for none)."""
+"""Returns the site of the name in a scenario (None: the scenario names none)."""
 
 
 def read_services(folder: Path) -> dict[str, Service]:
@@ -57,8 +57,8 @@ def read_site(path: Path) -> Site:
 def read_scenario(path: Path, services: Mapping[str, Service], site: Site | SiteOf | None = None) -> Scenario:
     """Read a scenario and what it extends. Raises UserError with all mistakes.
 
-    With a site (or a function that finds one for the name under `site`), what the scenario asks of that machine
-    is checked too, so that those mistakes are reported with the others; `plan` checks it in any case.
+    With a site, or a function that returns one for the name under `site`, site limits are checked too, so that their
+    mistakes are reported with the others; `plan` checks them in any case.
     """
     mistakes = Mistakes()
     tree = load_merged(path, mistakes)
@@ -78,7 +78,7 @@ def read_scenario(path: Path, services: Mapping[str, Service], site: Site | Site
 
 
 def _site_request(tree: Item) -> SiteRequest:
-    """What a scenario asks of a site, as far as it can be read."""
+    """Return the resources that a scenario requests, as far as they can be read."""
     resources = tree.value.get("resources")
     counts: dict[str, tuple[int, ...]] = {}
     bounds = {setting.name: setting for setting in RESOURCE_SETTINGS}
@@ -95,7 +95,7 @@ def _site_request(tree: Item) -> SiteRequest:
 
 
 def _word(tree: Item, key: str) -> str | None:
-    """Return the text under a key, None where there is none or something else."""
+    """Return the text under a key, None where there is no text."""
     item = tree.value.get(key)
     return item.value if item is not None and isinstance(item.value, str) else None
 
@@ -124,7 +124,7 @@ def _named_as_file(tree: Item, path: Path, mistakes: Mistakes) -> None:
 
 
 def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
-    """Settings are written as a mapping from name to the rest."""
+    """Return the settings of a recipe, written as a mapping from name to the other fields."""
     if not is_mapping(item, mistakes):
         return ()
     reserved = {*WORKLOAD_KEYS, *(each.name for each in (*LOAD_SETTINGS, *RESOURCE_SETTINGS))}

@@ -1,4 +1,8 @@
-"""Whether a recipe agrees with itself: ports, parts, and the names that its templates use. Reads no file."""
+"""Checks of a recipe: ports, parts, names in templates, and no placeholder in the text of a program.
+
+A placeholder in the text after `sh -c` would be read as program: a folder called `it's` ends a quotation, and
+`$(...)` runs.
+"""
 
 import re
 import string
@@ -14,22 +18,22 @@ PLACES = (
     *("ports", "host", "data", "settings", "switches", "user", "node", "nodes", "addresses"),
     *("env", "python", "package", "site_packages", "libdir", "python_version"),
 )
-"""Names that a template of a server may use; servers/ fills them in."""
+"""Names allowed in the templates of a server; services/ replaces them."""
 
 MAIN = "server"
 """The name of the server's own process among its parts."""
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish")
 TEXT_LETTERS = {**dict.fromkeys(SHELLS, "c"), "python": "c", **dict.fromkeys(("perl", "ruby", "node"), "e")}
-"""Interpreters by name without their version, and the letter of the option that brings the text of a program."""
+"""Interpreter, without its version -> letter of the option that takes the text of a program."""
 FIRST_ARGUMENT = {"python": "sys.argv[1]", "perl": "$ARGV[0]", "ruby": "ARGV[0]", "node": "process.argv[1]"}
-"""How a program names its first argument; in a shell "$1"."""
+"""Interpreter -> expression for the first argument; in a shell "$1"."""
 TAKES_A_WORD = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-W", "-X")
-"""Options of interpreters whose next word is a value of theirs."""
+"""Options of interpreters that take a value."""
 PLACEHOLDER = re.compile(r"\{(\w+)[^{}]*\}")
 
 
 def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
-    """Note what is wrong in a recipe that could be read."""
+    """Note every inconsistency of a decoded recipe."""
     if service.driver.count(":") != 1:
         mistakes.add(tree.value["driver"], f"'{service.driver}' is not of the form 'package.module:Name'.")
     check_program_texts(tree, mistakes)
@@ -56,7 +60,7 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
 
 
 def _known_ports(server: Server) -> set[str]:
-    """Return the ports that every process of a server knows: those of processes that are there once."""
+    """Return the ports known to every process of a server: those of processes that run once."""
     return {*server.ports, *(port for part in server.parts if part.nodes == "server" for port in part.ports)}
 
 
@@ -133,7 +137,7 @@ def _remedy(interpreter: str, field: str) -> str:
 
 
 def _command_lines(item: Item) -> Iterator[list[Item]]:
-    """Give every list of strings."""
+    """Yield every list of strings."""
     if isinstance(item.value, list):
         if item.value and all(isinstance(each.value, str) for each in item.value):
             yield item.value
@@ -144,7 +148,7 @@ def _command_lines(item: Item) -> Iterator[list[Item]]:
 
 
 def _program_texts(words: list[Item]) -> Iterator[tuple[str, Item]]:
-    """Give each interpreter of a command line, by name, with the text of a program that it is given."""
+    """Yield each interpreter of a command line with its program text."""
     for place, word in enumerate(words):
         name = "python" if word.value == "{python}" else re.sub(r"[\d.]+$", "", PurePath(word.value).name)
         if name in TEXT_LETTERS and (text := _text_after(words[place + 1 :], TEXT_LETTERS[name])):
@@ -152,7 +156,7 @@ def _program_texts(words: list[Item]) -> Iterator[tuple[str, Item]]:
 
 
 def _text_after(words: list[Item], letter: str) -> Item | None:
-    """Return the text that the options of an interpreter bring, None for one that is given a file."""
+    """Return the program text among an interpreter's options, None where it runs a file."""
     options = iter(words)
     for word in options:
         if word.value in TAKES_A_WORD:
@@ -165,7 +169,7 @@ def _text_after(words: list[Item], letter: str) -> Item | None:
 
 
 def _placeholders(text: str) -> list[str]:
-    """Return the placeholders of a template; those that can be seen where its braces do not match."""
+    """Return the placeholders of a template, also where its braces do not match."""
     try:
         return [field for _, field, _, _ in string.Formatter().parse(text) if field is not None]
     except ValueError:

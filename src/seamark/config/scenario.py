@@ -1,4 +1,4 @@
-"""The form of a scenario file, as Items, turned into a Scenario. Where files come from: read.py and extends.py."""
+"""Decoder of a scenario's top level: Items of a merged file into a Scenario. Files are read in read.py."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries":
 
 
 def scenario_of(tree: Item, path: Path, services: Mapping[str, Service], mistakes: Mistakes) -> Scenario | None:
-    """Return the scenario that a merged tree holds, or None after noting at least one mistake."""
+    """Return the scenario in a merged tree, or None after noting at least one mistake."""
     before = mistakes.count
     known_keys(tree, TOP_KEYS, mistakes)
     fields: dict[str, Any] = {"name": _name(tree, mistakes), "path": path}
@@ -71,7 +71,7 @@ def _text(item: Item, mistakes: Mistakes) -> Any:
 
 
 def _from_environment(item: Item, text: str, mistakes: Mistakes) -> str:
-    """Return text with `$NAME` put in: what differs from user to user can stay out of the file."""
+    """Return text with environment variables expanded, so that user-specific names can stay out of the file."""
     expanded = expandvars(text)
     if missing := re.search(r"\$\{?(\w+)", expanded):
         mistakes.add(item, f"{missing[1]} is not set. Set it (export {missing[1]}=p200000), or write the name here.")
@@ -133,7 +133,7 @@ def _metadata(item: Item, mistakes: Mistakes) -> Metadata:
 
 
 def lines_of(tree: Item) -> dict[str, str]:
-    """Return where each part of a document was written, by its path."""
+    """Return the place of each part of a document, by its dotted path."""
     found = {tree.path: tree.where}
     parts = tree.value
     for child in parts.values() if isinstance(parts, dict) else parts if isinstance(parts, list) else ():

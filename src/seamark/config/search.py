@@ -1,4 +1,4 @@
-"""The `search` of a workload, read and checked against the rest of it, with every mistake noted."""
+"""Decoder of a workload's `search`, checked against its other settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -14,11 +14,11 @@ from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, has_rate
 KEYS = {"setting": "setting", "from": "from_level", "to": "to_level"} | {
     name: name for name in ("within", "budget_s", "confirm")
 }
-"""Keys of `search`, with the fields that they fill."""
+"""Key of `search` -> field of Search."""
 FORMS: Mapping[str, Any] = {"setting": Searched, "confirm": int}
 LIMITS: Mapping[str, tuple[float, float]] = {"within": (0.001, 1.0), "budget_s": (1.0, 604800.0), "confirm": (0, 10)}
 MORE_IS_MORE = ("throughput", "requests_per_s", "bandwidth_mb_per_s")
-"""What a larger load makes larger: a lower limit on it does not end a search."""
+"""Metrics that grow with the load: a lower limit on one does not end a search."""
 
 
 def search_of(
@@ -61,8 +61,8 @@ def search_of(
 
 
 def levels_with(search: Search | None, item: Item, levels: Mapping[str, Levels]) -> dict[str, Levels]:
-    """Return levels to which the searched setting is added at the level where the search begins; for a search that
-    could not be read, one that stands for it."""
+    """Return the levels with the searched setting at the level where the search begins, or at a placeholder for a
+    search that could not be decoded."""
     if search is not None:
         return {**levels, search.setting: (search.level(search.from_level),)}
     return {"rate_rps": (1.0,), **levels} if item.value.get("search") is not None else dict(levels)
@@ -120,7 +120,7 @@ def _check_setting(
     include: Sequence[Mapping[str, Value]],
     mistakes: Mistakes,
 ) -> None:
-    """Note what of the workload does not go with a search of that setting."""
+    """Note settings of the workload that contradict a search of that setting."""
     if setting in item.value:
         mistakes.add(item.value[setting], "is what 'search' looks for. Remove it: 'search.from' says where to begin.")
     elif any(setting in entry for entry in include):

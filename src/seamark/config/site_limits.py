@@ -1,4 +1,4 @@
-"""Whether what a scenario asks for exists at a site: partition, account, QoS, nodes, CPUs, memory, GPUs."""
+"""Site limits: partition, account, QoS, nodes, CPUs, memory and GPUs of a scenario against those of a site."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from seamark.model.site import Site
 NEEDS = ("partition", "account", "qos")
 EXAMPLES = {"partition": "partition: gpu", "account": "account: p200000", "qos": "qos: default"}
 Lines = Mapping[str, str]
-"""From the path of a part ("resources.gpus") to where it was written ("file.yaml:7: resources.gpus")."""
+"""Dotted path of a part ("resources.gpus") -> its place ("file.yaml:7: resources.gpus")."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteRequest:
-    """What a run asks of a site. Of several levels, `resources` holds all. `gpu_nodes` are those that its GPUs are
-    spread over, None for all."""
+    """Resources that a run requests from a site. `resources` holds every level; `gpu_nodes` is the number of nodes
+    that the GPUs are spread over, None for all."""
 
     partition: str | None
     account: str | None
@@ -25,7 +25,7 @@ class SiteRequest:
 
 
 def limit_violations(asked: SiteRequest, site: Site, lines: Lines) -> list[str]:
-    """Return a line for everything asked for that the site cannot give."""
+    """Return a line for each request that the site cannot satisfy."""
     return [*_missing(asked, site, lines), *_unknown(asked, site, lines), *_too_much(asked, site, lines)]
 
 

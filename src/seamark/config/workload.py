@@ -1,4 +1,4 @@
-"""Workloads of a scenario file: their settings, levels, exclusions and objectives, with every mistake noted."""
+"""Decoder of a scenario's workloads: settings, levels, inclusions, exclusions, conditions and objectives."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -72,13 +72,13 @@ ELSEWHERE = (
     "metadata",
     "extends",
 )
-"""Keys of the top of a scenario, for those who write them into a workload."""
+"""Top-level keys of a scenario: the message for one in a workload names its place."""
 
 
 def workloads_of(
     tree: Item, resources: Resources, services: Mapping[str, Service], mistakes: Mistakes
 ) -> tuple[Workload, ...]:
-    """Return the workloads under `workload` or `workloads`, without those that could not be read."""
+    """Return the workloads under `workload` or `workloads`, without those that could not be decoded."""
     single, several = tree.value.get("workload"), tree.value.get("workloads")
     if single is not None and several is not None:
         mistakes.add(several, f"both 'workload' (line {single.line}) and 'workloads' are written. Keep one of them.")

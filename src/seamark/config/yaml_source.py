@@ -1,4 +1,7 @@
-"""YAML as a tree that knows the file and line of each part, and a list to collect mistakes in. No domain word."""
+"""YAML parsed into a tree with file and line of each part, and the list that collects mistakes.
+
+Knows no noun of Seamark.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +19,7 @@ DEEPEST = 60
 LONGEST_SHOWN = 80
 LARGEST_INTEGER = 2**63 - 1
 UNREAD: Any = object()
-"""The value of an Item whose mistake is noted already: nothing more is noted about it."""
+"""Value of an Item with a noted mistake: no further mistake is noted for it."""
 _OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -26,7 +29,7 @@ _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Item:
     """One part of a document. `value` is a scalar, a list of Items, or a dict of Items by key.
 
-    `path` is how a person would name it (`workload.batch[2]`); `text` is a scalar as written.
+    `path` is dotted (`workload.batch[2]`); `text` is a scalar as written.
     """
 
     value: Any
@@ -42,7 +45,7 @@ class Item:
 
     @property
     def shown(self) -> str:
-        """Return what was written, for a message."""
+        """Return the written text, shortened for a message."""
         if isinstance(self.value, dict):
             return "a mapping"
         if isinstance(self.value, list):
@@ -52,38 +55,38 @@ class Item:
         return _cut(self.text if self.text is not None else str(self.value))
 
     def items(self) -> Iterator[tuple[str, "Item"]]:
-        """Give the entries of a mapping; nothing for anything else."""
+        """Yield the entries of a mapping, none for any other value."""
         yield from self.value.items() if isinstance(self.value, dict) else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mistakes:
-    """Collects every mistake of a document, so that all are reported at once."""
+    """All mistakes of a document, reported at once."""
 
     lines: list[str] = field(default_factory=list)
     _count: list[int] = field(default_factory=lambda: [0])
 
     @property
     def count(self) -> int:
-        """How many mistakes were found so far, those included that are in a line already."""
+        """Number of mistakes so far, including those that share a line."""
         return self._count[0]
 
     def add(self, at: Item, text: str) -> None:
-        """Note what is wrong with one part. `text` says what, what is allowed, and the remedy."""
+        """Note a mistake of one part. `text` names what is wrong, what is allowed, and the remedy."""
         if at.value is UNREAD:
             self._count[0] += 1
         else:
             self.note(f"{at.where}: {text}")
 
     def note(self, line: str) -> None:
-        """Note a whole line; what cannot be printed in one is shown as an escape."""
+        """Note a whole line; unprintable characters are escaped."""
         line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
         self._count[0] += 1
         if line not in self.lines:
             self.lines.append(line)
 
     def unknown_key(self, at: Item, allowed: Iterable[str], hint: str = "") -> None:
-        """Note a key that nothing reads, with the nearest one that is read."""
+        """Note an unknown key, with the nearest known one."""
         names = list(dict.fromkeys(allowed))
         key = at.path.rsplit(".", 1)[-1]
         guess = hint or did_you_mean(key, names) or f" Allowed: {', '.join(names)}."
@@ -96,7 +99,7 @@ class Mistakes:
 
 
 def load(path: Path, mistakes: Mistakes) -> Item | None:
-    """Return the mapping that a YAML file holds, or None after noting why it cannot be read at all."""
+    """Return the mapping in a YAML file, or None after noting why it cannot be read."""
     text = _text(path, mistakes)
     if text is None:
         return None
@@ -128,7 +131,7 @@ def load(path: Path, mistakes: Mistakes) -> Item | None:
 
 
 def _too_deep(text: str) -> int | None:
-    """Return the line in which nesting passes DEEPEST, which would overflow the composer's stack; else None."""
+    """Return the line where nesting exceeds DEEPEST, which would overflow the composer's stack; else None."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -138,7 +141,7 @@ def _too_deep(text: str) -> int | None:
 
 
 def shown(path: Path) -> str:
-    """Return a path as a person in the working directory would write it."""
+    """Return a path relative to the working directory where it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 

@@ -1,4 +1,4 @@
-"""How numbers look to a reader: three or four significant digits, an en dash for what is not known."""
+"""Format of numbers, levels and units in reports: three or four significant digits, an en dash for unknown."""
 
 from collections.abc import Iterable, Mapping
 from math import floor, isfinite, log10
@@ -13,10 +13,10 @@ ARROW_NOTE = " An arrow up marks a lower bound: the figure reaches into requests
 MEAN_NOTE = "( ) : mean of the answered requests only."
 UNSTEADY_NOTE = "† : saturated. More was offered than answered, so response times grow as long as the load lasts."
 SATURATED = ("saturated", "over_saturated")
-"""Reasons for which response times have no steady value."""
+"""Codes of reasons why response times have no steady value."""
 
 SEARCHED: Mapping[str, str] = {"rate_rps": "requests/s", "concurrency": "users"}
-"""What the level of a searched setting counts."""
+"""Searched setting -> unit of its level."""
 
 
 def number(value: float | None) -> str:
@@ -35,7 +35,7 @@ def number(value: float | None) -> str:
 
 
 def saturation_mark(codes: Iterable[str]) -> str:
-    """Return what stands beside response times where one of the reasons says that the load was more than served."""
+    """Return the mark of response times where a reason says that the load was more than the server handled."""
     return " †" if any(code in SATURATED for code in codes) else ""
 
 
@@ -73,7 +73,7 @@ def percent(ratio: float | None) -> str:
 
 
 def level(value: Value, name: str = "") -> str:
-    """Return a factor's level as a person would write it: a size with its unit, a mix by its name or classes."""
+    """Return a factor's level as text: a size with its unit, a mix by its name or classes."""
     if value is None:
         return "default"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Order of services, treatments and factors in every table and figure, and the servers that set trials apart."""
+"""Order of services, treatments and factors in tables and figures, and the servers that trials were measured on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from seamark.patterns.table import LOAD_SETTINGS
 from seamark.report.numbers import ABSENT
 
 SERVER = "server"
-"""The column that tells servers apart. It stands among the factors."""
+"""Column of the server, among the factors."""
 DIGITS = 8
 NOT_RECORDED = "server identity not recorded"
 
@@ -17,13 +17,13 @@ Document = Mapping[str, Any]
 
 
 def mixed(summary: Document) -> bool:
-    """Return whether trials of one service were measured on several servers, or on one and on none that is known."""
+    """Return whether trials of one service were measured on several servers, unknown ones included."""
     services = [server["service"] for server in summary.get("servers") or ()]
     return len(services) > len(set(services))
 
 
 def marks(summary: Document) -> dict[str, str]:
-    """Return the server of each treatment, `A` or `A + B`, where there are several; else nothing."""
+    """Return the server of each treatment, `A` or `A + B`; empty unless there are several."""
     if not mixed(summary):
         return {}
     names = {
@@ -33,7 +33,7 @@ def marks(summary: Document) -> dict[str, str]:
 
 
 def trial_marks(summary: Document) -> dict[str, str]:
-    """Return the server of each good trial, where there are several; else nothing."""
+    """Return the server of each good trial; empty unless there are several."""
     if not mixed(summary):
         return {}
     return {
@@ -45,7 +45,7 @@ def trial_marks(summary: Document) -> dict[str, str]:
 
 
 def about_servers(summary: Document) -> list[tuple[str, str]]:
-    """Return the line of a report's head that says where its trials were measured; nothing without a good trial."""
+    """Return the servers as facts for the head of a report; empty without a good trial."""
     servers = summary.get("servers")
     if servers is None and summary.get("ok"):
         return [("Server", NOT_RECORDED)]
@@ -60,7 +60,7 @@ def about_servers(summary: Document) -> list[tuple[str, str]]:
 
 
 def mixture(summary: Document) -> str | None:
-    """Return the sentence that warns of several servers, None for one."""
+    """Return a warning about several servers, None for one."""
     if not mixed(summary):
         return None
     named = "; ".join(f"{each['name']}: {_words(each)}" for each in summary["servers"])

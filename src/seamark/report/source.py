@@ -1,4 +1,4 @@
-"""Reads what a report is made of from a scenario's results. Small records stay; samples are read elsewhere."""
+"""Reader of a scenario's results for a report: small records only, samples are read by the figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRecord:
-    """What a report needs of one trial, without its samples. A figure that is not known is None."""
+    """One trial without its samples. An unknown figure is None."""
 
     id: str
     treatment: str
@@ -56,7 +56,7 @@ class TrialRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """One scenario as its files tell it."""
+    """Results of one scenario."""
 
     folder: ScenarioFolder
     plan: Document

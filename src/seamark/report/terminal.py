@@ -31,11 +31,11 @@ from seamark.stats.histogram import Histogram
 
 COLOURS = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
 MIDDLE, WIDE = 100, 130
-"""Columns of a terminal from which on units are named, and everything is shown."""
+"""Terminal widths from which units are named, and all columns are shown."""
 
 
 def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table:
-    """Return a row for each treatment of a summary.json document; a number that is withheld is an en dash.
+    """Return a row for each treatment of a summary.json document; a withheld number is an en dash.
 
     Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out.
     Of a search the load that was found comes first, with its bracket, and what it reached only where there is room.
@@ -98,7 +98,7 @@ def _found(search: Mapping[str, Any], *, units: bool) -> tuple[str, str]:
 
 
 def _levels(factors: Mapping[str, Value]) -> str:
-    """Return a treatment's levels; a word speaks for itself, a number needs its factor's name."""
+    """Return a treatment's levels; numbers are preceded by the name of their factor."""
     words = [
         str(value) if isinstance(value, str) and name != SERVER else f"{name}={level(value, name)}".replace(" ", "")
         for name, value in factors.items()
@@ -119,7 +119,7 @@ TIMES = {
     "inter_chunk_ms": "inter-chunk",
 }
 AS_TTFT = ("ttft_response_ms", "ttfo_ms")
-"""Not shown where they are the same as TTFT: in a closed loop, and without reasoning."""
+"""Left out where equal to TTFT: in a closed loop, and without reasoning."""
 OF_KIND = {"latency_ms": "resp.", "ttft_ms": "TTFT", "tpot_ms": "TPOT"}
 QUANTILES = ("mean", "p50", "p90", "p99", "p999", "max")
 
@@ -176,7 +176,7 @@ def quick_load_text(
 
 
 def _notes(document: Mapping[str, Any], mark: str) -> list[str]:
-    """Return what the marks beside the figures mean."""
+    """Return the explanations of the marks beside figures."""
     groups = [document[group] or {} for group in TIMES]
     groups += [kind[group] or {} for kind in (document["by_kind"] or {}).values() for group in OF_KIND]
     notes = {
@@ -188,7 +188,7 @@ def _notes(document: Mapping[str, Any], mark: str) -> list[str]:
 
 
 def _kinds(by_kind: Mapping[str, Any], mark: str) -> list[str]:
-    """Return a line for each kind of request; `mark` is put to what is a time."""
+    """Return a line for each kind of request; `mark` is appended to times."""
     if not by_kind:
         return []
     shown = [(f"{name} {q}", group, q) for group, name in OF_KIND.items() for q in ("p50", "p99")]
@@ -224,7 +224,7 @@ def _bars(histogram: Histogram) -> list[str]:
 
 
 def _distinct(values: list[float]) -> list[str]:
-    """Return rising numbers with as many digits as tell each from the next."""
+    """Return rising numbers with enough digits to differ from each other."""
     texts = [number(value) for value in values]
     for digits in range(4, 10):
         if len(set(texts)) == len(texts):

@@ -72,7 +72,7 @@ STYLE: Any = {
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Colour, marker and dashes of one curve: any one of them tells it from the others."""
+    """Colour, marker and dashes of one curve; each alone distinguishes it."""
 
     colour: str
     marker: str
@@ -90,7 +90,7 @@ def look(index: int) -> Look:
 
 @contextmanager
 def drawing(width_in: float, height_in: float) -> Iterator[Figure]:
-    """Give an empty figure in our style; nothing global changes."""
+    """Yield an empty figure in the house style, without changes of global state."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width_in, height_in), layout="constrained")
         FigureCanvasAgg(figure)
@@ -165,6 +165,22 @@ def _tick(value: float) -> str:
     return f"{value:,g}" if abs(value) < 1e5 else number(value)
 
 
+def scale_y(axes: Sequence[Axes], values: Sequence[float], *, log_beyond: float, room: float = 1.08) -> None:
+    """Give all axes one y scale: from zero with `room` above, or logarithmic where positive values span more than a
+    factor of `log_beyond`."""
+    positive = [value for value in values if value > 0]
+    if not positive:
+        return
+    for axis in axes:
+        if max(positive) / min(positive) > log_beyond:
+            axis.set_yscale("log")
+            axis.set_ylim(min(positive) / 1.4, max(positive) * 1.4)
+            log_ticks(axis.yaxis, min(positive), max(positive))
+        else:
+            axis.set_ylim(0, room * max(positive))
+            plain_numbers(axis, y=True)
+
+
 def level_axis(axis: Axes, levels: Sequence[Value], name: str) -> dict[Value, float]:
     """Set the x axis up for a factor's levels and return where each stands.
 
@@ -202,7 +218,7 @@ def level_axis(axis: Axes, levels: Sequence[Value], name: str) -> dict[Value, fl
 
 
 def geometric(values: Sequence[float]) -> bool:
-    """Return whether levels belong on a logarithmic axis: positive, and spread over a factor of four or more.
+    """Return whether levels belong on a logarithmic axis: positive, growing by similar ratios of 1.5 or more.
 
     Two levels do when one is at least twice the other.
     """

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from seamark.model.plurals import counted
 from seamark.model.service import Value
-from seamark.report.figures.canvas import INK, drawing, level_axis, log_ticks, look, plain_numbers, written
+from seamark.report.figures.canvas import INK, drawing, level_axis, look, scale_y, written
 from seamark.report.numbers import ARROW_NOTE, level, unit_words
 from seamark.report.ordering import levels_of, numeric
 from seamark.report.page.content import Block
@@ -18,13 +18,13 @@ from seamark.report.source import Document, Results, TrialRecord
 from seamark.report.tables.search import knee_blocks
 
 PREFERRED = ("concurrency", "rate_rps", "clients", "threads", "batch", "batch_size", "gpus", "nodes")
-"""Factors that are drawn along the x axis first, in this order."""
+"""Factors preferred for the x axis, best first."""
 MOST_CURVES = 7
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """One factor along x, one as curves, the others as panels."""
+    """Layout of a figure: one factor along x, one as curves, the others as panels."""
 
     x: str
     curves: str | None
@@ -68,7 +68,7 @@ class Grid:
 def independent(
     levels: Mapping[str, tuple[Value, ...]], treatments: Sequence[Document]
 ) -> tuple[dict[str, tuple[Value, ...]], dict[str, str]]:
-    """Return the factors without those that another determines, and for each of these the other's name.
+    """Return the factors without dependent ones, and for each dependent one the factor that determines it.
 
     Where small blocks are always read at random and large ones in sequence, one of both tells everything.
     """
@@ -86,7 +86,7 @@ def independent(
 
 
 def order_of(levels: Mapping[str, tuple[Value, ...]]) -> list[str]:
-    """Return the factors, that which is best drawn along x first."""
+    """Return the factors, best for the x axis first."""
 
     def rank(name: str) -> tuple[int, int, int]:
         preferred = PREFERRED.index(name) if name in PREFERRED else len(PREFERRED)
@@ -96,7 +96,7 @@ def order_of(levels: Mapping[str, tuple[Value, ...]]) -> list[str]:
 
 
 def grid_for(levels: Mapping[str, tuple[Value, ...]], x: str) -> Grid:
-    """Lay a workload out with `x` along the x axis; the factor of most levels that fit tells curves apart."""
+    """Return the layout with `x` along the x axis; curves are the factor with most levels, up to MOST_CURVES."""
     rest = [name for name in order_of(levels) if name != x]
     few = [name for name in rest if len(levels[name]) <= MOST_CURVES]
     curves = max(few, key=lambda name: len(levels[name])) if few else None
@@ -111,7 +111,7 @@ Repeated = Mapping[str, Sequence[TrialRecord]]
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """One figure of a trial, whether it is a lower bound, and how its points and line are drawn."""
+    """A metric of a trial, whether it is a lower bound, and the style of its points and line."""
 
     value: Callable[[TrialRecord], float | None]
     bound: Callable[[TrialRecord], bool] = lambda trial: False
@@ -180,7 +180,8 @@ def _picture(
                 own = [t for t in treatments if grid.panel_of(t) == key]
                 seen += _draw(axis, grid, own, repeated, measures)
                 _mark_knees(axis, grid, own, knees, rises=measures is THROUGHPUT)
-            _scale(axes, seen, columns)
+            scale_y(axes, seen, log_beyond=20)
+            _outer_labels(axes, columns)
         if count == 1:
             tops[0].set_title("Throughput")
             bottoms[0].set_title("Response time, p50 and p99")
@@ -220,7 +221,7 @@ def _picture(
 
 
 def _legend_columns(labels: Sequence[str], name: str) -> int:
-    """As many as fit in a line, and no line of one where another division is even."""
+    """Return the columns of a legend: as many as fit, in rows of equal length."""
     most = 5 if len(name) < 14 and max(map(len, labels), default=0) < 8 else 3 if len(name) >= 14 else 4
     return math.ceil(len(labels) / max(1, math.ceil(len(labels) / most)))
 
@@ -320,18 +321,9 @@ def _said_of(knees: Sequence[Document]) -> str:
     return " Dotted lines mark knees." if any(found["knee"] is not None for found in knees) else ""
 
 
-def _scale(axes: Sequence[Axes], values: Sequence[float], columns: int) -> None:
-    """One y scale for all panels: from zero, or logarithmic where the values span more than a factor of 20."""
-    positive = [value for value in values if value > 0]
-    logarithmic = bool(positive) and max(positive) / min(positive) > 20
+def _outer_labels(axes: Sequence[Axes], columns: int) -> None:
+    """Label only the outer axes of a grid."""
     for place, axis in enumerate(axes):
-        if logarithmic:
-            axis.set_yscale("log")
-            axis.set_ylim(min(positive) / 1.4, max(positive) * 1.4)
-            log_ticks(axis.yaxis, min(positive), max(positive))
-        elif positive:
-            axis.set_ylim(0, 1.08 * max(positive))
-            plain_numbers(axis, y=True)
         axis.tick_params(labelleft=place % columns == 0)
         if place + columns < len(axes):
             axis.set_xlabel("")
@@ -339,11 +331,11 @@ def _scale(axes: Sequence[Axes], values: Sequence[float], columns: int) -> None:
 
 
 STEP = 0.11
-"""How far labels stand above each other, as a share of the axis, so that those of several curves do not meet."""
+"""Vertical distance of the labels of several curves, as a share of the axis."""
 
 
 def knees_of(results: Results, workload: str, factor: str) -> list[Document]:
-    """Return the knees that summary.json has of a workload's sweeps by `factor`."""
+    """Return the knees in summary.json of a workload's sweeps by `factor`."""
     every = results.summary.get("knees") or ()
     return [found for found in every if (found["workload"], found["factor"]) == (workload, factor)]
 

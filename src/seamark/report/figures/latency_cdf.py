@@ -22,7 +22,7 @@ from seamark.stats.quantiles import BEYOND, samples_needed
 MOST_CURVES = 7
 MOST_FIGURES = 4
 FEWEST = samples_needed(0.5)
-"""Requests of a curve that is drawn: with fewer not even the median may be shown."""
+"""Fewest requests of a drawn curve: below it even the median is withheld."""
 
 PALE = 0.35
 PALE_NOTE = " Where a curve is pale, requests without an answer lie below: its times are lower bounds."
@@ -77,12 +77,12 @@ def latency_pictures(
 
 
 def marked(n: int) -> tuple[float, ...]:
-    """Return the percentiles that are marked on a curve of `n` requests: those that the tables do not withhold."""
+    """Return the percentiles marked on a curve of `n` requests: those that the tables show."""
     return tuple(share for share in (0.5, 0.95, 0.99) if n >= samples_needed(share))
 
 
 def grouped(measured: Sequence[Measured]) -> list[list[Measured]]:
-    """Split curves into figures of at most seven: by the first factor if that will do, else evenly."""
+    """Split curves into figures of at most seven: by the levels of a factor if possible, else evenly."""
     if len(measured) <= MOST_CURVES:
         return [list(measured)] if measured else []
     for name in measured[0][0]:

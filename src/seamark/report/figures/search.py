@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from seamark.model.plurals import counted
-from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, log_ticks, plain_numbers, written
+from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, log_ticks, scale_y, written
 from seamark.report.numbers import SEARCHED
 from seamark.report.page.content import Picture
 from seamark.report.source import Document
@@ -20,7 +20,7 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {
     "likely_pass": ("o", COLOURS[0], "white"),
     "likely_fail": ("X", COLOURS[1], MUTED),
 }
-"""Marker, colour of its edge, colour inside: each verdict has a form of its own."""
+"""Verdict -> marker, edge colour, face colour."""
 
 
 def search_picture(searched: Sequence[Searched], workload: str, stem: str, folder: Path) -> Picture:
@@ -33,7 +33,7 @@ def search_picture(searched: Sequence[Searched], workload: str, stem: str, folde
             values: list[float] = []
             for axis, one in zip(row, shown, strict=True):
                 values += _draw(axis, one, slo)
-            _scale(row, [*values, slo["limit"] * printed_scale(slo)])
+            scale_y(row, [*values, slo["limit"] * printed_scale(slo)], log_beyond=10, room=1.1)
             row[0].set_ylabel(objective_label(slo))
         for axis, one in zip(axes[0], shown, strict=True):
             axis.set_title(one.factors or workload, fontsize=8)
@@ -86,14 +86,3 @@ def _draw(axis: Axes, one: Searched, slo: Document) -> list[float]:
 def _mark(axis: Axes, x: Sequence[float], y: Sequence[float], verdict: str, label: str | None = None) -> None:
     marker, edge, face = LOOKS[verdict]
     axis.plot(x, y, ls="none", marker=marker, ms=6, mec=edge, mfc=face, mew=1.2, zorder=3, label=label)
-
-
-def _scale(row: Sequence[Axes], values: Sequence[float]) -> None:
-    positive = [value for value in values if value > 0]
-    if positive and max(positive) / min(positive) > 10:
-        row[0].set_yscale("log")
-        row[0].set_ylim(min(positive) / 1.4, max(positive) * 1.4)
-        log_ticks(row[0].yaxis, min(positive), max(positive))
-    elif positive:
-        row[0].set_ylim(0, 1.1 * max(positive))
-        plain_numbers(row[0], y=True)

@@ -46,7 +46,7 @@ PHASES = ("setup_s", "stage_s", "start_s", "populate_s")
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Times in seconds from the start of the load, and a value at each."""
+    """Values over time; times in seconds from the start of the load."""
 
     at_s: Numbers
     values: Numbers
@@ -141,7 +141,7 @@ def _window(axis: Axes, trial: TrialRecord) -> None:
 
 
 def _drawn(axes: Sequence[Axes]) -> list[float]:
-    """Return every value of the curves in a row of axes; the mark of the warm-up is none."""
+    """Return every value of the curves in a row of axes, without the marks of warm-ups."""
     lines = [line for axis in axes for line in axis.lines if line.get_gid() != "warmup"]
     return [float(value) for line in lines for value in np.asarray(line.get_ydata(), dtype=float)]
 
@@ -162,7 +162,7 @@ def _times(axes: Sequence[Axes]) -> None:
 
 
 def _legend(axes: Sequence[Axes]) -> None:
-    """Name the curves of a row once, at its right end; a source may be missing in some trials."""
+    """Draw one legend for a row at its right end; a source may be missing in some trials."""
     found: dict[str, Artist] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
@@ -310,7 +310,7 @@ def read_series(path: Path) -> dict[str, Series] | None:
 
 
 def read_telemetry(path: Path) -> Mapping[tuple[str, str], Series]:
-    """Return what is drawn of a trial's telemetry by source and name; empty when there is none to be read."""
+    """Return the drawn series of a trial's telemetry by source and name; empty if unreadable."""
     wanted = [("source", "in", list(SOURCES)), ("name", "in", list(NAMES))]
     try:
         table = pq.read_table(path, columns=["at_s", "source", "name", "value"], filters=wanted)

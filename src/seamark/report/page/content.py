@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell of a table. `title` explains it on demand; `share` (0..1) draws a bar behind a number."""
+    """Cell of a table. `title` is its tooltip; `share` (0..1) draws a bar behind a number."""
 
     text: str
     kind: Literal["text", "number", "verdict", "code", "time", "absent", "short"] = "text"
@@ -17,7 +17,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """The head of a column, with its unit."""
+    """Head of a column, with its unit."""
 
     name: str
     unit: str = ""
@@ -27,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of cells, as long as `columns` each."""
+    """Table: each row has as many cells as there are columns."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -37,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Pairs of a name and what is known of it; `long` ones take a line each."""
+    """Pairs of name and value; `long` ones take a line each."""
 
     pairs: tuple[tuple[str, str], ...]
     long: bool = False
@@ -53,7 +53,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """Lines that are shown as they are."""
+    """Preformatted lines."""
 
     text: str
     language: str = ""
@@ -62,7 +62,7 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A drawn figure: `name` is the stem of its PNG and SVG files, `svg` what is shown in the page.
+    """Figure: `name` is the stem of its PNG and SVG files, `svg` is embedded in the page.
 
     Its size is in CSS pixels; a page needs it to keep the place free before the figure is decoded.
     """
@@ -80,7 +80,7 @@ Block = Table | Facts | Text | Code | Picture
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading, what stands below it, and its subsections. `id` is its anchor."""
+    """Heading, blocks and subsections. `id` is the anchor."""
 
     id: str
     title: str
@@ -94,5 +94,5 @@ def known(text: str, *, title: str | None = None, share: float | None = None) ->
 
 
 def absent(why: str) -> Cell:
-    """Return the cell of a number that is not given: an en dash that says why. Never 0."""
+    """Return the cell of a missing number: an en dash, never 0, with the reason as tooltip."""
     return Cell(text="–", kind="absent", title=why)

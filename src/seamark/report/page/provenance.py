@@ -22,7 +22,7 @@ UNSET = "not a setting here, or not known of a treatment without a result"
 
 
 def configuration_section(results: Results) -> Section:
-    """Return the scenario as written, and every treatment's effective settings as differences."""
+    """Return the scenario's file, and the effective settings of each treatment as differences."""
     blocks: list[Block] = []
     if results.folder.scenario.is_file():
         text = redacted_text(results.folder.scenario.read_text(encoding="utf-8", errors="replace"))
@@ -42,7 +42,7 @@ def configuration_section(results: Results) -> Section:
 
 
 def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
-    """Return what all treatments share, and a table of what differs between them."""
+    """Return the settings that all treatments share, and a table of those that differ."""
     configs = [redacted({**(t.get("config") or {})}) for t in treatments]
     changed = {name for t in treatments for name in (t.get("changed") or {})}
     names = list(dict.fromkeys(name for config in configs for name in config))
@@ -81,12 +81,12 @@ def _listed(names: Sequence[str], config: Document) -> str:
 
 
 def _whole(value: Value, name: str) -> str:
-    """Return a setting's value; of a mix, all that its classes are."""
+    """Return a setting's value; a mix in full."""
     return f"[{mix_text(str(value))}]" if name == MIX and value is not None else level(value, name)
 
 
 def reproduce_section(results: Results) -> Section:
-    """Return the exact commands for the whole scenario, for one trial, and for this page alone."""
+    """Return the commands that repeat the scenario, one trial, and this page."""
     commit = next(
         (str(v) for k, v in flattened(results.meta) if k.split(".")[-1] in ("git_commit", "commit") and v), None
     )
@@ -110,7 +110,7 @@ def reproduce_section(results: Results) -> Section:
 
 
 def _software(results: Results) -> Table:
-    """Return what each service was, down to the digest of the lock that its environment was made from."""
+    """Return version, runtime, lock with its digest, and licence of each service."""
     heads = {
         "version": "service_version",
         "runtime": "runtime",
@@ -132,7 +132,7 @@ def _software(results: Results) -> Table:
 
 
 def deployments_table(results: Results) -> Table:
-    """Return how each deployment ended, how long it lived, how many trials it served, where, and in which job."""
+    """Return start, uptime, end, trials, node and Slurm job of each deployment."""
     columns = (
         Column(name="deployment"),
         Column(name="started"),
@@ -164,7 +164,7 @@ UNKNOWN = "this node does not say"
 
 
 def nodes_section(results: Results) -> Section | None:
-    """Return a row for each node of the trials that have a result, as its last trial saw it; None without any."""
+    """Return hardware and load of each node, from its last trial with a result; None without any."""
     machines: dict[str, Document] = {}
     trials: dict[str, int] = {}
     load: dict[str, float] = {}

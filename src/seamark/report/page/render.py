@@ -30,7 +30,7 @@ from seamark.storage.paths import write_text
 
 TICKED = re.compile(r"`([^`]+)`")
 RUN = ""
-"""Under which the figures of the whole run stand among those of the workloads."""
+"""Key of the run's figures among those of the workloads."""
 
 
 def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
@@ -60,7 +60,7 @@ def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
 
 
 def _emptied(folder: Path) -> None:
-    """Make `folder` and drop figures of an earlier report, which may have had others."""
+    """Make `folder` and remove the figures of an earlier report."""
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("*.svg", "*.png"):
         for old in folder.glob(kind):
@@ -86,7 +86,7 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
 
 
 def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
-    """Draw every figure of a report; return those of each workload by its stem, those of the run under RUN."""
+    """Draw every figure; return those of each workload by its stem, those of the run under RUN."""
     tasks: list[tuple[str, Task]] = []
     for service, workloads in results.services():
         for workload, treatments in workloads:
@@ -135,7 +135,7 @@ def services(results: Results, drawn: Mapping[str, Sequence[Block]]) -> list[Sec
 
 
 def run_timeline_section(results: Results, drawn: Sequence[Block]) -> Section:
-    """Return how the scenario went: deployments, and drift over the order of the run."""
+    """Return deployments with their time to service, and drift over the order of the run."""
     blocks = list(drawn)
     if results.deployments:
         blocks.append(deployments_table(results))
@@ -167,7 +167,7 @@ def _environment() -> Environment:
 
 
 def _ticks(text: str) -> Markup:
-    """Return text as HTML with what stands in `backticks` as code."""
+    """Return text as HTML, with `backticks` as code."""
     parts = TICKED.split(text)
     return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
 
@@ -179,20 +179,20 @@ def _fenced(text: str, language: str) -> str:
 
 
 def _cell_md(text: str) -> str:
-    """Return text that cannot break a Markdown table or smuggle HTML into a page made of it."""
+    """Return text escaped for a Markdown table, HTML included."""
     escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
     return " ".join(escaped.split())
 
 
 MOST = 8
-"""Processes at most: a login node has many cores, and other users."""
+"""Maximum number of processes: a login node is shared."""
 
 Task = Callable[[], Sequence[Block]]
 _tasks: Sequence[Task] = ()
 
 
 def draw_in_parallel(tasks: Sequence[Task]) -> list[Sequence[Block]]:
-    """Return what each task returns, in their order. Raises what a task raises."""
+    """Run tasks in forked processes; return their results in order. Raises the first exception of a task."""
     many = min(len(tasks), len(os.sched_getaffinity(0)), MOST)
     if many < 2:
         return [task() for task in tasks]

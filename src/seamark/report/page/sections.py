@@ -16,7 +16,7 @@ MOST_PLACES = 8
 
 
 def headline(results: Results) -> Text:
-    """Return the one sentence that says whether the scenario is complete and can be trusted."""
+    """Return one sentence: trials with a result, and how many are valid, suspect and invalid."""
     planned, ok = len(results.trials), len(results.ok)
     counts = {word: sum(1 for t in results.ok if t.verdict == word) for word in ("VALID", "SUSPECT", "INVALID")}
     text = f"{ok} of {counted(planned, 'trial')} ok"
@@ -29,7 +29,7 @@ def headline(results: Results) -> Text:
 
 
 def about(results: Results) -> Facts:
-    """Return what was run, when, and on what machine."""
+    """Return scenario, services, design, time and machine."""
     started = sorted(t.started_at for t in results.trials if t.started_at)
     finished = sorted(t.finished_at for t in results.trials if t.finished_at)
     pairs: list[tuple[str, str]] = [
@@ -48,7 +48,7 @@ def about(results: Results) -> Facts:
 
 
 def _design(results: Results) -> str:
-    """Return how many trials there are and in which order they ran: blocks lie within one start of a server."""
+    """Return number and order of trials: blocks lie within one start of a server."""
     treatments = len(dict.fromkeys(trial.treatment for trial in results.trials))
     starts = len(dict.fromkeys(trial.deployment for trial in results.trials))
     within = f", within each of {starts} starts that follow one another" if starts > 1 else ""
@@ -67,7 +67,7 @@ def _repetitions(results: Results) -> str:
 
 
 def _places(results: Results) -> dict[str, str]:
-    """Return nodes and jobs of all deployments, where they were several: one trial's meta.json knows its own."""
+    """Return nodes and jobs of all deployments where there are several: a meta.json has those of one trial."""
     found = {}
     for name, key in (("Host", "node"), ("Slurm job", "slurm_job_id")):
         seen = sorted({str(record[key]) for record in results.deployments.values() if record.get(key)}, key=_number)
@@ -90,7 +90,7 @@ def _between(started: str, finished: str) -> str:
 
 
 def machine(meta: Document) -> list[tuple[str, str]]:
-    """Return what meta.json says of machine and software, whatever of it there is."""
+    """Return machine and software as recorded in meta.json; missing facts are left out."""
     flat = dict(flattened(meta))
 
     def first(*names: str) -> Any:
@@ -133,12 +133,12 @@ def flattened(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, 
 
 SEVERITY = {"invalid": 0, "suspect": 1, "note": 2}
 OF_COMPARISONS = ("nodes_differ", "servers_mixed", "servers_differ", "configuration_differs")
-"""Reasons that no trial has by itself: they stand with the treatments of summary.json."""
+"""Reasons found by comparing trials: summary.json has them by treatment."""
 MOST_TRIALS, MOST_FAILED, LOG_LINES = 4, 60, 15
 
 
 def verdicts_section(results: Results) -> Section:
-    """Return every reason once: how many trials have it, what it says, what to do, and which trials."""
+    """Return each reason once: number of trials, text, remedy, and the trials' ids."""
     found: dict[tuple[str, str], list[tuple[TrialRecord, Document]]] = {}
     for trial in results.ok:
         for reason in trial.reasons:
@@ -192,7 +192,7 @@ def verdicts_section(results: Results) -> Section:
 
 
 def failures_section(results: Results) -> Section | None:
-    """Return the trials without a result: category, reason and the server's last lines; None when all are ok."""
+    """Return failed trials with category, reason and the last lines of the server's log; None when all are ok."""
     failed = [trial for trial in results.trials if not trial.ok]
     if not failed:
         return None

@@ -34,7 +34,7 @@ class Searched:
 
 
 def searched_treatments(results: Results, treatments: Sequence[Document]) -> list[Searched]:
-    """Return the treatments of a workload whose loads were searched for."""
+    """Return the treatments of a workload that have searches."""
     return [
         Searched(treatment=treatment, searches=found)
         for treatment in treatments
@@ -43,7 +43,7 @@ def searched_treatments(results: Results, treatments: Sequence[Document]) -> lis
 
 
 def search_tables(searched: Sequence[Searched]) -> list[Block]:
-    """Return what each search found, and every probe."""
+    """Return a table of the loads found and one of all probes."""
     first = searched[0].searches[0][1]
     return [_found(searched, first), _probes(searched, first)]
 
@@ -61,7 +61,7 @@ def _searches(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Document
 
 
 def _found(searched: Sequence[Searched], first: Document) -> Table:
-    """What each treatment bears, with its spread over the repetitions."""
+    """Return the load found for each treatment, with its spread over the repetitions."""
     unit = SEARCHED[first["setting"]]
     columns = (
         *((Column(name="treatment"),) if any(one.factors for one in searched) else ()),
@@ -98,7 +98,7 @@ def _found(searched: Sequence[Searched], first: Document) -> Table:
 
 
 def _probes(searched: Sequence[Searched], first: Document) -> Table:
-    """Every probe in the order in which it was measured."""
+    """Return every probe in the order of measurement."""
     named = any(one.factors for one in searched)
     columns = (
         *((Column(name="treatment"),) if named else ()),
@@ -144,7 +144,7 @@ def _figure(probe: Mapping[str, Any], slo: Document) -> Cell:
 
 
 def printed_scale(slo: Document) -> float:
-    """Times are printed in milliseconds."""
+    """Return the factor to the printed unit: times are printed in milliseconds."""
     return 1e3 if str(slo["metric"]).endswith("_s") and not str(slo["metric"]).endswith("_per_s") else 1.0
 
 
@@ -159,7 +159,7 @@ def probe_value(probe: Mapping[str, Any], slo: Document) -> float | None:
 
 
 def _judged(probe: Mapping[str, Any], slo: Document) -> Document | None:
-    """Return what a probe says of an objective."""
+    """Return a probe's record of an objective."""
     alike = (one for one in probe["slos"] if one["metric"] == slo["metric"] and one["op"] == slo["op"])
     return next(alike, None)
 
@@ -171,7 +171,7 @@ METHOD = (
 
 
 def knee_blocks(knees: Sequence[Document]) -> list[Block]:
-    """Return a sentence on one knee, a table of several; nothing without a sweep."""
+    """Return a sentence for one knee, a table for several, nothing without a sweep."""
     if not knees:
         return []
     if len(knees) == 1:
