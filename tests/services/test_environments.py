@@ -13,7 +13,7 @@ import pytest
 from processes import eventually
 
 from seamark.errors import SiteError, UserError
-from seamark.services.runtimes.environments import COMPLETE, damaged_by, environment_folder, prepare_environment
+from seamark.services.runtimes.environments import COMPLETE, damage_hint, environment_folder, prepare_environment
 
 TINY_LOCK = """\
 iniconfig==2.0.0 \\
@@ -144,10 +144,12 @@ def test_a_damaged_environment_says_how_to_make_it_anew(locks: Path, tmp_path: P
     (folder / COMPLETE).write_text(TINY_LOCK)
     assert prepare_environment("tiny", locks, tmp_path) == folder
     (folder / lost).rename(tmp_path / "elsewhere")
-    with pytest.raises(SiteError, match=f"it has {says}.*`rm -r .*tiny-.*`, and the next run makes it anew"):
+    with pytest.raises(SiteError, match=f"it has {says}.*`rm -r .*tiny-.*`, and the next run builds it again"):
         prepare_environment("tiny", locks, tmp_path)
 
 
 def test_a_load_that_cannot_import_says_how_to_make_its_environment_anew_and_another_does_not(tmp_path: Path):
-    assert damaged_by(tmp_path, ["ConnectionRefusedError: no"]) == ""
-    assert "`rm -r " in damaged_by(tmp_path, ["Traceback", "ImportError: libpq.so.5: cannot open shared object file"])
+    assert damage_hint(tmp_path, ["ConnectionRefusedError: no"]) == ""
+    assert "`rm -r " in damage_hint(
+        tmp_path, ["Traceback", "ImportError: libpq.so.5: cannot open shared object file"]
+    )

@@ -19,10 +19,10 @@ from seamark.services.images.images import (
     digest_of_parts,
     image_file,
     read_lock,
-    without_tag,
+    split_tag,
     write_lock,
 )
-from seamark.services.images.registry import ask
+from seamark.services.images.registry import resolve_address
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 INDEX = {
@@ -46,7 +46,7 @@ MANIFEST = {"layers": [{"size": 1000}, {"size": 234}]}
     ],
 )
 def test_an_address_is_parted_from_its_tag_or_digest_and_not_from_its_port(address: str, repository: str, tag: str):
-    assert without_tag(address) == (repository, tag)
+    assert split_tag(address) == (repository, tag)
 
 
 @pytest.mark.covers("E-FR13")
@@ -132,7 +132,7 @@ def test_a_tag_is_resolved_to_the_digest_of_all_machines_and_the_size_of_ours(
     monkeypatch.setenv("APPTAINER_DOCKER_USERNAME", "me")
     monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "secret")
     address, told = asked
-    found = ask(f"{address}:1")
+    found = resolve_address(f"{address}:1")
     assert (found.digest, found.size_bytes) == (DIGEST, 1234)
     tokens = [line for line in told if line.startswith("/token")]
     assert "scope=repository%3Ateam%2Ftiny%3Apull" in tokens[0]
@@ -144,8 +144,8 @@ def test_an_image_that_is_not_for_this_machine_or_not_there_is_said(
 ):
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(SiteError, match="no image of it for riscv64"):
-        ask(f"{asked[0]}:1")
+        resolve_address(f"{asked[0]}:1")
     with pytest.raises(UserError, match="has no such image"):
-        ask(f"{asked[0]}:2")
+        resolve_address(f"{asked[0]}:2")
     with pytest.raises(UserError, match="docker:// and oras:// only"):
-        ask("shub://somewhere/x:1")
+        resolve_address("shub://somewhere/x:1")

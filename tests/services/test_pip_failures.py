@@ -39,9 +39,14 @@ ERROR: No matching distribution found for numpy==99.1
     [
         (REFUSED, "boto3==1.40.1", "cannot be reached", "PIP_INDEX_URL"),
         (NO_NAMES, "numpy", "cannot be reached", "PIP_FIND_LINKS"),
-        (HASHES, "colorama==0.4.6", "sha256 00001b2dfde2... expected, 4f1d9991f5ac... came", "x.lock was changed"),
-        (UNLOCKED, "MarkupSafe>=2.0", "does not name it with a hash", "Make x.lock again"),
-        (OLD.replace("1.0, 2.0, 2.1", "none"), "numpy==99.1", "the index has it not, or cannot be reached", "proxy"),
+        (
+            HASHES,
+            "colorama==0.4.6",
+            "sha256 00001b2dfde2... expected, 4f1d9991f5ac... received",
+            "x.lock was changed",
+        ),
+        (UNLOCKED, "MarkupSafe>=2.0", "the lock has no hash for it", "Generate x.lock"),
+        (OLD.replace("1.0, 2.0, 2.1", "none"), "numpy==99.1", "the index lacks it or cannot be reached", "proxy"),
         (OLD, "numpy==99.1", "no such version for this Python and machine (it has: 1.0, 2.0, 2.1)", "another"),
         ("OSError: [Errno 28] No space left on device: '/x'", None, "no space left", "paths.environments"),
     ],

@@ -23,7 +23,7 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     from seamark.planning.plan import as_document
     from seamark.planning.plan_text import describe, plan_facts
     from seamark.planning.study_paths import require_paths
-    from seamark.services.runtimes.environments import unmade_environments
+    from seamark.services.runtimes.environments import missing_environments
     from seamark.trials.conflicts import conflicts, refusal
 
     study = open_study(scenario, site)
@@ -32,11 +32,11 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     if write:
         _write(study)
     if as_json:
-        facts = plan_facts(study.plan, study.services, study.site, unmade=unmade_environments(study))
+        facts = plan_facts(study.plan, study.services, study.site, unmade=missing_environments(study))
         there = {"conflicts": [each.document() for each in conflicts(study)]}
         click.echo(json.dumps(facts | there | {"plan": as_document(study.plan)}, indent=1))
     else:
-        click.echo(describe(study.plan, study.services, study.site, unmade_environments(study)))
+        click.echo(describe(study.plan, study.services, study.site, missing_environments(study)))
         if found := conflicts(study):
             click.echo("\n".join(("", *refusal(study, found))))
 

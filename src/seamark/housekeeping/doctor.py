@@ -227,8 +227,8 @@ def _images(study: Study) -> Finding:
         return Finding(what="images", level="ok", seen=f"site '{study.site_name}' runs no containers")
     from seamark.services.images.study_images import StudyImages
 
-    wanted = StudyImages(study=study).wanted()
-    lacking = [image.name for image in wanted if not image.there()]
+    wanted = StudyImages(study=study).required()
+    lacking = [image.name for image in wanted if not image.exists()]
     engine = shutil.which("apptainer") or (f"from {study.site.modules[-1]}" if study.site.modules else "no apptainer")
     seen = f"{engine}; {len(wanted) - len(lacking)} of {counted(len(wanted), 'image')} are there"
     if engine == "no apptainer":

@@ -1,4 +1,4 @@
-"""What a trial is measured on, as a value with a digest, and how two of them differ. Pure."""
+"""Server identity: what a trial is measured on, as a value with a digest, and how two of them differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,12 +17,12 @@ MOST_WORDS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class ServerIdentity:
-    """The server that a deployment's trials are measured on: all that the configuration of a trial does not say.
+    """Server that a deployment's trials are measured on: all that is not in the configuration of a trial.
 
-    `recipe` and `site_settings` are as written, before paths, ports and variables are put in, so that another user's
-    folders give the same; secrets are hidden. `machine` is where it runs: the node without a batch system, the
-    cluster with one; with runtime `external` that of the load, and `address` says where the server is.
-    `image_digests` by role are None where they are not known, and not a part of the digest.
+    `recipe` and `site_settings` are as written, before paths, ports and variables are filled in, so that another
+    user's folders give the same identity; secrets are hidden. `machine` is the node, or the cluster of a batch
+    system; with runtime `external` it is that of the load, and `address` is that of the server. `image_digests` by
+    role are None where unknown, and no part of the digest.
     """
 
     runtime: str
@@ -34,7 +34,7 @@ class ServerIdentity:
     partition: str | None = None
     address: str | None = None
     standing: str | None = None
-    """Digest of what a persistent server was asked to be."""
+    """Digest of the request of a persistent server."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     site_settings: Mapping[str, Any] = field(default_factory=dict)
     lock_sha256: str | None = None
@@ -42,19 +42,19 @@ class ServerIdentity:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all but the digests of images. What is empty is left out: a new field changes no old digest."""
-        return digest({name: value for name, value in self._known().items() if name != "image_digests"})
+        """SHA-256 of all fields but the image digests. Empty fields are left out, so a new one changes no digest."""
+        return digest({name: value for name, value in self._filled().items() if name != "image_digests"})
 
     def record(self) -> "ServerRecord":
-        """Return everything, for meta.json and endpoint.json."""
-        return ServerRecord(digest=self.digest, **self._known())
+        """Return all fields, for meta.json and endpoint.json."""
+        return ServerRecord(digest=self.digest, **self._filled())
 
     def brief(self) -> "ServerRecord":
         """Return the part that a trial's load.json keeps."""
         return self.record().brief()
 
-    def _known(self) -> dict[str, Any]:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+    def _filled(self) -> dict[str, Any]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value not in EMPTY}
 
 
@@ -116,7 +116,7 @@ def same_server(known: ServerRecord | None, asked: ServerIdentity | None) -> boo
 
 
 def belongs(record: Recorded, config_hash: str, server: ServerIdentity | None) -> bool:
-    """Return whether a record is of this configuration and server, as far as it knows them."""
+    """Return whether a record is of this configuration and server; an unrecorded one counts as the same."""
     return record.config_hash in (None, config_hash) and same_server(record.server_identity, server)
 
 
@@ -126,13 +126,13 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in document.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
+            flat |= _flat(value, f"{prefix}{name}.")
         elif name != "digest" and value not in EMPTY:
-            found[f"{prefix}{name}"] = value
-    return found
+            flat[f"{prefix}{name}"] = value
+    return flat
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
 
 
 def _changed_words(old: Sequence[Any], new: Sequence[Any]) -> tuple[str, str]:
-    """Return the words of two lists that the other one does not have at that place."""
+    """Return the words of each list that the other lacks at that place."""
     before, after = [str(word) for word in old], [str(word) for word in new]
     steps = [
         step for step in SequenceMatcher(None, before, after, autojunk=False).get_opcodes() if step[0] != "equal"

@@ -1,4 +1,4 @@
-"""The server identities of a study's deployments, from its recipes, site, images and locks. Starts nothing."""
+"""Server identities of a study's deployments, computed from recipes, site, images and locks."""
 
 import hashlib
 import socket
@@ -20,23 +20,23 @@ from seamark.services.runtimes.external import PERSISTENT_PREFIX
 from seamark.storage.redaction import masked_address, masked_command, masked_variables, redacted_text
 
 SITE_SETTINGS = ("pinning", "placement", "carrier", "network_environment")
-"""What a site says that changes how a server runs beside its load."""
+"""Settings of a site that change how a server runs beside its load."""
 
 
 def server_identities(study: Study, scenario: str) -> Mapping[str, ServerIdentity]:
     """Return the identity of the server of each deployment of a scenario, by the deployment's id."""
-    known: dict[tuple[str, str | None], ServerIdentity] = {}
-    found = {}
+    by_server: dict[tuple[str, str | None], ServerIdentity] = {}
+    identities = {}
     for deployment in study.plan_of(scenario).deployments:
         key = (deployment.service, _address(study, deployment))
-        if key not in known:
-            known[key] = server_identity(study, scenario, deployment)
-        found[deployment.id] = known[key]
-    return found
+        if key not in by_server:
+            by_server[key] = server_identity(study, scenario, deployment)
+        identities[deployment.id] = by_server[key]
+    return identities
 
 
 def server_identity(study: Study, scenario: str, deployment: Deployment) -> ServerIdentity:
-    """Return the identity of a deployment's server, the same on every node of a batch system's cluster."""
+    """Return the identity of a deployment's server; it is the same on every node of a cluster."""
     service, site, plan = study.services[deployment.service], study.site, study.plan_of(scenario)
     address = _address(study, deployment)
     images = StudyImages(study=study)
@@ -47,7 +47,7 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
         machine=_machine(study),
         partition=plan.partition if is_batch(site) else None,
         address=None if address is None else masked_address(address),
-        standing=_standing(study.results, address),
+        standing=_request_digest(study.results, address),
         service=service.name,
         version=service.version,
         driver=service.driver,
@@ -59,14 +59,14 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
 
 
 def _address(study: Study, deployment: Deployment) -> str | None:
-    """Return where a server that is started by others is: a setting of its own, else the site's."""
+    """Return the address of an external server, of the deployment's settings, else of the site; None for others."""
     if study.site.runtime != "external" or study.services[deployment.service].server is None:
         return None
     return str(deployment.settings.get("address") or study.site.address)
 
 
 def _machine(study: Study) -> str:
-    """Return the machine by its site's word, else the batch system's cluster, else the name of this node."""
+    """Return the machine named by the site, else the batch system's cluster, else this node."""
     site = study.site
     if site.machine is not None:
         return site.machine
@@ -75,45 +75,48 @@ def _machine(study: Study) -> str:
     return cluster() or socket.gethostname()
 
 
-def _standing(results: Path, address: str | None) -> str | None:
+def _request_digest(results: Path, address: str | None) -> str | None:
+    """Return the digest of the request of a persistent server."""
     if address is None or not address.startswith(PERSISTENT_PREFIX):
         return None
-    asked = results / address / "scenario.yaml"
-    return hashlib.sha256(asked.read_bytes()).hexdigest() if asked.is_file() else None
+    return _sha256(results / address / "scenario.yaml")
 
 
 def _lock(study: Study, name: str | None) -> str | None:
-    path = study.locks / f"{name}.lock"
-    return hashlib.sha256(path.read_bytes()).hexdigest() if name is not None and path.is_file() else None
+    return None if name is None else _sha256(study.locks / f"{name}.lock")
+
+
+def _sha256(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def _image_digests(images: StudyImages, service: Service, image: Image | None) -> dict[str, str | None]:
-    """Return the digests of images by role. One that is built from a file of this machine is known nowhere else."""
-    found = {"server": image, **images.of_parts(service), "client": images.of_client(service)}
+    """Return the digests of images by role. One built on a base file of this machine has None."""
+    by_role = {"server": image, **images.of_parts(service), "client": images.of_client(service)}
     based_on_file = images.base() is None
     return {
-        role: None if each.origin == "definition" and based_on_file else each.digest
-        for role, each in found.items()
-        if each is not None
+        role: None if image.origin == "definition" and based_on_file else image.digest
+        for role, image in by_role.items()
+        if image is not None
     }
 
 
 def _recipe(service: Service, site: Site, container: str | None) -> dict[str, Any]:
-    """Return how a recipe starts its server, as far as the runtime does: nothing of one that others start."""
+    """Return the fields of a recipe that start its server in the site's runtime; none for an external server."""
     server, contained = service.server, site.runtime == "apptainer"
-    found: dict[str, Any] = {"workers": service.workers}
+    fields_used: dict[str, Any] = {"workers": service.workers}
     if server is not None and site.runtime != "external":
-        found |= _filled(
+        fields_used |= _filled(
             server, ("command", "setup", "environment", "network_environment", "busy_waits", "load_nodes")
         )
-        found["parts"] = {part.name: _part(part, contained) for part in server.parts}
+        fields_used["parts"] = {part.name: _part(part, contained) for part in server.parts}
     if server is not None and contained:
-        found["container"] = {
+        fields_used["container"] = {
             "scenario": container,
             "built": service.name in site.images.build,
             **(_container(service.container) if service.container else {}),
         }
-    return _without_empty(found)
+    return _without_empty(fields_used)
 
 
 def _part(part: Part, contained: bool) -> dict[str, Any]:
@@ -126,19 +129,19 @@ def _container(container: Container | PartImage) -> dict[str, Any]:
 
 
 def _filled(thing: Server | Part | Container | PartImage, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of that name that are not left at their default, with secrets hidden."""
-    defaults = {each.name: each.default for each in fields(thing)}
+    """Return the named fields that differ from their defaults, with secrets hidden."""
+    defaults = {field.name: field.default for field in fields(thing)}
     values = {name: getattr(thing, name) for name in names}
     return _without_empty({name: _plain(value) for name, value in values.items() if value != defaults[name]})
 
 
 def _plain(value: Any) -> Any:
-    """Return a command, commands, variables or text as they are written down."""
+    """Return a command, commands, variables or text as recorded, with secrets hidden."""
     if isinstance(value, Mapping):
         return masked_variables(value)
     if isinstance(value, tuple):
-        nested = any(isinstance(each, tuple) for each in value)
-        return [masked_command(each) for each in value] if nested else masked_command(value)
+        nested = any(isinstance(item, tuple) for item in value)
+        return [masked_command(item) for item in value] if nested else masked_command(value)
     return redacted_text(value) if isinstance(value, str) else value
 
 

@@ -18,7 +18,7 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.study_images import StudyImages
-from seamark.services.runtimes.environments import damaged_by
+from seamark.services.runtimes.environments import damage_hint
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.node_locks import locked, node_folder
 from seamark.storage import paths
@@ -199,7 +199,7 @@ def _attempt(bench: Bench, trial: Trial, folder: TrialFolder, attempt: int, pare
 def _damage(bench: Bench, tail: Sequence[str]) -> str:
     """Return how to make the service's environment anew, where a load could not import what is in it."""
     environment = read_json(bench.folder.endpoint).get("environment")
-    return damaged_by(Path(environment), tail) if environment else ""
+    return damage_hint(Path(environment), tail) if environment else ""
 
 
 def _idle_w(bench: Bench) -> dict[str, float]:

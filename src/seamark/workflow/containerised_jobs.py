@@ -72,7 +72,7 @@ def require_jobs_images(study: Study) -> None:
         )
     images = StudyImages(study=study)
     found = [images.of_job(study.services[each.service]) for each in study.plan.deployments]
-    if missing := dict.fromkeys(str(image.path) for image in found if image is not None and not image.there()):
+    if missing := dict.fromkeys(str(image.path) for image in found if image is not None and not image.exists()):
         raise SiteError(
             f"{', '.join(missing)}: the image that loads run in is not there. Make it:"
             f" bench prepare -c {study.scenario_path} --site {study.site_name}"

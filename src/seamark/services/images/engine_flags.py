@@ -1,4 +1,4 @@
-"""Whether an engine knows the flags of its recipe, asked inside the image, where it costs no allocation."""
+"""Check of a recipe's flags against the help text of the engine in its image, which needs no allocation."""
 
 import re
 import subprocess
@@ -20,38 +20,39 @@ TAIL_LINES = 10
 
 
 def unknown_flags(image: Image, service: Service, site: Site) -> list[str]:
-    """Return a line for each flag of the recipe that the engine in the image does not know; [] where it knows all.
+    """Return a message for each flag of the recipe that the engine in the image does not know.
 
-    What the engine knows is what the recipe's `container.flags` prints inside the image. Names are compared without
-    their dashes, `-` and `_` alike. [] for a recipe without it. Raises SiteError when that command prints
-    none of them: some engines do not start where there is no GPU.
+    The recipe's command `container.flags` prints the known flags inside the image; without it nothing is checked.
+    Names are compared without dashes, `-` and `_` alike. Raises SiteError when the command prints none of the flags:
+    some engines do not start without a GPU.
     """
     server, container = service.server, service.container
     if server is None or container is None or not container.flags:
         return []
-    words = server.command if image.origin == "definition" else container.command or server.command
-    printed = _printed(image, service, site, words)
-    known = _names(printed)
+    command = server.command if image.origin == "definition" else container.command or server.command
+    help_text = _help_text(image, service, site, command)
+    known = _names(help_text)
+    spelled = sorted(re.findall(r"--([a-z][a-z0-9-]+)", help_text))
     return [
         f"service '{service.name}': the engine in {image.path.name} knows no flag --{flag}."
-        f"{did_you_mean(flag, sorted(re.findall(r'--([a-z][a-z0-9-]+)', printed)))} Correct its recipe, or the image."
-        for flag in flags_of(words)
-        if _plain(flag) not in known
+        f"{did_you_mean(flag, spelled)} Correct its recipe, or the image."
+        for flag in flags_of(command)
+        if _normal(flag) not in known
     ]
 
 
 def flags_of(command: Sequence[str]) -> list[str]:
     """Return the names of the flags in a recipe's command, without dashes; a switch by the name of its setting."""
-    found = []
+    names = []
     for word in command:
         if match := FLAG.match(word):
-            found.append(match[1])
+            names.append(match[1])
         elif match := SWITCH.fullmatch(word):
-            found.append(match[1].replace("_", "-"))
-    return list(dict.fromkeys(found))
+            names.append(match[1].replace("_", "-"))
+    return list(dict.fromkeys(names))
 
 
-def _printed(image: Image, service: Service, site: Site, command: Sequence[str]) -> str:
+def _help_text(image: Image, service: Service, site: Site, command: Sequence[str]) -> str:
     assert service.container is not None
     assert service.server is not None
     declared = service.server.environment if image.origin == "definition" else service.container.environment
@@ -59,35 +60,35 @@ def _printed(image: Image, service: Service, site: Site, command: Sequence[str])
     values |= {"node": "localhost", "nodes": 1}
     template = Template(service.name, values)
     variables = {name: template.fill(value) for name, value in declared.items() if not OF_A_DEPLOYMENT.search(value)}
-    words = ["exec", "--containall"]
+    arguments = ["exec", "--containall"]
     for name, value in variables.items():
-        words += ["--env", f"{name}={value}"]
-    whole = engine(
-        site, (*words, str(image.path), *service.container.flags), refuses_root=service.server.refuses_root
+        arguments += ["--env", f"{name}={value}"]
+    full_command = engine(
+        site, (*arguments, str(image.path), *service.container.flags), refuses_root=service.server.refuses_root
     )
     try:
-        done = subprocess.run(
-            whole, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        completed = subprocess.run(
+            full_command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired as cause:
         raise SiteError(
             f"service '{service.name}': `{' '.join(cause.cmd)}` did not end in {TIMEOUT_S:.0f} s."
         ) from cause
-    printed = done.stdout + done.stderr
-    if not _names(printed) & {_plain(flag) for flag in flags_of(command)}:
-        tail = done.stderr.splitlines()[-TAIL_LINES:]
+    help_text = completed.stdout + completed.stderr
+    if not _names(help_text) & {_normal(flag) for flag in flags_of(command)}:
+        tail = completed.stderr.splitlines()[-TAIL_LINES:]
         raise SiteError(
             f"service '{service.name}': `{' '.join(service.container.flags)}` printed none of its flags in"
-            f" {image.path.name} (exit code {done.returncode}). Its last lines:",
+            f" {image.path.name} (exit code {completed.returncode}). Its last lines:",
             *(f"    {line}" for line in tail),
         )
-    return printed
+    return help_text
 
 
-def _plain(flag: str) -> str:
+def _normal(flag: str) -> str:
     return flag.lower().replace("-", "_")
 
 
 def _names(text: str) -> set[str]:
-    """Return every word that could be the name of a flag."""
-    return {_plain(name) for name in re.findall(r"[A-Za-z][\w-]*", text)}
+    """Return every word of a text that could be the name of a flag."""
+    return {_normal(name) for name in re.findall(r"[A-Za-z][\w-]*", text)}

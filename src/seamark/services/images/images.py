@@ -1,4 +1,4 @@
-"""What an image is: where it comes from, its digest, its file; and what is written down of it. Makes none."""
+"""One container image: origin, digest, file and record; and the lock of a study's images."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from seamark.storage.paths import read_json, write_text
 
 DIGEST_LETTERS = 12
 HEAD = """\
-# Made by `bench prepare`: the images of this study, by digest. Keep it with the study: whoever prepares it again gets
-# the same images. To have a newer one, remove its entry.
+# Written by `bench prepare`: the images of this study, by digest. Keep it with the study, so that preparing it again
+# gives the same images. To get a newer image, remove its entry.
 """
 Origin = Literal["registry", "definition", "file"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """One image: `source` is its address in a registry, its definition, or nothing for a file that somebody made.
+    """One image. `source` is its address in a registry, its definition, or its own path for a file of the user.
 
-    `digest` (sha256:...) is that of the registry's manifest, or of all that a definition is built from; None while
-    it is not known. `environment` names the lock in an image that is built from a definition. `path` is absolute.
+    `digest` (sha256:...) is that of the registry's manifest, or of the files that a definition is built from; None
+    while unknown. `environment` is the lock of an image built from a definition. `path` is absolute.
     """
 
     name: str
@@ -38,23 +38,25 @@ class Image:
 
     @property
     def record(self) -> Path:
-        """The file beside the image that says what it is."""
+        """Record of the image, a file beside it."""
         return self.path.with_name(f"{self.path.name}.json")
 
     @property
     def address(self) -> str:
-        """What is pulled: the source, by digest where that is known."""
+        """Address to pull: the source, by digest where that is known."""
         if self.digest is None:
             return self.source
-        repository, _ = without_tag(self.source)
+        repository, _ = split_tag(self.source)
         return f"{repository}@{self.digest}"
 
-    def there(self) -> bool:
-        """Whether the file is there and what was made is what is wanted."""
-        return self.path.is_file() and (self.origin == "file" or self.digest is None or self.made() is not None)
+    def exists(self) -> bool:
+        """Return whether the file exists and its record matches the digest."""
+        return self.path.is_file() and (
+            self.origin == "file" or self.digest is None or self.read_record() is not None
+        )
 
-    def described(self) -> Mapping[str, Any]:
-        """Return what is written beside the file when it is made, but for what its making adds."""
+    def new_record(self) -> Mapping[str, Any]:
+        """Return the record of a new image file, without the facts of its build."""
         return {
             "schema_version": 1,
             "name": self.name,
@@ -65,37 +67,37 @@ class Image:
             "size_bytes": self.path.stat().st_size,
         }
 
-    def made(self) -> Mapping[str, Any] | None:
-        """Return what was written down when it was made; None when it was not made by us or has another size now."""
+    def read_record(self) -> Mapping[str, Any] | None:
+        """Return the record, None when it is missing or does not match size and digest of the file."""
         try:
-            made = read_json(self.record)
-            whole = made.get("size_bytes") == self.path.stat().st_size and made.get("digest") == self.digest
+            record = read_json(self.record)
+            matches = record.get("size_bytes") == self.path.stat().st_size and record.get("digest") == self.digest
         except (OSError, ValueError):
             return None
-        return made if whole else None
+        return record if matches else None
 
     def facts(self) -> dict[str, Any]:
-        """Return what a measurement in it says of it; `sha256` is that of the file."""
-        made = self.made() or {}
-        return _facts({"name": self.name, "source": self.source, "digest": self.digest} | dict(made), self.path)
+        """Return the facts for the results of a measurement; `sha256` is that of the file."""
+        record = self.read_record() or {}
+        return _facts({"name": self.name, "source": self.source, "digest": self.digest} | dict(record), self.path)
 
 
 def facts_of_file(path: Path) -> dict[str, Any]:
-    """Return an image's facts by its file alone; nulls but for the path where nobody wrote them down."""
+    """Return the facts of an image by its file alone; all but the path are None without a record."""
     record = path.with_name(f"{path.name}.json")
     return _facts(read_json(record) if record.is_file() else {}, path)
 
 
-def _facts(told: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    digest = told.get("digest") or (f"sha256:{told['sha256']}" if "sha256" in told else None)
-    known = {name: told.get(name) for name in ("name", "source")}
-    return {**known, "digest": digest, **{n: told.get(n) for n in ("sha256", "size_bytes")}, "path": str(path)}
+def _facts(record: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    digest = record.get("digest") or (f"sha256:{record['sha256']}" if "sha256" in record else None)
+    facts = {name: record.get(name) for name in ("name", "source", "digest", "sha256", "size_bytes")}
+    return {**facts, "digest": digest, "path": str(path)}
 
 
 def client_lock(service: Service, image: Image | None) -> str | None:
-    """Return the lock of what a load on the service needs; None for what every load has.
+    """Return the lock with the libraries of a load on the service; None when it needs no more than every load.
 
-    The lock of an embedded service holds the server too, which a server in somebody else's image does not need.
+    The lock of an embedded service holds the server too; a server in a foreign image does not need that.
     """
     elsewhere = image is not None and image.origin != "definition"
     plain = elsewhere and service.container is not None and service.container.plain_client
@@ -103,7 +105,7 @@ def client_lock(service: Service, image: Image | None) -> str | None:
 
 
 def image_file(folder: Path, name: str, digest: str | None) -> Path:
-    """Return where an image lies in the folder of images: `<name>-<digest>.sif`, or `<name>.sif` without a digest."""
+    """Return the path of an image: `<name>-<digest>.sif`, or `<name>.sif` without a digest."""
     short = (digest or "").removeprefix("sha256:")[:DIGEST_LETTERS]
     return folder / f"{name}{short and '-' + short}.sif"
 
@@ -114,8 +116,8 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def without_tag(source: str) -> tuple[str, str]:
-    """Return an address without its tag or digest, and the tag or digest; `latest` when it has none."""
+def split_tag(source: str) -> tuple[str, str]:
+    """Split an address into repository and tag or digest; the tag defaults to `latest`."""
     for separator in ("@", ":"):
         head, found, tag = source.rpartition(separator)
         if found and "/" not in tag and not head.endswith((":", "/")) and "/" in head:
@@ -124,12 +126,12 @@ def without_tag(source: str) -> tuple[str, str]:
 
 
 def full_address(named: str) -> str:
-    """Return an address with its scheme."""
+    """Return an address with its scheme, docker:// by default."""
     return named if "://" in named else f"docker://{named}"
 
 
 def digest_of_parts(*parts: bytes | str) -> str:
-    """Return the digest of what an image is built from."""
+    """Return the digest of the inputs of an image."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -138,14 +140,14 @@ def digest_of_parts(*parts: bytes | str) -> str:
 
 
 def read_lock(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of images.lock.yaml by name of image; none where there is no such file."""
+    """Return the entries of images.lock.yaml by image name; none when the file is missing. UserError when damaged."""
     if not path.is_file():
         return {}
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        return {str(name): dict(entry) for name, entry in found.items()}
+        entries = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        return {str(name): dict(entry) for name, entry in entries.items()}
     except (yaml.YAMLError, AttributeError, TypeError, ValueError) as cause:
-        raise UserError(f"{path}: this is no lock of images ({cause}). Remove it and run `bench prepare`.") from cause
+        raise UserError(f"{path}: no lock of images ({cause}). Remove it and run `bench prepare`.") from cause
 
 
 def write_lock(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
@@ -154,15 +156,15 @@ def write_lock(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
     write_text(path, HEAD + body)
 
 
-def require(image: Image, remedy: str) -> Path:
-    """Return the image's file; SiteError when it is not there, or not what it should be."""
+def require_image(image: Image, remedy: str) -> Path:
+    """Return the path of an image; SiteError when the file is missing or does not match its record."""
     if "$" in str(image.path):
         raise SiteError(f"{image.path}: a variable in the image's path is not set.")
     if not image.path.is_file():
-        raise SiteError(f"{image.path}: the image '{image.name}' is not there. {remedy}")
-    if not image.there():
+        raise SiteError(f"{image.path}: the image '{image.name}' is missing. {remedy}")
+    if not image.exists():
         raise SiteError(
-            f"{image.path}: this is not the image '{image.name}' as it was made (another size or digest). Remove it,"
-            f" then: {remedy}"
+            f"{image.path}: this file is not the image '{image.name}' that was prepared (another size or digest)."
+            f" Remove it, then: {remedy}"
         )
     return image.path

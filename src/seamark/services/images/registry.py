@@ -1,4 +1,4 @@
-"""What a registry of container images says of an address: its digest and its size. Downloads no image."""
+"""Client of container registries: digest and size of an image by its address. Downloads no image."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.errors import SiteError, UserError
-from seamark.services.images.images import without_tag
+from seamark.services.images.images import split_tag
 
 TIMEOUT_S = 30.0
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
@@ -25,15 +25,15 @@ SCHEMES = ("docker", "oras")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """What an address stands for now: the digest of its manifest, and the bytes of its layers as they are sent."""
+class RegistryEntry:
+    """Present image of an address: digest of its manifest, and compressed size of its layers."""
 
     digest: str
     size_bytes: int | None
 
 
-def ask(address: str) -> Found:
-    """Ask the registry of `docker://host/name:tag` (or @digest, or oras://) what that is.
+def resolve_address(address: str) -> RegistryEntry:
+    """Return the present image of `docker://host/name:tag` (or @digest, or oras://) in its registry.
 
     Credentials are Apptainer's own variables APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD, if set.
     Raises UserError for an address of another kind or one that the registry does not have, SiteError when the
@@ -42,18 +42,18 @@ def ask(address: str) -> Found:
     scheme, _, rest = address.partition("://")
     if scheme not in SCHEMES:
         raise UserError(f"{address}: images are pulled from docker:// and oras:// only. Correct the recipe.")
-    repository, tag = without_tag(f"docker://{rest}")
+    repository, tag = split_tag(f"docker://{rest}")
     host, name = _host_and_name(repository.removeprefix("docker://"))
     registry = _Registry(host=host, name=name, address=address)
     document, digest = registry.manifest(tag)
     if document.get("mediaType") in INDEXES or "manifests" in document:
         document, _ = registry.manifest(_for_this_machine(document, address))
     layers = document.get("layers")
-    return Found(digest=digest, size_bytes=sum(int(layer["size"]) for layer in layers) if layers else None)
+    return RegistryEntry(digest=digest, size_bytes=sum(int(layer["size"]) for layer in layers) if layers else None)
 
 
 def is_plain(address: str) -> bool:
-    """Whether the registry of an address is one of this machine's own, which speaks HTTP without TLS."""
+    """Return whether the registry of an address runs on this machine, and so speaks HTTP without TLS."""
     host, _ = _host_and_name(address.partition("://")[2])
     return host.partition(":")[0] in ("localhost", "127.0.0.1")
 
@@ -93,8 +93,8 @@ class _Registry:
             except urllib.error.HTTPError as refusal:
                 if refusal.code != 401:
                     raise
-                asked = refusal.headers.get("WWW-Authenticate", "")
-            return self._read(url, headers | {"Authorization": self._authorization(asked)})
+                challenge = refusal.headers.get("WWW-Authenticate", "")
+            return self._read(url, headers | {"Authorization": self._authorization(challenge)})
         except urllib.error.HTTPError as refusal:
             raise self._refused(refusal.code) from refusal
         except (OSError, ValueError) as cause:
@@ -110,18 +110,18 @@ class _Registry:
             digest = answer.headers.get("Docker-Content-Digest")
         return json.loads(body), digest or f"sha256:{hashlib.sha256(body).hexdigest()}"
 
-    def _authorization(self, asked: str) -> str:
+    def _authorization(self, challenge: str) -> str:
         user, password = (os.environ.get(f"APPTAINER_DOCKER_{name}", "") for name in ("USERNAME", "PASSWORD"))
         basic = {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
-        if asked.lower().startswith("basic"):
+        if challenge.lower().startswith("basic"):
             return basic["Authorization"]
-        named = dict(re.findall(r'(\w+)="([^"]*)"', asked))
-        query = {"service": named.get("service", ""), "scope": f"repository:{self.name}:pull"}
-        url = f"{named.get('realm', '')}?{urllib.parse.urlencode(query)}"
+        parameters = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+        query = {"service": parameters.get("service", ""), "scope": f"repository:{self.name}:pull"}
+        url = f"{parameters.get('realm', '')}?{urllib.parse.urlencode(query)}"
         request = urllib.request.Request(url, headers=basic if user else {})
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            told = json.load(answer)
-        return f"Bearer {told.get('token') or told.get('access_token')}"
+            token = json.load(answer)
+        return f"Bearer {token.get('token') or token.get('access_token')}"
 
     def _refused(self, code: int) -> UserError:
         if code == 404:

@@ -1,7 +1,7 @@
-"""The Python environment of a service, made once from its lock file and found again by the lock's content.
+"""Python environment of a service, built once from its lock file and found again by the lock's content.
 
-Virtual environments do not bear being moved, so one is built where it stays, behind a lock; a marker written last
-says that it is whole. What a killed build left is removed and built anew.
+A virtual environment cannot be moved, so it is built in place, under a lock; a marker written last says that it is
+complete. The remains of a killed build are removed and built again.
 """
 
 import hashlib
@@ -26,82 +26,81 @@ FAILED_IMPORTS = ("ImportError", "ModuleNotFoundError", "cannot open shared obje
 TAIL_LINES = 15
 WAIT_FOR_BUILD_S = 3600.0
 PIP_OPTIONS = "# pip:"
-"""A line of a lock that starts so gives options of `pip install`, such as `# pip: --no-deps`."""
+"""Prefix of a lock's line with options of `pip install`, such as `# pip: --no-deps`."""
 ALIAS = "# alias:"
-"""One that starts so names a distribution that another one stands for, such as `# alias: vllm==0.32.0+cpu`.
+"""Prefix of a line with another name of a distribution, such as `# alias: vllm==0.32.0+cpu`.
 
-Only its metadata are written: for code that asks under a name that its own distribution does not have.
+Only its metadata are written, for code that looks up a name that its distribution does not have.
 """
 
 
 def environment_folder(name: str, locks: Path, root: Path) -> Path:
-    """Return where the environment of lock `name` lies or will lie. UserError when there is no such lock."""
+    """Return the folder of the environment of lock `name`, built or not. UserError for an unknown lock."""
     lock = _lock_file(name, locks)
-    made_by = f"{platform.python_implementation()} {platform.python_version()} {platform.machine()}"
-    digest = hashlib.sha256(made_by.encode() + b"\n" + lock.read_bytes()).hexdigest()
+    interpreter = f"{platform.python_implementation()} {platform.python_version()} {platform.machine()}"
+    digest = hashlib.sha256(interpreter.encode() + b"\n" + lock.read_bytes()).hexdigest()
     return root.expanduser().absolute() / f"{name}-{digest[:12]}"
 
 
-def is_made(name: str, locks: Path, root: Path) -> bool:
-    """Return whether the environment of lock `name` is there and whole."""
+def is_built(name: str, locks: Path, root: Path) -> bool:
+    """Return whether the environment of lock `name` is complete."""
     return (environment_folder(name, locks, root) / COMPLETE).exists()
 
 
-def unmade_environments(study: Study) -> tuple[str, ...]:
-    """Return the names of the environments of a study's plan that a run here has to make first."""
+def missing_environments(study: Study) -> tuple[str, ...]:
+    """Return the names of the environments of a study's plan that a run here must build first."""
     if study.site.runtime != "venv":
         return ()
-    wanted = {study.services[deployment.service].environment for deployment in study.plan.deployments}
-    there = {name for name in wanted if name and (study.locks / f"{name}.lock").is_file()}
-    return tuple(name for name in sorted(there) if not is_made(name, study.locks, study.environments))
+    names = {study.services[deployment.service].environment for deployment in study.plan.deployments}
+    locked = {name for name in names if name and (study.locks / f"{name}.lock").is_file()}
+    return tuple(name for name in sorted(locked) if not is_built(name, study.locks, study.environments))
 
 
 def prepare_environment(name: str, locks: Path, root: Path) -> Path:
-    """Return the environment of lock `name`, built first if it is not whole.
+    """Return the environment of lock `name`, built first if it is not complete.
 
-    Of several processes that ask at once one builds and the others wait. Raises UserError for a lock that is
-    missing or has requirements without hashes, SiteError when it cannot be built here, or has lost its interpreter.
+    Of several processes at once, one builds and the others wait. Raises UserError for a lock that is missing or has
+    requirements without hashes, SiteError when the environment cannot be built here or is damaged.
     """
     folder = environment_folder(name, locks, root)
     if (folder / COMPLETE).exists():
-        _require_whole(folder)
+        _require_interpreter(folder)
         return folder
     lock = _lock_file(name, locks)
     _require_hashes(lock)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        held = acquire_lock(folder.with_name(f".{folder.name}.lock"), wait_s=WAIT_FOR_BUILD_S)
+        build_lock = acquire_lock(folder.with_name(f".{folder.name}.lock"), wait_s=WAIT_FOR_BUILD_S)
     except OSError as cause:
         raise SiteError(
             f"{folder.parent}: cannot be written ({cause}). Set paths.environments of the site."
         ) from cause
-    if held is None:
+    if build_lock is None:
         raise SiteError(
-            f"{folder}: someone else has been building it for {WAIT_FOR_BUILD_S:.0f} s. End that, try again."
+            f"{folder}: another process has been building it for {WAIT_FOR_BUILD_S:.0f} s. End it, then try again."
         )
-    with held:
+    with build_lock:
         if not (folder / COMPLETE).exists():
             _build(folder, lock)
     return folder
 
 
-def damaged_by(folder: Path, lines: Sequence[str]) -> str:
-    """Return how to make an environment anew where the last lines of a process in it say that an import failed; ""
-    where they do not."""
-    if not any(word in line for line in lines for word in FAILED_IMPORTS):
+def damage_hint(folder: Path, lines: Sequence[str]) -> str:
+    """Return how to rebuild an environment when the last lines of a process in it report a failed import, else ""."""
+    if not any(text in line for line in lines for text in FAILED_IMPORTS):
         return ""
-    return f" If it could be imported before, the environment is damaged. {_anew(folder)}"
+    return f" If the import worked before, the environment is damaged. {_rebuild_hint(folder)}"
 
 
-def _require_whole(folder: Path) -> None:
+def _require_interpreter(folder: Path) -> None:
     python = folder / "bin" / "python"
     if not os.access(python, os.X_OK) or not any(folder.glob("lib/python*/site-packages/*")):
         what = "no packages" if os.access(python, os.X_OK) else "no interpreter bin/python"
-        raise SiteError(f"{folder}: this environment is damaged: it has {what}. {_anew(folder)}")
+        raise SiteError(f"{folder}: this environment is damaged: it has {what}. {_rebuild_hint(folder)}")
 
 
-def _anew(folder: Path) -> str:
-    return f"`rm -r {shlex.quote(str(folder))}`, and the next run makes it anew."
+def _rebuild_hint(folder: Path) -> str:
+    return f"`rm -r {shlex.quote(str(folder))}`, and the next run builds it again."
 
 
 def _build(folder: Path, lock: Path) -> None:
@@ -123,7 +122,7 @@ def _build(folder: Path, lock: Path) -> None:
             "--disable-pip-version-check",
             "--no-input",
             "--require-hashes",
-            *said(lock, PIP_OPTIONS),
+            *lock_directives(lock, PIP_OPTIONS),
             "-r",
             str(lock),
         ],
@@ -131,7 +130,7 @@ def _build(folder: Path, lock: Path) -> None:
         log,
         "Is the network up, and does pip need a proxy (https_proxy) or an index of its own (PIP_INDEX_URL)?",
     )
-    for alias in said(lock, ALIAS):
+    for alias in lock_directives(lock, ALIAS):
         _write_metadata(folder, *alias.split("==", 1))
     write_text(folder / COMPLETE, lock.read_text(encoding="utf-8"))
 
@@ -139,37 +138,37 @@ def _build(folder: Path, lock: Path) -> None:
 def _run(command: list[str], lock: Path, log: Path, remedy: str) -> None:
     try:
         with log.open("ab") as output:
-            done = subprocess.run(
+            completed = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False, umask=_umask()
             )
     except OSError as cause:
         raise SiteError(f"{lock}: the environment cannot be built: {cause}.") from cause
-    if done.returncode != 0:
+    if completed.returncode != 0:
         text = log.read_text(encoding="utf-8", errors="replace")
         if failure := pip_failure(text, str(lock)):
             raise SiteError(f"environment '{lock.stem}' ({lock}): {failure} Log: {log}")
         raise SiteError(
-            f"environment '{lock.stem}' ({lock}): `{' '.join(command[1:4])} ...` ended with {done.returncode}."
+            f"environment '{lock.stem}' ({lock}): `{' '.join(command[1:4])} ...` ended with {completed.returncode}."
             f" {remedy} Its log is {log}:",
             *(f"    {line}" for line in text.splitlines()[-TAIL_LINES:]),
         )
 
 
 def _umask() -> int:
-    """Return the umask of what is built: of root's, other users read it, since servers of root's run as another."""
+    """Return the umask of a build: one by root is readable to all, since root's servers run as another user."""
     return 0o022 if os.geteuid() == 0 else -1
 
 
 def _has_pip() -> bool:
-    """Return whether our own pip can install into another environment: quicker than one pip in each."""
+    """Return whether Seamark's pip can install into another environment: faster than a pip in each."""
     command = [sys.executable, "-m", "pip", "--python", sys.executable, "--version"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def said(lock: Path, what: str) -> list[str]:
-    """Return the words that a lock has after `what`: PIP_OPTIONS or ALIAS."""
+def lock_directives(lock: Path, prefix: str) -> list[str]:
+    """Return the words of a lock's lines with a prefix: PIP_OPTIONS or ALIAS."""
     lines = lock.read_text(encoding="utf-8").splitlines()
-    return [word for line in lines if line.startswith(what) for word in line.removeprefix(what).split()]
+    return [word for line in lines if line.startswith(prefix) for word in line.removeprefix(prefix).split()]
 
 
 def _write_metadata(folder: Path, name: str, version: str) -> None:
@@ -198,5 +197,5 @@ def _require_hashes(lock: Path) -> None:
     ]
     if bare:
         raise UserError(
-            *(f"{lock}: '{requirement}' has no --hash. Make the lock with hashes." for requirement in bare[:10])
+            *(f"{lock}: '{requirement}' has no --hash. Generate the lock with hashes." for requirement in bare[:10])
         )

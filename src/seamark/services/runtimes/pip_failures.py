@@ -1,4 +1,4 @@
-"""What pip prints when it fails, as a cause with its package and a remedy. Runs nothing."""
+"""Parser of pip's output: a failure as its package, cause and remedy."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 @dataclass(frozen=True, kw_only=True)
 class PipFailure:
-    """Why pip failed: the package, None where it is none's fault; the cause; what helps."""
+    """Why pip failed: the package, None when it is not about one; the cause; the remedy."""
 
     package: str | None
     cause: str
@@ -36,48 +36,48 @@ class PipFailure:
 
 
 def pip_failure(text: str, lock: str) -> PipFailure | None:
-    """Return what pip's output says of its failure to install the lock file `lock`; None for what is not known."""
+    """Return the failure that pip's output reports for lock file `lock`; None for an unknown one."""
     if FULL.search(text):
         return PipFailure(
             package=None,
-            cause="there is no space left",
-            remedy="Free some, or set paths.environments of the site to another disk.",
+            cause="there is no space left on the disk",
+            remedy="Free space, or set paths.environments of the site to another disk.",
         )
     if found := MISMATCH.search(text):
         return PipFailure(
             package=found["package"],
-            cause=f"its file is not the one that the lock names (sha256 {found['expected'][:12]}... expected,"
-            f" {found['got'][:12]}... came)",
-            remedy=f"Either {lock} was changed (restore it, or make it again from its .in file), or the index gives"
-            " another file (see PIP_INDEX_URL and any mirror between). Nothing of it was installed.",
+            cause=f"its file does not match the lock (sha256 {found['expected'][:12]}... expected,"
+            f" {found['got'][:12]}... received)",
+            remedy=f"Either {lock} was changed (restore it, or generate it from its .in file), or the index has"
+            " another file (see PIP_INDEX_URL and any mirror). The package was not installed.",
         )
     if found := UNNAMED.search(text):
         return PipFailure(
             package=found["package"],
-            cause="another package needs it, and the lock does not name it with a hash",
-            remedy=f"Make {lock} again from its .in file, with all that it needs.",
+            cause="another package needs it, but the lock has no hash for it",
+            remedy=f"Generate {lock} from its .in file, with all dependencies.",
         )
     found = MISSING.search(text)
     unreachable = UNREACHABLE.search(text) is not None
     if unreachable or (found and found["versions"] == "none"):
         named = found or REQUESTED.search(text)
-        why = "the package index cannot be reached" if unreachable else "the index has it not, or cannot be reached"
+        why = "the package index cannot be reached" if unreachable else "the index lacks it or cannot be reached"
         return PipFailure(
             package=named["package"] if named else None,
-            cause=f"it cannot be downloaded, since {why}",
-            remedy=_by_hand(lock),
+            cause=f"it cannot be downloaded: {why}",
+            remedy=_download_remedy(lock),
         )
     if found:
-        there = ", ".join(found["versions"].split(", ")[-5:])
+        versions = ", ".join(found["versions"].split(", ")[-5:])
         return PipFailure(
             package=found["package"],
-            cause=f"the index has no such version for this Python and machine (it has: {there})",
-            remedy=f"Is PIP_INDEX_URL another index, or is {lock} made for another version of Python?",
+            cause=f"the index has no such version for this Python and machine (it has: {versions})",
+            remedy=f"Is PIP_INDEX_URL another index, or was {lock} generated for another version of Python?",
         )
     return None
 
 
-def _by_hand(lock: str) -> str:
+def _download_remedy(lock: str) -> str:
     return (
         "Is the network up, and does pip need a proxy (https_proxy) or an index of its own (PIP_INDEX_URL)? Without a"
         f" network: `pip download --require-hashes -r {lock} -d wheels` where there is one, copy the folder here, and"
