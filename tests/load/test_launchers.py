@@ -22,10 +22,9 @@ from clusters import loads_below
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import SiteError, UserError
-from seamark.load.coordinator.launchers.command_launcher import CommandLauncher, launcher_of, reachable_by
+from seamark.load.coordinator.launchers.command_launcher import CommandLauncher, Srun, launcher_of, reachable_by
 from seamark.load.coordinator.launchers.launcher import LoadError
 from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
-from seamark.load.coordinator.launchers.srun import Srun
 from seamark.load.workers.records import segment_state
 from seamark.model.failure import Failure
 from seamark.planning.plan import plan

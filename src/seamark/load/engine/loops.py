@@ -80,14 +80,12 @@ class ClosedLoop:
         """Do nothing: a closed loop has no schedule to fall behind."""
 
     def is_done(self, now_ns: int) -> bool:
-        """Return whether no further request will be sent."""
         return now_ns >= self._generator.deadline_ns or self.sent >= self._requests
 
     def on_tick(self, now_ns: int) -> None:
         """Do nothing: a closed loop has no backlog."""
 
     def scheduled(self, now_ns: int) -> int:
-        """Return the number of requests due by `now_ns`: in a closed loop, those that were sent."""
         return self.sent
 
     def begun(self) -> int:
@@ -145,7 +143,6 @@ class OpenLoop:
         self._due_ns = NEVER_NS
 
     def start(self) -> None:
-        """Start to wait for the first arrival."""
         self._due_ns = self._next()
         asyncio.get_running_loop().add_reader(self._timer.fileno(), self._wake)
         self._go_on()
@@ -163,7 +160,6 @@ class OpenLoop:
         self._await(self._send_due())
 
     def is_done(self, now_ns: int) -> bool:
-        """Return whether no further request will be sent."""
         return now_ns >= self._generator.deadline_ns or self._due_ns == NEVER_NS
 
     def on_tick(self, now_ns: int) -> None:
@@ -174,20 +170,16 @@ class OpenLoop:
             self._report_progress(now_ns - self._generator.epoch_ns, due, self._generator.completed)
 
     def scheduled(self, now_ns: int) -> int:
-        """Return the number of requests due by `now_ns`."""
         return self._arrived.until(now_ns - self._generator.epoch_ns)
 
     def begun(self) -> int:
-        """Return how many arrivals have started, as in ClosedLoop."""
         return self.sent
 
     @property
     def ran_out(self) -> bool:
-        """As in ClosedLoop."""
         return False
 
     def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
-        """As in ClosedLoop."""
         return NOTHING, NOTHING
 
     def close(self) -> None:

@@ -77,7 +77,6 @@ class ClosedSessions(ClosedLoop):
         self._begun = 0
 
     def start(self) -> None:
-        """Start the first session of every user."""
         for connection in self._connections:
             self._go_on(connection, None)
 
@@ -86,7 +85,6 @@ class ClosedSessions(ClosedLoop):
         self._following = self._numbers.after(index) if good else None
 
     def free(self, connection: Connection) -> None:
-        """Send the user's next request, after its think time."""
         following, self._following = self._following, None
         if not self._think_time_s:
             self._go_on(connection, following)
@@ -112,11 +110,9 @@ class ClosedSessions(ClosedLoop):
         self._generator.begin(connection, index, now_ns, now_ns)
 
     def is_done(self, now_ns: int) -> bool:
-        """Return whether no further request will be sent."""
         return now_ns >= self._generator.deadline_ns or self.ran_out
 
     def begun(self) -> int:
-        """Return the number of sessions started."""
         return self._begun
 
     @property
@@ -155,7 +151,6 @@ class OpenSessions(OpenLoop):
         self._begun = 0
 
     def start(self) -> None:
-        """Start to wait for the first session."""
         self._arrival_ns = self._next()
         asyncio.get_running_loop().add_reader(self._timer.fileno(), self._wake)
         self._go_on()
@@ -173,14 +168,12 @@ class OpenSessions(OpenLoop):
         self._changed = True
 
     def free(self, connection: Connection) -> None:
-        """Send a queued request on the connection, or keep the connection idle."""
         self._idle.append(connection)
         if self._starved or self._changed:
             self._starved = self._changed = False
             self._await(self._send_due())
 
     def is_done(self, now_ns: int) -> bool:
-        """Return whether no further request will be sent."""
         nothing = self._arrival_ns == NEVER_NS and not self._thinking and not self._waiting
         return now_ns >= self._generator.deadline_ns or nothing
 
@@ -190,7 +183,6 @@ class OpenSessions(OpenLoop):
         return super().scheduled(now_ns) + self._later_sent + len(self._waiting)
 
     def begun(self) -> int:
-        """Return the number of sessions started."""
         return self._begun
 
     @property

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import selectors
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,17 +19,58 @@ from urllib.parse import urlsplit
 import psutil
 
 from seamark import __version__
+from seamark.dispatch.identity import allocation
+from seamark.dispatch.slurm.allocation import step, step_environment
 from seamark.errors import SiteError, UserError
 from seamark.load.coordinator.launchers.launcher import WorkerHandle, WorkerLauncher
 from seamark.load.coordinator.launchers.local import LocalLauncher
 from seamark.load.coordinator.launchers.remote_worker_handle import RemoteWorker
 from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
-from seamark.load.coordinator.launchers.srun import Srun
 from seamark.load.coordinator.launchers.task import LAUNCH_SPEC
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 from seamark.model.launcher import misplaced
 from seamark.platform.fork_server.client import ISOLATED_MAIN
+
+
+class Srun:
+    """`srun` within an allocation. The tasks inherit the environment."""
+
+    name = "srun"
+    detached = False
+
+    def __init__(self, nodes: Sequence[str] = ()) -> None:
+        """Use `nodes` only, if given. Raise SiteError outside of an allocation."""
+        job = allocation()
+        if shutil.which("srun") is None:
+            raise SiteError("carrier srun: there is no srun on PATH. Choose another carrier, or load Slurm's module.")
+        if not job:
+            raise SiteError(
+                "carrier srun: no Slurm allocation here (SLURM_JOB_ID is not set). Run within one, "
+                "as `salloc --nodes=2 bench ...`, or choose another carrier."
+            )
+        self.job = job
+        self.nodes = tuple(nodes)
+
+    def nearby_host(self) -> str | None:
+        """Return None: nodes of an allocation know each other by name."""
+        return None
+
+    def command(self, workers: int, python: Path) -> list[str]:
+        return step(
+            self.job,
+            workers,
+            self.nodes[:workers],
+            (str(python), ISOLATED_MAIN, "seamark.load.workers.remote_worker"),
+        )
+
+    def environment(self) -> dict[str, str]:
+        return step_environment()
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return nothing: a task's number is its worker's."""
+        return {}
+
 
 HEAD_START_S = 0.5
 """Longer than the retransmission of a lost packet."""
@@ -230,7 +272,6 @@ class TaskCluster:
         return urlsplit(self.address).hostname
 
     def command(self, workers: int, python: Path) -> list[str]:
-        """Return the command that submits the tasks."""
         return [
             str(self.python or sys.executable),
             ISOLATED_MAIN,
@@ -238,11 +279,9 @@ class TaskCluster:
         ]
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of this process."""
         return dict(os.environ)
 
     def spec(self) -> Mapping[str, Any]:
-        """Return the address of the cluster."""
         return {"address": self.address, "parent": os.getpid()}
 
 

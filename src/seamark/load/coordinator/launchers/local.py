@@ -32,7 +32,6 @@ class LocalLauncher:
         self.owner = owner
 
     def count(self, job: LoadJob) -> int:
-        """Return the number of workers of the load."""
         return job.processes
 
     def start(
@@ -61,7 +60,7 @@ class LocalLauncher:
 
 
 class LocalWorker(WorkerState):
-    """Handle of one worker process."""
+    """Handle of one worker process: WorkerHandle says what its methods do."""
 
     def __init__(
         self,
@@ -83,31 +82,25 @@ class LocalWorker(WorkerState):
 
     @property
     def pid(self) -> int | None:
-        """Process id."""
         return self.process.pid
 
     def alive(self) -> bool:
-        """Whether the process runs."""
         return self.process.poll() is None
 
     def measure_clock_offset(self) -> None:
         """Do nothing: it uses the same clock."""
 
     def start_load(self, epoch_ns: int) -> None:
-        """Set the epoch, in ns of this machine's monotonic clock."""
         self.send(f"go {epoch_ns}")
 
     def terminate(self) -> None:
-        """Request the end of its load and a report."""
         self.process.terminate()
 
     def kill(self) -> None:
-        """Kill the process."""
         self.process.kill()
         self.process.wait()
 
     def close(self) -> None:
-        """Kill the process if it runs, and close its pipes."""
         if self.alive():
             self.process.kill()
         self.process.wait()
@@ -117,7 +110,6 @@ class LocalWorker(WorkerState):
                     pipe.close()
 
     def on_readable(self) -> bool:
-        """Read the worker's lines; return False at the end of its output."""
         assert self.process.stdout is not None
         data = self.process.stdout.read(65536)
         if not data:
@@ -128,17 +120,14 @@ class LocalWorker(WorkerState):
         return True
 
     def send(self, line: str) -> None:
-        """Send the worker a line. A dead worker is ignored here; `alive` detects it."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(line.encode() + b"\n")
 
     def stderr_tail(self) -> list[str]:
-        """Return the last lines of the worker's stderr."""
         return self.errors.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
 
     def end_reason(self) -> str:
-        """Return how the process ended."""
         code = self.process.returncode
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
@@ -147,7 +136,6 @@ class LocalWorker(WorkerState):
         return f"worker {self.assignment.worker} {how}"
 
     def report(self, at_ns: int) -> WorkerReport:
-        """Return the worker's report, or a lost worker's with what was due by `at_ns` since the start of load."""
         try:
             written = parse(self.assignment.report.read_text(encoding="utf-8"), WorkerReport)
         except (OSError, ValueError):

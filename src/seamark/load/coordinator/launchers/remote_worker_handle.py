@@ -95,7 +95,6 @@ class RemoteWorker(WorkerState):
 
     @property
     def host(self) -> str | None:
-        """Name of its machine."""
         return self._about.get("host")
 
     @property
@@ -110,7 +109,6 @@ class RemoteWorker(WorkerState):
 
     @property
     def pid(self) -> int | None:
-        """Process id on this machine; None if it runs elsewhere."""
         return self._about.get("pid") if self.is_local else None
 
     def admit(
@@ -125,7 +123,6 @@ class RemoteWorker(WorkerState):
         self._feed(rest)
 
     def on_readable(self) -> bool:
-        """Read available data."""
         if self._connection is None:
             return True
         try:
@@ -141,7 +138,6 @@ class RemoteWorker(WorkerState):
         return True
 
     def alive(self) -> bool:
-        """Whether it may still connect, or is connected."""
         if self.is_expected:
             self.failed = self.failed or self._absence_reason(self.assignment.worker)
             return self.failed is None
@@ -181,13 +177,11 @@ class RemoteWorker(WorkerState):
         self.send(f"go {epoch_ns + self._before.offset_ns}")
 
     def send(self, line: str) -> None:
-        """Send a line."""
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._connection.sendall(line.encode() + b"\n")
 
     def terminate(self) -> None:
-        """Request the end of its load and a report."""
         self.send("stop")
 
     def kill(self) -> None:
@@ -195,15 +189,12 @@ class RemoteWorker(WorkerState):
         self._hang_up()
 
     def close(self) -> None:
-        """Close the connection, if it is open."""
         self._hang_up()
 
     def stderr_tail(self) -> list[str]:
-        """Return its last lines of stderr, if they were received."""
         return self._tail or list((self.ended or {}).get("tail") or ())
 
     def end_reason(self) -> str:
-        """Return how it ended."""
         name = f"worker {self.assignment.worker}"
         if self.ended is not None:
             return f"{name} on {self.ended.get('host')} {self.ended.get('how')}"
@@ -212,7 +203,6 @@ class RemoteWorker(WorkerState):
         return f"{name} on {self.host}: its connection was closed"
 
     def report(self, at_ns: int) -> WorkerReport:
-        """Return its report, or a lost worker's with what was due by `at_ns`."""
         written = self._written if self._has_finished else None
         if written is None:
             written = lost_report(self.assignment, self._about.get("pid"), self.failed or self.end_reason(), at_ns)
@@ -228,7 +218,6 @@ class RemoteWorker(WorkerState):
         )
 
     def handle(self, line: str) -> None:
-        """Process one line."""
         word, _, rest = line.partition(" ")
         if word == "pong":
             number, remote_ns = map(int, rest.split())
