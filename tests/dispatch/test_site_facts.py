@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from seamark.config.read import read_site
-from seamark.dispatch.slurm.site_facts import found, seconds
-from seamark.dispatch.slurm.site_queries import Answers
+from seamark.dispatch.slurm.site_facts import Output, seconds, site_facts
 from seamark.dispatch.slurm.site_yaml import site_text
 
-ODD = Answers(
+ODD = Output(
     partitions="\n".join(
         [
             "gpu|200|128|491520|gpu:a100:4(S:0-3)|2-00:00:00|EXCLUSIVE|up",
@@ -48,7 +47,7 @@ def test_a_time_limit_is_read_as_slurm_writes_it(text: str, meant: int | None) -
 @pytest.mark.covers("E-MR01", "E-MLX01", "E-MLX02")
 def test_a_site_is_written_with_what_its_user_may_ask_for(tmp_path: Path) -> None:
     path = tmp_path / "odd.yaml"
-    path.write_text(site_text("odd", found(ODD), "2025-01-01"))
+    path.write_text(site_text("odd", site_facts(ODD), "2025-01-01"))
     site = read_site(path)
     assert list(site.partitions) == ["gpu", "mixed", "quiet", "cpu"]
     gpu, mixed, _, cpu = site.partitions.values()

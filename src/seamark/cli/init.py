@@ -68,8 +68,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _new_site(root: Path, name: str, force: bool) -> None:
     from seamark.config.read import read_site
-    from seamark.dispatch.slurm.site_facts import found
-    from seamark.dispatch.slurm.site_queries import ask
+    from seamark.dispatch.slurm.site_facts import query_site, site_facts
     from seamark.dispatch.slurm.site_yaml import site_text
     from seamark.storage.paths import write_text
 
@@ -79,7 +78,7 @@ def _new_site(root: Path, name: str, force: bool) -> None:
     path = sites / f"{name}.yaml"
     if path.exists() and not force:
         raise UserError(f"{path}: is there already. Choose another name, or write it anew with --force.")
-    known = found(ask())
+    known = site_facts(query_site())
     write_text(path, site_text(name, known, time.strftime("%Y-%m-%d")))
     read_site(path)
     partitions = ", ".join(partition.name for partition in known.partitions)

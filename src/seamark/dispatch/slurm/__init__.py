@@ -1,1 +1,1 @@
-"""Slurm by its own commands: what we ask of it, what Snakemake is told of its jobs, and why some were lost."""
+"""Slurm: its commands, the states of its jobs, its executor in Snakemake, and the facts of a site."""

@@ -1,11 +1,23 @@
-"""What Slurm's answers mean: partitions, QoS, limits, accounts, modules. Pure: from text to facts."""
+"""Facts of a Slurm site, found on its login node: partitions, QoS, limits, accounts, container engines."""
 
+import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from getpass import getuser
+from pathlib import Path
 
-from seamark.dispatch.slurm.site_queries import Answers
+from seamark.dispatch.slurm.commands import query
+from seamark.errors import SiteError
+
+ENGINES = ("apptainer", "singularity")
+SINFO = ("sinfo", "--noheader", "--exact", "--format=%R|%D|%c|%m|%G|%l|%h|%a")
+PARTITIONS = ("scontrol", "--oneliner", "show", "partition")
+CONFIG = ("scontrol", "show", "config")
+QOS = ("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name,maxwall,maxsubmitpu,maxjobspu")
+ASSOCIATIONS = ("sacctmgr", "--noheader", "--parsable2", "show", "associations")
 
 GPU = re.compile(r"^gpu(?::([^:(]+))?:(\d+)")
 DURATION = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)$")
@@ -15,9 +27,57 @@ ENGINE = re.compile(r"^((?:apptainer|singularity)(?:/\S*)?)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundPartition:
-    """A partition by the kind of node it has most of; `mixed` when it has others too. Nobody else's jobs run beside
-    those of a user whose nodes are `whole_nodes`; without `own_jobs_share` none of that user's either."""
+class Output:
+    """Output of Slurm's commands and of `module`, empty where one fails. `module_init` is None without modules."""
+
+    partitions: str
+    config: str
+    rules: str = ""
+    qos: str = ""
+    associations: str = ""
+    module_init: Path | None = None
+    modules: str = ""
+    has_apptainer: bool = False
+
+
+def query_site(environment: Mapping[str, str] = os.environ) -> Output:
+    """Query Slurm and the module system of this machine. Raises SiteError where Slurm does not answer."""
+    if shutil.which("sinfo") is None:
+        raise SiteError("no `sinfo` here: run this on a login node of the site, where `sinfo` lists its partitions.")
+    partitions = query(*SINFO) or ""
+    if not partitions.strip():
+        raise SiteError("sinfo lists no partition: is Slurm up, and may you use it? Try `sinfo` itself.")
+    init = _module_init(environment)
+    return Output(
+        partitions=partitions,
+        config=(query(*CONFIG) or ""),
+        rules=(query(*PARTITIONS) or ""),
+        qos=(query(*QOS) or ""),
+        associations=query(*ASSOCIATIONS, f"user={getuser()}", "format=account,qos,defaultqos,maxsubmit") or "",
+        module_init=init,
+        modules=_available(init) if init else "",
+        has_apptainer=shutil.which("apptainer") is not None,
+    )
+
+
+def _module_init(environment: Mapping[str, str]) -> Path | None:
+    """Return the file that brings the command `module` to a shell, None where there is none."""
+    homes_of_shell = (query("bash", "-lc", 'printf "%s\\n" "$LMOD_PKG" "$MODULESHOME"') or "").splitlines()
+    homes = [environment.get("LMOD_PKG"), environment.get("MODULESHOME"), *homes_of_shell]
+    files = (Path(home) / "init" / "bash" for home in homes if home)
+    return next((file for file in files if file.is_file()), None)
+
+
+def _available(init: Path) -> str:
+    """Return the modules of container engines, one a line; `module` prints on its error output."""
+    script = '. "$1" || exit; shift; for engine in "$@"; do module -t avail "$engine" 2>&1; done; true'
+    return query("bash", "-c", script, "seamark", str(init), *ENGINES) or ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionFacts:
+    """A partition by its most frequent kind of node; `mixed` when it has others too. With `whole_nodes` a node runs
+    the jobs of one user only; without `own_jobs_share` one job only."""
 
     name: str
     nodes: int
@@ -32,11 +92,11 @@ class FoundPartition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """What is known of a site. Times in seconds, None for no limit."""
+class SiteFacts:
+    """Facts of a site. Times in seconds, None for no limit."""
 
     cluster: str
-    partitions: Sequence[FoundPartition]
+    partitions: Sequence[PartitionFacts]
     qos: Mapping[str, int | None]
     default_qos: str | None
     max_submit: int | None
@@ -47,25 +107,25 @@ class Found:
     has_apptainer: bool
 
 
-def found(answers: Answers) -> Found:
-    """Return what the answers mean. QoS are those that the user may ask for, of all accounts."""
-    config = dict(_settings(answers.config))
-    associations = [line.split("|") for line in answers.associations.splitlines() if line.count("|") == 3]
+def site_facts(output: Output) -> SiteFacts:
+    """Return the facts in the output. QoS are those that the user may request, of all accounts."""
+    config = dict(_settings(output.config))
+    associations = [line.split("|") for line in output.associations.splitlines() if line.count("|") == 3]
     allowed = {name for row in associations for name in row[1].split(",") if name}
-    limits = {row[0]: row for row in (line.split("|") for line in answers.qos.splitlines()) if len(row) == 4}
+    limits = {row[0]: row for row in (line.split("|") for line in output.qos.splitlines()) if len(row) == 4}
     named = [name for name in limits if name in allowed]
     most = [int(row[3]) for row in associations if row[3].isdigit()]
-    return Found(
+    return SiteFacts(
         cluster=config.get("ClusterName", "slurm"),
-        partitions=tuple(_partitions(answers, config.get("SelectType", ""))),
+        partitions=tuple(_partitions(output, config.get("SelectType", ""))),
         qos={name: seconds(limits[name][1]) for name in named},
         default_qos=next((row[2] for row in associations if row[2]), None),
         max_submit=min(most, default=None),
         qos_max_submit={name: int(limits[name][2]) for name in named if limits[name][2].isdigit()},
         accounts=tuple(dict.fromkeys(row[0] for row in associations)),
-        module_init=None if answers.module_init is None else str(answers.module_init),
-        engine_modules=tuple(_engines(answers.modules)),
-        has_apptainer=answers.has_apptainer,
+        module_init=None if output.module_init is None else str(output.module_init),
+        engine_modules=tuple(_engines(output.modules)),
+        has_apptainer=output.has_apptainer,
     )
 
 
@@ -85,10 +145,10 @@ def seconds(text: str) -> int | None:
     return int(days or 0) * 86400 + int(hours) * 3600 + int(minutes) * 60 + int(last)
 
 
-def _partitions(answers: Answers, select: str) -> Iterator[FoundPartition]:
+def _partitions(output: Output, select: str) -> Iterator[PartitionFacts]:
     rows: dict[str, list[list[str]]] = {}
-    to_one_user = set(ONE_USER.findall(answers.rules))
-    for line in answers.partitions.splitlines():
+    to_one_user = set(ONE_USER.findall(output.rules))
+    for line in output.partitions.splitlines():
         row = [cell.strip() for cell in line.split("|")]
         if len(row) == 8 and row[7] == "up":
             rows.setdefault(row[0], []).append(row)
@@ -96,7 +156,7 @@ def _partitions(answers: Answers, select: str) -> Iterator[FoundPartition]:
         most = max(kinds, key=lambda row: int(row[1]))
         gpus, gres = _gpus(most[4])
         to_one_job = most[6] == "EXCLUSIVE" or select.endswith("/linear")
-        yield FoundPartition(
+        yield PartitionFacts(
             name=name,
             nodes=sum(int(row[1]) for row in kinds),
             cpus=int(most[2].rstrip("+")),
@@ -111,7 +171,7 @@ def _partitions(answers: Answers, select: str) -> Iterator[FoundPartition]:
 
 
 def _gpus(text: str) -> tuple[int, str]:
-    """Return how many GPUs a node has, and the word to ask for them: with a type where there are several."""
+    """Return a node's number of GPUs and the name of their gres: with a type where there are several."""
     kinds = Counter[str]()
     for entry in text.split(","):
         if match := GPU.match(entry):

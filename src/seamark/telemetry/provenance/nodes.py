@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seamark.dispatch.dispatcher import dispatcher_here
 from seamark.dispatch.identity import allocated_nodes, node
 from seamark.telemetry.provenance.machine import described
 
@@ -50,17 +49,23 @@ def survey(paths: Mapping[str, Path] | None = None, *, whole: bool = False) -> N
 
 
 def _ask(count: int, paths: Mapping[str, Path], whole: bool) -> tuple[dict[str, Facts], str | None]:
+    from seamark.dispatch.dispatcher import dispatcher_here  # a single node, and each one's own process, need none
+
     if shutil.which("srun") is None:
         return {}, "there is no srun on PATH"
+    dispatcher, package = dispatcher_here(), str(Path(__file__).parents[3])
+    command = [sys.executable, "-m", "seamark.telemetry.provenance.node", "--folded"]
+    command += [*([] if whole else ["--moment"]), *(f"{role}={path.absolute()}" for role, path in paths.items())]
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     try:
         result = subprocess.run(
-            _command(count, paths, whole),
+            dispatcher.step(command, tasks=count, count=count),
             capture_output=True,
             stdin=subprocess.DEVNULL,
             text=True,
             timeout=WAIT_S,
             check=False,
-            env=_environment(),
+            env={**dispatcher.step_environment(), "PYTHONPATH": path},
         )
     except (OSError, subprocess.TimeoutExpired) as cause:
         return {}, f"srun: {cause}"
@@ -84,25 +89,6 @@ def _answers(output: str) -> dict[str, Facts]:
         except (ValueError, KeyError, TypeError):
             continue
     return documents
-
-
-def _command(count: int, paths: Mapping[str, Path], whole: bool) -> list[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "seamark.telemetry.provenance.node",
-        "--folded",
-        *(() if whole else ("--moment",)),
-    ]
-    command += [f"{role}={path.absolute()}" for role, path in paths.items()]
-    return dispatcher_here().step(command, tasks=count, count=count)
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment of the step, with this package on PYTHONPATH."""
-    package = str(Path(__file__).parents[3])
-    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-    return {**dispatcher_here().step_environment(), "PYTHONPATH": path}
 
 
 def after(before: Nodes, now: Nodes) -> dict[str, Facts]:
