@@ -21,7 +21,7 @@ def seen_at_s(came_s, left_s, until_s: float, detector: Saturation) -> float | N
     left_s = np.sort(left_s)
     for at_s in np.arange(EVERY_S, until_s, EVERY_S):
         due, completed = np.searchsorted(came_s, at_s), np.searchsorted(left_s, at_s)
-        if detector.look(float(at_s), int(due), int(completed)):
+        if detector.update(float(at_s), int(due), int(completed)):
             return float(at_s)
     return None
 
@@ -133,7 +133,7 @@ def test_what_an_objective_allows_by_littles_law_is_not_called_so():
 def test_a_long_load_is_watched_in_constant_memory_and_still_seen_to_overflow():
     detector = Saturation(warmup_s=5000.0)
     at_s = np.arange(0.1, 5002.0, 0.1)
-    found = [detector.look(float(t), int(100 * t), int(80 * t)) for t in at_s]
+    found = [detector.update(float(t), int(100 * t), int(80 * t)) for t in at_s]
     assert len(detector._moments) <= MOST_POINTS
     assert not any(found[:50_000])
     assert found[-1]

@@ -127,7 +127,7 @@ class Coordinator:
             if reason := on_tick():
                 raise LoadError(reason, self.log_tail())
             if time.monotonic() > limit:
-                slow = f"what workers import was not imported after {self.job.ready_timeout_s:g} s"
+                slow = f"modules of the workers were not imported after {self.job.ready_timeout_s:g} s"
                 raise LoadError(slow, self.log_tail())
 
         assignments = [
@@ -193,7 +193,7 @@ class Coordinator:
                     self._end_of_load()
                     limit_ns = time.monotonic_ns() + int(self._judging_s(epoch_ns) * 1e9)
                 if saturation is not None and aborted is None and saturated_at_s is None:
-                    saturated_at_s = saturation.look(worker.progress for worker in self.workers)
+                    saturated_at_s = saturation.update(worker.progress for worker in self.workers)
                     if saturated_at_s is not None:
                         limit_ns = min(limit_ns, self._end_early())
                 reason = on_tick() if aborted is None else None

@@ -57,7 +57,7 @@ class Saturation:
         self._moments: list[tuple[float, int, int]] = [(0.0, 0, 0)]
         self._every_s = 0.0
 
-    def look(self, at_s: float, due: int, completed: int) -> bool:
+    def update(self, at_s: float, due: int, completed: int) -> bool:
         """Add the counts at a time later than the last and return whether the server is over-saturated."""
         if at_s - self._moments[-1][0] >= self._every_s:
             self._moments.append((at_s, due, completed))
@@ -123,7 +123,7 @@ class SaturationMonitor:
         self._saturation = saturation
         self._before_ns = -1
 
-    def look(self, progress: Iterable[Progress | None]) -> float | None:
+    def update(self, progress: Iterable[Progress | None]) -> float | None:
         """Return the time of over-saturation in seconds since the start of load, None while there is none."""
         latest = [worker for worker in progress if worker is not None]
         at_ns = max((at for at, _, _ in latest), default=-1)
@@ -131,7 +131,7 @@ class SaturationMonitor:
             return None
         self._before_ns = at_ns
         at_s = at_ns / 1e9
-        over = self._saturation.look(at_s, sum(due for _, due, _ in latest), sum(done for _, _, done in latest))
+        over = self._saturation.update(at_s, sum(due for _, due, _ in latest), sum(done for _, _, done in latest))
         return at_s if over else None
 
 

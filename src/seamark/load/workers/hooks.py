@@ -1,4 +1,4 @@
-"""A driver's stage, populate and quality hooks: run in the service's environment, facts brought back as JSON."""
+"""A driver's hooks stage, populate and quality: run in the service's environment, results returned as JSON."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ TAIL_LINES = 20
 
 
 class PreparationError(Exception):
-    """A hook failed in the service's environment; `log_tail` has its last lines on stderr."""
+    """A hook failed in the service's environment; `log_tail` has the last lines of its stderr."""
 
     def __init__(self, reason: str, log_tail: list[str]) -> None:
         super().__init__("\n".join([reason, *log_tail]))
@@ -39,9 +39,9 @@ def run_preparation(
 ) -> dict[str, Any]:
     """Run `hook` of the driver's module (`module` or `module:Class`) with the interpreter `python` (None: this one).
 
-    Returns the facts that the hook returned, {} for a module without that hook. `on_tick` is called about every
-    0.1 s; a string that it returns ends the hook. Raises PreparationError when the hook fails, is ended so, or
-    takes longer than `timeout_s`; its process is gone then.
+    Returns the facts that the hook returned, {} for a module without that hook. `on_tick` is called about every 0.1
+    s; a string that it returns ends the hook. Raises PreparationError if the hook fails, is ended so, or exceeds
+    `timeout_s`; its process is gone then.
     """
     with tempfile.TemporaryDirectory(prefix="seamark-prepare-") as name:
         folder = Path(name)
@@ -62,14 +62,14 @@ def run_preparation(
         if reason is not None:
             tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
             raise PreparationError(f"{hook} of {driver} {reason}", tail)
-        brought: dict[str, Any] = json.loads(facts.read_text(encoding="utf-8"))
-        return brought
+        result: dict[str, Any] = json.loads(facts.read_text(encoding="utf-8"))
+        return result
 
 
 def _wait(
     process: "subprocess.Popen[bytes]", on_tick: Callable[[], str | None], timeout_s: float | None
 ) -> str | None:
-    """Wait for the process; return why it must not go on, or None when it ended by itself."""
+    """Wait for the process; return the reason to end it, None if it ended by itself."""
     limit_s = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -79,7 +79,7 @@ def _wait(
         if reason is not None:
             return f"was ended: {reason}"
         if limit_s is not None and time.monotonic() > limit_s:
-            return f"was not done after {timeout_s:g} s"
+            return f"did not end within {timeout_s:g} s"
 
 
 def hooks_here(driver: str) -> Hooks | None:
@@ -95,7 +95,7 @@ def hooks_here(driver: str) -> Hooks | None:
 
 
 def call_hook(driver: str, hook: str, target: Target, seed: int) -> Mapping[str, Any]:
-    """Call a hook of a driver's module in this process; {} where the module declares none."""
+    """Call a hook of a driver's module in this process; {} if the module declares none."""
     function = vars(hooks_of(driver))[hook]
     return {} if function is None else dict(function(target, seed))
 

@@ -1,4 +1,4 @@
-"""Request bodies that the rows of a recorded trace describe, made one by one for a worker's share of the rows."""
+"""Request bodies described by the rows of a recorded trace, made one by one for a worker's share of the rows."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,12 +10,12 @@ from seamark.model.service import Value
 from seamark.patterns.trace_file import Row, recorded_rows
 
 LARGEST_BYTES = 1 << 30
-"""Most memory that the requests of one worker's rows may take: none of them is sent twice."""
+"""Memory limit for the requests of one worker's rows: none of them is sent twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowBodies:
-    """The bodies of the rows that a load sends, made one by one; None for those of other workers."""
+    """Bodies of the rows that a load sends, made one by one; None for rows of other workers."""
 
     row_body: Callable[[int, Row, int], Body]
     settings: Mapping[str, Value]
@@ -31,7 +31,7 @@ class RowBodies:
             yield self.row_body(number, row, self.seed) if own else None
 
     def whole(self) -> list[Body]:
-        """Return the bodies of all rows, those of other workers too."""
+        """Return the bodies of all rows, those of other workers included."""
         return [self.row_body(number, row, self.seed) for number, row in enumerate(self._rows())]
 
     def _rows(self) -> Iterator[Row]:
@@ -43,13 +43,13 @@ class RowBodies:
         return (replace(row, prompt_tokens=None, output_tokens=None, blocks=()) for row in sent)
 
     @property
-    def tell_more(self) -> bool:
-        """Whether the first row says more than its time; so whether these are what the load is to send."""
+    def describe_requests(self) -> bool:
+        """Whether the first row describes its request, not only its time: then the load sends these bodies."""
         first = next(self._rows(), None)
         return first is not None and (first.has_lengths or first.request_class is not None)
 
     def too_large(self, rows: int) -> UserError:
-        """Return what to say when the first so many rows take more than LARGEST_BYTES."""
+        """Return the error for the first `rows` rows exceeding LARGEST_BYTES."""
         return UserError(
             f"trace: the requests of its first {rows:,} rows take more than {LARGEST_BYTES >> 20} MiB of a worker's "
             "memory, and the load sends more. Raise shards, shorten duration_s, or set trace_lengths to false."
@@ -66,8 +66,8 @@ def row_bodies(
     worker: int = 0,
     workers: int = 1,
 ) -> RowBodies | None:
-    """Return the bodies that the rows of a trace ask for; None for another pattern, a trace that gives arrivals only,
-    and a driver that makes no requests of recorded lengths."""
+    """Return the bodies that the rows of a trace describe; None for another pattern, a trace of arrivals only, or a
+    driver that makes no requests of recorded lengths."""
     if settings.get("pattern") != "trace" or driver.row_body is None:
         return None
     bodies = RowBodies(
@@ -79,4 +79,4 @@ def row_bodies(
         worker=worker,
         workers=workers,
     )
-    return bodies if bodies.tell_more else None
+    return bodies if bodies.describe_requests else None

@@ -165,7 +165,7 @@ def measure(assignment: WorkerAssignment, line: Line) -> dict[str, Any]:
 
     report_progress = line.report_progress if job.settings.get("stop_when_saturated") else None
     with Segment(assignment.segment) as segment:
-        if driver.speaks == "wire":  # a service may be spoken to both ways: its driver says which
+        if driver.speaks == "wire":  # a service may have both kinds of driver
             from seamark.load.engine.event_loop import (
                 run_wire,  # imported only where needed, for a fast start
             )
