@@ -1,13 +1,18 @@
-"""The curve of response times against a plain sort of all samples."""
+"""Latency CDF: against a plain sort of all samples, and without percentiles that the tables withhold."""
+
+import re
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from make_results import Made, make_results
 
 from seamark.model.failure import Failure
 from seamark.model.sample import SAMPLE
-from seamark.report.figures.latency_cdf import pooled
+from seamark.report.figures.latency_cdf import latency_pictures, marked, pooled
+from seamark.report.page.content import Picture, Text
+from seamark.report.source import read_results
 
 
 def write(path, due_ns, took_ns, failure=None):
@@ -67,3 +72,32 @@ def test_a_curve_counts_requests_that_timed_out_and_says_from_where_on_it_is_a_l
 def test_no_good_request_gives_no_curve(tmp_path):
     path = write(tmp_path / "a.parquet", np.zeros(3, dtype=np.int64), np.ones(3, dtype=np.int64), np.ones(3, np.int8))
     assert pooled([(path, None)]) is None
+
+
+@pytest.mark.parametrize(
+    ("n", "shares"), [(17, ()), (20, (0.5,)), (199, (0.5,)), (200, (0.5, 0.95)), (1000, (0.5, 0.95, 0.99))]
+)
+def test_a_percentile_is_marked_where_the_tables_give_it(n, shares):
+    assert marked(n) == shares
+
+
+@pytest.mark.covers("E-FR28")
+def test_too_few_requests_for_a_median_are_not_drawn_and_the_report_says_so(tmp_path):
+    made = Made(
+        service="slow",
+        component="inference",
+        unit="item",
+        service_ms=600.0,
+        cap_rps=1_000,
+        factors={"concurrency": (1, 4)},
+    )
+    results = read_results(make_results(tmp_path / "r", services=(made,), repetitions=1, fail=(), suspect=()))
+    blocks = latency_pictures(results, "slow", results.treatments, "slow", tmp_path / "figures")
+    (picture,) = blocks
+    assert isinstance(picture, Picture)
+    numbers = [int(n) for n in re.findall(r"n = (\d+)", picture.svg.decode())]
+    assert len(numbers) == 1
+    assert 20 <= numbers[0] < 200
+    assert "Not drawn: 1 treatment of fewer than 20 good requests." in picture.caption
+    alone = latency_pictures(results, "slow", results.treatments[:1], "slow", tmp_path / "figures")
+    assert [type(block) for block in alone] == [Text]
