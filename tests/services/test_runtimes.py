@@ -202,7 +202,7 @@ def test_a_pinned_image_is_found_by_its_digest_and_a_missing_one_says_how_to_get
         image_path(bench.spec(image=image))
     wanted.parent.mkdir()
     wanted.touch()
-    with pytest.raises(SiteError, match="not the image 'tiny' as it was made"):
+    with pytest.raises(SiteError, match="not the image 'tiny' that was prepared"):
         image_path(bench.spec(image=image))
     write_json(image.record, image.new_record())
     assert image_path(bench.spec(image=image)) == wanted
