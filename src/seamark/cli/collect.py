@@ -1,4 +1,4 @@
-"""bench collect: what can be said of the trials measured so far."""
+"""bench collect: metrics, summary and report of the trials measured so far."""
 
 from typing import TYPE_CHECKING
 
@@ -19,19 +19,18 @@ if TYPE_CHECKING:
     "--from",
     "source",
     metavar="[USER@HOST:]FOLDER",
-    help="Bring the scenario's trials from this folder of results first, by rsync.",
+    help="First import the scenario's trials from this results folder, by rsync.",
 )
 @click.option(
     "--prefer",
     type=click.Choice(["here", "there"]),
-    help="Whose measurement of a trial counts, where both have one. Ours are kept aside. Default: refuse.",
+    help="Which measurement of a trial to use when both exist; the local one is set aside. Default: refuse.",
 )
 def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer | None") -> int:
-    """Derive metrics, summary and report from the trials that are there; measure nothing.
+    """Derive metrics, summary and report from the measured trials; measure nothing.
 
-    With --from, trials that are finished in another folder, here or on another machine, come to ours first. What is
-    finished here stays, and what has not wholly come does not count. How ssh is called says RSYNC_RSH, or ssh's own
-    configuration.
+    With --from, finished trials of another results folder, here or on another machine, are imported first. Trials
+    finished here stay, and incomplete imports do not count. Configure ssh by RSYNC_RSH or its own configuration.
 
     \b
     Examples:
@@ -45,7 +44,7 @@ def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer
     from seamark.workflow.snakemake_cli import release
 
     if prefer and not source:
-        raise UserError(f"bench collect --prefer {prefer}: says whose trials count when others come, with --from.")
+        raise UserError(f"bench collect --prefer {prefer}: it needs --from, which imports other trials.")
     study = open_study(scenario, site)
     release(study.root)
     if source:
@@ -59,7 +58,7 @@ def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer
 
 
 def _bring(study: Study, source: str, prefer: "Prefer | None") -> None:
-    """Take the trials that are finished in `source`, and say what came of that."""
+    """Import the finished trials of `source`, and print how many."""
     from seamark.housekeeping.import_results import fetch, forget, merge, take_calibrations
     from seamark.storage.paths import ScenarioFolder
 

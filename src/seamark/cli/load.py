@@ -1,4 +1,4 @@
-"""bench load: a one-off load on an address, for the quick look."""
+"""bench load: a quick load on one address, without a scenario."""
 
 import json
 import re
@@ -28,7 +28,7 @@ OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
 HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\t\x20-\x7e\xa0-\xff]*)")
 METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
-"""What stands in the path or query of an address as it is, besides letters, digits and '_.-'."""
+"""Characters that are not quoted in the path or query of an address, besides letters, digits and '_.-'."""
 
 
 @click.command("load")
@@ -39,46 +39,56 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 @click.option("--rate", type=float, help="Requests/s of an open loop.")
 @click.option("--ramp-to", type=float, help="Requests/s at the end of a ramp.")
 @click.option("--concurrency", type=int, default=1, show_default=True, help="Users, or connections of an open loop.")
-@click.option("--duration", type=float, default=10.0, show_default=True, help="Seconds that are measured.")
+@click.option("--duration", type=float, default=10.0, show_default=True, help="Measured seconds.")
 @click.option(
     "--warmup",
     callback=warmup,
     metavar="FLOAT|auto",
     default="0",
     show_default=True,
-    help="Seconds of load before that. auto: cut off a start-up, at most a quarter of the duration.",
+    help="Seconds of load before measuring. auto: detect the start-up, at most a quarter of the duration.",
 )
-@click.option("--requests", type=int, help="Stop after so many requests.")
+@click.option("--requests", type=int, help="Stop after this many requests.")
 @click.option(
     "--timeout",
     type=float,
     default=30.0,
     show_default=True,
-    help="Seconds until a request is given up, whatever of its reply has come.",
+    help="Seconds until a request fails, even in the middle of its reply.",
 )
-@click.option("--turns", type=int, default=1, show_default=True, help="Requests of a session, one after another.")
-@click.option("--think-time", type=float, default=0.0, show_default=True, help="Seconds of a user after a reply.")
+@click.option("--turns", type=int, default=1, show_default=True, help="Sequential requests of a session.")
+@click.option(
+    "--think-time",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Seconds between a reply and the user's next request.",
+)
 @click.option("--shards", type=int, default=1, show_default=True, help="Worker processes.")
-@click.option("--carrier", default="local", show_default=True, help="Who starts them: local, srun, dask or spark.")
-@click.option("--carrier-address", help="The cluster, as tcp://HOST:8786, spark://HOST:7077 or local[4].")
-@click.option("--carrier-python", type=click.Path(path_type=Path), help="Interpreter that has Dask or Spark.")
-@click.option("--method", help="GET, or POST where there is a body.")
+@click.option(
+    "--carrier", default="local", show_default=True, help="Launcher of the workers: local, srun, dask or spark."
+)
+@click.option("--carrier-address", help="Cluster of the launcher: tcp://HOST:8786, spark://HOST:7077 or local[4].")
+@click.option("--carrier-python", type=click.Path(path_type=Path), help="Python interpreter with Dask or Spark.")
+@click.option("--method", help="HTTP method. Default: GET, or POST with --body.")
 @click.option("--body", type=click.Path(), help="File with the body of every request.")
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="Header of every request.")
-@click.option("--insecure", is_flag=True, help="https: believe any certificate.")
-@click.option("--cacert", type=click.Path(), help="https: PEM file of the authority to believe, not the system's.")
-@click.option("--stream/--no-stream", default=True, help="OpenAI API: replies come in chunks, or whole.")
-@click.option("--model", help="OpenAI API: model. Default: the first that the server names.")
+@click.option("--insecure", is_flag=True, help="https: skip certificate verification.")
+@click.option(
+    "--cacert", type=click.Path(), help="https: PEM file of the certificate authority, in place of the system's."
+)
+@click.option("--stream/--no-stream", default=True, help="OpenAI API: streamed replies, or whole ones.")
+@click.option("--model", help="OpenAI API: model. Default: the first in the server's list.")
 @click.option("--prompt-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a prompt.")
 @click.option("--output-tokens", type=int, default=128, show_default=True, help="OpenAI API: length of a reply.")
 @click.option("--mix", help="OpenAI API: classes with weights, as {chat: {weight: 3}, search: {prompt_len: 4096}}.")
 @click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="Any other setting of a load or its driver.")
 @click.option("--slo", "slos", multiple=True, metavar="NAME=LIMIT", help="Objective, as latency_p99=0.2 (seconds).")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of arrivals and bodies.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of arrivals and bodies.")
 @click.option("--output", type=click.Path(), help="Keep the raw samples in this Parquet file.")
 @json_option
 def command(address: str, as_json: bool, **asked: Any) -> int:
-    """Load one address and print what was seen: the engine of a trial, without a scenario.
+    """Load one address and print the metrics: the engine of a trial, without a scenario.
 
     \b
     Examples:
@@ -91,12 +101,12 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
       bench load http://127.0.0.1:8000/v1/chat/completions --pattern poisson --rate 5 --turns 4 --think-time 2
       bench load http://10.0.0.5:8000/ --shards 8 --concurrency 64 --carrier dask --carrier-address tcp://10.0.0.1:8786
 
-    standing/ID is a server that `bench servers start` has started, with a path behind it or none.
+    standing/ID is a persistent server of `bench servers start`; a path may follow.
 
-    An address that ends in /completions is asked through the OpenAI API; a --body of your own is sent as it is.
+    An address that ends in /completions is loaded through the OpenAI API, unless --body is given.
 
-    Ends with 0; with 1 when the verdict is INVALID or an objective is missed; with 2 for a mistake in what was asked,
-    such as an address where nothing listens.
+    Exit code 0; 1 when the verdict is INVALID or an objective is missed; 2 for a usage error or an address where
+    nothing listens.
     """
     from seamark.dispatch.identity import node
     from seamark.load.coordinator.coordinator import LoadError

@@ -1,4 +1,4 @@
-"""What goes on around a quick load: its live line, where its samples go, and how a signal ends it."""
+"""Progress line, output file and signals of a quick load."""
 
 import shutil
 import signal
@@ -22,7 +22,7 @@ SHOW_EVERY_S = 0.5
 
 
 class LiveLine:
-    """Says on the live line how many requests are recorded, and how many come in a second."""
+    """Shows the number of recorded requests and their rate on the progress line."""
 
     def __init__(self, line: Any) -> None:
         self._line = line
@@ -40,10 +40,10 @@ class LiveLine:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM, SIGHUP and SIGINT into the exit code that a shell expects, once what is inside has cleaned up.
+    """Turn SIGTERM, SIGHUP and SIGINT into the exit code that a shell expects, after cleaning up.
 
-    Workers are ended and the temporary folder with its samples is removed on the way; a second signal does not
-    interrupt that.
+    Workers are ended and the temporary folder with its samples is removed first; a second signal does not interrupt
+    that.
     """
     every = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
     caught = [each for each in every if signal.getsignal(each) is not signal.SIG_IGN]  # nohup ignores SIGHUP
@@ -64,7 +64,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def output_file(given: str | None) -> Path | None:
-    """Return where the samples are to go. Raises UserError when a file cannot be written there."""
+    """Return the path for the samples. Raises UserError when a file cannot be written there."""
     if given is None:
         return None
     path = Path(given)
@@ -82,7 +82,7 @@ def output_file(given: str | None) -> Path | None:
 
 
 def write_output(samples: Path, output: Path) -> None:
-    """Write the samples whole or not at all; into what is no file, as a pipe, as they come."""
+    """Write the samples atomically; into a pipe or device, as a stream."""
     if output.exists() and not output.is_file():
         shutil.copyfile(samples, output)
         return

@@ -1,4 +1,4 @@
-"""Settings of `bench load`, held against the limits that scenarios have. Its other options: load.py."""
+"""Settings of `bench load`, validated like those of scenarios. Its other options are in load.py."""
 
 from collections.abc import Iterable, Mapping
 
@@ -28,7 +28,7 @@ OPTIONS = {
     "model": "--model",
     "stream": "--stream",
 }
-"""Settings that have an option of their own."""
+"""Settings with an option of their own."""
 OF_A_SERVER = ("model", "served_model", "max_model_len", "base_path")
 """Settings of a server that the OpenAI driver reads too."""
 TRUTHS = {"true": True, "false": False}
@@ -36,7 +36,7 @@ NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
 def warmup(context: click.Context, parameter: click.Parameter, value: str) -> Value:
-    """Return the warm-up that --warmup names: seconds, or `auto`."""
+    """Return the value of --warmup: seconds, or `auto`."""
     return AUTO if value == AUTO else float(click.FLOAT(value, parameter, context))
 
 
@@ -57,7 +57,7 @@ def openai_settings() -> dict[str, Setting]:
 
 
 def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[str, Value]:
-    """Return `NAME=VALUE` pairs as settings. Raises UserError for an unknown name, or a value that it cannot have."""
+    """Return `NAME=VALUE` pairs as settings. Raises UserError for an unknown name or an invalid value."""
     found: dict[str, Value] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -78,7 +78,7 @@ def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[st
 
 
 def require_fit(settings: Mapping[str, Value], known: Mapping[str, Setting]) -> None:
-    """Raise UserError for each value that its setting cannot have, named by its option."""
+    """Raise UserError with each invalid value, named by its option."""
     wrong = [
         f"{OPTIONS.get(name, f'--set {name}')} {value}: {complaint}"
         for name, value in settings.items()
@@ -89,7 +89,7 @@ def require_fit(settings: Mapping[str, Value], known: Mapping[str, Setting]) -> 
 
 
 def _read(text: str, kind: str) -> Value:
-    """Return a value of a setting's type, None for a text that is none."""
+    """Return a value of a setting's type, None for a text of another type."""
     if kind == "str":
         return text
     if kind == "bool":

@@ -55,7 +55,7 @@ def get(
       bench logs get quickstart --component server --component load --since 2h
       bench logs get postgres-1 --until 2026-01-31T12:00 -o postgres.tar.gz
     """
-    from seamark.housekeeping.logs import Chosen, check_components, collect
+    from seamark.housekeeping.logs import LogFilter, check_components, collect
 
     if output is not None and not output.parent.is_dir():
         raise UserError(f"--output {output}: there is no folder {output.parent}.")
@@ -63,7 +63,7 @@ def get(
         raise UserError(f"--output {output}: is a folder. Name a file in it, such as {output / f'{name}.tar.gz'}.")
     found = _sources(results_of(Path.cwd(), site), name)
     check_components(components, found)
-    chosen = Chosen(components=components, since=_time("since", since), until=_time("until", until))
+    chosen = LogFilter(components=components, since=_time("since", since), until=_time("until", until))
     short = name.removeprefix("standing/")
     done = collect(found, chosen, output or Path(f"{short}-logs.tar.gz"), short)
     if as_json:

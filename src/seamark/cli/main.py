@@ -1,4 +1,4 @@
-"""The command `bench`: one thin module a verb. Here they are put together and their errors are printed."""
+"""The command `bench`: loads the module of a verb on demand, and prints errors."""
 
 import sys
 import warnings
@@ -16,25 +16,25 @@ from seamark.storage.redaction import redacted_text
 
 VERBS = {
     "plan": "Show what a scenario will measure, and how much it takes.",
-    "prepare": "Get what a scenario needs: images, environments.",
-    "submit": "Measure what is not measured yet, and write the report.",
+    "prepare": "Prepare the images and environments of a scenario.",
+    "submit": "Measure the missing trials and write the report.",
     "start": "Submit in the background.",
-    "status": "Show how far a scenario is.",
-    "collect": "Sum up what is measured so far, without measuring.",
-    "export": "Write job scripts that need no Snakemake, or figures for Prometheus.",
+    "status": "Show the progress of a scenario.",
+    "collect": "Derive metrics and report from the trials measured so far.",
+    "export": "Write job scripts without Snakemake, or metrics for Prometheus.",
     "report": "Write a scenario's report again.",
-    "retry": "Measure failed trials again; old attempts are kept.",
-    "stop": "End a run, its servers and its jobs.",
-    "load": "Load one address, for a quick look.",
-    "servers": "List services; start and stop servers that stand by themselves.",
+    "retry": "Measure failed trials again; earlier attempts are kept.",
+    "stop": "Stop a run, its servers and its jobs.",
+    "load": "Run a quick load on one address.",
+    "servers": "List services; start and stop persistent servers.",
     "logs": "Collect logs into one archive.",
-    "prune": "Show what is old enough to be removed, and remove it.",
+    "prune": "List old logs and results, and remove them.",
     "doctor": "Check that this machine can measure.",
-    "init": "Make a new study folder.",
+    "init": "Create a study folder.",
     "completion": "Print the completion script of a shell.",
 }
 
-MEANT = {
+SYNONYMS = {
     "run": "submit",
     "execute": "submit",
     "measure": "submit",
@@ -52,11 +52,11 @@ MEANT = {
     "services": "servers",
     "new": "init",
 }
-"""Verbs of other tools and what they are called here; by their letters alone `run` would be nearest to `prune`."""
+"""Verbs of other tools and their names here; by edit distance alone `run` would be nearest to `prune`."""
 
 
 class Verbs(click.Group):
-    """Imports the module of a verb only when that verb is used: help and completion stay quick."""
+    """Imports the module of a verb only when that verb is used, so that help and completion stay fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -77,8 +77,8 @@ class Verbs(click.Group):
         from seamark.errors import did_you_mean
 
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            near = f" Did you mean '{MEANT[args[0]]}'?" if args[0] in MEANT else did_you_mean(args[0], VERBS)
-            raise UserError(f"bench {args[0]}: no such command.{near} `bench --help` lists all.")
+            guess = f" Did you mean '{SYNONYMS[args[0]]}'?" if args[0] in SYNONYMS else did_you_mean(args[0], VERBS)
+            raise UserError(f"bench {args[0]}: no such command.{guess} `bench --help` lists all.")
         return super().resolve_command(ctx, args)
 
 
@@ -90,7 +90,7 @@ def _note(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning; what is said of a user's file without a place in ours."""
+    """Print a warning; one about a user's file without its place in Seamark's source."""
     ours = category.__module__.startswith("seamark.")
     text = f"Note: {message}\n" if ours else warnings.formatwarning(message, category, filename, lineno, line)
     click.echo(text, err=True, nl=False)
@@ -99,7 +99,7 @@ def _note(
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 some trials failed, 2 a mistake in what was asked, 3 the site lacks something.",
+    epilog="Exit codes: 0 done, 1 some trials failed, 2 usage error, 3 the site lacks something.",
 )
 @click.version_option(__version__, prog_name="bench")
 def cli() -> None:
@@ -114,7 +114,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run `bench`; a mistake of the user's is one line a mistake and exit code 2, never a traceback."""
+    """Run `bench`; each mistake of the user is one line, with exit code 2 and no traceback."""
     print_in_any_locale()
     warnings.showwarning = _note
     try:

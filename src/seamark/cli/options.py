@@ -1,4 +1,4 @@
-"""The options that several verbs share, and how a duration is written."""
+"""Options shared by several verbs, and the syntax of durations."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ DURATION_FORMS = "45s, 30m, 2h, 1d or 02:00:00"
 
 
 def scenario_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """-c FILE and --site NAME."""
+    """Add -c FILE and --site NAME."""
     function = click.option(
         "--site", metavar="NAME", help="Machine to run on: a file of config/sites. Default: the scenario's, or local."
     )(function)
@@ -33,12 +33,12 @@ def scenario_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--json, for machines."""
+    """Add --json."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
 
 
 def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--measure-anew, for results of another server or configuration."""
+    """Add --measure-anew, for results of another server or configuration."""
     return click.option(
         "--measure-anew",
         is_flag=True,
@@ -47,7 +47,7 @@ def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def open_study(scenario: str, site: str | None) -> Study:
-    """Read the study in the working folder. Raises UserError also where results cannot lie."""
+    """Read the study in the working folder. Raises UserError also when the results folder cannot be used."""
     study = Study.at(Path.cwd(), scenario=scenario, site=site)
     require_folder(study.folder(study.scenario.name).root)
     return study
@@ -58,10 +58,10 @@ def duration_s(text: str) -> float:
     words = text.split(":")
     if len(words) == 3 and all(word.isdigit() for word in words):
         hours, minutes, seconds = map(int, words)
-        found = hours * 3600.0 + minutes * 60.0 + seconds
+        seconds_total = hours * 3600.0 + minutes * 60.0 + seconds
     else:
         match = DURATION.fullmatch(text)
-        found = float(match[1]) * SECONDS[match[2] or "s"] if match else 0.0
-    if found <= 0:
+        seconds_total = float(match[1]) * SECONDS[match[2] or "s"] if match else 0.0
+    if seconds_total <= 0:
         raise ValueError(f"{text}: not a duration. Give one as {DURATION_FORMS}.")
-    return found
+    return seconds_total

@@ -1,4 +1,4 @@
-"""bench plan: what a scenario will measure, before anything runs."""
+"""bench plan: trials, deployments and cost of a scenario, before anything runs."""
 
 import json
 
@@ -13,7 +13,7 @@ from seamark.planning.study import Study
 @json_option
 @click.option("--write/--no-write", default=True, show_default=True, help="Write results/<scenario>/plan.json.")
 def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None:
-    """Show factors, trials, deployments, time, and what the statistics of the design can tell.
+    """Show factors, trials, deployments, time, and the statistical power of the design.
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
 
 
 def _write(study: Study) -> None:
-    """Write the plan, or note why not: whoever may only look can still see it."""
+    """Write the plan, or note why not: a user without write access still sees it."""
     try:
         study.write_plan(study.scenario.name)
     except PermissionError as refused:

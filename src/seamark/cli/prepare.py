@@ -1,4 +1,4 @@
-"""bench prepare: what a scenario needs before it runs, got where the site says."""
+"""bench prepare: prepares the images and environments of a scenario, here or in a batch job."""
 
 import json
 import sys
@@ -23,14 +23,14 @@ JOB = "seamark-prepare"
 @click.command("prepare")
 @scenario_option
 @json_option
-@click.option("-n", "--dry-run", is_flag=True, help="Show what is missing, and get nothing.")
-@click.option("--verify", is_flag=True, help="Read images that are there and hold them against their digests.")
-@click.option("--here", is_flag=True, help="On this machine, though the site says that a batch job does it.")
+@click.option("-n", "--dry-run", is_flag=True, help="List what is missing without preparing it.")
+@click.option("--verify", is_flag=True, help="Check the content of existing images against their digests.")
+@click.option("--here", is_flag=True, help="Prepare on this machine, even where the site uses a batch job.")
 def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, verify: bool, here: bool) -> int:
-    """Get what is missing for a scenario: images, pulled by digest or built, and environments of clients.
+    """Prepare a scenario: pull its images by digest or build them, and build the environments of clients.
 
-    What is there already is left alone, so a second call does nothing. Digests are kept in
-    containers/images.lock.yaml. The flags of each engine are checked inside its image, before anything waits for an
+    Existing images and environments are kept, so a second call does nothing. Digests are recorded in
+    containers/images.lock.yaml. The flags of each engine are checked in its image, before a job waits for an
     allocation.
 
     \b

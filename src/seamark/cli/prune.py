@@ -1,4 +1,4 @@
-"""bench prune: room on the disk, without what a published figure stands on."""
+"""bench prune: frees disk space; samples, the basis of published figures, only on request."""
 
 import json
 from dataclasses import replace
@@ -20,14 +20,14 @@ from seamark.planning.study import results_of, site_of
     "--standing-days", type=click.FloatRange(0), metavar="N", help="Keep ended persistent servers for N days."
 )
 @click.option("--samples-days", type=click.FloatRange(0), metavar="N", help="Keep raw samples for N days only.")
-@click.option("--apply", "really", is_flag=True, help="Remove it; without this it is only shown.")
+@click.option("--apply", "really", is_flag=True, help="Remove them; without this they are only listed.")
 @click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
 @json_option
 def command(scenarios: tuple[str, ...], really: bool, site: str, as_json: bool, **days: float | None) -> None:
-    """Show what is older than the site keeps it (`retention`), and with --apply remove it.
+    """List files older than the site's `retention`; with --apply, remove them.
 
-    Logs, earlier attempts and ended persistent servers go after 30 days where the site says nothing. Raw samples go
-    only when the site or --samples-days says so: figures stay, but nobody can check them or derive others then.
+    The default for logs, earlier attempts and ended persistent servers is 30 days. Raw samples are removed only when
+    the site or --samples-days says so: metrics stay, but cannot be checked or derived again.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def command(scenarios: tuple[str, ...], really: bool, site: str, as_json: bool, 
             )
     keep = replace(keep, **{name: value for name, value in days.items() if value is not None})
     if really and runs_in(Path.cwd()):
-        raise UserError("bench prune: a run is at work here. Wait for it, or end it with `bench stop`.")
+        raise UserError("bench prune: a run is active in this study. Wait for it, or end it with `bench stop`.")
     now = datetime.now(UTC)
     found = removable(results, keep, now, scenarios)
     if really:
@@ -69,4 +69,4 @@ def command(scenarios: tuple[str, ...], really: bool, site: str, as_json: bool, 
         count = sum(each.kind == kind for each in found)
         click.echo(f"{kind}: {count}, {shown_bytes(size)}{' removed' if really else ''}")
     if not really:
-        click.echo("Nothing was removed: --apply does that, --json lists every path.")
+        click.echo("Nothing was removed: use --apply to remove them, --json to list every path.")

@@ -1,4 +1,4 @@
-"""bench report: a scenario's pages, drawn again from its summary."""
+"""bench report: writes a scenario's report from its summary."""
 
 import click
 
@@ -9,7 +9,7 @@ from seamark.errors import UserError
 @click.command("report")
 @scenario_option
 def command(scenario: str, site: str | None) -> None:
-    """Write a scenario's report again, from what is measured. Figures that an older version made are derived again.
+    """Write a scenario's report from the measured trials. Metrics of an older version are derived again.
 
     \b
     Example:
@@ -27,6 +27,6 @@ def command(scenario: str, site: str | None) -> None:
         )
     if has_older_figures(study):
         release(study.root)
-        click.echo("Figures of an older version of the metrics are derived again from the samples that are there.")
+        click.echo("Metrics of an older version are derived again from the samples.")
         derive(study)
     click.echo(f"Report: {write_report(folder.root, study.reports)}")

@@ -1,4 +1,4 @@
-"""bench retry: failed trials are measured again."""
+"""bench retry: measures failed trials again."""
 
 import click
 
@@ -13,7 +13,7 @@ from seamark.trials.trial_files import put_aside
 @json_option
 @click.argument("trials", nargs=-1)
 def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, ...]) -> int:
-    """Measure failed trials again, or the TRIALS named; earlier attempts are kept in their folders.
+    """Measure failed trials again, or only TRIALS; earlier attempts are kept in their folders.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""bench servers: the services that can be measured, and persistent servers."""
+"""bench servers: lists services; starts, lists, checks and stops persistent servers."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def command() -> None:
 @command.command("list")
 @json_option
 def listing(as_json: bool) -> None:
-    """List every recipe: version, licence, how it is driven, and whether it was seen running.
+    """List every service: version, licence, where it runs, and whether it was tested.
 
     \b
     Examples:
@@ -81,9 +81,9 @@ def listing(as_json: bool) -> None:
 @command.command("ps")
 @site_option
 @json_option
-@click.option("-a", "--all", "ended", is_flag=True, help="Persistent servers that have ended too.")
+@click.option("-a", "--all", "ended", is_flag=True, help="Include persistent servers that have ended.")
 def ps(site: str, as_json: bool, ended: bool) -> None:
-    """List the servers of this study that run: persistent ones, and those of trials.
+    """List the running servers of this study, persistent ones and those of trials.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
         click.echo(json.dumps({"schema_version": 1, "servers": [vars(row) for row in rows]}, indent=1))
         return
     if not rows:
-        click.echo("No server of this study lives.")
+        click.echo("No server of this study is running.")
         return
     table = Table(box=None, pad_edge=False)
     for column in (*TABLE, "why"):
@@ -115,11 +115,13 @@ def ps(site: str, as_json: bool, ended: bool) -> None:
 @click.argument("server", metavar="ID")
 @site_option
 @json_option
-@click.option("--timeout", type=float, default=10.0, show_default=True, help="Seconds until it must have answered.")
+@click.option(
+    "--timeout", type=float, default=10.0, show_default=True, help="Longest wait for an answer, in seconds."
+)
 def check(server: str, site: str, as_json: bool, timeout: float) -> int:
-    """Ask a server whether it is well, as its recipe says (HTTP 2xx, or a TCP connection), and print where it is.
+    """Probe a server as its recipe defines (HTTP 2xx or a TCP connection) and print its address.
 
-    Ends with 0 when it answers, with 1 when it does not, with 2 when there is none of that id.
+    Exit code 0 when it answers, 1 when it does not, 2 for an unknown id.
 
     \b
     Example:
@@ -160,20 +162,18 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
 @command.command("start")
 @click.argument("service")
 @site_option
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the server.")
-@click.option("--name", metavar="ID", help="Its id. Default: the service's name and a number.")
-@click.option(
-    "--time", default="1h", show_default=True, metavar="SPAN", help="How long it may live: 45s, 30m, 2h, 1d."
-)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting of the server.")
+@click.option("--name", metavar="ID", help="Id. Default: the service's name and a number.")
+@click.option("--time", default="1h", show_default=True, metavar="SPAN", help="Time until it ends: 45s, 30m, 2h, 1d.")
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes.")
-@click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs over all nodes.")
-@click.option("--cpus", "cpus_per_task", type=click.IntRange(1), default=1, show_default=True, help="CPUs of a node.")
-@click.option("--mem-gb", type=click.IntRange(1), default=1, show_default=True, help="Memory of a node in GB.")
+@click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs of all nodes together.")
+@click.option("--cpus", "cpus_per_task", type=click.IntRange(1), default=1, show_default=True, help="CPUs per node.")
+@click.option("--mem-gb", type=click.IntRange(1), default=1, show_default=True, help="Memory per node in GB.")
 @click.option("--partition", help="Slurm: partition.")
 @click.option("--account", help="Slurm: account.")
 @click.option("--qos", help="Slurm: quality of service.")
-@click.option("--container", metavar="FILE", help="Image to run it in, on a site of containers.")
-@click.option("--no-wait", is_flag=True, help="Slurm: do not wait until it answers.")
+@click.option("--container", metavar="FILE", help="Image to run it in, on a site with containers.")
+@click.option("--no-wait", is_flag=True, help="Slurm: return once the job is submitted.")
 @json_option
 def start(
     service: str, site: str, settings: tuple[str, ...], name: str | None, time: str, no_wait: bool, as_json: bool,
@@ -181,11 +181,11 @@ def start(
 ) -> int:  # fmt: skip
     """Start a persistent server, and wait until it answers.
 
-    On a site with Slurm it is a job that runs the same supervisor as a trial's server. It ends when its time is over,
-    with `bench servers stop`, with scancel, or when it is killed; nothing of it is left then. A scenario measures it
-    on a site with `runtime: external` and `address: standing/ID`; `bench load standing/ID` has a quick look.
+    On a site with Slurm it runs in a job of its own. It ends after --time, with `bench servers stop`, with scancel,
+    or when it is killed, and leaves no process. To measure it, use a site with `runtime: external` and
+    `address: standing/ID`, or `bench load standing/ID`.
 
-    Ends with 0 when it answers, with 1 when it failed to, with 2 for a mistake, with 3 when the site lacks something.
+    Exit code 0 when it answers, 1 when it failed, 2 for a usage error, 3 when the site lacks something.
 
     \b
     Examples:
@@ -212,19 +212,19 @@ def start(
     instance, wanted = new_instance(root, results_of(root, site), request, name)
     answer = _started(instance, wanted, no_wait=no_wait, console=Console(stderr=True))
     if answer is None:
-        click.echo(f"{instance.id}: job {instance.job} is submitted. `bench servers ps` shows how it is.")
+        click.echo(f"{instance.id}: job {instance.job} is submitted. `bench servers ps` shows its state.")
         return 0
     return _tell(instance, wanted, answer, as_json)
 
 
 @command.command("stop")
 @click.argument("servers", metavar="[ID]...", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Every persistent server of this study.")
+@click.option("--all", "every", is_flag=True, help="Stop every persistent server of this study.")
 @site_option
 def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
-    """End persistent servers, their Slurm jobs and all their processes. What they left is kept.
+    """Stop persistent servers, their Slurm jobs and all their processes. Their files are kept.
 
-    Ends with 1 when something of one is still there after a minute.
+    Exit code 1 when a process of one is left after a minute.
 
     \b
     Examples:
@@ -244,18 +244,18 @@ def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
         lived = instance.is_live()
         if not instance.stop():
             left += 1
-            click.echo(f"{instance.id}: something of it is still there; see {instance.root}.", err=True)
+            click.echo(f"{instance.id}: a process of it is left; see {instance.root}.", err=True)
         else:
             click.echo(f"{instance.id}: {'stopped' if lived else 'had ended already'}. Its files: {instance.root}")
     if every and not named:
-        click.echo("No persistent server of this study lives.")
+        click.echo("No persistent server of this study is running.")
     return 1 if left else 0
 
 
 def _started(
     instance: "Instance", wanted: "ValidatedRequest", *, no_wait: bool, console: Console
 ) -> "Mapping[str, Any] | None":
-    """Start it where its site says; return its endpoint, or how it failed; None when nobody waits for that."""
+    """Start it here or in a job; return its endpoint.json, None without waiting for it."""
     from seamark.dispatch.dispatcher import is_batch
     from seamark.services.persistent.start import start_here, submit, wait
 

@@ -28,11 +28,10 @@ TAIL_LINES = 20
 @json_option
 @measure_anew_option
 def command(recipe: str | None, scenario: str, site: str | None, as_json: bool, measure_anew: bool) -> int:
-    """Submit a scenario in the background: servers, monitors, loads, teardown, report. RECIPE is its name or file.
+    """Submit a scenario in the background. RECIPE is its name or file.
 
-    It is `bench submit` without a terminal, and goes on when you log out. `bench status` shows how it is,
-    `bench stop` ends it, another `bench start` or `bench submit` goes on from there. A server alone is started with
-    `bench servers start`.
+    Same as `bench submit`, but it continues after you log out. `bench status` shows its progress, `bench stop` ends
+    it, and another `bench start` or `bench submit` resumes it. To start only a server, use `bench servers start`.
 
     \b
     Examples:
@@ -60,7 +59,7 @@ def command(recipe: str | None, scenario: str, site: str | None, as_json: bool, 
         click.echo(json.dumps({"schema_version": 1, **facts}, indent=1))
     elif code is None:
         click.echo(f"{study.scenario.name}: runs in the background (process {run.pid}); its output: {log}")
-        click.echo("`bench status --watch` shows how it is, `bench stop` ends it.")
+        click.echo("`bench status --watch` shows its progress, `bench stop` ends it.")
     else:
         click.echo(log.read_text(errors="replace").rstrip())
     return 0
@@ -97,7 +96,7 @@ def _detached(study: Study, log: Path, measure_anew: bool) -> "subprocess.Popen[
 
 
 def _begun(run: "subprocess.Popen[bytes]", root: Path) -> int | None:
-    """Wait until Snakemake works or the run has ended; return its exit code then, None while it goes on."""
+    """Wait until Snakemake runs or the run has ended; return the exit code, None while it continues."""
     limit_s = time.monotonic() + SOON_S
     while time.monotonic() < limit_s and run.poll() is None and not _ours(run, root):
         time.sleep(0.1)
@@ -105,7 +104,7 @@ def _begun(run: "subprocess.Popen[bytes]", root: Path) -> int | None:
 
 
 def _ours(run: "subprocess.Popen[bytes]", root: Path) -> bool:
-    """Whether Snakemake works in the study as a child of our run, and not of one that was quicker."""
+    """Return whether Snakemake runs in the study as a child of this run, and not of a concurrent one."""
     with suppress(psutil.Error):
         return any(process.ppid() == run.pid for process in runs_in(root))
     return False

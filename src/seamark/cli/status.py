@@ -1,4 +1,4 @@
-"""bench status: how far a scenario is, once or live."""
+"""bench status: progress of a scenario, once or live."""
 
 import json
 import time
@@ -21,9 +21,9 @@ from seamark.workflow.run_inventory import Component, components
 @click.command("status")
 @scenario_option
 @json_option
-@click.option("-w", "--watch", is_flag=True, help="Stay, and show changes until nothing runs.")
+@click.option("-w", "--watch", is_flag=True, help="Update until the run ends.")
 def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
-    """Show how many trials are measured, running, failed; each deployment's server; and what runs now, and where.
+    """Show the number of trials measured, running and failed, the server of each deployment, and what runs where.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""bench stop: the end of a run and of what it started."""
+"""bench stop: ends a run with its servers and jobs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @click.command("stop")
 @scenario_option
-@click.option("--all", "every", is_flag=True, help="Persistent servers too.")
+@click.option("--all", "every", is_flag=True, help="Stop persistent servers too.")
 def command(scenario: str, site: str | None, every: bool) -> int:
-    """End the run of this study, every server it started, and all its Slurm jobs. What is measured is kept.
+    """Stop the run of this study, its servers and its Slurm jobs. Measured trials are kept.
 
     Persistent servers stay, unless --all is given. Ends with 1 when a job or a server of it is still
     there after a minute.
@@ -37,7 +37,7 @@ def command(scenario: str, site: str | None, every: bool) -> int:
     batch = _jobs(study)
     left = end_run(study, running)
     jobs = f", {len(batch)} Slurm job(s)" if batch else ""
-    click.echo(f"Stopped {len(running)} run(s){jobs} and their servers. `bench submit` goes on from here.")
+    click.echo(f"Stopped {len(running)} run(s){jobs} and their servers. `bench submit` resumes.")
     for line in left:
         click.echo(line, err=True)
     stay = len(left)
@@ -54,7 +54,7 @@ def command(scenario: str, site: str | None, every: bool) -> int:
 
 
 def _jobs(study: "Study") -> "list[Job]":
-    """Return the study's Slurm jobs; none where Slurm does not answer, which is said when they are to be ended."""
+    """Return the study's Slurm jobs; none when Slurm does not answer, which ending them reports."""
     from seamark.workflow.run_inventory import jobs_of
 
     try:

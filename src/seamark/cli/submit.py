@@ -1,4 +1,4 @@
-"""bench submit: from a scenario to its report, with a live line on a terminal."""
+"""bench submit: measures a scenario and writes its report, with a progress bar on a terminal."""
 
 import json
 import shutil
@@ -30,15 +30,15 @@ from seamark.workflow.snakemake_cli import another_run, beat, release, rest, sta
 
 NEARLY_FULL_BYTES = 1 << 16
 LOCKED = "LockException"
-"""What Snakemake's log has of a folder in which another Snakemake is at work."""
+"""Text in Snakemake's log when another Snakemake runs in the folder."""
 SIGNAL_S = 0.1
-"""How late a signal may be seen."""
+"""Longest delay until a signal is handled."""
 
 
 @click.command("submit", context_settings={"ignore_unknown_options": True})
 @scenario_option
 @json_option
-@click.option("-n", "--dry-run", is_flag=True, help="Show the jobs that would run, and run none.")
+@click.option("-n", "--dry-run", is_flag=True, help="List the jobs without running them.")
 @measure_anew_option
 @click.argument("snakemake_options", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -49,10 +49,10 @@ def command(
     measure_anew: bool,
     snakemake_options: tuple[str, ...],
 ) -> int:
-    """Measure what is not measured yet, and write the report. What follows `--` is handed to Snakemake.
+    """Measure the missing trials and write the report. Arguments after `--` go to Snakemake.
 
-    Trials that are there from another server, site, machine or configuration are named, and nothing is measured:
-    keep them apart, or say --measure-anew.
+    When trials of another server, site, machine or configuration exist, they are listed and nothing is measured:
+    use another results folder, or --measure-anew.
 
     \b
     Examples:
@@ -97,8 +97,10 @@ def _put_aside(study: Study) -> None:
 
 
 def require_what_it_needs(study: Study) -> None:
-    """Raise UserError, before anything runs, when files to write are another's; SiteError when images or room for the
-    results are lacking. Note what may be."""
+    """Check permissions, images and disk space before anything runs; print notes on what may become short.
+
+    Raises UserError for files of another user, SiteError for missing images or disk space.
+    """
     from seamark.housekeeping.storage_estimate import require_room
     from seamark.services.images.prepare import require_images
     from seamark.services.supervisor.node_locks import node_folder
@@ -115,7 +117,7 @@ def require_what_it_needs(study: Study) -> None:
 
 
 def require_room(study: Study) -> None:
-    """Raise UserError when the site would never start a job of the scenario."""
+    """Raise UserError when the site can never start a job of the scenario."""
     if why := dispatcher_of(study.site).misfit(study.plan, study.site):
         raise UserError(why)
 
@@ -123,9 +125,9 @@ def require_room(study: Study) -> None:
 def submit(
     study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), before: Callable[[], object] = lambda: None
 ) -> int:
-    """Run what is missing of a study's scenario; print the summary; return the exit code.
+    """Run the missing trials of a study's scenario; print the summary; return the exit code.
 
-    `before` is called when no other run can begin. Raises UserError while another one is at work.
+    `before` is called under the lock of the study. Raises UserError while another run holds it.
     """
     with the_only_run(study.root):
         take_over(study)
@@ -155,18 +157,20 @@ def _submit(study: Study, as_json: bool, extra: tuple[str, ...]) -> int:
 
 
 def take_over(study: Study) -> None:
-    """See to it that nothing of an earlier run measures beside the next. Raises UserError while one is at work."""
+    """End what an earlier run left, so that nothing measures beside the next. UserError while one is active."""
     release(study.root)
     for job in end_jobs_left(study):
         click.echo(f"Slurm job {job.id} of an earlier run was ended; what it had measured is kept.", err=True)
     dispatcher_of(study.site).forget_losses(study.root)
-    for note in _unmade(study):
+    for note in _failed_environments(study):
         note.unlink(missing_ok=True)
 
 
 def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...]) -> int:
-    """Run Snakemake to its end; return its exit code. Raises KeyboardInterrupt when a signal ended it before, with
-    nothing of it left, or after saying what is."""
+    """Run Snakemake to its end; return its exit code.
+
+    Raises KeyboardInterrupt after a signal, when its jobs and servers have ended or those left are printed.
+    """
     with EndSignals() as signals:
         process = start(study, log, extra=extra)
         try:
@@ -183,7 +187,7 @@ def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...]) -> i
 
 
 def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", signals: EndSignals) -> None:
-    """Show how far the run is until it ends or a signal comes."""
+    """Show progress until the run ends or a signal arrives."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -215,7 +219,7 @@ def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", 
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float, signals: EndSignals) -> None:
-    """Wait for so long, or until the process ends or a signal comes."""
+    """Wait some seconds, or until the process ends or a signal arrives."""
     limit_s = time.monotonic() + seconds
     while not signals.count and (left_s := limit_s - time.monotonic()) > 0:
         with suppress(subprocess.TimeoutExpired):
@@ -224,7 +228,7 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float, signals: EndSignal
 
 
 def _searching(now: Progress) -> str | None:
-    """Return what a search that runs is at; None where none runs, or none between two probes."""
+    """Return the present probe of a running search; None without one."""
     running = (state for state in now.states if state.state == "running" and state.detail)
     return next((f"{state.trial}: {state.detail}" for state in running), None)
 
@@ -249,7 +253,7 @@ def _opening(study: Study, before: Progress) -> str:
 
 
 def show_summary(study: Study, console: Console) -> None:
-    """Print the summary table and where the report is, as far as they are there."""
+    """Print the summary table and the path of the report, where they exist."""
     from seamark.report.terminal import summary_table
     from seamark.storage.paths import read_json
 
@@ -265,18 +269,18 @@ def _shown(path: Path, root: Path) -> Path:
     return path.relative_to(root) if path.is_relative_to(root) else path
 
 
-def _unmade(study: Study) -> list[Path]:
-    """Return the notes on environments that could not be made."""
+def _failed_environments(study: Study) -> list[Path]:
+    """Return the notes on environments that could not be built."""
     return sorted(study.results.glob(".environments/*.failed"))
 
 
 def _causes(study: Study, log: Path) -> list[str]:
-    """Return why a run ended before all was made: what the batch system did, else the end of Snakemake's log."""
+    """Return why a run ended early: losses of the batch system, else the end of Snakemake's log."""
     if shutil.disk_usage(log.parent).free < NEARLY_FULL_BYTES:
         return [f"{log.parent}: no space left on this file system. Free some, then submit again; nothing is lost."]
     kept = "What was measured is kept; submit again."
     deployments = [deployment.id for deployment in study.plan.deployments]
-    causes = [note.read_text(encoding="utf-8") for note in _unmade(study)]
+    causes = [note.read_text(encoding="utf-8") for note in _failed_environments(study)]
     if causes := [*causes, *dispatcher_of(study.site).losses(study.root, deployments)]:
         return [*causes, f"The run ended before all was made; its log is {log}. {kept}"]
     text = log.read_text(encoding="utf-8", errors="replace")

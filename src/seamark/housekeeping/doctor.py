@@ -1,4 +1,4 @@
-"""Whether this machine can measure, and what would make its numbers worse. Looks only; changes nothing."""
+"""Doctor: checks whether this machine can measure, and what distorts its measurements. Read-only."""
 
 import os
 import resource
@@ -33,7 +33,7 @@ SHORT_QUEUE = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing looked at: what was seen, and the remedy where it is not well."""
+    """Result of one check, with the remedy for a warning or problem."""
 
     what: str
     level: Level
@@ -42,15 +42,15 @@ class Finding:
 
 
 def examine(study: Study) -> tuple[Finding, ...]:
-    """Look at everything; a check that itself fails is a finding."""
+    """Run all checks; a check that fails is a warning."""
     return tuple(_safely(check, study) for check in CHECKS)
 
 
 def _safely(check: Callable[[Study], Finding], study: Study) -> Finding:
     try:
         return check(study)
-    except Exception as error:  # a doctor that dies of one patient's fever helps nobody
-        return Finding(what=check.__name__.strip("_"), level="warning", seen=f"could not be looked at: {error}")
+    except Exception as error:  # one failing check must not hide the others
+        return Finding(what=check.__name__.strip("_"), level="warning", seen=f"check failed: {error}")
 
 
 def _python(study: Study) -> Finding:
@@ -83,17 +83,17 @@ def _sessions(study: Study) -> Finding:
 
 
 def sessions(enabled: bool | None, spinning: Sequence[str], *, apart: bool) -> Finding:
-    """Judge whether the kernel shares its cores out by session (autogroup), None where it cannot.
+    """Check whether the kernel schedules cores by session (autogroup); `enabled` is None where it cannot.
 
-    A server and its load run in sessions of their own, each of which then gets half of a core that both are on: one
-    that spins while it waits keeps the other from running for tens of ms. `spinning` are the services whose recipes
-    say so; `apart`: load and server have cores of their own.
+    Server and load run in sessions of their own, each of which gets half of a shared core: a server that spins while
+    idle keeps the load from running for tens of ms. `spinning` are the services with `busy_waits`; `apart` means that
+    load and server have cores of their own.
     """
     what = "sessions"
     if not enabled:
-        seen = "cores are shared out by process" if enabled is False else "the kernel knows no autogroups"
+        seen = "cores are scheduled by process" if enabled is False else "the kernel has no autogroups"
         return Finding(what=what, level="ok", seen=seen)
-    seen = "cores are shared out by session (autogroup)"
+    seen = "cores are scheduled by session (autogroup)"
     if apart:
         return Finding(what=what, level="ok", seen=f"{seen}; load and server have cores of their own")
     told = f" ({', '.join(spinning)})" if spinning else ""
@@ -109,7 +109,7 @@ def _idle(study: Study) -> Finding:
     busy = psutil.cpu_percent(interval=1.0) / 100
     if busy > 0.15:
         top = max(psutil.process_iter(["name"]), key=lambda process: process.cpu_percent())
-        remedy = f"Something else is at work here (perhaps {top.info['name']}): measured times will vary."
+        remedy = f"Another process is busy (perhaps {top.info['name']}): measured times will vary."
         return Finding(what="idle machine", level="warning", seen=f"{busy:.0%} busy", remedy=remedy)
     return Finding(what="idle machine", level="ok", seen=f"{busy:.0%} busy")
 
@@ -141,7 +141,7 @@ def _timer(study: Study) -> Finding:
         late_us.append((time.monotonic_ns() - due) / 1000)
     p99 = statistics.quantiles(late_us, n=100)[98]
     level: Level = "ok" if p99 < 1000 else "warning"
-    remedy = "" if level == "ok" else "Sleeps end late: the machine is busy, or a guest without its share of time."
+    remedy = "" if level == "ok" else "Sleeps end late: the machine is busy, or an overcommitted virtual machine."
     return Finding(what="timer", level=level, seen=f"a sleep of 1 ms ends {p99:.0f} us late (p99)", remedy=remedy)
 
 
@@ -234,7 +234,7 @@ def _images(study: Study) -> Finding:
     if engine == "no apptainer":
         remedy = "Install Apptainer, or name its module in `modules` of the site."
         return Finding(what="images", level="problem", seen=seen, remedy=remedy)
-    remedy = f"`bench prepare` gets {', '.join(lacking)}." if lacking else ""
+    remedy = f"`bench prepare` makes {', '.join(lacking)}." if lacking else ""
     return Finding(what="images", level="problem" if lacking else "ok", seen=seen, remedy=remedy)
 
 

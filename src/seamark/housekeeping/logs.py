@@ -1,4 +1,4 @@
-"""Logs of a scenario or a persistent server, collected: every line as JSON, with time, component and trial."""
+"""Collects the logs of a scenario or a persistent server: each line as JSON, with time, component and trial."""
 
 import json
 import re
@@ -20,13 +20,13 @@ ENDINGS = (".log", ".jsonl", ".out", ".err")
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)\s?(Z|UTC|GMT|[+-]\d\d:?\d\d)?")
 LONG_STAMP = re.compile(r"\[?([A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \d{4})\]?")
 STAMP_WITHIN = 80
-"""In the first so many letters of a line stands its time, if anywhere."""
+"""A timestamp is searched in this many first characters of a line."""
 TIME_KEYS = ("at", "time", "timestamp", "ts")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One log file: whose it is. `trial` and `deployment` are ids where it belongs to one."""
+    """One log file and its component. `trial` and `deployment` are ids, None where it belongs to none."""
 
     path: Path
     name: str
@@ -37,34 +37,34 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """Which lines are wanted: of these components (none: all), written between two times (UTC)."""
+class LogFilter:
+    """Selects lines by component (none: all) and by time (UTC)."""
 
     components: Sequence[str] = ()
     since: datetime | None = None
     until: datetime | None = None
 
-    def times(self, at: datetime) -> bool:
-        """Return whether a line of that time is wanted."""
+    def includes(self, at: datetime) -> bool:
+        """Return whether a line of that time is selected."""
         return (self.since is None or at >= self.since) and (self.until is None or at <= self.until)
 
 
 @dataclass
 class Collected:
-    """What was put into an archive: lines by component."""
+    """Content of an archive: number of lines by component."""
 
     path: Path
     lines: dict[str, int] = field(default_factory=dict)
 
 
 def sources(folder: Path, scenario: str) -> list[Source]:
-    """Return every log file below a folder of results, in the order of their names."""
+    """Return every log file below a results folder, by name."""
     paths = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS and path.is_file())
     return [_source(path, folder, scenario) for path in paths]
 
 
 def batch_sources(logs: Path, scenario: str) -> list[Source]:
-    """Return the output of batch jobs in the study's `logs/` that belong to a scenario, by their names."""
+    """Return the output files of a scenario's batch jobs in the study's `logs/`, matched by name."""
     paths = (path for path in sorted(logs.rglob("*")) if path.suffix in ENDINGS and path.is_file())
     return [
         Source(path=path, name=f"logs/{path.relative_to(logs)}", component="job", scenario=scenario)
@@ -74,7 +74,7 @@ def batch_sources(logs: Path, scenario: str) -> list[Source]:
 
 
 def _source(path: Path, folder: Path, scenario: str) -> Source:
-    """Say whose a file is by where it lies: see docs/architecture.md for the places."""
+    """Return a log file with its component, derived from its path; docs/architecture.md lists the paths."""
     parts = path.relative_to(folder).parts
     deployment = trial = None
     if parts[0] == "deployments":
@@ -99,28 +99,28 @@ def _source(path: Path, folder: Path, scenario: str) -> Source:
     )
 
 
-def check_components(wanted: Sequence[str], found: Sequence[Source]) -> None:
-    """Raise UserError for a component that no log is of."""
-    known = sorted({source.component for source in found})
-    for name in wanted:
+def check_components(components: Sequence[str], logs: Sequence[Source]) -> None:
+    """Raise UserError for a component without a log."""
+    known = sorted({source.component for source in logs})
+    for name in components:
         if name not in known:
             raise UserError(
-                f"--component {name}: no log of that component. There are: {', '.join(known) or 'none'}."
+                f"--component {name}: no log of that component. Known: {', '.join(known) or 'none'}."
                 f"{did_you_mean(name, known)}"
             )
 
 
-def collect(found: Sequence[Source], chosen: Chosen, target: Path, name: str) -> Collected:
-    """Write a .tar.gz with one file of JSON lines a component; return what is in it.
+def collect(logs: Sequence[Source], chosen: LogFilter, target: Path, name: str) -> Collected:
+    """Write a .tar.gz with one file of JSON lines per component; return its content.
 
-    A line without a time of its own has that of the last one above it; lines above the first time in a file have
-    that one, and a file without any was written when it was last changed. Such a line has `at` null.
+    For the filter, a line without timestamp has that of the last line above with one; lines above the first
+    timestamp have the first; a file without any has its modification time. Such a line has `at` null.
     """
     done = Collected(path=target)
     with tempfile.TemporaryDirectory() as place:
         files: dict[str, TextIO] = {}
         try:
-            for source in found:
+            for source in logs:
                 if chosen.components and source.component not in chosen.components:
                     continue
                 for line in _lines(source, chosen):
@@ -137,7 +137,7 @@ def collect(found: Sequence[Source], chosen: Chosen, target: Path, name: str) ->
     return done
 
 
-def _lines(source: Source, chosen: Chosen) -> Iterator[Mapping[str, Any]]:
+def _lines(source: Source, chosen: LogFilter) -> Iterator[Mapping[str, Any]]:
     facts = {
         "component": source.component,
         "scenario": source.scenario,
@@ -155,14 +155,14 @@ def _lines(source: Source, chosen: Chosen) -> Iterator[Mapping[str, Any]]:
                 content = _content(text)
                 at = _time_of(content)
                 last = at or last
-                if chosen.times(last):
+                if chosen.includes(last):
                     stamp = at.isoformat(timespec="milliseconds") if at else None
                     kept = {key: value for key, value in content.items() if key != "at"}
                     yield {"at": stamp, **facts, **redacted(kept)}
 
 
 def _content(text: str) -> dict[str, Any]:
-    """Return a line that is a JSON object as it is, any other as its text."""
+    """Return a line that is a JSON object as that object, any other as text."""
     if text.startswith("{"):
         with suppress(ValueError):
             document = json.loads(text)
@@ -178,7 +178,7 @@ def _time_of(content: Mapping[str, Any]) -> datetime | None:
 
 
 def time_in(text: str) -> datetime | None:
-    """Return the time that a line of a log begins with, None without one; a time without a zone is this machine's."""
+    """Return the timestamp at the start of a log line, None without one; one without a zone is local time."""
     beginning = text[:STAMP_WITHIN]
     with suppress(ValueError):
         if match := STAMP.search(beginning):
@@ -190,7 +190,7 @@ def time_in(text: str) -> datetime | None:
 
 
 def _first_time(path: Path) -> datetime:
-    """Return the first time in a file; that of its last change where there is none."""
+    """Return the first timestamp in a file, its modification time without one."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         found = next((at for text in lines if (at := _time_of(_content(text)))), None)
     return found or datetime.fromtimestamp(path.stat().st_mtime, UTC)

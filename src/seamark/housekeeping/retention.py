@@ -1,4 +1,4 @@
-"""What of the results is old enough to be removed, and its removal. Samples go only where that is asked for."""
+"""Retention: finds and removes old logs, attempts, persistent servers and, only on request, samples."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True, kw_only=True)
 class Removable:
-    """Something that may go: `kind` is logs, attempts, standing or samples."""
+    """A file or folder to remove; `kind` is logs, attempts, standing (persistent servers) or samples."""
 
     kind: str
     path: Path
@@ -26,9 +26,9 @@ class Removable:
 
 
 def removable(results: Path, keep: Retention, now: datetime, scenarios: Sequence[str] = ()) -> list[Removable]:
-    """Return what is older than it is to be kept, of some scenarios or (none named) of all and of persistent servers.
+    """Return files older than their retention, of some scenarios; without any, of all and of persistent servers.
 
-    Nothing of a server that lives is in it. Samples are in it only of trials whose figures are there.
+    Files of a running server are never included; samples only of trials with derived metrics.
     """
     folders = [path.parent for path in sorted(results.glob("*/plan.json"))]
     found: list[Removable] = []
@@ -46,7 +46,7 @@ def removable(results: Path, keep: Retention, now: datetime, scenarios: Sequence
 
 
 def remove(found: Iterable[Removable], now: datetime) -> int:
-    """Remove it; return how many bytes that were. A trial whose samples go stays measured: samples.json says so."""
+    """Remove files; return their bytes. A trial without its samples stays measured: samples.json notes it."""
     freed = 0
     for each in found:
         if each.kind == "samples":
@@ -73,7 +73,7 @@ def _old(kind: str, paths: Iterable[Path], days: float | None, now: datetime) ->
 
 
 def _logs(folder: Path) -> Iterator[Path]:
-    """The output of jobs, and of servers that live no more. A trial's own log.jsonl is a part of its record."""
+    """Yield output of jobs and of ended servers. A trial's log.jsonl is part of its record and stays."""
     yield from (path for path in sorted((folder / "logs").rglob("*")) if path.is_file())
     for deployment in sorted(folder.glob("deployments/*/")):
         if not alive(DeploymentFolder(root=deployment)):

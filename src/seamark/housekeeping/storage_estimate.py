@@ -1,4 +1,4 @@
-"""Whether the results of a run will find room: what they are likely to take, and what disk and quota have left."""
+"""Storage estimate: disk space that a run's results will take, and space left on disk and quota."""
 
 import os
 import re
@@ -16,27 +16,27 @@ from seamark.storage.paths import ScenarioFolder, TrialFolder, read
 from seamark.trials.progress import progress_of
 
 LEAST_ROW_BYTES, MOST_ROW_BYTES = 4, 32
-"""Of a request in samples.parquet, as measured: short equal times pack well, long different ones do not."""
+"""Measured size of a request in samples.parquet: equal times compress well, different ones do not."""
 LEAST_RPS, MOST_RPS = 0.1, 20_000.0
-"""Replies a second of one user of a closed loop, and of all users together."""
+"""Fewest replies/s of one closed-loop user, and most of all users together."""
 SWING = 0.2
-"""How far the requests of an open loop may be from their rate times its duration."""
+"""Deviation of an open loop's requests from rate times duration, as a ratio."""
 CHUNK_BYTES = 6
-"""Of one chunk of a streamed reply in chunks.parquet."""
+"""Size of one chunk of a streamed reply in chunks.parquet."""
 TELEMETRY_BYTES = 6_000
-"""Of one look of all monitors, as CSV of the deployment, CSV and Parquet of the trial."""
+"""Size of one reading of all monitors, as CSV of the deployment, CSV and Parquet of the trial."""
 TRIAL_BYTES = 100_000
-"""Of a trial's other files, and its share of the report."""
+"""Size of a trial's other files and of its share of the report."""
 ANSWER_S = 30.0
 MISSING = ("planned", "running", "other")
-"""States of trials that a run measures; it refuses those of another server unless it is to measure them anew."""
+"""States of trials that a run measures; those of another server only with --measure-anew."""
 QUOTA_ROW = re.compile(r"(?:^|\s)/\S*\s+(\d+)\*?\s+(\d+)\s+(\d+)")
 """`lfs quota` and `quota`: a file system, then kB in use, soft limit, hard limit; 0 is no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
-    """Bytes that are left somewhere; `of` says of what."""
+class FreeSpace:
+    """Free bytes of a file system or quota, named by `of`."""
 
     of: str
     free_bytes: int
@@ -44,16 +44,16 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What the missing trials of a run will write: no less and hardly more than this."""
+    """Bytes that the missing trials of a run will write, at least and at most."""
 
     least_bytes: int
     most_bytes: int
 
 
 def estimate(study: Study) -> Estimate:
-    """Return what the trials that are not measured yet will write.
+    """Return the estimate for the missing trials.
 
-    A trial of a treatment that was measured before, in any repetition, is expected to write what that one did.
+    A trial of a treatment with a measured repetition is expected to write as much as that one.
     """
     folder = study.folder(study.scenario.name)
     states = progress_of(study).states
@@ -72,7 +72,7 @@ def estimate(study: Study) -> Estimate:
 
 
 def rows(trial: Trial) -> tuple[float, float]:
-    """Return how many requests a trial may send, at the least and at the most."""
+    """Return the fewest and the most requests that a trial may send."""
     settings, seconds = trial.settings, _seconds(trial)
     rate = float(settings.get("rate_rps") or 0.0)
     if trial.search is not None:
@@ -87,11 +87,11 @@ def rows(trial: Trial) -> tuple[float, float]:
     return min(least, limit), min(most, limit)
 
 
-def rooms(study: Study) -> tuple[list[Room], list[str]]:
-    """Return what is left where the results go, and notes on what could not be found out."""
+def rooms(study: Study) -> tuple[list[FreeSpace], list[str]]:
+    """Return the free space for the results, and notes on a quota that could not be read."""
     place = next(path for path in (study.results.absolute(), *study.results.absolute().parents) if path.exists())
     disk = os.statvfs(place)
-    found = [Room(of=f"the file system of {study.results}", free_bytes=disk.f_bavail * disk.f_frsize)]
+    found = [FreeSpace(of=f"the file system of {study.results}", free_bytes=disk.f_bavail * disk.f_frsize)]
     if study.site.quota_command is None:
         return found, []
     try:
@@ -105,7 +105,7 @@ def rooms(study: Study) -> tuple[list[Room], list[str]]:
         free = quota_left(said.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as cause:
         return found, [f"the site's quota_command says nothing of use ({cause}): the quota is not known."]
-    return [*found, *([Room(of="your quota", free_bytes=free)] if free is not None else [])], []
+    return [*found, *([FreeSpace(of="your quota", free_bytes=free)] if free is not None else [])], []
 
 
 def quota_left(text: str) -> int | None:
@@ -125,7 +125,7 @@ def quota_left(text: str) -> int | None:
 
 
 def require_room(study: Study) -> list[str]:
-    """Raise SiteError when not even the least that a run will write finds room; return notes on what may not."""
+    """Raise SiteError when the least estimate exceeds the free space; return notes when the most does."""
     wanted = estimate(study)
     found, notes = rooms(study)
     remedy = "Free some (`bench prune` shows what can go), or measure fewer or shorter trials."
@@ -144,7 +144,7 @@ def require_room(study: Study) -> list[str]:
 
 
 def shown_bytes(count: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
+    """Return a number of bytes with a decimal unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"

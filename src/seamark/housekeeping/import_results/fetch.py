@@ -1,4 +1,4 @@
-"""Copies a scenario's results from another folder or machine, by rsync, beside ours. Changes none of ours."""
+"""Fetches a scenario's results from another folder or machine by rsync, into a folder beside the local ones."""
 
 import hashlib
 import os
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from seamark.errors import SiteError, UserError
 
-OF_A_RUN = (".parts", ".keeper", ".job.lock", ".*.tmp", "endpoint.json", "warmup.json", "waiting.json")
-"""What only matters to a run, there."""
-MADE_HERE = (
+RUN_FILES = (".parts", ".keeper", ".job.lock", ".*.tmp", "endpoint.json", "warmup.json", "waiting.json")
+"""Files that only matter to a run at the source."""
+DERIVED = (
     *("plan.json", "scenario.yaml", "summary.*", "logs"),
     *(f"*--*/{name}" for name in ("metrics.*", "series.csv", "histogram.json", "telemetry.*")),
 )
-"""Of a scenario, what is written or derived where it is summed up."""
+"""Files of a scenario that are derived locally."""
 HOME = re.compile(r"^([^/:]+:)~/")
-"""The home of a machine as its shell writes it; rsync itself begins there."""
+"""Home folder of a remote machine; rsync starts there by itself."""
 VANISHED = 24
 NOT_THERE = 23
 
@@ -26,9 +26,9 @@ NOT_THERE = 23
 def fetch(source: str, scenario: str, results: Path) -> Path:
     """Copy a scenario from `source`, a folder of results as rsync names it; return the root of the copy.
 
-    `results` is our own root, and the copy lies in it: what was broken off goes on there, and what is the same here
-    is linked and not sent. Calibrations of the nodes come along. Raises SiteError where there is no rsync or it
-    fails, and UserError for a source that is not there.
+    `results` is the local results folder, which holds the copy: an interrupted transfer resumes, and files equal to
+    local ones are linked, not sent. Calibrations of the nodes are included. Raises SiteError when rsync is missing or
+    fails, and UserError for a missing source.
     """
     if shutil.which("rsync") is None:
         raise SiteError(
@@ -38,7 +38,7 @@ def fetch(source: str, scenario: str, results: Path) -> Path:
     _require_another(source, scenario, results)
     copy = results / ".incoming" / hashlib.sha256(f"{source}/{scenario}".encode()).hexdigest()[:12]
     copy.mkdir(parents=True, exist_ok=True)
-    rules = [*(f"--exclude={name}" for name in OF_A_RUN), *(f"--exclude=/{scenario}/{name}" for name in MADE_HERE)]
+    rules = [*(f"--exclude={name}" for name in RUN_FILES), *(f"--exclude=/{scenario}/{name}" for name in DERIVED)]
     rules += [f"--include=/{scenario}/***", "--include=/.calibration/***", "--exclude=*"]
     # the names go to the other side as data, since its shell would read them as its own
     words = ["rsync", "--protect-args", "--archive", "--no-owner", "--no-group", "--partial", "--delete", *rules]
@@ -50,14 +50,14 @@ def fetch(source: str, scenario: str, results: Path) -> Path:
 
 
 def forget(copy: Path) -> None:
-    """Remove a copy whose files are where they belong, or are not wanted."""
+    """Remove a copy after its files are merged or refused."""
     shutil.rmtree(copy, ignore_errors=True)
     with suppress(OSError):
         copy.parent.rmdir()
 
 
 def _require_another(source: str, scenario: str, results: Path) -> None:
-    """Raise UserError for a folder of this machine that is not there, or is ours. A host has no slash before it."""
+    """Raise UserError for a missing local folder, or the study's own. A host name has no slash before its colon."""
     if ":" in source.partition("/")[0]:
         return
     if not (Path(source) / scenario).is_dir():

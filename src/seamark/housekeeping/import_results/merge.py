@@ -1,4 +1,4 @@
-"""Puts fetched trials among ours. What is finished here stays, whatever came."""
+"""Merges fetched trials into the local results. Trials finished locally stay."""
 
 import filecmp
 import shutil
@@ -27,8 +27,10 @@ NOT_RECORDED = "server not recorded"
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """Trials that were fetched: `taken` are ours now, `kept` were settled here, `unfinished` are so there. `places`
-    says where those that were taken had been measured, with how many."""
+    """Fetched trials: `taken` were merged, `kept` were settled locally, `unfinished` are so at the source.
+
+    `places` counts the merged trials by where they were measured.
+    """
 
     taken: tuple[str, ...]
     places: Mapping[str, int]
@@ -39,7 +41,7 @@ class Merged:
 def merge(
     plan: Plan, theirs: ScenarioFolder, ours: ScenarioFolder, source: str, prefer: Prefer | None = None
 ) -> Merged:
-    """Take every trial that is finished there, or failed, and is not finished here, on whatever server it was.
+    """Merge every trial that is finished or failed at the source and not finished locally, of any server.
 
     A trial counts as finished when its samples are whole and of the plan's own configuration; one whose files have
     not all come is unfinished. Raises UserError, before anything is changed, for trials that were measured both here
@@ -83,7 +85,7 @@ def merge(
 
 
 def _outcome(folder: TrialFolder, trial: Trial) -> Literal["ok", "failed"] | None:
-    """Return what came of a trial in this folder; None when that is not known, or not whole."""
+    """Return the outcome of a trial in a folder; None when unknown or incomplete."""
     if samples_complete(folder, trial.config_hash):
         return "ok" if _readable(folder) else None
     return "failed" if settled(folder, trial) else None
@@ -96,7 +98,7 @@ def _otherwise(folder: TrialFolder, trial: Trial) -> bool:
 
 
 def _place(folder: TrialFolder) -> str:
-    """Return where a trial was measured, in words."""
+    """Return where a trial was measured."""
     for path in (folder.load, folder.record):
         try:
             known = read(path, Measurement).server_identity
@@ -107,7 +109,7 @@ def _place(folder: TrialFolder) -> str:
 
 
 def _readable(folder: TrialFolder) -> bool:
-    """Whether samples are whole and of the configuration that their record names."""
+    """Return whether samples are complete and of the configuration in their record."""
     try:
         open_samples(folder.samples, _measured_as(folder))
     except DamagedError:
@@ -122,7 +124,7 @@ def _measured_as(folder: TrialFolder) -> str:
 
 
 def _same(ours: TrialFolder, theirs: TrialFolder) -> bool:
-    """Whether two finished trials are one measurement."""
+    """Return whether two finished trials are the same measurement."""
     if ours.samples.samefile(theirs.samples):
         return True
     return filecmp.cmp(ours.samples, theirs.samples, shallow=False)
@@ -145,7 +147,7 @@ def _conflicts(twice: list[str], theirs: ScenarioFolder, ours: ScenarioFolder, s
 
 
 def _take(trial: Trial, theirs: ScenarioFolder, folder: TrialFolder, source: str) -> None:
-    """Move a trial's files here; those that say that it is finished come last."""
+    """Move a trial's files here; those that mark it as finished come last."""
     came = theirs.trial(trial.id)
     if not settled(came, trial):
         republished(came, trial)
@@ -167,14 +169,14 @@ def _take(trial: Trial, theirs: ScenarioFolder, folder: TrialFolder, source: str
 
 
 def take_calibrations(copy: Path, results: Path) -> None:
-    """Take what is known of the nodes there, as far as it is not known here: trials are judged by it."""
+    """Import calibrations of nodes that are missing locally: verdicts of trials need them."""
     for path in sorted((copy / CALIBRATIONS).glob("*.json")):
         if not (results / CALIBRATIONS / path.name).exists():
             _move(path, results / CALIBRATIONS / path.name)
 
 
 def _numbered(path: Path, folder: TrialFolder) -> Path:
-    """Return where a file of theirs goes: their attempts are numbered after ours."""
+    """Return the local path of a fetched file: fetched attempts get names of their own."""
     if path.parts[0] != folder.attempts.name:
         return path
     return Path(path.parts[0], f"there-{path.parts[1]}", *path.parts[2:])
