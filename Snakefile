@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+from snakemake.dag import DAG
 from snakemake.exceptions import WorkflowError
 
 from seamark.workflow.dag import Dag
 from seamark.errors import UserError
 from seamark.planning.study import Study
+from seamark.workflow.large_groups import check_groups_once
 
 try:
     dag = Dag(
@@ -22,6 +24,7 @@ except UserError as mistake:
     raise WorkflowError(str(mistake))
 
 dag.lead()
+check_groups_once(DAG)
 SCENARIO, DEPLOYMENT, TRIAL = dag.patterns
 TRIAL_ID = "{wildcards.deployment:q}--{wildcards.workload:q}--r{wildcards.repetition:q}"
 

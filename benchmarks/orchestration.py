@@ -138,7 +138,11 @@ def dry_run(slurm: bool) -> Callable[[Path], dict[str, float]]:
 
         if slurm:
             (root / "config" / "sites" / "batch.yaml").write_text(yaml.safe_dump(SLURM))
-        site = ["--site", "batch", "--set", "partition=cpu"] if slurm else []
+            asked = yaml.safe_load((root / SCENARIO).read_text())
+            (root / SCENARIO).write_text(
+                yaml.safe_dump(asked | {"site": "batch", "partition": "cpu", "account": "a"})
+            )
+        site = ["--site", "batch"] if slurm else []
         planned = bench(root, "plan", *site)
         study = Study.at(root, scenario=SCENARIO, site="batch" if slurm else "local")
         study.refresh_plan(NAME)
