@@ -231,7 +231,7 @@ def test_the_loss_of_a_node_ends_the_server_and_is_recorded(in_parts: Nodes) -> 
     assert eventually(lambda: not servers.alive(in_parts.folder()), within_s=3.0)
     ended = servers.why_ended(in_parts.folder())
     assert ended is not None
-    assert (ended["why"], ended["reason"]) == ("crash", "The node n2 was lost: its agent has hung up.")
+    assert (ended["why"], ended["reason"]) == ("crash", "The node n2 was lost: its agent closed the connection.")
     assert eventually(lambda: left_of(in_parts) == [])
 
 
@@ -255,16 +255,16 @@ def test_clients_on_both_nodes_send_one_schedule_to_a_server_on_one(bench: Nodes
     assert endpoint["status"] == "ok"
     assert node_of(endpoint["server_pid"]) == "n1"
     job = bench.job(endpoint, pattern="poisson", rate_rps=300.0, duration_s=1.0, shards=4)
-    outcome = run_load(job, None, bench.root / "parts", carrier=launcher_of("srun", nodes=endpoint["load_nodes"]))
-    assert sorted(report["host"] for report in outcome.reports) == ["n1", "n1", "n2", "n2"]
+    outcome = run_load(job, None, bench.root / "parts", launcher=launcher_of("srun", nodes=endpoint["load_nodes"]))
+    assert sorted(report.host for report in outcome.reports) == ["n1", "n1", "n2", "n2"]
     assert outcome.sent == outcome.completed > 200
 
 
 def test_clients_keep_off_a_server_that_has_a_node_of_its_own(bench: Nodes) -> None:
     endpoint = bench.serve_over()
     job = bench.job(endpoint, shards=2)
-    outcome = run_load(job, None, bench.root / "parts", carrier=launcher_of("srun", nodes=endpoint["load_nodes"]))
-    assert [report["host"] for report in outcome.reports] == ["n1", "n1"]
+    outcome = run_load(job, None, bench.root / "parts", launcher=launcher_of("srun", nodes=endpoint["load_nodes"]))
+    assert [report.host for report in outcome.reports] == ["n1", "n1"]
     assert node_of(endpoint["server_pid"]) == "n2"
 
 
@@ -292,7 +292,7 @@ def test_several_nodes_without_a_job_are_a_mistake_that_is_said(
     reason = bench.serve_over()["reason"]
     assert "none of those of job" in reason
     monkeypatch.delenv("SLURM_JOB_ID")
-    assert "needs a Slurm job of as many" in bench.serve_over()["reason"]
+    assert "needs a batch job of as many" in bench.serve_over()["reason"]
 
 
 @pytest.mark.covers("E-FR04", "E-NFR05")
