@@ -17,7 +17,7 @@ def test_a_load_in_which_no_request_succeeds_is_a_failed_trial_with_its_category
     study.write(workload={"error_every": 1})
     done = study.submit()
     assert done.returncode == 1
-    loads = [read_json(path) for path in study.results.glob("*/load.json")]
+    loads = [json.loads(path.read_text()) for path in study.results.glob("*/load.json")]
     assert {load["category"] for load in loads} == {"all_requests_failed"}
     assert loads[0]["failures"].keys() == {"server_error"}
     assert study.json("summary.json")["ok"] == 0
@@ -29,7 +29,7 @@ def test_a_server_that_never_answers_fails_its_trials_with_its_last_words(study)
     recipe.write_text(recipe.read_text().replace("--reply-bytes={settings[reply_bytes]}", "--no-such-option"))
     done = study.submit()
     assert done.returncode == 1
-    load = read_json(next(study.results.glob("*/load.json")))
+    load = json.loads(next(study.results.glob("*/load.json")).read_text())
     assert load["category"] == "server_never_healthy"
     assert any("no-such-option" in line for line in load["log_tail"])
     recipe.write_text(recipe.read_text().replace("--no-such-option", "--reply-bytes={settings[reply_bytes]}"))

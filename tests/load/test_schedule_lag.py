@@ -9,7 +9,7 @@ import pytest
 
 from seamark.load.engine.schedule_lag import MOST, STALL_NS, Stalls
 from seamark.storage.paths import TrialFolder
-from seamark.trials.quick_load import Address, run_oneoff
+from seamark.trials.quick_load import Address, run_quick_load
 
 MS = 1_000_000
 
@@ -67,7 +67,7 @@ def test_a_short_trial_whose_client_stood_still_for_half_a_second_is_suspect(
     settings = {"think_time_s": 0.02, "duration_s": 3.0, "warmup_s": 0.0}
     folder = TrialFolder(root=tmp_path / "trial")
     stopped = StoppedFor(tmp_path)
-    document = run_oneoff(
+    document = run_quick_load(
         address, settings, folder, on_progress=lambda recorded: stopped(sum(recorded.values()))
     ).document
     assert document["counts"]["requests"] < 1000, "too few for the p99 that loop_lag is held against"

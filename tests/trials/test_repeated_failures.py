@@ -1,12 +1,13 @@
 """A run stops trying a service whose loads or servers end in the same way three times; nothing is lost by that."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 from study_folder import StudyFolder
 
-from seamark.storage.paths import ScenarioFolder, read_json
+from seamark.storage.paths import ScenarioFolder
 from seamark.trials.repeated_failures import note_death, note_life, run_of, why_not_tried
 
 
@@ -71,6 +72,7 @@ def test_a_damaged_count_is_no_count(tmp_path: Path) -> None:
 
 
 DRIVER = """\
+import json
 import os
 
 from seamark.drivers.null import Null
@@ -96,7 +98,7 @@ def test_loads_that_die_alike_three_times_end_the_tries_and_the_next_run_goes_on
     study = StudyFolder(root=study.root, environment=environment | {"BREAK_THE_LOAD": "1"})
     done = study.submit()
     assert done.returncode == 1, done.stdout + done.stderr
-    ends = {path.parent.name: read_json(path)["category"] for path in study.results.glob("*/load.json")}
+    ends = {path.parent.name: json.loads(path.read_text())["category"] for path in study.results.glob("*/load.json")}
     assert sorted(ends.values()) == ["client_died"] * 3 + ["not_tried"] * 3
     assert "3 trials of the service 'null' before it ended alike" in done.stdout + done.stderr
     assert study.json("summary.json")["ok"] == 0

@@ -116,7 +116,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     from seamark.storage.paths import TrialFolder
     from seamark.trials.address import answer_of, look, port_of
     from seamark.trials.calibration import ceiling_of
-    from seamark.trials.quick_load import Address, first_request, run_oneoff, statuses_of
+    from seamark.trials.quick_load import Address, first_request, run_quick_load, statuses_of
 
     address = _of_standing(address)
     url = _url(address)
@@ -162,7 +162,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
         folder = TrialFolder(root=Path(name))
         try:
             with console.status("connecting") as line:
-                measured = run_oneoff(
+                measured = run_quick_load(
                     target,
                     settings,
                     folder,

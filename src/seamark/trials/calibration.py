@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 
 from seamark.analysis.metrics.ceiling import Ceiling
 from seamark.dispatch import identity
-from seamark.load.coordinator.coordinator import LoadJob, run_load
-from seamark.load.workers.records import read_segments
+from seamark.load.coordinator.coordinator import LoadJob
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.sample import CHUNK
 from seamark.model.service import Value
 from seamark.model.site import Pinning
 from seamark.model.trial import SCHEMA_VERSION
@@ -29,6 +27,7 @@ from seamark.platform.pinning import cores_here, split_cores
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.storage.paths import read_json, write_json
 from seamark.telemetry import provenance
+from seamark.trials.measure import measure
 
 NULL = "seamark.testservers.null"
 OPENAI = "seamark.drivers.openai:OpenAi"
@@ -172,12 +171,12 @@ def _load(
             ports={"main": port},
             cores=cores,
         )
-        outcome = run_load(job, None, Path(name) / "parts")
-        samples = read_segments(outcome.segments)
-        [report] = outcome.reports
+        measured = measure(job, Path(name) / "parts")
+        samples = measured.samples()
+        [report] = measured.outcome.reports
         return Run(
             samples=samples[samples["failure"] == 0],
-            chunks=read_segments(outcome.chunks, CHUNK),
+            chunks=measured.chunks(),
             cpu_s=(report.cpu_s or 0.0) - (report.spin_s or 0.0),
             wall_s=report.wall_s or 0.0,
         )

@@ -1,6 +1,7 @@
-"""One deployment as its phases see it: where its files are, whether its server lives, what a load of it needs."""
+"""DeploymentContext: what each phase of a deployment needs. Starts no server and no load."""
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,11 +27,13 @@ from seamark.storage.paths import DeploymentFolder, ScenarioFolder, expanded, re
 from seamark.telemetry.provenance.software import container_around_us
 
 LOG_LINES = 20
+ON_PURPOSE = ("stop", "sigterm", "interrupted", "evicted", "endpoint-removed", "teardown")
+"""Why the supervisor ends a server that is well: its run or batch job was ended, or given up for lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
-    """Everything one deployment's phases need: what it is, where it runs, where its files go."""
+class DeploymentContext:
+    """One deployment of a study: its parts, its files, its server, and what a load of it is made of."""
 
     study: Study
     scenario: str
@@ -40,7 +43,7 @@ class Bench:
     results: ScenarioFolder
 
     @classmethod
-    def of(cls, study: Study, scenario: str, deployment_id: str) -> "Bench":
+    def of(cls, study: Study, scenario: str, deployment_id: str) -> "DeploymentContext":
         """Find a deployment of a study."""
         deployment = study.deployment(scenario, deployment_id)
         return cls(
@@ -69,75 +72,72 @@ class Bench:
         name = client_lock(self.service, image)
         return None if name is None else self.study.locks / f"{name}.lock"
 
+    def endpoint(self) -> Mapping[str, Any]:
+        """Return endpoint.json, empty where there is none."""
+        return read_json(self.folder.endpoint) if self.folder.endpoint.exists() else {}
 
-def job_of(bench: Bench, trial: Trial, endpoint: Mapping[str, Any]) -> LoadJob:
-    """Return the load of a trial against the server that `endpoint` describes."""
-    return LoadJob(
-        driver=bench.service.driver,
-        workers=bench.service.workers,
-        settings=trial.settings,
-        seed=trial.seed,
-        data=Path(endpoint["data"]),
-        host=endpoint["host"],
-        ports=endpoint["ports"],
-        telemetry_interval_s=bench.site.telemetry_interval_s,
-        latency_limit_s=latency_limit_s(trial.slos),
-        cores=split_of(endpoint).client if bench.site.carrier == "local" else (),
-    )
+    def load_job(self, trial: Trial, endpoint: Mapping[str, Any]) -> LoadJob:
+        """Return the load of a trial against the server that `endpoint` describes."""
+        return LoadJob(
+            driver=self.service.driver,
+            workers=self.service.workers,
+            settings=trial.settings,
+            seed=trial.seed,
+            data=Path(endpoint["data"]),
+            host=endpoint["host"],
+            ports=endpoint["ports"],
+            telemetry_interval_s=self.site.telemetry_interval_s,
+            latency_limit_s=latency_limit_s(trial.slos),
+            cores=split_of(endpoint).client if self.site.carrier == "local" else (),
+        )
 
+    def launcher(self, parent_pid: int) -> WorkerLauncher:
+        """Return the launcher of this site's workers. Raises UserError for what is missing here."""
+        site, nodes = self.site, self.endpoint().get("load_nodes") or ()
+        python = None if site.carrier_python is None else expanded(site.carrier_python, self.study.root)
+        return launcher_of(site.carrier, site.carrier_address, python, parent_pid, nodes)
 
-def launcher_for(bench: Bench, owner: int) -> WorkerLauncher:
-    """Return who carries the shards of this site's loads. Raises UserError for what is missing here."""
-    site = bench.site
-    python = None if site.carrier_python is None else expanded(site.carrier_python, bench.study.root)
-    endpoint = read_json(bench.folder.endpoint) if bench.folder.endpoint.exists() else {}
-    return launcher_of(site.carrier, site.carrier_address, python, owner, endpoint.get("load_nodes") or ())
+    def client_python(self, endpoint: Mapping[str, Any]) -> Path | None:
+        """Return the interpreter of the service's environment, here or in the image of this process; None for the
+        base environment."""
+        if endpoint["environment"] is None:
+            return None
+        return (INSIDE / "env" if container_around_us() else Path(endpoint["environment"])) / "bin" / "python"
 
+    def on_tick(self, parent_pid: int) -> Callable[[], str | None]:
+        """Return the tick callback of a load: it renews the server's lease and returns why the load must end."""
+        return lambda: self.abandoned(parent_pid) or self._end()
 
-def python_of(endpoint: Mapping[str, Any]) -> Path | None:
-    """Return the interpreter of the service's environment, here or in the image around us; None for the base one."""
-    if endpoint["environment"] is not None and container_around_us() is not None:
-        return INSIDE / "env" / "bin" / "python"
-    return None if endpoint["environment"] is None else Path(endpoint["environment"]) / "bin" / "python"
+    def abandoned(self, parent_pid: int) -> str | None:
+        """Renew the server's lease; return why its phase must end when the run that it belongs to has gone."""
+        servers.renew(self.folder)
+        return None if os.getppid() == parent_pid else "interrupted: the run that asked for this load has gone"
 
-
-def watch(bench: Bench, parent_pid: int) -> Callable[[], str | None]:
-    """Return what a load calls as it goes: it renews the server's lease and says why the load must end."""
-
-    def tick() -> str | None:
-        return abandoned(bench, parent_pid) or death(bench)
-
-    return tick
-
-
-def abandoned(bench: Bench, parent_pid: int) -> str | None:
-    """Renew the server's lease; return why its phase must end when the run that asked for it has gone."""
-    servers.renew(bench.folder)
-    return None if os.getppid() == parent_pid else "interrupted: the run that asked for this load has gone"
-
-
-def death(bench: Bench) -> str | None:
-    """Return how the server ended, or None while it lives."""
-    if servers.alive(bench.folder):
+    def withdrawn(self) -> str | None:
+        """Return why no trial can be measured: the server was ended on purpose. None where it was not."""
+        why = (servers.why_ended(self.folder) or {}).get("why")
+        if why in ON_PURPOSE or not self.folder.endpoint.exists():
+            return f"interrupted: the server was ended on purpose ({why or 'endpoint-removed'})"
         return None
-    ended = servers.why_ended(bench.folder) or {}
-    return f"the server ended during the load ({ended.get('why', 'no trace')}, code {ended.get('returncode')})"
 
+    def end_reason(self, wait_s: float = 0.0) -> str | None:
+        """Return how the server ended, None while it runs; wait up to `wait_s` for its end to be recorded. Raises
+        SystemExit where it was ended on purpose: then nothing is known of the trial, and nothing is written."""
+        until_s = time.monotonic() + wait_s
+        while not (ended := self._end()) and time.monotonic() < until_s:
+            time.sleep(0.02)
+        if ended and (why := self.withdrawn()):
+            raise SystemExit(why)
+        return ended
 
-ON_PURPOSE = ("stop", "sigterm", "interrupted", "evicted", "endpoint-removed", "teardown")
-"""Why a supervisor ends a server that is well: its run or its batch job was ended, or given up for lost."""
+    def log_tail(self) -> list[str]:
+        """Return the last lines of the server's log."""
+        if not self.folder.server_log.exists():
+            return []
+        return self.folder.server_log.read_text(errors="replace").splitlines()[-LOG_LINES:]
 
-
-def taken_away(bench: Bench) -> str | None:
-    """Return why nothing can be known of a trial that the server was to serve: it was ended on purpose."""
-    why = (servers.why_ended(bench.folder) or {}).get("why")
-    if why in ON_PURPOSE or not bench.folder.endpoint.exists():
-        return f"interrupted: the server was ended on purpose ({why or 'endpoint-removed'})"
-    return None
-
-
-def server_tail(bench: Bench) -> list[str]:
-    """Return the last lines of the server's log."""
-    if not bench.folder.server_log.exists():
-        return []
-    return bench.folder.server_log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+    def _end(self) -> str | None:
+        if servers.alive(self.folder):
+            return None
+        ended = servers.why_ended(self.folder) or {}
+        return f"the server ended during the load ({ended.get('why', 'no trace')}, code {ended.get('returncode')})"

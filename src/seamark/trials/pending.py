@@ -1,16 +1,12 @@
-"""What of a deployment is not measured yet. Measures nothing; no batch system and no Snakemake is asked."""
+"""The trials of a deployment that are not measured yet. Measures nothing; asks neither batch system nor Snakemake."""
 
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.server_identity import ServerIdentity, belongs
+from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.study_identities import server_identity
 from seamark.storage.paths import TrialFolder, read
-from seamark.trials.trial import republished
-from seamark.trials.trial_files import put_aside, stands
-
-BROKEN_OFF = "interrupted"
-"""Category of a load whose run was ended: nothing is known of its trial."""
+from seamark.trials.trial_files import put_aside, republished, settled
 
 
 def pending(study: Study, scenario: str, deployment_id: str, *, failed: bool = False) -> tuple[Trial, ...]:
@@ -33,12 +29,3 @@ def _needs_server(folder: TrialFolder, trial: Trial, server: ServerIdentity, fai
         put_aside(folder)
         return True
     return False
-
-
-def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
-    """Whether load.json says, believably, what came of this very trial: on `server`, if that is given."""
-    if not folder.load.exists() or not stands(folder):
-        return False
-    load = read(folder.load, LoadRecord)
-    whose = load.config_hash is not None and belongs(load, trial.config_hash, server)
-    return whose and load.category != BROKEN_OFF

@@ -11,24 +11,27 @@ from typing import cast
 
 import numpy as np
 
-from seamark.analysis.metrics import Measured, measure
+from seamark.analysis.metrics import Measured
+from seamark.analysis.metrics import measure as figures
 from seamark.analysis.metrics.ceiling import Ceiling
 from seamark.dispatch.identity import node
-from seamark.load.coordinator.coordinator import LoadError, LoadJob, run_load
+from seamark.load.coordinator.coordinator import LoadError, LoadJob
 from seamark.load.coordinator.launchers.launcher import WorkerLauncher
 from seamark.load.driver import Target, Wire, make_of
 from seamark.load.workers.records import segment_state
-from seamark.load.workers.segments import gather_chunks, gather_samples, read_samples
+from seamark.load.workers.segments import read_samples
 from seamark.model.failure import Failure
 from seamark.model.load_profile import duration_of, warmup_of
 from seamark.model.results.load_record import ClientRecord, LoadRecord
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
-from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.model.trial import Trial
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.paths import TrialFolder
 from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance
+from seamark.trials.measure import measure
+from seamark.trials.trial_record import counted_load, keep_samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,7 @@ def statuses_of(samples: Path) -> dict[str, Counter[int]]:
     return found
 
 
-def run_oneoff(
+def run_quick_load(
     address: Address,
     load_settings: Mapping[str, Value],
     folder: TrialFolder,
@@ -77,8 +80,8 @@ def run_oneoff(
 
     `load_settings` has what differs from the defaults of a scenario's load. `on_progress` gets about every 0.1 s how
     many requests each worker has recorded; a worker records what it has once a second or so. Secrets of settings are
-    sent, and stand in nothing that is written or returned. `launcher` is as `run_load` has it. Raises LoadError when
-    the load cannot begin.
+    sent, and stand in nothing that is written or returned. `launcher` starts the workers (None: on this machine).
+    Raises LoadError for a load that cannot begin, or whose workers all died.
     """
     settings = {setting.name: setting.default for setting in LOAD_SETTINGS} | dict(load_settings)
     trial = _trial(address, settings, slos, seed)
@@ -97,35 +100,21 @@ def run_oneoff(
     def tick() -> None:
         on_progress({path.name: _count(path) for path in folder.own_parts.glob("*.samples")})
 
-    outcome = run_load(job, None, folder.own_parts, tick, launcher=launcher)
-    if outcome.died == len(outcome.reports):
-        raise LoadError("; ".join(str(report.reason) for report in outcome.reports), outcome.log_tail)
-    about = {
-        "config_hash": trial.config_hash,
-        "trial": trial.id,
-        "unit": outcome.unit,
-        "kinds": list(outcome.kinds),
-        "epoch_unix_ns": outcome.epoch_unix_ns,
-        "schema_version": SCHEMA_VERSION,
-    }
-    gather_samples(outcome.segments, folder.samples, about)
-    if outcome.chunks:
-        gather_chunks(outcome.chunks, folder.chunks)
-    load = LoadRecord(
+    measured = measure(job, folder.own_parts, launcher=launcher, on_tick=tick)
+    if measured.failure is not None and measured.failure.category != "no_samples":
+        raise LoadError(measured.failure.reason, measured.failure.log_tail)
+    record = LoadRecord(
+        trial=trial.id,
+        config_hash=trial.config_hash,
         status="ok",
         started_at=started_at,
         node=node(),
         warmup_s=warmup_of(trial.settings),
         duration_s=duration_of(trial.settings),
-        unit=outcome.unit,
-        kinds=outcome.kinds,
-        scheduled=outcome.scheduled,
-        client=ClientRecord(workers="wire", processes=len(outcome.reports)),
-        workers=outcome.reports,
-        quality=outcome.quality,
-        over_saturated_at_s=outcome.over_saturated_at_s,
+        client=ClientRecord(workers="wire"),
     )
-    return measure(trial, load, folder, scenario="load", client_is_server=False, ceiling=ceiling)
+    load = keep_samples(folder, measured.outcome, counted_load(record, measured.outcome))
+    return figures(trial, load, folder, scenario="load", client_is_server=False, ceiling=ceiling)
 
 
 def _trial(address: Address, load_settings: Mapping[str, Value], slos: tuple[Slo, ...], seed: int) -> Trial:

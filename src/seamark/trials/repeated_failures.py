@@ -15,6 +15,8 @@ from seamark.storage.paths import ScenarioFolder, put_away, read, write
 
 NOT_TRIED = "not_tried"
 """Category of a trial that was not tried, and of a server that was not started, for this reason."""
+UNCOUNTED = (NOT_TRIED, "interrupted", "disk_full", "port_taken")
+"""Categories of ends that say nothing of the service: the next trial may go well."""
 MOST = 3
 CHANGING = re.compile(r"\d+|\S*/\S*")
 """What is another in each of several deaths of one cause: numbers and paths."""

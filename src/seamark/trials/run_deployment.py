@@ -15,9 +15,9 @@ from seamark.services.images.prepare import require_images
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import acquire_lock
 from seamark.storage.paths import DeploymentFolder
-from seamark.trials import trial as trials
+from seamark.trials import server_start, trial
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
-from seamark.trials.deployment_context import Bench
+from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.pending import pending
 
 CUT_SHORT = 143
@@ -73,36 +73,31 @@ def pending_trials(
         put_conflicts_aside(study, deployment_id)
     if found := conflicts(study, deployment=deployment_id):
         raise UserError(*refusal(study, found))
-    return [trial.id for trial in pending(study, scenario, deployment_id, failed=failed)]
+    return [each.id for each in pending(study, scenario, deployment_id, failed=failed)]
 
 
 def serve(study: Study, scenario: str, deployment_id: str) -> None:
     """Start a deployment's server under its supervisor."""
-    trials.serve(Bench.of(study, scenario, deployment_id))
+    server_start.serve(DeploymentContext.of(study, scenario, deployment_id))
 
 
 def warm_up(study: Study, scenario: str, deployment_id: str, parent_pid: int) -> None:
     """Send a deployment its first requests: a short load like that of its first trial."""
     first = study.trials_of(scenario, deployment_id)[0]
-    trials.warm_up(Bench.of(study, scenario, deployment_id), first, parent_pid)
+    server_start.warm_up(DeploymentContext.of(study, scenario, deployment_id), first, parent_pid)
 
 
 def measure_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -> None:
-    """Measure one trial: a load, or the probes of a search."""
-    trial = study.trial(scenario, trial_id)
-    context, retries = Bench.of(study, scenario, trial.deployment), study.plan_of(scenario).max_retries
-    if trial.search:
-        from seamark.trials.search.run import measure_search
-
-        measure_search(context, trial, parent_pid, max_retries=retries)
-    else:
-        trials.measure(context, trial, parent_pid, max_retries=retries)
+    """Measure one trial, of whatever kind."""
+    planned = study.trial(scenario, trial_id)
+    context, retries = DeploymentContext.of(study, scenario, planned.deployment), study.plan_of(scenario).max_retries
+    trial.measure_trial(context, planned, parent_pid, max_retries=retries)
 
 
 def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
     """End a deployment's server and write the record of its life."""
     folder = study.folder(scenario)
-    loads = [folder.trial(trial.id).load for trial in study.trials_of(scenario, deployment_id)]
+    loads = [folder.trial(each.id).load for each in study.trials_of(scenario, deployment_id)]
     servers.teardown(folder.deployment(deployment_id), loads)
 
 

@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
-from seamark.load.workers.records import read_segments
-from seamark.model.sample import CHUNK, MISSING_NS
+from seamark.load.coordinator.coordinator import LoadJob
+from seamark.model.sample import MISSING_NS
 from seamark.model.service import Value
 from seamark.model.site import Pinning
 from seamark.platform.pinning import Split, cores_here, split_cores
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.testservers.reference.truth import Truth, read_truth
+from seamark.trials.measure import MeasuredLoad, measure
 
 TTFT_MS, GAP_MS, TOKENS = 50.0, 10.0, 32
 LOADS: Mapping[str, Mapping[str, Value]] = {
@@ -82,9 +81,8 @@ def _one(name: str, shape: Mapping[str, Value], seconds: float, split: Split) ->
         behaviour = ("--truth", truth_file, "--ttft-ms", TTFT_MS, "--gap-ms", GAP_MS)
         with ephemeral_server("seamark.testservers.reference", *behaviour, cores=split.server) as port:
             job = replace(_job(settings, Path(folder), port), cores=split.client)
-            outcome = run_load(job, None, Path(folder) / "parts")
-        samples, chunks = read_segments(outcome.segments), read_segments(outcome.chunks, CHUNK)
-        return _errors(name, outcome, samples, chunks, read_truth(truth_file))
+            measured = measure(job, Path(folder) / "parts")
+        return _errors(name, measured, read_truth(truth_file))
 
 
 def _job(settings: Mapping[str, Value], data: Path, port: int) -> LoadJob:
@@ -92,11 +90,10 @@ def _job(settings: Mapping[str, Value], data: Path, port: int) -> LoadJob:
     return LoadJob(driver=driver, workers="wire", settings=settings, seed=1, data=data, ports={"http": port})
 
 
-def _errors(
-    name: str, outcome: LoadOutcome, samples: NDArray[np.void], chunks: NDArray[np.void], truth: Truth
-) -> Errors:
+def _errors(name: str, measured: MeasuredLoad, truth: Truth) -> Errors:
     """Join samples with the truth: the k-th that was sent is the k-th that the server read. What it read after them
     are the driver's own checks of its prompts."""
+    samples, chunks = measured.samples(), measured.chunks()
     samples = samples[samples["sent_ns"] != MISSING_NS]  # what was due and never sent, nobody can have read
     samples = samples[np.argsort(samples["sent_ns"], kind="stable")]
     failed = int((samples["failure"] != 0).sum()) + max(0, len(samples) - len(truth.number))
@@ -107,7 +104,7 @@ def _errors(
     ttft_ms = ((mine["first_ns"] - mine["sent_ns"]) - (truth.first_ns - truth.read_ns)[order]) / 1e6
     end_ms = ((mine["last_ns"] - mine["sent_ns"]) - (truth.last_ns - truth.read_ns)[order]) / 1e6
     events = np.bincount(chunks["index"], weights=chunks["events"], minlength=int(mine["index"].max(initial=0)) + 1)
-    lags = [lag.p99 / 1e3 for report in outcome.reports if (lag := report.lag_ns) and lag.p99 is not None]
+    lags = [lag.p99 / 1e3 for report in measured.outcome.reports if (lag := report.lag_ns) and lag.p99 is not None]
     return Errors(
         load=name,
         requests=len(mine),

@@ -15,9 +15,14 @@ from seamark.model.results.load_record import LoadRecord, Measurement, SamplesRe
 from seamark.model.trial import Plan, Trial
 from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, append_log, read
 from seamark.telemetry.cut import cut_telemetry
-from seamark.trials.pending import settled
-from seamark.trials.trial import republished
-from seamark.trials.trial_files import commit_mark, complete, put_aside, samples_complete
+from seamark.trials.trial_files import (
+    commit_mark,
+    complete,
+    put_aside,
+    republished,
+    samples_complete,
+    settled,
+)
 
 CALIBRATIONS = ".calibration"
 Prefer = Literal["here", "there"]

@@ -1,7 +1,8 @@
-"""A search as a trial: its probes are measured one after another on one server, and the best one is the trial's own.
+"""The kind of trial that searches for the largest load that meets its objectives: probes are measured one after
+another on one server, and the trial takes the samples of the best one.
 
-Whatever is done is in files, so a search that was ended goes on: it asks for its steps again from the beginning, and
-takes the answers of the probes that are there.
+All progress is in files, so an interrupted search continues: its steps are computed again from the beginning, with
+the verdicts of the probes that are there.
 """
 
 import os
@@ -19,54 +20,55 @@ from seamark.model.trial import Trial
 from seamark.storage import paths
 from seamark.storage.paths import TrialFolder, read, read_json
 from seamark.telemetry import provenance
-from seamark.trials.deployment_context import Bench, abandoned, taken_away
+from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.derive_trial import derive_trial, is_derived
+from seamark.trials.kinds import timed_load
+from seamark.trials.measure import LoadFailure
 from seamark.trials.search.largest import Measured, largest_load
 from seamark.trials.search.probe import duration_of, folder_name, probe_trial
 from seamark.trials.search.record import SearchRecord
 from seamark.trials.search.steps import Answer, Found, Probe, Verdict
 from seamark.trials.search.values import values_of
 from seamark.trials.search.verdict import ends_search, seen_of
-from seamark.trials.trial import alone_on_this_node, clear, ended_by_signals, measure_here, republished
-from seamark.trials.trial_files import put_aside, record_of, samples_complete, served_by, write_config, write_meta
+from seamark.trials.trial_files import put_aside, samples_complete
+from seamark.trials.trial_record import record_of, served_by, write_config, write_meta
 
 
-def measure_search(bench: Bench, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
-    """Search for the largest load that meets the trial's objectives, unless that is done; load.json says what came
-    of it. A probe that is there, finished, is not measured again."""
-    folder = bench.results.trial(trial.id)
-    with alone_on_this_node(bench, parent_pid), ended_by_signals():
-        if republished(folder, trial, bench.server):
-            return
-        before, started_at = provenance.survey(), provenance.now()
-        clear(folder)
-        if not goes_on(folder, trial, bench.server):
-            if why := taken_away(bench):
-                raise SystemExit(why)
-            put_aside(folder, probes=True)
-        folder.own_parts.mkdir(parents=True)
-        write_config(folder, trial, bench)
-        load = _search(bench, trial, folder, parent_pid, max_retries)
-        load = replace(load, started_at=load.started_at or started_at)
-        clear(folder)
-        write_meta(bench, trial, folder, before)
-        paths.append_log(folder.log, trial.trial_id, "search ended", status=load.status, reason=load.reason)
-        if load.ok:
-            paths.write(folder.record, load)
-        paths.write(folder.load, load)
+def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
+    """Search for the largest load that meets the trial's objectives and write load.json, whatever came of it. The
+    caller holds the lock of the node. A finished probe is not measured again."""
+    folder = context.results.trial(trial.id)
+    before, started_at = provenance.survey(), provenance.now()
+    shutil.rmtree(folder.parts, ignore_errors=True)
+    if not goes_on(folder, trial, context.server):
+        if why := context.withdrawn():
+            raise SystemExit(why)
+        put_aside(folder, probes=True)
+    folder.own_parts.mkdir(parents=True)
+    write_config(folder, trial, context)
+    load = _search(context, trial, folder, parent_pid, max_retries)
+    load = replace(load, started_at=load.started_at or started_at)
+    shutil.rmtree(folder.parts, ignore_errors=True)
+    write_meta(context, trial, folder, before)
+    paths.append_log(folder.log, trial.trial_id, "search ended", status=load.status, reason=load.reason)
+    if load.ok:
+        paths.write(folder.record, load)
+    paths.write(folder.load, load)
 
 
-def _search(bench: Bench, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int) -> LoadRecord:
+def _search(
+    context: DeploymentContext, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int
+) -> LoadRecord:
     """Measure one probe after another until the search ends; return the record of its load."""
     search = trial.search
     assert search is not None
-    probes = _Probes(bench, trial, folder, parent_pid, max_retries)
+    probes = _Probes(context, trial, folder, parent_pid, max_retries)
     try:
         found = largest_load(search, duration_of(trial), probes.measure, probes.note)
     except _BrokenOffError as ended:
         return ended.load
     outcome = probes.record.end(found)
-    return replace(_published(bench, trial, folder, found, probes.made), search=outcome)
+    return replace(_published(context, trial, folder, found, probes.made), search=outcome)
 
 
 class _BrokenOffError(Exception):
@@ -80,26 +82,28 @@ class _BrokenOffError(Exception):
 class _Probes:
     """Measures the probes of a search, or takes those that are there, and keeps its record."""
 
-    def __init__(self, bench: Bench, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int) -> None:
-        self.record = SearchRecord(trial, folder, served_by(bench))
+    def __init__(
+        self, context: DeploymentContext, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int
+    ) -> None:
+        self.record = SearchRecord(trial, folder, served_by(context))
         self.made: list[Answer] = []
-        self._bench, self._trial, self._parent_pid, self._max_retries = bench, trial, parent_pid, max_retries
+        self._context, self._trial, self._parent_pid, self._max_retries = context, trial, parent_pid, max_retries
         self._last: tuple[LoadRecord, Mapping[str, Any], float] | None = None
 
     def measure(self, probe: Probe) -> Measured:
         """Return what a probe saw. Raises _BrokenOffError when its load failed so that the next would as well."""
-        bench, trial = self._bench, self._trial
-        its = probe_trial(trial, probe, bench.scenario)
-        own, name = bench.results.trial(its.id), folder_name(trial, probe)
-        began_s, known = time.monotonic(), finished(own, its, bench.server)
+        context, trial = self._context, self._trial
+        its = probe_trial(trial, probe, context.scenario)
+        own, name = context.results.trial(its.id), folder_name(trial, probe)
+        began_s, known = time.monotonic(), finished(own, its, context.server)
         if not known:
             self.record.begin(probe)
-            measure_here(bench, its, self._parent_pid, max_retries=self._max_retries)
+            timed_load.measure_trial(context, its, self._parent_pid, max_retries=self._max_retries)
             load = read(own.load, LoadRecord)
             if ends_search(load):
-                failure = str(load.category), str(load.reason)
-                raise _BrokenOffError(record_of(bench, trial, None, failure, load.log_tail))
-        load, metrics = read(own.load, LoadRecord), _metrics(bench, its, own)
+                failure = LoadFailure(category=str(load.category), reason=str(load.reason), log_tail=load.log_tail)
+                raise _BrokenOffError(record_of(context, trial, failure))
+        load, metrics = read(own.load, LoadRecord), _metrics(context, its, own)
         seen = seen_of(metrics, load, values_of(trial.slos, own, metrics))
         took_s = (load.warmup_s or 0.0) + (load.duration_s or 0.0) if known else time.monotonic() - began_s
         took_s = round(self.record.took_s(name, took_s), 3)
@@ -112,8 +116,9 @@ class _Probes:
         self.made.append(Answer(probe=probe, verdict=verdict))
         load, metrics, took_s = self._last
         self.record.add(probe, folder_name(self._trial, probe), verdict, why, metrics, load, took_s)
-        if reason := abandoned(self._bench, self._parent_pid):
-            raise _BrokenOffError(record_of(self._bench, self._trial, None, ("interrupted", reason)))
+        if reason := self._context.abandoned(self._parent_pid):
+            failure = LoadFailure(category="interrupted", reason=reason)
+            raise _BrokenOffError(record_of(self._context, self._trial, failure))
 
 
 def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
@@ -136,24 +141,26 @@ def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
     return load.config_hash is not None and belongs(load, trial.config_hash, server) and not ends_search(load)
 
 
-def _metrics(bench: Bench, trial: Trial, folder: TrialFolder) -> Mapping[str, Any]:
+def _metrics(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> Mapping[str, Any]:
     """Return a probe's metrics.json, made where it is missing or out of date."""
     return (
         read_json(folder.metrics)
         if is_derived(folder, trial)
-        else derive_trial(bench.results, trial, bench.deployment)
+        else derive_trial(context.results, trial, context.deployment)
     )
 
 
-def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, made: Sequence[Answer]) -> LoadRecord:
+def _published(
+    context: DeploymentContext, trial: Trial, folder: TrialFolder, found: Found, made: Sequence[Answer]
+) -> LoadRecord:
     """Make the samples of the last probe at the level that was found the trial's own; return its load's record,
     without the outcome of the search."""
     good = [answer.probe for answer in made if answer.probe.level == found.found and answer.verdict != "void"]
     if not good:
-        return record_of(bench, trial, None, _nothing(trial, found, made))
+        return record_of(context, trial, _nothing(trial, found, made))
     best = good[-1]  # it was not picked for having passed
-    its = probe_trial(trial, best, bench.scenario)
-    own = bench.results.trial(its.id)
+    its = probe_trial(trial, best, context.scenario)
+    own = context.results.trial(its.id)
     for source, target in (
         (own.samples, folder.samples),
         (own.chunks, folder.chunks),
@@ -170,18 +177,20 @@ def _published(bench: Bench, trial: Trial, folder: TrialFolder, found: Found, ma
     return replace(record, trial=trial.id, trial_id=trial.trial_id, config_hash=trial.config_hash, probe=probe)
 
 
-def _nothing(trial: Trial, found: Found, made: Sequence[Answer]) -> tuple[str, str]:
-    """Return category and reason of a search that found no level."""
+def _nothing(trial: Trial, found: Found, made: Sequence[Answer]) -> LoadFailure:
+    """Return why a search found no level."""
     search = trial.search
     assert search is not None
     setting, tried = search.setting, counted(len(made), "probe")
     lowest = min((answer.probe.level for answer in made), default=search.from_level)
     if found.outcome == "budget_spent":
         why = f"the budget of {search.budget_s:g} s was spent before a {setting} met the objectives ({tried})"
-        return "no_level_met_the_slo", why
+        return LoadFailure(category="no_level_met_the_slo", reason=why)
     if found.outcome == "not_judged":
-        return "no_probe_could_tell", f"at {setting} {lowest:g} no probe could tell whether objectives are met"
-    return "no_level_met_the_slo", f"no {setting} down to {lowest:g} meets the objectives ({tried})"
+        why = f"at {setting} {lowest:g} no probe could tell whether objectives are met"
+        return LoadFailure(category="no_probe_could_tell", reason=why)
+    why = f"no {setting} down to {lowest:g} meets the objectives ({tried})"
+    return LoadFailure(category="no_level_met_the_slo", reason=why)
 
 
 def _link(source: Path, target: Path) -> None:

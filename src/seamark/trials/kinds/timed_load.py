@@ -1,0 +1,152 @@
+"""The kind of trial that is one load of known length: measured once, and again where it failed and may be retried."""
+
+import os
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from seamark.errors import UserError
+from seamark.load.coordinator.coordinator import LoadError
+from seamark.model.plurals import counted
+from seamark.model.results.load_record import EnergyRecord, LoadRecord
+from seamark.model.trial import Trial
+from seamark.services.runtimes.environments import damage_hint
+from seamark.storage.paths import TrialFolder, append_log, read_json, write
+from seamark.storage.redaction import redacted
+from seamark.telemetry import provenance
+from seamark.telemetry.energy import idle_power_w
+from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
+from seamark.trials.repeated_failures import NOT_TRIED, UNCOUNTED, note_death, note_life, run_of, why_not_tried
+from seamark.trials.server_start import living_endpoint
+from seamark.trials.trial_files import put_aside
+from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
+
+
+def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
+    """Measure a trial and write its load.json, whatever came of it. The caller holds the lock of the node.
+
+    What an earlier measurement left goes to `attempts` first: no raw sample is ever overwritten.
+    """
+    folder = context.results.trial(trial.id)
+    if why := context.withdrawn():
+        raise SystemExit(why)
+    shutil.rmtree(folder.parts, ignore_errors=True)
+    put_aside(folder)
+    if why := why_not_tried(context.results, context.service.name, run_of(os.environ)):
+        write_config(folder, trial, context)
+        failure = LoadFailure(category=NOT_TRIED, reason=why)
+        write(folder.load, replace(record_of(context, trial, failure), attempt=0))
+        return
+    for attempt in range(1, max_retries + 2):
+        write_config(folder, trial, context)
+        load = _attempt(context, trial, folder, attempt, parent_pid)
+        if load.ok or attempt > max_retries:
+            break
+        put_aside(folder)
+        _pause(context, 2 ** (attempt - 1), parent_pid)
+    write(folder.load, load)
+    _count_failures(context, trial, load)
+
+
+def _attempt(
+    context: DeploymentContext, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int
+) -> LoadRecord:
+    """Measure once. A failure is a result, not an exception."""
+    before, started_at = provenance.survey(), provenance.now()
+    measured, failure, restarted = _measured(context, trial, folder, parent_pid)
+    energy = EnergyRecord() if measured is None or measured.energy is None else measured.energy
+    load = replace(
+        record_of(context, trial, failure, measured),
+        attempt=attempt,
+        started_at=started_at,
+        server_restarted=restarted,
+        energy=replace(energy, idle_w=_idle_w(context)),
+    )
+    try:
+        if measured is not None:
+            load = _without_replies(keep_samples(folder, measured.outcome, load), measured)
+    except OSError as error:
+        failure = failure_of(error)
+        load = replace(load, status="failed", category=failure.category, reason=failure.reason)
+    shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written: the disk may be full
+    write_meta(context, trial, folder, before, load.workers)
+    append_log(folder.log, trial.trial_id, "load ended", status=load.status, reason=load.reason)
+    if load.ok:
+        write(folder.record, load)
+    return load
+
+
+def _measured(
+    context: DeploymentContext, trial: Trial, folder: TrialFolder, parent_pid: int
+) -> tuple[MeasuredLoad | None, LoadFailure | None, str | None]:
+    """Return the load, why it failed, and why the server was started again first; None for each that is not so."""
+    restarted = None
+    try:
+        endpoint, restarted = living_endpoint(context, trial, parent_pid)
+        if endpoint["status"] != "ok":
+            tail = endpoint.get("log_tail", [])
+            failure = LoadFailure(category=endpoint["category"], reason=endpoint["reason"], log_tail=tail)
+            return None, failure, restarted
+        measured = measure(
+            context.load_job(trial, endpoint),
+            folder.own_parts,
+            python=context.client_python(endpoint),
+            launcher=context.launcher(parent_pid),
+            parent_pid=parent_pid,
+            server=context,
+            on_tick=context.on_tick(parent_pid),
+            telemetry=True,
+        )
+    except (LoadError, OSError, ValueError, UserError) as error:
+        failure = failure_of(error, context)
+        if isinstance(error, LoadError) and failure.category == "client_died":
+            failure = replace(failure, reason=failure.reason + _remedy(context, failure))
+        return None, failure, restarted
+    return measured, measured.failure, restarted
+
+
+def _without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
+    """Return the record as that of a failed load where no request succeeded."""
+    if not load.ok or load.rows != sum(load.failures.values()):
+        return load
+    worst = max(load.failures, key=load.failures.__getitem__, default="none")
+    reason = f"none of {counted(load.rows or 0, 'request')} succeeded; most failed with '{worst}'"
+    tail = tuple(redacted(list(measured.outcome.log_tail)))
+    return replace(load, status="failed", category="all_requests_failed", reason=reason, log_tail=tail)
+
+
+def _remedy(context: DeploymentContext, failure: LoadFailure) -> str:
+    """Return how to make the service's environment anew, where a load could not import a package of it."""
+    environment = read_json(context.folder.endpoint).get("environment")
+    return damage_hint(Path(environment), failure.log_tail) if environment else ""
+
+
+def _idle_w(context: DeploymentContext) -> dict[str, float]:
+    if not context.folder.endpoint.exists():
+        return {}
+    return idle_power_w(context.folder.telemetry, read_json(context.folder.endpoint).get("idle_unix_s"))
+
+
+def _pause(context: DeploymentContext, seconds: float, parent_pid: int) -> None:
+    """Wait before another attempt, while the server's lease is renewed."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not context.abandoned(parent_pid):
+        time.sleep(0.2)
+
+
+def _count_failures(context: DeploymentContext, trial: Trial, load: LoadRecord) -> None:
+    """Note that a load has sent requests, or how it ended before the first though its server was well."""
+    if load.ok or load.sent:
+        note_life(context.results, context.service.name)
+    elif load.category not in UNCOUNTED and read_json(context.folder.endpoint)["status"] == "ok":
+        note_death(
+            context.results,
+            context.service.name,
+            run_of(os.environ),
+            kind="trial",
+            name=trial.id,
+            said=f"{load.category}: {load.reason}",
+            tail=load.log_tail,
+        )

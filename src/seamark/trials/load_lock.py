@@ -1,0 +1,70 @@
+"""The lock of a node under load: one load at a time, as two would measure each other."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from seamark.errors import SiteError
+from seamark.model.trial import SCHEMA_VERSION
+from seamark.services.supervisor.node_locks import locked, node_folder
+from seamark.storage.paths import write_json
+from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.permissions import user_named
+from seamark.trials.progress import held_by
+
+RENEW_S = 1.0
+"""Age at which waiting.json is written again; readers take a much older one for left behind."""
+
+
+@contextmanager
+def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None]:
+    """Wait until no other load of this user runs on this node; raise SystemExit when the run that waits has gone.
+
+    Where deployments share nodes, only loads of the same one exclude each other. Loads of other users are not waited
+    for: they may never end, and the checks report them as work of others. waiting.json names the holder of the lock
+    during a longer wait. Inside, SIGTERM raises SystemExit, so that the processes of the load end with this one.
+    """
+
+    def on_wait() -> None:
+        if reason := context.abandoned(parent_pid):
+            raise SystemExit(reason)
+
+    suffix = f"-{context.deployment.id}" if context.site.placement == "share" else ""
+    facts = {"pid": os.getpid(), "user": user_named(os.getuid()), "study": str(context.study.root)}
+    try:
+        node_folder()
+    except SiteError as lacking:
+        raise SystemExit(str(lacking)) from None
+    try:
+        with locked(f"load{suffix}.lock", facts, on_wait, lambda holder: _write_waiting(context, holder)):
+            context.folder.waiting.unlink(missing_ok=True)
+            with _ended_by_sigterm():
+                yield
+    finally:
+        context.folder.waiting.unlink(missing_ok=True)
+
+
+def _write_waiting(context: DeploymentContext, holder: Mapping[str, Any]) -> None:
+    """Name the holder of the lock: once in the log of the job, and in waiting.json for as long as the wait lasts."""
+    path = context.folder.waiting
+    if not path.exists():
+        print(f"Waiting for another load on this node: {held_by(holder)}.", file=sys.stderr, flush=True)
+    elif time.time() - path.stat().st_mtime < RENEW_S:
+        return
+    write_json(path, {"schema_version": SCHEMA_VERSION, "holder": dict(holder)})
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

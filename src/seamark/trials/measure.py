@@ -1,0 +1,128 @@
+"""One measurement: runs a load and says how it ended. The one way to measure for trials, probes of a search, warm-up,
+`bench load`, calibration and self-test; retries, records and files are policies above it."""
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.load.coordinator.coordinator import LoadError, LoadJob, LoadOutcome, run_load
+from seamark.load.coordinator.launchers.launcher import WorkerLauncher
+from seamark.model.results.load_record import EnergyRecord
+from seamark.model.sample import CHUNK
+from seamark.telemetry.energy import after_load, before_load
+from seamark.telemetry.provenance import now
+
+END_RECORDED_S = 1.0
+"""How long a server may take to be recorded as ended after a load of it failed as a whole: clients see a refused
+connection before the supervisor does, and the failure is the server's."""
+
+
+class Server(Protocol):
+    """The server under a load, where it is one of ours."""
+
+    def end_reason(self, wait_s: float = 0.0) -> str | None:
+        """Return how the server ended, None while it runs; wait up to `wait_s` for its end to be recorded."""
+
+    def log_tail(self) -> Sequence[str]:
+        """Return the last lines of the server's log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadFailure:
+    """Why a load as a whole failed: a category of the results, and the last lines of the log that tells more."""
+
+    category: str
+    reason: str
+    log_tail: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredLoad:
+    """A load that ran to its end, or until something ended it: `failure` is None where it went well.
+
+    Its raw records lie in the folder `parts` of the measurement until the caller removes that. `energy` is None
+    without telemetry.
+    """
+
+    outcome: LoadOutcome
+    failure: LoadFailure | None
+    finished_at: str
+    energy: EnergyRecord | None
+
+    def samples(self) -> NDArray[np.void]:
+        """Return all raw samples, in the form of `SAMPLE`, one worker after another."""
+        from seamark.load.workers.records import read_segments
+
+        return read_segments(self.outcome.segments)
+
+    def chunks(self) -> NDArray[np.void]:
+        """Return all raw chunks of streamed replies, in the form of `CHUNK`."""
+        from seamark.load.workers.records import read_segments
+
+        return read_segments(self.outcome.chunks, CHUNK)
+
+
+def measure(
+    job: LoadJob,
+    parts: Path,
+    *,
+    python: Path | None = None,
+    launcher: WorkerLauncher | None = None,
+    parent_pid: int | None = None,
+    server: Server | None = None,
+    on_tick: Callable[[], str | None] = lambda: None,
+    telemetry: bool = False,
+) -> MeasuredLoad:
+    """Run the load of `job` and wait for its end.
+
+    `job` has driver, address, settings, seed and CPUs of the load; `python` and `launcher` its place (None: this
+    interpreter, this machine). Workers write into `parts`. `parent_pid` is the process of the run that the load
+    belongs to. `on_tick` is called about every 0.1 s; a string that it returns ends the load for that reason. With
+    `telemetry` the energy of this node is read before and after. Raises as `run_load` for a load that cannot begin;
+    `failure_of` gives the category of that.
+    """
+    energy_before = before_load() if telemetry else None
+    outcome = run_load(job, python, parts, on_tick, parent_pid, launcher)
+    return MeasuredLoad(
+        outcome=outcome,
+        failure=_failure(outcome, server),
+        finished_at=now(),
+        energy=None if energy_before is None else after_load(energy_before),
+    )
+
+
+def failure_of(error: Exception, server: Server | None = None) -> LoadFailure:
+    """Return why a load did not begin, or was not kept, by the exception that ended it."""
+    if isinstance(error, LoadError):
+        ended = server and server.end_reason(END_RECORDED_S)
+        category, reason = ("server_died", ended) if ended else ("client_died", error.reason)
+        return LoadFailure(category=category, reason=reason, log_tail=error.log_tail)
+    if not isinstance(error, OSError):
+        return LoadFailure(category="setup_failed", reason=str(error))
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        reason = f"a file of the load could not be written: {error}. Free some space, then `bench retry`."
+        return LoadFailure(category="disk_full", reason=reason)
+    reason = f"a file of the load could not be read or written: {error}"
+    return LoadFailure(category="no_samples", reason=reason)
+
+
+def _failure(outcome: LoadOutcome, server: Server | None) -> LoadFailure | None:
+    no_worker_left = outcome.died == len(outcome.reports)
+    ended = server and server.end_reason(END_RECORDED_S if no_worker_left else 0.0)
+    if reason := outcome.aborted or ended:
+        category = "interrupted" if reason.startswith("interrupted") else "server_died"
+        return LoadFailure(category=category, reason=reason, log_tail=server.log_tail() if server else ())
+    if no_worker_left:
+        full = any(report.errno == errno.ENOSPC for report in outcome.reports)
+        reasons = "; ".join(str(report.reason) for report in outcome.reports)
+        category = "disk_full" if full else "client_died"
+        return LoadFailure(category=category, reason=reasons, log_tail=outcome.log_tail)
+    if outcome.sent == 0:
+        reason = "no request was sent: the load ended before its first one was due"
+        return LoadFailure(category="no_samples", reason=reason)
+    return None

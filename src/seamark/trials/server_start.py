@@ -1,0 +1,102 @@
+"""Start of a deployment's server: served, warmed up, and started again where it died between two trials."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from seamark.load.coordinator.coordinator import LoadError
+from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.services.images.study_images import StudyImages
+from seamark.services.supervisor import deployment as servers
+from seamark.storage.codec import encode
+from seamark.storage.paths import read_json, write_json
+from seamark.telemetry.provenance.software import container_around_us
+from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.load_lock import exclusive_load
+from seamark.trials.measure import measure
+from seamark.trials.repeated_failures import NOT_TRIED, UNCOUNTED, note_death, run_of, why_not_tried
+
+WARM_UP_S = 0.3
+
+
+def serve(context: DeploymentContext) -> None:
+    """Start the deployment's server; endpoint.json says whether that went well. Never raises for the service."""
+    run = run_of(os.environ)
+    if why := why_not_tried(context.results, context.service.name, run):
+        servers.leave_out(
+            context.deployment, context.service, context.site, context.folder, category=NOT_TRIED, reason=why
+        )
+        return
+    plan = context.study.plan_of(context.scenario)
+    trials = context.study.whole.trials_of(context.scenario, context.deployment.id)
+    images = StudyImages(study=context.study)
+    answer = servers.serve(
+        context.deployment,
+        context.service,
+        context.site,
+        context.folder,
+        scenario=context.scenario,
+        seed=plan.seed,
+        locks=context.study.locks,
+        image=images.of_server(context.service, plan.container),
+        part_images=images.of_parts(context.service),
+        client=images.of_client(context.service),
+        binds=plan.binds,
+        shards=max(int(trial.settings["shards"] or 1) for trial in trials),
+        identity=encode(context.server.record()),
+    )
+    if answer["status"] != "ok" and answer["category"] not in UNCOUNTED:
+        note_death(
+            context.results,
+            context.service.name,
+            run,
+            kind="deployment",
+            name=context.deployment.id,
+            said=f"{answer['category']}: {answer['reason']}",
+            tail=answer.get("log_tail") or (),
+        )
+
+
+def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
+    """Send a server its first requests, of the load of `trial`; warmup.json counts them, their times are not kept."""
+    with exclusive_load(context, parent_pid):
+        write_json(context.folder.warmup, _send_first_requests(context, trial, parent_pid))
+
+
+def living_endpoint(context: DeploymentContext, trial: Trial, parent_pid: int) -> tuple[dict[str, Any], str | None]:
+    """Return endpoint.json. A server that died since it answered is started and warmed up again first; the second
+    value says why. Raises SystemExit where the server was ended on purpose."""
+    if why := context.withdrawn():
+        raise SystemExit(why)
+    endpoint = read_json(context.folder.endpoint)
+    if endpoint["status"] != "ok" or servers.alive(context.folder):
+        return endpoint, None
+    ended = servers.why_ended(context.folder) or {}
+    why = f"the server had ended before this trial ({ended.get('why', 'no trace')})"
+    if container_around_us() is not None:
+        reason = f"{why}, and a load inside a container cannot start it again. `bench retry` measures it."
+        return endpoint | {"status": "failed", "category": "server_died", "reason": reason}, None
+    serve(context)
+    _send_first_requests(context, trial, parent_pid)
+    return read_json(context.folder.endpoint), why
+
+
+def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: int) -> Mapping[str, Any]:
+    """Return the document of warmup.json."""
+    endpoint = read_json(context.folder.endpoint)
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "status": "failed", "requests": 0}
+    if endpoint["status"] != "ok":
+        return document
+    parts = context.folder.runtime / "warmup"
+    settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0}
+    job = replace(context.load_job(trial, endpoint), settings=settings, seed=trial.seed + 1)
+    python, on_tick = context.client_python(endpoint), context.on_tick(parent_pid)
+    try:
+        outcome = measure(job, parts, python=python, parent_pid=parent_pid, on_tick=on_tick).outcome
+        document |= {"status": "ok" if outcome.completed else "failed", "requests": outcome.completed}
+    except LoadError as error:
+        document |= {"reason": error.reason, "log_tail": list(error.log_tail)}
+    shutil.rmtree(parts, ignore_errors=True)
+    return document

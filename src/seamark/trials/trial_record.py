@@ -1,0 +1,173 @@
+"""Record of one trial: load.json, samples.parquet, effective_config.yaml and meta.json, as a load leaves them."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import yaml
+
+from seamark.dispatch.identity import batch_job, node
+from seamark.load.coordinator.coordinator import LoadOutcome
+from seamark.model.load_profile import duration_of, warmup_of
+from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerPlace
+from seamark.model.server_identity import ServerRecord
+from seamark.model.trial import SCHEMA_VERSION, Trial
+from seamark.services.images.images import facts_of_file
+from seamark.storage import paths
+from seamark.storage.codec import decode, encode
+from seamark.storage.paths import TrialFolder, expanded
+from seamark.storage.redaction import redacted, redacted_text
+from seamark.telemetry import provenance
+from seamark.telemetry.provenance.software import container_around_us
+from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.measure import LoadFailure, MeasuredLoad
+
+PLACE = tuple(each.name for each in fields(WorkerPlace))
+
+
+def record_of(
+    context: DeploymentContext,
+    trial: Trial,
+    failure: LoadFailure | None = None,
+    measured: MeasuredLoad | None = None,
+) -> LoadRecord:
+    """Return the record of a trial's load, without the facts that its samples give; `measured` is None for a load
+    that did not begin."""
+    record = LoadRecord(
+        schema_version=SCHEMA_VERSION,
+        scenario=context.scenario,
+        trial=trial.id,
+        trial_id=trial.trial_id,
+        config_hash=trial.config_hash,
+        server_identity=served_by(context).brief(),
+        status="failed" if failure else "ok",
+        category=failure.category if failure else None,
+        reason=redacted_text(failure.reason) if failure else None,
+        log_tail=tuple(redacted(list(failure.log_tail))) if failure else (),
+        finished_at=measured.finished_at if measured else provenance.now(),
+        node=node(),
+        warmup_s=warmup_of(trial.settings),
+        duration_s=duration_of(trial.settings),
+        in_client=context.service.server is None,
+        client=ClientRecord(workers=context.service.workers, processes=0),
+        scheduled=0,
+        sent=0,
+        completed=0,
+    )
+    return counted_load(record, measured.outcome) if measured else record
+
+
+def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
+    """Return a load's record with what its workers counted."""
+    return replace(
+        record,
+        scheduled=outcome.scheduled,
+        sent=outcome.sent,
+        completed=outcome.completed,
+        client=replace(record.client, processes=len(outcome.reports), cores=outcome.cores),
+        workers=outcome.reports,
+        quality=outcome.quality,
+        unit=outcome.unit,
+        kinds=outcome.kinds,
+        epoch_unix_ns=outcome.epoch_unix_ns,
+        over_saturated_at_s=outcome.over_saturated_at_s,
+    )
+
+
+def served_by(context: DeploymentContext) -> ServerRecord:
+    """Return the identity of the server that was started, as endpoint.json has it; without one, that of the plan."""
+    endpoint = context.endpoint()
+    known = endpoint.get("server_identity")
+    return context.server.record() if known is None else decode(known, ServerRecord)
+
+
+def keep_samples(folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord) -> LoadRecord:
+    """Write samples.parquet, chunks.parquet of streams, and the client's telemetry if it has any. Return the record
+    with the facts of the samples. Raises OSError and ValueError as `gather_samples`."""
+    from seamark.load.workers.segments import gather_chunks, gather_samples
+
+    names = ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
+    written = gather_samples(
+        outcome.segments, folder.samples, {name: encode(getattr(record, name)) for name in names}
+    )
+    folder.chunks.unlink(missing_ok=True)
+    if outcome.client_csv.exists():
+        shutil.copyfile(outcome.client_csv, folder.client_telemetry)
+    return replace(
+        record,
+        chunks=gather_chunks(outcome.chunks, folder.chunks) if outcome.chunks else None,
+        failures={name: count for name, count in written.failures.items() if count},
+        rows=written.rows,
+        samples_bytes=folder.samples.stat().st_size,
+    )
+
+
+def write_config(folder: TrialFolder, trial: Trial, context: DeploymentContext) -> None:
+    """Write effective_config.yaml: everything that this trial is, defaults included, secrets not."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "scenario": context.scenario,
+        "site": context.site.name,
+        "trial": redacted(json.loads(json.dumps(asdict(trial)))),
+        "deployment": redacted(json.loads(json.dumps(asdict(context.deployment)))),
+    }
+    paths.write_text(folder.config, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+
+
+def write_meta(
+    context: DeploymentContext,
+    trial: Trial,
+    folder: TrialFolder,
+    before: provenance.Nodes,
+    workers: Sequence[WorkerPlace] = (),
+) -> None:
+    """Write meta.json: on what and with what this trial was measured. `workers` say where the load's workers ran."""
+    seen = provenance.survey(_paths(context, folder), whole=True)
+    plan = context.study.plan_of(context.scenario)
+    endpoint = context.endpoint()
+    slurm, around = batch_job(), container_around_us()
+    software = provenance.software(context.study.root, context.lock)
+    paths.write_json(
+        folder.meta,
+        {
+            "schema_version": SCHEMA_VERSION,
+            "trial_id": trial.trial_id,
+            "timestamp": provenance.now(),
+            "git_commit": software["git_commit"],
+            "host": node(),
+            "partition": plan.partition,
+            "slurm_job_id": (slurm or {}).get("slurm_job_id"),
+            "container_digest": (endpoint.get("image") or {}).get("digest"),
+            "container": endpoint.get("image"),
+            "client_container": facts_of_file(Path(around)) if around else endpoint.get("client_image"),
+            "seed": trial.seed,
+            "block": trial.block,
+            "position": trial.position,
+            "node": node(),
+            "placement": context.site.placement,
+            "runtime": context.site.runtime,
+            "server_identity": encode(served_by(context)),
+            "service_version": context.service.version,
+            "licence": context.service.licence,
+            "slurm": slurm,
+            "software": software,
+            "machine": seen.here["machine"],
+            "pinning": endpoint.get("pinning"),
+            "shards": [{name: getattr(worker, name) for name in PLACE} for worker in workers],
+            "before": before.here["moment"],
+            "after": seen.here["moment"],
+            "nodes": provenance.after(before, seen),
+            "nodes_unknown": seen.reason,
+        },
+    )
+
+
+def _paths(context: DeploymentContext, folder: TrialFolder) -> dict[str, Path]:
+    """Return the paths that a trial uses, by their role."""
+    endpoint = context.endpoint()
+    scratch = expanded(context.site.paths.scratch, context.study.root)
+    paths = {"results": folder.root, "scratch": scratch, "data": Path(endpoint.get("data") or scratch)}
+    image = (endpoint.get("image") or {}).get("path")
+    return paths | ({"container": Path(image)} if image else {})

@@ -1,0 +1,86 @@
+"""The one function that measures: what it returns of a load, and how each end of a load is categorised."""
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from seamark.load.coordinator.coordinator import LoadError, LoadJob
+from seamark.services.ephemeral_server import ephemeral_server
+from seamark.trials.measure import failure_of, measure
+
+pytestmark = pytest.mark.covers("E-FR09")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndedServer:
+    """A server that has ended with these last lines."""
+
+    lines: Sequence[str] = ("out of memory",)
+
+    def end_reason(self, wait_s: float = 0.0) -> str | None:
+        return "the server ended during the load (killed, code -9)"
+
+    def log_tail(self) -> Sequence[str]:
+        return self.lines
+
+
+def a_job(folder: Path, port: int, **settings: float) -> LoadJob:
+    return LoadJob(
+        driver="seamark.drivers.null:Null",
+        workers="wire",
+        settings={"concurrency": 2, "duration_s": 0.3, "warmup_s": 0.0, "timeout_s": 5.0, **settings},
+        seed=1,
+        data=folder,
+        ports={"main": port},
+    )
+
+
+@pytest.mark.services
+def test_a_load_that_went_well_has_raw_samples_and_energy_only_with_telemetry(tmp_path: Path) -> None:
+    with ephemeral_server("seamark.testservers.null") as port:
+        measured = measure(a_job(tmp_path, port), tmp_path / "parts")
+        with_telemetry = measure(a_job(tmp_path, port), tmp_path / "more", telemetry=True)
+    assert measured.failure is None
+    assert len(measured.samples()) == measured.outcome.completed > 0
+    assert len(measured.chunks()) == 0
+    assert (measured.energy is None, with_telemetry.energy is None) == (True, False)
+
+
+@pytest.mark.services
+def test_a_tick_that_says_the_run_has_gone_interrupts_the_load(tmp_path: Path) -> None:
+    ticks = iter(range(10**6))
+    with ephemeral_server("seamark.testservers.null") as port:
+        job = a_job(tmp_path, port, duration_s=20.0)
+        measured = measure(job, tmp_path / "parts", on_tick=lambda: "interrupted: gone" if next(ticks) > 20 else None)
+    assert measured.failure is not None
+    assert (measured.failure.category, measured.failure.reason) == ("interrupted", "interrupted: gone")
+
+
+@pytest.mark.services
+def test_a_load_whose_server_has_ended_is_the_servers_failure(tmp_path: Path) -> None:
+    with ephemeral_server("seamark.testservers.null") as port:
+        measured = measure(a_job(tmp_path, port), tmp_path / "parts", server=EndedServer())
+    assert measured.failure is not None
+    assert measured.failure.category == "server_died"
+    assert measured.failure.log_tail == ("out of memory",)
+
+
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        (LoadError("worker 0: no module"), "client_died"),
+        (OSError(errno.ENOSPC, "No space left on device"), "disk_full"),
+        (OSError(errno.EIO, "Input/output error"), "no_samples"),
+        (ValueError("no such setting"), "setup_failed"),
+    ],
+)
+def test_a_load_that_did_not_begin_has_the_category_of_its_error(error: Exception, category: str) -> None:
+    assert failure_of(error).category == category
+
+
+def test_a_load_that_did_not_begin_as_its_server_ended_is_the_servers_failure() -> None:
+    failure = failure_of(LoadError("refused", ["last line of the client"]), EndedServer())
+    assert (failure.category, failure.log_tail) == ("server_died", ("last line of the client",))
