@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from test_runs import parts_of_a_load, wait_for
 
-from seamark.trials.search.levels import HALVINGS
+from seamark.trials.search.steps import HALVINGS
 
 pytestmark = pytest.mark.e2e
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from seamark.model.search import Search
-from seamark.trials.search.evidence import Limit, Seen, judged
-from seamark.trials.search.largest import Measured, largest_load
-from seamark.trials.search.steps import Found, Probe
+from seamark.trials.search.largest_load import Limit, MeasuredProbe, Observation, judged, largest_load
+from seamark.trials.search.steps import Probe, SearchResult
 
 SERVICE_S = 0.004
 WARMUP_S = 0.5
@@ -45,21 +44,21 @@ QUEUES = {
 }
 
 
-def searched(queue: Queue, search: Search, duration_s: float, seed: int) -> tuple[Found, list[str], float]:
+def searched(queue: Queue, search: Search, duration_s: float, seed: int) -> tuple[SearchResult, list[str], float]:
     """Return what a search finds on a queue, the verdicts of its probes, and the seconds that it would have taken."""
     rng = np.random.default_rng(seed)
     verdicts: list[str] = []
     spent_s = 0.0
 
-    def measure(probe: Probe) -> Measured:
+    def measure(probe: Probe) -> MeasuredProbe:
         nonlocal spent_s
         length_s = probe.times * duration_s
         if probe.level * SERVICE_S > 1.15:  # the watch for over-saturation ends such a load
-            seen, length_s = Seen(against=("it cannot keep up",), sure=True), 2.0
+            seen, length_s = Observation(against=("it cannot keep up",), sure=True), 2.0
         else:
-            seen = Seen(values={queue.limit: queue.response_s(rng, probe.level, length_s)})
+            seen = Observation(values={queue.limit: queue.response_s(rng, probe.level, length_s)})
         spent_s += WARMUP_S + length_s + 0.3
-        return Measured(seen=seen, took_s=WARMUP_S + length_s + 0.3)
+        return MeasuredProbe(observation=seen, took_s=WARMUP_S + length_s + 0.3)
 
     found = largest_load(search, duration_s, measure, lambda probe, verdict, why: verdicts.append(verdict))
     return found, verdicts, spent_s
@@ -71,7 +70,7 @@ def a_search(seed: int, budget_s: float) -> Search:
     return Search(setting="rate_rps", from_level=float(begin), to_level=1000, within=0.1, budget_s=budget_s)
 
 
-def inside(found: Found, truth: float) -> bool:
+def inside(found: SearchResult, truth: float) -> bool:
     low, high = found.bracket
     return (low is None or low <= truth) and (high is None or truth < high)
 
@@ -104,15 +103,15 @@ def test_a_search_with_time_enough_ends_with_a_narrow_bracket():
 
 def test_a_load_that_fails_by_chance_or_falls_short_once_is_not_the_end():
     late, quick = np.full(800, 0.02), np.full(800, 0.005)
-    assert judged([Seen(values={MEAN: late})])[0] == "fail"
-    assert judged([Seen(values={MEAN: quick})])[0] == "pass"
-    assert judged([Seen(against=("saturated",))])[0] == "likely_fail"
-    assert judged([Seen(against=("saturated",)), Seen(against=("saturated",))])[0] == "fail"
-    assert judged([Seen(against=("over-saturated",), sure=True)])[0] == "fail"
-    verdict, why = judged([Seen(values={MEAN: quick}), Seen(void="the client was late")])
+    assert judged([Observation(values={MEAN: late})])[0] == "fail"
+    assert judged([Observation(values={MEAN: quick})])[0] == "pass"
+    assert judged([Observation(against=("saturated",))])[0] == "likely_fail"
+    assert judged([Observation(against=("saturated",)), Observation(against=("saturated",))])[0] == "fail"
+    assert judged([Observation(against=("over-saturated",), sure=True)])[0] == "fail"
+    verdict, why = judged([Observation(values={MEAN: quick}), Observation(void="the client was late")])
     assert (verdict, why) == ("void", "the client was late")
     few = np.array([0.001, 0.002, 0.3] * 5)
-    assert judged([Seen(values={TAIL: few})])[0] == "likely_fail"
+    assert judged([Observation(values={TAIL: few})])[0] == "likely_fail"
 
 
 @pytest.mark.sweep

@@ -7,19 +7,32 @@ from itertools import pairwise
 import pytest
 
 from seamark.model.search import Search
-from seamark.trials.search.levels import HALVINGS, levels_of
-from seamark.trials.search.steps import LOOK_ERROR, MOST_LOOKS, TIMES, Answer, Found, Probe, Verdict, next_step, spent
+from seamark.trials.search.steps import (
+    HALVINGS,
+    LOOK_ERROR,
+    MOST_LOOKS,
+    TIMES,
+    LevelVerdict,
+    Probe,
+    SearchResult,
+    Verdict,
+    levels_of,
+    next_step,
+    spent,
+)
 
 RATES = Search(setting="rate_rps", from_level=10, to_level=2000)
 USERS = Search(setting="concurrency", from_level=1, to_level=64, within=0.1)
 
 
-def searched(search: Search, server: Callable[[Probe], Verdict], most: int = 200) -> tuple[Found, list[Answer]]:
+def searched(
+    search: Search, server: Callable[[Probe], Verdict], most: int = 200
+) -> tuple[SearchResult, list[LevelVerdict]]:
     """Return what a search finds on a server, and its probes."""
-    answers: list[Answer] = []
+    answers: list[LevelVerdict] = []
     while isinstance(step := next_step(search, answers), Probe):
         assert len(answers) < most
-        answers.append(Answer(probe=step, verdict=server(step)))
+        answers.append(LevelVerdict(probe=step, verdict=server(step)))
     return step, answers
 
 
@@ -27,7 +40,7 @@ def bears(capacity: float) -> Callable[[Probe], Verdict]:
     return lambda probe: "pass" if probe.level <= capacity else "fail"
 
 
-def tried(answers: list[Answer]) -> list[float]:
+def tried(answers: list[LevelVerdict]) -> list[float]:
     return [answer.probe.level for answer in answers]
 
 

@@ -6,14 +6,14 @@ import pytest
 from samples import a_load
 
 from seamark.model.results.load_record import LoadRecord
-from seamark.trials.search.evidence import judged as judged_together
+from seamark.trials.search.largest_load import judged as judged_together
+from seamark.trials.search.observation import ends_search, observation_of
 from seamark.trials.search.steps import Verdict
-from seamark.trials.search.verdict import ends_search, seen_of
 
 
 def judged(metrics: dict[str, Any], load: LoadRecord) -> tuple[Verdict, str]:
     """What two probes of one level say that saw the same, with nothing known of single requests."""
-    seen = seen_of(metrics, load, {})
+    seen = observation_of(metrics, load, {})
     return judged_together([seen, seen])
 
 

@@ -24,12 +24,11 @@ from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.derive_trial import derive_trial, is_derived
 from seamark.trials.kinds import timed_load
 from seamark.trials.measure import LoadFailure
-from seamark.trials.search.largest import Measured, largest_load
+from seamark.trials.search.largest_load import MeasuredProbe, largest_load
+from seamark.trials.search.observation import ends_search, observation_of, values_of
 from seamark.trials.search.probe import duration_of, folder_name, probe_trial
 from seamark.trials.search.record import SearchRecord
-from seamark.trials.search.steps import Answer, Found, Probe, Verdict
-from seamark.trials.search.values import values_of
-from seamark.trials.search.verdict import ends_search, seen_of
+from seamark.trials.search.steps import LevelVerdict, Probe, SearchResult, Verdict
 from seamark.trials.trial_files import put_aside, samples_complete
 from seamark.trials.trial_record import record_of, served_by, write_config, write_meta
 
@@ -86,11 +85,11 @@ class _Probes:
         self, context: DeploymentContext, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int
     ) -> None:
         self.record = SearchRecord(trial, folder, served_by(context))
-        self.made: list[Answer] = []
+        self.made: list[LevelVerdict] = []
         self._context, self._trial, self._parent_pid, self._max_retries = context, trial, parent_pid, max_retries
         self._last: tuple[LoadRecord, Mapping[str, Any], float] | None = None
 
-    def measure(self, probe: Probe) -> Measured:
+    def measure(self, probe: Probe) -> MeasuredProbe:
         """Return what a probe saw. Raises _BrokenOffError when its load failed so that the next would as well."""
         context, trial = self._context, self._trial
         its = probe_trial(trial, probe, context.scenario)
@@ -104,16 +103,16 @@ class _Probes:
                 failure = LoadFailure(category=str(load.category), reason=str(load.reason), log_tail=load.log_tail)
                 raise _BrokenOffError(record_of(context, trial, failure))
         load, metrics = read(own.load, LoadRecord), _metrics(context, its, own)
-        seen = seen_of(metrics, load, values_of(trial.slos, own, metrics))
+        seen = observation_of(metrics, load, values_of(trial.slos, own, metrics))
         took_s = (load.warmup_s or 0.0) + (load.duration_s or 0.0) if known else time.monotonic() - began_s
         took_s = round(self.record.took_s(name, took_s), 3)
         self._last = load, metrics, took_s
-        return Measured(seen=seen, took_s=took_s)
+        return MeasuredProbe(observation=seen, took_s=took_s)
 
     def note(self, probe: Probe, verdict: Verdict, why: str) -> None:
         """Write down what the last probe said. Raises _BrokenOffError when the run is over."""
         assert self._last is not None
-        self.made.append(Answer(probe=probe, verdict=verdict))
+        self.made.append(LevelVerdict(probe=probe, verdict=verdict))
         load, metrics, took_s = self._last
         self.record.add(probe, folder_name(self._trial, probe), verdict, why, metrics, load, took_s)
         if reason := self._context.abandoned(self._parent_pid):
@@ -151,7 +150,7 @@ def _metrics(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> M
 
 
 def _published(
-    context: DeploymentContext, trial: Trial, folder: TrialFolder, found: Found, made: Sequence[Answer]
+    context: DeploymentContext, trial: Trial, folder: TrialFolder, found: SearchResult, made: Sequence[LevelVerdict]
 ) -> LoadRecord:
     """Make the samples of the last probe at the level that was found the trial's own; return its load's record,
     without the outcome of the search."""
@@ -177,7 +176,7 @@ def _published(
     return replace(record, trial=trial.id, trial_id=trial.trial_id, config_hash=trial.config_hash, probe=probe)
 
 
-def _nothing(trial: Trial, found: Found, made: Sequence[Answer]) -> LoadFailure:
+def _nothing(trial: Trial, found: SearchResult, made: Sequence[LevelVerdict]) -> LoadFailure:
     """Return why a search found no level."""
     search = trial.search
     assert search is not None

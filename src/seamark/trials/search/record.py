@@ -11,7 +11,7 @@ from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, read_json
 from seamark.telemetry import provenance
 from seamark.trials.search.probe import folder_name
-from seamark.trials.search.steps import Found, Probe, Verdict
+from seamark.trials.search.steps import Probe, SearchResult, Verdict
 
 Document = dict[str, Any]
 
@@ -100,7 +100,7 @@ class SearchRecord:
         if self._begun:
             self._write()
 
-    def end(self, found: Found) -> SearchOutcome:
+    def end(self, found: SearchResult) -> SearchOutcome:
         """Record the result of the search; return the part that load.json and metrics.json keep."""
         ended = {"outcome": found.outcome, "found": found.found, "confirmed": found.confirmed}
         self._document |= {**ended, "bracket": list(found.bracket), "confidence": found.confidence, "running": None}

@@ -1,4 +1,4 @@
-"""Which level a search measures next, from what its probes have answered so far. Pure, and the same every time.
+"""The next level that a search measures, from the verdicts of its probes so far. Pure and deterministic.
 
 It doubles from where it begins until a level fails and bisects the grid between. Up to there a level counts by what
 is more likely. Then the levels on both sides of the limit are measured on, each time longer and with another seed,
@@ -7,21 +7,25 @@ is not decided then lies inside the bracket, and levels further out are decided 
 judge, twice, is not gone beyond.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from seamark.model.search import Outcome, Search
-from seamark.trials.search.levels import Levels, levels_of
 
 Verdict = Literal["pass", "fail", "likely_pass", "likely_fail", "void"]
 ATTEMPTS = 2
-"""How often a probe is measured that says nothing of the server."""
+"""How often a void probe is measured."""
 TIMES = (1, 1, 2, 4, 8)
 """How many times `duration_s` each look at a level takes: sixteen in all."""
 MOST_LOOKS = len(TIMES)
 LOOK_ERROR = 0.005
-"""How often a look may decide wrongly. A bracket's confidence is 1 less this for each look of its search."""
+"""Error probability of one look. The confidence of a bracket is 1 less this for each look of its search."""
+HALVINGS = 4
+"""How often the level where a search begins is halved at most, when it fails."""
+
+Levels = tuple[int | float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,16 +40,16 @@ class Probe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What all probes of a level say after this one: the server bears the load or does not, surely or likely; or
-    (void) this probe cannot tell."""
+class LevelVerdict:
+    """Verdict of all probes of a level after this one: the server bears the load or does not, decided or likely;
+    `void` where this probe is no evidence."""
 
     probe: Probe
     verdict: Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SearchResult:
     """How a search ended. `found`: the largest level that met the objectives, by all of its probes together.
 
     `bracket`: the largest level that was decided to pass and the smallest that was decided to fail, at `confidence`;
@@ -59,10 +63,20 @@ class Found:
     confidence: float
 
 
-def next_step(search: Search, answers: Sequence[Answer]) -> Probe | Found:
+def levels_of(search: Search) -> Levels:
+    """Return the levels in ascending order, none twice: equal ratios of at most 1 + within, from `from` to `to`."""
+    span = math.log(search.to_level / search.from_level)
+    up = math.ceil(span / math.log(1 + search.within) - 1e-9)
+    ratio = math.exp(span / up)
+    down = math.floor(HALVINGS * math.log(2) / math.log(ratio))
+    values = {search.level(search.from_level * ratio**k) for k in range(-down, up + 1)}
+    return tuple(sorted(value for value in values if value > 0))
+
+
+def next_step(search: Search, answers: Sequence[LevelVerdict]) -> Probe | SearchResult:
     """Return what to measure next, or what was found."""
     levels = levels_of(search)
-    known = _Known(levels, answers)
+    known = _Levels(levels, answers)
     low, high = known.likely()
     if low is None and high is None:
         return known.probe(levels.index(search.level(search.from_level)))
@@ -80,19 +94,23 @@ def next_step(search: Search, answers: Sequence[Answer]) -> Probe | Found:
     return _found(search, known, _outcome(known, low, high))
 
 
-def spent(search: Search, answers: Sequence[Answer]) -> Found:
+def spent(search: Search, answers: Sequence[LevelVerdict]) -> SearchResult:
     """Return what is found when there is no time for another probe."""
     step = next_step(search, answers)
-    return step if isinstance(step, Found) else _found(search, _Known(levels_of(search), answers), "budget_spent")
+    return (
+        step
+        if isinstance(step, SearchResult)
+        else _found(search, _Levels(levels_of(search), answers), "budget_spent")
+    )
 
 
-class _Known:
+class _Levels:
     """What the answers say of each level, by its place."""
 
-    def __init__(self, levels: Levels, answers: Sequence[Answer]) -> None:
+    def __init__(self, levels: Levels, answers: Sequence[LevelVerdict]) -> None:
         self.levels = levels
         self.answers = answers
-        self._of: dict[float, list[Answer]] = {}
+        self._of: dict[float, list[LevelVerdict]] = {}
         for answer in answers:
             self._of.setdefault(answer.probe.level, []).append(answer)
 
@@ -154,7 +172,7 @@ class _Known:
         attempts = sum(answer.probe.look == look for answer in self._at(place))
         return Probe(level=self.levels[place], look=look, attempt=attempts + 1, times=TIMES[look - 1])
 
-    def _at(self, place: int) -> Sequence[Answer]:
+    def _at(self, place: int) -> Sequence[LevelVerdict]:
         return self._of.get(self.levels[place], ())
 
 
@@ -173,7 +191,7 @@ def _half(levels: Levels, place: int) -> int:
     return max((i for i, level in enumerate(levels[:place]) if level <= levels[place] / 2), default=0)
 
 
-def _outcome(known: _Known, low: int | None, high: int | None) -> Outcome:
+def _outcome(known: _Levels, low: int | None, high: int | None) -> Outcome:
     if high is not None and known.void(high):
         return "not_judged"
     if low is None:
@@ -184,11 +202,11 @@ def _outcome(known: _Known, low: int | None, high: int | None) -> Outcome:
     return "all_pass" if high is None else "converged"
 
 
-def _found(search: Search, known: _Known, outcome: Outcome) -> Found:
+def _found(search: Search, known: _Levels, outcome: Outcome) -> SearchResult:
     place, _ = known.likely()
     low, high = known.decided()
     looks = sum(answer.verdict != "void" for answer in known.answers)
-    return Found(
+    return SearchResult(
         outcome=outcome,
         found=None if place is None else known.levels[place],
         confirmed=place is not None and place == low and known.looks(place) > search.confirm > 0,

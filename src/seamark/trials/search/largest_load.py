@@ -1,0 +1,132 @@
+"""The search loop: measures one probe after another until the bracket is decided or the budget is spent. Pure.
+
+Objectives on times of requests and on the share of errors are decided by all requests of all probes of a level, with
+their autocorrelation, at a stated error. Of anything else (other objectives, a server that falls behind, failures)
+two probes have to agree.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.model.search import Search
+from seamark.stats.decision import Odds, mean_odds, quantile_odds
+from seamark.trials.search.steps import (
+    LOOK_ERROR,
+    TIMES,
+    LevelVerdict,
+    Probe,
+    SearchResult,
+    Verdict,
+    next_step,
+    spent,
+)
+
+Measure = Callable[[Probe], "MeasuredProbe"]
+Note = Callable[[Probe, Verdict, str], None]
+
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """An objective on every request: `name` as it is written, `of` which time, and the mean or the quantile (of
+    `probability`) of that time that has an upper limit, in seconds."""
+
+    name: str
+    statistic: Literal["mean", "quantile"]
+    limit: float
+    probability: float = 0.0
+    of: str = "latency"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The observation of one probe. `void`: why it is no evidence about the server. `values`: the values of all
+    requests under each objective, in the order of due times. `against`: other evidence against this load, decisive
+    from one probe where `sure`."""
+
+    void: str | None = None
+    against: tuple[str, ...] = ()
+    sure: bool = False
+    values: Mapping[Limit, Values] = field(default_factory=dict)
+
+
+def judged(seen: Sequence[Observation]) -> tuple[Verdict, str]:
+    """Return what the probes of a level say together, in the order in which they were made, and why in words."""
+    last = seen[-1]
+    if last.void is not None:
+        return "void", last.void
+    told = [each for each in seen if each.void is None]
+    against = [bool(each.against) for each in told]
+    if last.against and (last.sure or (all(against) and len(against) > 1)):
+        return "fail", "; ".join(last.against)
+    if last.against:
+        return "likely_fail", "; ".join(last.against)
+    values = {limit: [each.values[limit] for each in told if limit in each.values] for limit in last.values}
+    odds = {limit: _odds(limit, pieces) for limit, pieces in values.items()}
+    missed = [_text(limit, one) for limit, one in odds.items() if one.above <= LOOK_ERROR]
+    if missed:
+        return "fail", "; ".join(missed)
+    above = [_text(limit, one) for limit, one in odds.items() if _likely_missed(limit, one)]
+    if above:
+        return "likely_fail", f"not decided: {'; '.join(above)}"
+    sure = all(one.below <= LOOK_ERROR for one in odds.values()) and not any(against)
+    met = "; ".join(_text(limit, one) for limit, one in odds.items()) or "every objective is met"
+    return ("pass", met) if sure else ("likely_pass", f"not decided: {met}")
+
+
+def _odds(limit: Limit, pieces: Sequence[Values]) -> Odds:
+    if limit.statistic == "mean":
+        return mean_odds(pieces, limit.limit)
+    return quantile_odds(pieces, limit.probability, limit.limit, LOOK_ERROR)
+
+
+def _likely_missed(limit: Limit, odds: Odds) -> bool:
+    bound = limit.limit if limit.statistic == "mean" else 1 - limit.probability
+    return not odds.estimate <= bound
+
+
+def _text(limit: Limit, odds: Odds) -> str:
+    if limit.statistic == "mean":
+        return f"{limit.name}: the mean is {odds.estimate:.4g}"
+    return f"{limit.name}: {odds.estimate:.2%} lie above, {1 - limit.probability:.3g} may"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredProbe:
+    """The observation of a probe, and the seconds that it took with its warm-up and its figures."""
+
+    observation: Observation
+    took_s: float
+
+
+def largest_load(search: Search, duration_s: float, measure: Measure, note: Note) -> SearchResult:
+    """Return the largest load that meets the objectives. `measure` measures a probe, `note` is told its verdict.
+
+    A look of `duration_s` times its number of times is made shorter where it would end after the budget, and none
+    begins after it.
+    """
+    answers: list[LevelVerdict] = []
+    seen: dict[float, list[Observation]] = {}
+    spent_s = 0.0
+    while isinstance(step := next_step(search, answers), Probe):
+        if spent_s >= search.budget_s:
+            return spent(search, answers)
+        step = replace(step, times=_fitting(step.times, duration_s, search.budget_s - spent_s))
+        measured = measure(step)
+        spent_s = round(spent_s + measured.took_s, 3)
+        of_level = seen.setdefault(step.level, [])
+        of_level.append(measured.observation)
+        verdict, why = judged(of_level)
+        answers.append(LevelVerdict(probe=step, verdict=verdict))
+        note(step, verdict, why)
+    return step
+
+
+def _fitting(times: int, duration_s: float, left_s: float) -> int:
+    return max(fit for fit in TIMES if fit == 1 or (fit <= times and fit * duration_s <= left_s))

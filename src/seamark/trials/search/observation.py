@@ -1,0 +1,165 @@
+"""The observation of a probe: its load and the values of its requests against the objectives, or why it is void.
+
+A probe that misses objectives while the client was at its own limit is void; one that meets them is not, since the
+client's lateness is in the response times. A probe whose load was not the one planned is void either way.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from seamark.analysis.metrics.distribution import QUANTILES
+from seamark.analysis.metrics.objectives import value_of
+from seamark.analysis.metrics.samples import Batch, DamagedError, Times, open_samples
+from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.sample import MISSING_NS
+from seamark.model.scenario import Slo
+from seamark.storage.paths import TrialFolder
+from seamark.trials.search.largest_load import Limit, Observation, Values
+
+CLIENT_FAULTS = ("client_bound", "client_cpu", "client_stalled", "loop_lag", "rate_not_sent", "shard_lost")
+"""Codes of a client at its limit: a load that misses its objectives then may have missed them by the client."""
+OTHER_LOAD = ("rate_not_sent", "offered_rate_mismatch", "shard_lost", "client_underdriven", "timestamp_order")
+"""Codes of a load that was not the one planned."""
+SERVER_FAULTS = ("saturated", "over_saturated", "error_rate", "no_replies", "unfinished", "wrong_answers")
+"""Codes with which a load fails whatever its objectives."""
+DECISIVE = ("over_saturated", "no_replies", "wrong_answers")
+"""... of which one probe is enough: detection of over-saturation is a test of its own."""
+REFUSED = ("all_requests_failed", "timeout")
+"""Categories of failed loads that are the answer of the server."""
+UNKNOWN_CAUSE = ("server_died", "client_died", "no_samples")
+"""... and those after which the probe is measured again. All others end the search."""
+
+Document = Mapping[str, Any]
+TIMES: Mapping[str, Callable[[Batch], tuple[Times, Times]]] = {
+    "latency": lambda batch: (batch.due, batch.last),
+    "service_time": lambda batch: (batch.sent, batch.last),
+    "ttft": lambda batch: (batch.sent, batch.first),
+    "ttft_response": lambda batch: (batch.due, batch.first),
+}
+"""From when to when each time of a request counts. Other times, such as TPOT, are no plain difference."""
+
+
+def ends_search(load: LoadRecord) -> bool:
+    """Whether a load failed for a reason that the next probe would meet as well."""
+    return not load.ok and load.category not in (*REFUSED, *UNKNOWN_CAUSE)
+
+
+def observation_of(metrics: Document, load: LoadRecord, values: Mapping[Limit, Values]) -> Observation:
+    """Return the observation of a probe. Objectives with `values` are decided by these and by those of the level's
+    other probes; the others by the probe's figures."""
+    if metrics["status"] != "ok":
+        text = f"{metrics['category']}: {metrics['reason']}"
+        return Observation(against=(text,), sure=True) if metrics["category"] in REFUSED else Observation(void=text)
+    reasons = {str(reason["code"]): str(reason["text"]) for reason in metrics["reasons"]}
+    by_values = {limit.name for limit in values}
+    others = [slo for slo in metrics["slos"] if _named(slo) not in by_values]
+    missed, unknown = _objectives(others, metrics)
+    allowed = {"error_rate"} if any(slo["metric"] == "error_rate" for slo in metrics["slos"]) else set()
+    codes = [code for code in SERVER_FAULTS if code in reasons.keys() - allowed]
+    against = (*missed, *(reasons[code] for code in codes))
+    ours = [reasons[code] for code in CLIENT_FAULTS if code in reasons]
+    if "schedule_lag" in reasons and not _starved(load):
+        ours.append(reasons["schedule_lag"])
+    late, _ = _objectives([slo for slo in metrics["slos"] if _named(slo) in by_values], metrics)
+    if ours and (against or late):
+        return Observation(void=f"{'; '.join(ours)}. The client may be the cause of: {'; '.join((*against, *late))}")
+    other = [reasons[code] for code in OTHER_LOAD if code in reasons]
+    if not against and (other or unknown):
+        return Observation(void="; ".join((*other, *unknown)))
+    return Observation(against=against, sure=any(code in DECISIVE for code in codes), values=values)
+
+
+def _named(slo: Document) -> str:
+    return f"{slo['metric']} {slo['op']} {slo['limit']:g}"
+
+
+def _objectives(slos: Sequence[Document], metrics: Document) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the objectives that are missed, and those of which it cannot be said.
+
+    A percentile for which there are too few samples is met when the slowest request meets its limit.
+    """
+    missed, unknown = [], []
+    for slo in slos:
+        said = _named(slo)
+        if slo["met"] is False:
+            least = "at least " if slo.get("lower_bound") else ""
+            missed.append(f"{said} is missed: {least}{slo['value']:.4g}")
+        elif slo["met"] is None and slo["value"] is not None:
+            unknown.append(
+                f"{said} is not known: it is at least {slo['value']:.4g}, for requests timed out. Raise timeout_s"
+            )
+        elif slo["met"] is None and not _slowest_meets(slo, metrics):
+            unknown.append(f"{said} is not known: {metrics['counts']['ok']} replies are too few. Raise duration_s")
+    return missed, unknown
+
+
+def _slowest_meets(slo: Document, metrics: Document) -> bool:
+    name = str(slo["metric"])
+    time = name.removesuffix("_s") if name in REQUEST_OBJECTIVES else name.removesuffix("_s").rpartition("_")[0]
+    slowest = value_of(f"{time}_max_s", metrics)
+    return slo["op"] == "<=" and slowest is not None and not slowest.lower_bound and slowest.value <= slo["limit"]
+
+
+def _starved(load: LoadRecord) -> bool:
+    """Whether requests waited since every connection was busy: then the server made them late."""
+    return any((worker.backlog_max or 0) > 0 for worker in load.workers)
+
+
+def limits_of(slos: Sequence[Slo]) -> tuple[Limit, ...]:
+    """Return the objectives that are decided request by request: upper limits on quantiles and means of times."""
+    return tuple(limit for slo in slos if (limit := _limit(slo)) is not None)
+
+
+def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: Mapping[str, Any]) -> dict[Limit, Values]:
+    """Return the values of all requests that were due in a probe's window, in seconds, in the order of due times.
+
+    A request without a good reply counts as infinitely late for a quantile, and in no mean. Empty where a probe has
+    no figures or no samples that can be read.
+    """
+    limits, window = limits_of(slos), metrics.get("window") or {}
+    if metrics["status"] != "ok" or not limits or window.get("start_s") is None:
+        return {}
+    start_ns, end_ns = round(window["start_s"] * 1e9), round(window["end_s"] * 1e9)
+    due: list[Times] = []
+    values: dict[Limit, list[Values]] = {limit: [] for limit in limits}
+    try:
+        for batch in open_samples(folder.samples).batches():
+            inside = (batch.due >= start_ns) & (batch.due < end_ns)
+            due.append(batch.due[inside])
+            for limit in limits:
+                values[limit].append(_values(limit, batch)[inside])
+    except DamagedError:
+        return {}
+    order = np.argsort(np.concatenate(due), kind="stable")
+    whole = {limit: np.concatenate(parts)[order] for limit, parts in values.items()}
+    return {
+        limit: found[np.isfinite(found)] if limit.statistic == "mean" else found[~np.isnan(found)]
+        for limit, found in whole.items()
+    }
+
+
+def _limit(slo: Slo) -> Limit | None:
+    written = f"{slo.metric} {slo.op} {slo.limit:g}"
+    if slo.op != "<=":
+        return None
+    if slo.metric in REQUEST_OBJECTIVES:
+        name, statistic = slo.metric.removesuffix("_s"), "p99"
+    else:
+        name, _, statistic = slo.metric.removesuffix("_s").rpartition("_")
+    if name not in TIMES:
+        return None
+    if statistic == "mean":
+        return Limit(name=written, statistic="mean", limit=slo.limit, of=name)
+    if statistic not in QUANTILES:
+        return None
+    return Limit(name=written, statistic="quantile", limit=slo.limit, probability=QUANTILES[statistic], of=name)
+
+
+def _values(limit: Limit, batch: Batch) -> Values:
+    """Return a time of every request in seconds: infinite without a good reply, NaN where it has no such time."""
+    begin, end = TIMES[limit.of](batch)
+    took_s = np.where((begin != MISSING_NS) & (end != MISSING_NS), (end - begin) / 1e9, np.nan)
+    return np.where(batch.good, took_s, np.inf)
