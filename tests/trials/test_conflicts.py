@@ -16,8 +16,8 @@ from seamark.services.study_identities import server_identities
 from seamark.storage.codec import encode
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal, require_no_conflicts
 from seamark.trials.kinds.search import finished, goes_on
-from seamark.trials.pending import pending
 from seamark.trials.progress import progress
+from seamark.trials.run_deployment import pending
 from seamark.trials.trial_files import put_aside
 from seamark.workflow.dag import Dag
 

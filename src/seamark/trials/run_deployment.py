@@ -10,15 +10,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from seamark.errors import UserError
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.server_identity import ServerIdentity
+from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.images.prepare import require_images
+from seamark.services.study_identities import server_identity
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import acquire_lock
-from seamark.storage.paths import DeploymentFolder
+from seamark.storage.paths import DeploymentFolder, TrialFolder, read
 from seamark.trials import server_start, trial
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
 from seamark.trials.deployment_context import DeploymentContext
-from seamark.trials.pending import pending
+from seamark.trials.trial_files import put_aside, republished, settled
 
 CUT_SHORT = 143
 """Exit code of a job that SIGTERM ended: 128 and the number of the signal, as of a shell."""
@@ -74,6 +78,28 @@ def pending_trials(
     if found := conflicts(study, deployment=deployment_id):
         raise UserError(*refusal(study, found))
     return [each.id for each in pending(study, scenario, deployment_id, failed=failed)]
+
+
+def pending(study: Study, scenario: str, deployment_id: str, *, failed: bool = False) -> tuple[Trial, ...]:
+    """Return the trials of a deployment that need its server, in the order of their positions.
+
+    A trial whose samples are complete but whose load.json was lost gets it back. A failed trial is a result, as for
+    `bench submit`; with `failed` its files are put aside, as by `bench retry`, and it is measured again. Raises
+    UserError when the plan has no such deployment.
+    """
+    folder, deployment = study.folder(scenario), study.deployment(scenario, deployment_id)
+    server = server_identity(study, scenario, deployment)
+    trials = study.trials_of(scenario, deployment.id)
+    return tuple(trial for trial in trials if _needs_server(folder.trial(trial.id), trial, server, failed))
+
+
+def _needs_server(folder: TrialFolder, trial: Trial, server: ServerIdentity, failed: bool) -> bool:
+    if not settled(folder, trial, server):
+        return not republished(folder, trial, server)
+    if failed and not read(folder.load, LoadRecord).ok:
+        put_aside(folder)
+        return True
+    return False
 
 
 def serve(study: Study, scenario: str, deployment_id: str) -> None:
