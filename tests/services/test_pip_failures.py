@@ -1,4 +1,4 @@
-"""What pip's own words mean: which package, why, and what helps."""
+"""Failures in pip's output: package, cause and remedy."""
 
 import pytest
 

@@ -11,7 +11,7 @@ import yaml
 
 from seamark.model.server_identity import ServerIdentity, ServerRecord, differences, same_server
 from seamark.planning.study import Study
-from seamark.services.study_identities import server_identities
+from seamark.services.server_identity import server_identities
 from seamark.storage.codec import encode
 from seamark.storage.redaction import masked_address, masked_command, masked_variables
 

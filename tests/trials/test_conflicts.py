@@ -12,7 +12,7 @@ from seamark.errors import UserError
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
-from seamark.services.study_identities import server_identities
+from seamark.services.server_identity import server_identities
 from seamark.storage.codec import encode
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal, require_no_conflicts
 from seamark.trials.kinds.search import finished, goes_on

@@ -1,4 +1,4 @@
-"""bench doctor: whether this machine can measure."""
+"""bench doctor: checks whether this machine can measure."""
 
 import json
 from typing import TYPE_CHECKING
@@ -23,13 +23,11 @@ STYLE = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="Measure in 20 s what the load generator can do here: for the client_bound check.",
+    help="Measure the limits of the load generator here (20 s), for the client_bound check.",
 )
-@click.option(
-    "--self-test", "self_test", is_flag=True, help="Hold the load generator against a server whose answers are known."
-)
+@click.option("--self-test", "self_test", is_flag=True, help="Check the load generator against the reference server.")
 def command(scenario: str, site: str | None, as_json: bool, calibrate: bool, self_test: bool) -> int:
-    """Check the machine and the site: what is missing, what will make numbers worse, and the remedy.
+    """Check the machine and the site: missing parts, sources of distortion, and their remedies.
 
     \b
     Examples:

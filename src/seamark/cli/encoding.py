@@ -1,4 +1,4 @@
-"""Output that no locale can break: letters that an encoding lacks are written as the nearest of ASCII."""
+"""Output in any locale: characters that its encoding lacks are replaced by similar ASCII."""
 
 import codecs
 import locale
@@ -24,7 +24,7 @@ HANDLER = "seamark.nearest"
 
 
 def nearest(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return what stands for letters that cannot be encoded, as `codecs.register_error` wants it."""
+    """Return the replacement of characters that cannot be encoded, for `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]
@@ -32,7 +32,7 @@ def nearest(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def print_in_any_locale() -> None:
-    """Make standard output and error write whatever they are given, and children of ours speak UTF-8.
+    """Make standard output and error accept any text, and child processes use UTF-8.
 
     A locale that lacks a letter of a table is no reason to lose what was measured. Files are UTF-8 everywhere.
     """

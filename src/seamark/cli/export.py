@@ -1,4 +1,4 @@
-"""bench export: a scenario, or what it measured, in the form of another tool."""
+"""bench export: a scenario as Slurm scripts, or its metrics for Prometheus."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from seamark.model.plurals import counted
 
 @click.group("export")
 def command() -> None:
-    """Write a scenario, or what it measured, in the form of another tool.
+    """Write a scenario as Slurm scripts, or its metrics for Prometheus.
 
     \b
     Examples:
@@ -30,7 +30,7 @@ def command() -> None:
     "folder",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    help="Where to write them, below the study. Default: slurm/<scenario>.",
+    help="Folder below the study. Default: slurm/<scenario>.",
 )
 @click.option(
     "--python", metavar="FILE", help="Interpreter of the jobs. Default: the study's own, else python3 of their PATH."
@@ -39,7 +39,7 @@ def command() -> None:
     "--at-once",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tasks of an array that run at the same time. Default: `jobs` of the site's profile.",
+    help="Tasks of a job array that run at once. Default: `jobs` of the site's profile.",
 )
 def slurm(
     scenario: str, site: str | None, as_json: bool, folder: Path | None, python: str | None, at_once: int | None
@@ -83,11 +83,11 @@ def slurm(
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    help="One file for the figures of all trials; - for standard output. Default: a file for each trial, and its"
+    help="One file for the metrics of all trials; - for standard output. Default: a file for each trial, and its"
     " telemetry by node, in the site's `metrics` folder.",
 )
 def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
-    """Write the figures of finished trials in Prometheus's text form, as its textfile collector reads it.
+    """Write the metrics of finished trials in Prometheus's text format, for its textfile collector.
 
     Times are in seconds, sizes in bytes, shares from 0 to 1. A figure that is not known is not written. A site with
     `paths: {metrics: FOLDER}` gets a trial's files as soon as it is measured.

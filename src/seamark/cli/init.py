@@ -1,4 +1,4 @@
-"""bench init: a new study folder with everything a run reads, and a site from what its Slurm says of itself."""
+"""bench init: creates a study folder with all files of a run, and a site from the machine's Slurm configuration."""
 
 import re
 import shutil
@@ -19,11 +19,11 @@ SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option(
-    "--site", metavar="NAME", help="Write a site of that name into config/sites from what Slurm here says of itself."
+    "--site", metavar="NAME", help="Write a site of that name to config/sites from the configuration of Slurm here."
 )
-@click.option("--force", is_flag=True, help="With --site: write it anew when it is there.")
+@click.option("--force", is_flag=True, help="With --site: overwrite an existing file.")
 def command(folder: Path | None, site: str | None, force: bool) -> None:
-    """Make FOLDER a study: Snakefile, profiles, recipes, sites and example scenarios, all yours to change.
+    """Make FOLDER a study: Snakefile, profiles, recipes, sites and example scenarios, all for you to edit.
 
     With --site, called on a login node, it also asks Slurm and the module system for partitions, QoS, limits and
     accounts, and writes them as a site; without FOLDER, into the study you are in.
@@ -56,7 +56,7 @@ def _new_study(folder: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file or folder as new ones of ours: who may write them says our umask, not the package's files."""
+    """Copy a file or folder with the permissions of the user's umask, not those of the package's files."""
     if source.is_dir():
         target.mkdir(parents=True)
         for each in source.iterdir():

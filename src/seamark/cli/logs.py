@@ -1,4 +1,4 @@
-"""bench logs: what servers, loads and jobs of a scenario wrote, in one archive."""
+"""bench logs: collects the logs of a scenario's servers, loads and jobs in one archive."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -28,10 +28,10 @@ def command() -> None:
 @command.command("get")
 @click.argument("name", metavar="SCENARIO|ID")
 @click.option(
-    "--component", "components", multiple=True, help="Of these alone: server, load, supervisor, serve, run, ..."
+    "--component", "components", multiple=True, help="Only this component: server, load, supervisor, serve, run, ..."
 )
-@click.option("--since", metavar="TIME", help="From then on: 2026-01-31T12:00, or 2h for two hours ago.")
-@click.option("--until", metavar="TIME", help="Up to then.")
+@click.option("--since", metavar="TIME", help="Start: 2026-01-31T12:00, or 2h for two hours ago.")
+@click.option("--until", metavar="TIME", help="End, in the same forms.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Archive. Default: SCENARIO-logs.tar.gz.")
 @click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
 @json_option
@@ -44,7 +44,7 @@ def get(
     site: str,
     as_json: bool,
 ) -> int:
-    """Put the logs of a scenario, or of a persistent server, into one archive: a file of JSON lines a component.
+    """Collect the logs of a scenario or a persistent server in one archive, with a file of JSON lines per component.
 
     Each line has the time at which it was written, where it says so, and the trial that it belongs to. Ends with 1
     when no line is wanted.

@@ -1,4 +1,4 @@
-"""Runs a server of ours for a moment, without supervisor, folder or deployment: what the client is held against."""
+"""Ephemeral server: runs a test server for the length of a context, without supervisor or deployment."""
 
 import subprocess
 import sys

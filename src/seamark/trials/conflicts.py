@@ -13,7 +13,7 @@ from seamark.model.results.load_record import CommitMark, Measurement
 from seamark.model.server_identity import BRIEF, ServerIdentity, ServerRecord, belongs, differences, same_server
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
-from seamark.services.study_identities import server_identities
+from seamark.services.server_identity import server_identities
 from seamark.storage.paths import TrialFolder, read
 from seamark.trials.trial_files import commit_mark, complete, put_aside
 

@@ -21,7 +21,7 @@ from seamark.platform.pinning import split_of
 from seamark.services.images.images import client_lock
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import INSIDE
-from seamark.services.study_identities import server_identity
+from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
 from seamark.storage.paths import DeploymentFolder, ScenarioFolder, expanded, read_json
 from seamark.telemetry.provenance.software import container_around_us

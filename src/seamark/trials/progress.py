@@ -12,7 +12,7 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Plan, Trial
 from seamark.planning.study import Study
-from seamark.services.study_identities import server_identities
+from seamark.services.server_identity import server_identities
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json
 
 WAITING_STALE_S = 15.0

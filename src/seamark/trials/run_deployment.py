@@ -15,7 +15,7 @@ from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.images.prepare import require_images
-from seamark.services.study_identities import server_identity
+from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import acquire_lock
 from seamark.storage.paths import DeploymentFolder, TrialFolder, read
