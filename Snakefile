@@ -7,9 +7,11 @@ from snakemake.exceptions import WorkflowError
 
 from seamark.workflow.dag import Dag
 from seamark.errors import UserError
+from seamark.model.dotted import search_in
 from seamark.planning.study import Study
 from seamark.workflow.large_groups import check_groups_once
 
+search_in(Path.cwd())
 try:
     dag = Dag(
         study=Study.at(

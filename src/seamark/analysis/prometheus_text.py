@@ -107,13 +107,15 @@ EXPOSED = exposed()
 TRIAL = f"{PREFIX}_trial_info"
 STARTED = f"{PREFIX}_trial_start_time_seconds"
 QUALITY = f"{PREFIX}_quality"
+OWN = f"{PREFIX}_own"
 HELPS = {
     TRIAL: "always 1; its labels say how the trial ended and how far its figures may be believed",
     STARTED: "when the load began, in seconds since 1970",
     QUALITY: "how good the replies were, such as recall@k",
+    OWN: "metrics of the scenario's author, each in its own unit",
     **{each.name: each.help for each in reversed(EXPOSED)},
 }
-ORDER = (TRIAL, STARTED, *dict.fromkeys(each.name for each in EXPOSED), QUALITY)
+ORDER = (TRIAL, STARTED, *dict.fromkeys(each.name for each in EXPOSED), QUALITY, OWN)
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
@@ -137,7 +139,12 @@ def figures_of(document: Mapping[str, Any], trial: Trial, levels: Mapping[str, V
         if figure is not None:
             samples.setdefault(each.name, []).append(({**each.labels, **_marks(document, each)}, each.value(figure)))
     quality = [({"name": name}, float(value)) for name, value in document["quality"].items() if value is not None]
-    return TrialFigures(labels=_labels(document, trial, levels), samples=samples | {QUALITY: quality})
+    own = [
+        ({"name": name, "unit": each["unit"]}, float(each["value"]))
+        for name, each in (document.get("own") or {}).items()
+        if each["value"] is not None
+    ]
+    return TrialFigures(labels=_labels(document, trial, levels), samples=samples | {QUALITY: quality, OWN: own})
 
 
 def _marks(document: Mapping[str, Any], each: Exposed) -> Labels:

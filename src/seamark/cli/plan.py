@@ -42,9 +42,9 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
 
 
 def _write(study: Study) -> None:
-    """Write the plan, or note why not: a user without write access still sees it."""
+    """Write the plan and its trials, or note why not: a user without write access still sees the plan."""
     try:
-        study.write_plan(study.scenario.name)
+        study.refresh_plan(study.scenario.name)
     except PermissionError as refused:
         from seamark.trials.permissions import owner
 

@@ -101,8 +101,11 @@ def conditions_of(item: Item | None, known: Mapping[str, Setting], mistakes: Mis
     return tuple(texts)
 
 
-def objectives_of(item: Item | None, mistakes: Mistakes) -> tuple[Slo, ...]:
-    """Return the objectives under `slos`, after noting those that cannot be read or name no metric."""
+def objectives_of(item: Item | None, mistakes: Mistakes, own: tuple[str, ...] = ()) -> tuple[Slo, ...]:
+    """Return the objectives under `slos`, after noting those that cannot be read or name no metric.
+
+    A metric is one of OBJECTIVES, the name of a column of metrics.csv, or one of the user's `own`.
+    """
     slos: list[Slo] = []
     for each, text in _texts(item, mistakes):
         try:
@@ -110,13 +113,21 @@ def objectives_of(item: Item | None, mistakes: Mistakes) -> tuple[Slo, ...]:
         except ValueError as error:
             mistakes.add(each, f"{error}.")
             continue
-        if not is_objective(metric):
-            guess = did_you_mean(metric, OBJECTIVES) or f" Known: {', '.join(OBJECTIVES[:6])}, throughput, ..."
+        if not is_objective(metric) and metric not in own and metric not in _columns():
+            guess = (
+                did_you_mean(metric, (*OBJECTIVES, *own)) or f" Known: {', '.join(OBJECTIVES[:6])}, throughput, ..."
+            )
             mistakes.add(each, f"'{metric}' is no metric an objective can speak of.{guess}")
         if any(slo.metric == metric and slo.op == op for slo in slos):
             mistakes.add(each, f"'{metric} {op}' has a limit already. Remove one.")
         slos.append(Slo(metric=metric, op=cast(Literal["<=", ">="], op), limit=limit))
     return tuple(slos)
+
+
+def _columns() -> set[str]:
+    from seamark.analysis.metrics.table import METRICS  # few objectives need it
+
+    return {metric.column for metric in METRICS}
 
 
 def _texts(item: Item | None, mistakes: Mistakes) -> Iterable[tuple[Item, str]]:

@@ -115,6 +115,11 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
             "workload": {"$ref": "#/$defs/workload"},
             "workloads": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/workload"}},
             "artifacts": artifacts,
+            "metrics": {
+                "type": "array",
+                "items": {"type": "string", "pattern": f"^{DOTTED.pattern}$"},
+                "description": "Metrics of your own, as module:name; the module is found in the study's folder.",
+            },
             "binds": {"type": "array", "items": {"type": "string", "pattern": "^[^:]+:/[^:]*(:(ro|rw))?$"}},
             "metadata": metadata,
         },

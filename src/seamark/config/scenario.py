@@ -10,13 +10,15 @@ from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
+from seamark.model.dotted import is_dotted, resolved
 from seamark.model.scenario import Artifacts, Metadata, Resources, Scenario
 from seamark.model.service import Service
 
+NAME_OF_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "max_retries", "resources", "defaults"),
-    *("workload", "workloads", "artifacts", "binds", "metadata"),
+    *("workload", "workloads", "artifacts", "binds", "metrics", "metadata"),
 )
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 
@@ -42,7 +44,10 @@ def scenario_of(tree: Item, path: Path, services: Mapping[str, Service], mistake
         fields["binds"] = _binds(tree.value["binds"], mistakes)
     if "metadata" in tree.value:
         fields["metadata"] = _metadata(tree.value["metadata"], mistakes)
-    fields["workloads"] = workloads_of(tree, fields.get("resources", Resources()), services, mistakes)
+    own: tuple[str, ...] = ()
+    if "metrics" in tree.value:
+        fields["metrics"], own = _metrics(tree.value["metrics"], mistakes)
+    fields["workloads"] = workloads_of(tree, fields.get("resources", Resources()), services, mistakes, own)
     fields["lines"] = lines_of(tree)
     return Scenario(**fields) if mistakes.count == before else None
 
@@ -121,6 +126,29 @@ def _binds(item: Item, mistakes: Mistakes) -> tuple[str, ...]:
         elif len(parts) == 3 and parts[2] not in ("ro", "rw"):
             mistakes.add(each, f"'{parts[2]}' is neither ro nor rw.")
     return cast("tuple[str, ...]", binds)
+
+
+def _metrics(item: Item, mistakes: Mistakes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the dotted paths of a user's own metrics, and their names; both without those that cannot be used."""
+    from seamark.analysis.metrics.metric import Metric  # few scenarios have any
+    from seamark.analysis.metrics.table import METRICS
+
+    paths = decode(item, tuple[str, ...], mistakes)
+    found: dict[str, str] = {}
+    taken = {metric.column for metric in METRICS}
+    for each in item.value if paths is not WRONG else ():
+        try:
+            if not is_dotted(each.value):
+                raise ValueError(f"'{each.value}' is not of the form 'module:name'")
+            name = resolved(each.value, Metric).path
+            if not NAME_OF_METRIC.fullmatch(name):
+                raise ValueError(f"its path '{name}' is no name: use small letters, digits and '_'")
+            if name in taken or name in found:
+                raise ValueError(f"there is a metric '{name}' already. Choose another name")
+            found[name] = each.value
+        except ValueError as error:
+            mistakes.add(each, f"{error}.")
+    return tuple(found.values()), tuple(found)
 
 
 def _metadata(item: Item, mistakes: Mistakes) -> Metadata:

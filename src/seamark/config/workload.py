@@ -76,9 +76,16 @@ ELSEWHERE = (
 
 
 def workloads_of(
-    tree: Item, resources: Resources, services: Mapping[str, Service], mistakes: Mistakes
+    tree: Item,
+    resources: Resources,
+    services: Mapping[str, Service],
+    mistakes: Mistakes,
+    metrics: tuple[str, ...] = (),
 ) -> tuple[Workload, ...]:
-    """Return the workloads under `workload` or `workloads`, without those that could not be decoded."""
+    """Return the workloads under `workload` or `workloads`, without those that could not be decoded.
+
+    `metrics` are names of metrics of the user's own, of which objectives may speak.
+    """
     single, several = tree.value.get("workload"), tree.value.get("workloads")
     if single is not None and several is not None:
         mistakes.add(several, f"both 'workload' (line {single.line}) and 'workloads' are written. Keep one of them.")
@@ -96,7 +103,7 @@ def workloads_of(
     defaults = tree.value.get("defaults")
     if defaults is not None and not is_mapping(defaults, mistakes):
         defaults = None
-    made = [_workload(item, defaults, resources, services, mistakes) for item in items]
+    made = [_workload(item, defaults, resources, services, mistakes, metrics) for item in items]
     _check_defaults(defaults, made, services, mistakes)
     found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
@@ -104,7 +111,12 @@ def workloads_of(
 
 
 def _workload(
-    item: Item, defaults: Item | None, resources: Resources, services: Mapping[str, Service], mistakes: Mistakes
+    item: Item,
+    defaults: Item | None,
+    resources: Resources,
+    services: Mapping[str, Service],
+    mistakes: Mistakes,
+    metrics: tuple[str, ...],
 ) -> Workload | None:
     if not is_mapping(item, mistakes):
         return None
@@ -132,7 +144,7 @@ def _workload(
         include=_partial(parts.get("include"), treatable, service, mistakes),
         exclude=_partial(parts.get("exclude"), treatable, service, mistakes),
         where=conditions_of(parts.get("where"), treatable, mistakes),
-        slos=objectives_of(parts.get("slos"), mistakes),
+        slos=objectives_of(parts.get("slos"), mistakes, metrics),
     )
     search = search_of(item, found, workload.include, workload.slos, mistakes)
     workload = replace(workload, levels=levels_with(search, item, found), search=search)

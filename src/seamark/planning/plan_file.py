@@ -27,6 +27,9 @@ def as_document(plan: Plan) -> dict[str, Any]:
         | {"slos": [_fields(slo) for slo in each.slos], "search": each.search and _fields(each.search)}
         for each in plan.trials
     ]
+    for each in document["trials"]:
+        if not each["metrics"]:
+            del each["metrics"]  # few scenarios have any
     document["binds"] = list(plan.binds)
     return document
 
@@ -111,7 +114,8 @@ def trial_for(folder: TrialFolder, plan_file: Path) -> Plan:
 
 def _trial(document: Mapping[str, Any]) -> Trial:
     slos, search = tuple(Slo(**slo) for slo in document["slos"]), document.get("search")
-    return Trial(**{**document, "slos": slos, "search": Search(**search) if search else None})
+    own = tuple(document.get("metrics") or ())
+    return Trial(**{**document, "slos": slos, "search": Search(**search) if search else None, "metrics": own})
 
 
 def _plan(document: Mapping[str, Any]) -> Plan:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.analysis.metrics import is_older
+from seamark.analysis.metrics.own import mark_of, marks_of
 from seamark.analysis.summary import write_metrics
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Deployment, Trial
@@ -44,7 +45,7 @@ def is_derived(folder: TrialFolder, trial: Trial) -> bool:
     """Return whether telemetry and metrics are newer than their sources, of this version, and judged by the trial's
     objectives."""
     newer = _is_newer(folder.telemetry, folder.load) and _is_newer(folder.metrics, folder.telemetry)
-    return newer and _has_objectives(folder, trial) and not can_be_newer(folder)
+    return newer and _is_judged(folder, trial) and not can_be_newer(folder)
 
 
 def can_be_newer(folder: TrialFolder) -> bool:
@@ -64,11 +65,13 @@ def _is_newer(made: Path, source: Path) -> bool:
     return made.is_file() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns
 
 
-def _has_objectives(folder: TrialFolder, trial: Trial) -> bool:
-    """Return whether a trial was judged by the objectives that it has now."""
+def _is_judged(folder: TrialFolder, trial: Trial) -> bool:
+    """Return whether metrics.json has the objectives and the user's own metrics that the trial has now."""
     try:
         known = read_json(folder.metrics)
         judged = [(each["metric"], each["op"], each["limit"]) for each in known["slos"]]
     except (ValueError, KeyError, TypeError):
         return False
-    return known.get("status") != "ok" or judged == [(slo.metric, slo.op, slo.limit) for slo in trial.slos]
+    if known.get("status") == "ok" and judged != [(slo.metric, slo.op, slo.limit) for slo in trial.slos]:
+        return False
+    return marks_of(known) == [mark_of(path) for path in trial.metrics]

@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
+from seamark.analysis.metrics.own import mark_of
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.dispatch.resources import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes_of, resources_of, serve_min
 from seamark.model.service import Value
@@ -115,8 +116,12 @@ class Dag:
         return [_literal(self._relative(self.study.metrics))] if self.study.metrics else []
 
     def objectives(self, w: Wildcards) -> list[str]:
-        """Return a trial's objectives: its metrics are derived again when they change, and nothing is measured."""
-        return [f"{slo.metric} {slo.op} {slo.limit!r}" for slo in self.trial(w).slos]
+        """Return a trial's objectives and metrics of the user's own: its figures are derived again when they change,
+        and nothing is measured."""
+        trial = self.trial(w)
+        return [f"{slo.metric} {slo.op} {slo.limit!r}" for slo in trial.slos] + [
+            mark_of(each) for each in trial.metrics
+        ]
 
     def file(self, relative: str) -> str:
         """Return the path of a shipped file."""

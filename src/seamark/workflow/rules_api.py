@@ -112,10 +112,12 @@ def metrics(plan_file: str, record: str, exposition: str = "") -> None:
 
     `exposition`: the folder that is to have them in Prometheus's text form too.
     """
+    from seamark.model.dotted import search_in
     from seamark.planning.plan_file import read_plan, trial_for
     from seamark.storage.paths import ScenarioFolder
     from seamark.trials.derive_trial import derive_trial
 
+    search_in(Path.cwd())
     scenario = ScenarioFolder(root=Path(record).parents[1])
     folder = scenario.trial(Path(record).parent.name)
     part = trial_for(folder, Path(plan_file))
@@ -155,8 +157,10 @@ def _require_current_epoch() -> None:
 
 def _study(scenario_file: str, site: str) -> "Study":
     from seamark.errors import UserError
+    from seamark.model.dotted import search_in
     from seamark.planning.study import Study
 
+    search_in(Path.cwd())  # an exported job has no parent that did
     try:
         return Study.at(Path.cwd(), scenario=scenario_file, site=site)
     except UserError as mistake:

@@ -12,6 +12,7 @@ from seamark.analysis.metrics.evidence import Recorded, evidence_of, series_of
 from seamark.analysis.metrics.findings import findings
 from seamark.analysis.metrics.metric import Evidence
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
+from seamark.analysis.metrics.own import own_metrics
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.startup import StartUp
 from seamark.analysis.metrics.steady import SteadyState
@@ -86,15 +87,16 @@ def measure(
         samples = open_samples(folder.samples, trial.config_hash)
         series = series_of(samples, trial)
         if not load.ok:
-            return Measured(document=_failed(envelope, load, None), series=series, histograms={})
+            return Measured(document=_failed(envelope, trial, load, None), series=series, histograms={})
         found = evidence_of(trial, load, samples, folder, deployment)
     except DamagedError as damage:
-        return Measured(document=_failed(envelope, load, damage), series=(), histograms={})
+        return Measured(document=_failed(envelope, trial, load, damage), series=(), histograms={})
     if not found.tally.rows:
         return Measured(
-            document=_failed(envelope, load, DamagedError("no request was recorded")), series=(), histograms={}
+            document=_failed(envelope, trial, load, DamagedError("no request was recorded")), series=(), histograms={}
         )
     document = _figures(envelope, found, load)
+    document["own"] = own_metrics(trial.metrics, found)
     document["saturated"] = document["saturated"] or document["over_saturated_at_s"] is not None
     document["slos"] = judged_objectives(trial.slos, document)
     facts = findings(trial, load, document, found, client_is_server=client_is_server, ceiling=ceiling)
@@ -147,7 +149,7 @@ def _envelope(trial: Trial, load: LoadRecord, scenario: str, deployment: Deploym
     }
 
 
-def _failed(envelope: Document, load: LoadRecord, damage: DamagedError | None) -> Document:
+def _failed(envelope: Document, trial: Trial, load: LoadRecord, damage: DamagedError | None) -> Document:
     """The document of a trial without figures: what can be counted comes from load.json."""
     if load.ok:
         category, reason = "no_samples", str(damage)
@@ -165,7 +167,7 @@ def _failed(envelope: Document, load: LoadRecord, damage: DamagedError | None) -
         if name in document["errors"]["by_category"]:
             document["errors"]["by_category"][name] = count
     _, reasons = judge(Findings(status="failed", category=category, failure=reason))
-    return _closed(document, load, None, "INVALID", reasons)
+    return _closed(document, load, None, "INVALID", reasons) | {"own": own_metrics(trial.metrics, None)}
 
 
 def _figures(envelope: Document, found: Evidence, load: LoadRecord) -> Document:

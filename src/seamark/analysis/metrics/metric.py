@@ -34,7 +34,7 @@ Better = Literal["higher", "lower", "neither"]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One figure of metrics.json. `path` has dots where the document nests."""
+    """One figure of metrics.json. `path` has dots where the document nests; that of a user's own has none."""
 
     path: str
     unit: str

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seamark.analysis.metrics.table import METRICS
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.scenario import Slo
 from seamark.stats.censored import Estimate
@@ -25,6 +26,8 @@ WHOLE = {
     "error_rate": "errors.rate",
     "goodput_ratio": "goodput.ratio",
 }
+
+COLUMNS = {metric.column: metric.path for metric in METRICS}
 
 
 def judged_objectives(slos: Sequence[Slo], document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -60,8 +63,8 @@ def value_of(metric: str, document: Mapping[str, Any]) -> Estimate | None:
 
     An objective on a single request (`latency_s`) is judged by the p99 of all, by the slowest when there are too
     few samples for a p99. A mean without the requests that have no answer is taken as if these took no time: less
-    than that it is not. A throughput in chunks is not what an objective means. Other names are qualities such as
-    `recall_at_10`.
+    than that it is not. A throughput in chunks is not what an objective means. Other names are metrics of the user's
+    own, qualities such as `recall_at_10`, and columns of metrics.csv, each in its own unit.
     """
     if metric in REQUEST_OBJECTIVES:
         name = metric.removesuffix("_s")
@@ -73,7 +76,13 @@ def value_of(metric: str, document: Mapping[str, Any]) -> Estimate | None:
     if metric == "throughput" and (document.get("throughput") or {}).get("unit") == CHUNKS:
         return None
     path = WHOLE.get(metric)
-    value = look_up(document.get("quality") or {}, metric) if path is None else look_up(document, path)
+    if path is None and (own := (document.get("own") or {}).get(metric)):
+        value = own["value"]
+    elif path is None:
+        value = look_up(document.get("quality") or {}, metric)
+        value = look_up(document, COLUMNS[metric]) if value is None and metric in COLUMNS else value
+    else:
+        value = look_up(document, path)
     return None if value is None else Estimate(value=value)
 
 

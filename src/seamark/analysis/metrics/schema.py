@@ -175,6 +175,15 @@ TRAILER: Mapping[str, Schema] = {
         ),
     },
     "quality": _map(NUMBER),
+    "own": {
+        **_map(
+            {
+                **_object({"value": NUMBER, **dict.fromkeys(("unit", "better", "meaning", "source"), TEXT)}),
+                "additionalProperties": TEXT,
+            }
+        ),
+        "description": "metrics of the scenario's author; `error` says why one has no value",
+    },
     "telemetry": _map(
         _object(
             {

@@ -130,6 +130,7 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
         "achieved_rps": known(spread(each(good, "achieved_rps"))),
         "energy": _energy(good),
         "quality": medians(good, "quality"),
+        "own": _own(good),
         "resource": medians(good, "resource"),
         "telemetry": telemetry(good),
         "slos": _objectives(good),
@@ -183,6 +184,18 @@ def _energy(good: Sequence[Document]) -> Document | None:
         return None
     names = ("value_j", "per_request_j", "per_unit_j", "power_w", "idle_power_w")
     return {"scope": scopes[0], **{name: known(spread(each(good, "energy", name))) for name in names}}
+
+
+def _own(good: Sequence[Document]) -> dict[str, Document]:
+    """Each metric of the user's own over the trials that have it, with its unit, direction and meaning."""
+    found: dict[str, Document] = {}
+    for metrics in good:
+        for name, one in (metrics.get("own") or {}).items():
+            found.setdefault(name, {key: one[key] for key in ("unit", "better", "meaning")})
+    return {
+        name: about | (known(spread(each([m.get("own") or {} for m in good], name, "value"))) or {"median": None})
+        for name, about in found.items()
+    }
 
 
 def _objectives(good: Sequence[Document]) -> list[Document]:

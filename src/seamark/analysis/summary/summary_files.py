@@ -38,6 +38,7 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
     summary = summarise(plan, folder)
     levels = levels_of(plan)
     qualities = list(dict.fromkeys(name for treatment in summary["treatments"] for name in treatment["quality"]))
+    own = list(dict.fromkeys(name for treatment in summary["treatments"] for name in treatment["own"]))
     factors = list(dict.fromkeys(name for treatment in levels.values() for name in treatment))
     header = [
         *IDENTITY,
@@ -47,6 +48,7 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
         *(metric.column for metric in METRICS),
         *BOUND_COLUMNS,
         *(f"quality_{name}" for name in qualities),
+        *(f"own_{name}" for name in own),
         *(f"search_{name}" for name in FOUND if any(each["search"] for each in summary["treatments"])),
     ]
     words = {*IDENTITY, *STATE, *SEARCH_WORDS, *BOUND_COLUMNS} | {
@@ -111,6 +113,7 @@ def _figures(metrics: Document, qualities: Sequence[str], by_twins: Sequence[Doc
     row |= {metric.column: look_up(metrics, metric.path) for metric in METRICS}
     row |= lower_bounds(metrics)
     row |= {f"quality_{name}": metrics["quality"].get(name) for name in qualities}
+    row |= {f"own_{name}": each["value"] for name, each in (metrics.get("own") or {}).items()}
     search = metrics.get("search")
     return row | ({f"search_{name}": value for name, value in row_of_search(search).items()} if search else {})
 

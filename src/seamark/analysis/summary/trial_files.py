@@ -74,6 +74,7 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
     row |= {f"window_{name}": value for name, value in document["window"].items()}
     row |= _steady(document["steady_state"] or {})
     row |= {f"quality_{name}": value for name, value in document["quality"].items()}
+    row |= {f"own_{name}": each["value"] for name, each in (document.get("own") or {}).items()}
     row["verdict"] = document["verdict"]
     row["reasons"] = " ".join(reason["code"] for reason in document["reasons"])
     return row

@@ -80,7 +80,7 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
         configuration_section(results),
         nodes_section(results),
         reproduce_section(results),
-        glossary_section(),
+        glossary_section(results.summary),
     )
     return tuple(section for section in found if section is not None)
 

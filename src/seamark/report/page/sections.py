@@ -297,6 +297,9 @@ TERMS = (
 )
 
 
-def glossary_section() -> Section:
-    """Return the glossary."""
-    return Section(id="glossary", title="What the numbers mean", blocks=(Facts(pairs=TERMS, long=True),))
+def glossary_section(summary: Document) -> Section:
+    """Return the glossary, with the metrics of the scenario's author."""
+    treatments = summary.get("treatments") or ()
+    own = {name: about for treatment in treatments for name, about in (treatment.get("own") or {}).items()}
+    pairs = [(name.replace("_", " "), f"{about['meaning']} ({about['unit']})") for name, about in own.items()]
+    return Section(id="glossary", title="What the numbers mean", blocks=(Facts(pairs=(*TERMS, *pairs), long=True),))

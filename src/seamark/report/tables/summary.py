@@ -62,6 +62,7 @@ def workload_table(workload: str, treatments: Sequence[Document], named: bool) -
     """Return a row for each treatment: its factors, throughput, response times, errors, quality and verdict."""
     levels = levels_of(treatments)
     qualities, alike = qualities_of(treatments)
+    own = {name: about for t in treatments for name, about in (t.get("own") or {}).items()}
     bandwidth = any((t.get("bandwidth_mb_per_s") or {}).get("median") is not None for t in treatments)
     unit = next((u for t in treatments if (u := (t.get("throughput") or {}).get("unit"))), "")
     searched = next((str(search["setting"]) for t in treatments if (search := t.get("search"))), None)
@@ -93,6 +94,10 @@ def workload_table(workload: str, treatments: Sequence[Document], named: bool) -
             Column(name=name.replace("_", " "), title="median over the repetitions", numeric=True)
             for name in qualities
         ),
+        *(
+            Column(name=name.replace("_", " "), unit=about["unit"], title=about["meaning"], numeric=True)
+            for name, about in own.items()
+        ),
         Column(name="ok", unit="of n", title="repetitions with a result, of those planned", numeric=True),
         Column(name="verdict", title="the worst of the repetitions"),
     ]
@@ -120,6 +125,10 @@ def workload_table(workload: str, treatments: Sequence[Document], named: bool) -
                 *(_response(treatment, name) for name in ("p50", "p95", "p99")),
                 ratio_cell((treatment.get("errors") or {}).get("rate"), NOT_MEASURED),
                 *(figure_cell((treatment.get("quality") or {}).get(name), "not measured") for name in qualities),
+                *(
+                    figure_cell((treatment.get("own") or {}).get(name, {}).get("median"), "not measured")
+                    for name in own
+                ),
                 _complete(treatment),
                 Cell(text=str(treatment.get("verdict") or "INVALID"), kind="verdict", title=reasons or None),
             )

@@ -1,0 +1,94 @@
+"""Metrics of a user's own: found by dotted path, refused where they cannot be used, no part of a trial's identity."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from seamark.analysis.metrics.objectives import value_of
+from seamark.analysis.metrics.own import mark_of, own_metrics
+from seamark.errors import UserError
+from seamark.planning.plan_file import as_document
+from seamark.planning.study import Study
+
+MODULE = """
+from seamark.analysis.metrics.metric import Metric
+
+def metric(path, value=lambda evidence: 1.5):
+    return Metric(path=path, unit="ratio", better="lower", meaning="how uneven it is", value=value)
+
+uneven = metric("uneven")
+dotted = metric("latency_ms.uneven")
+taken = metric("requests_per_s")
+nan = metric("nan", lambda evidence: float("nan"))
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "users_metrics", raising=False)
+    (tmp_path / "users_metrics.py").write_text(MODULE)
+    return tmp_path
+
+
+def planned(study: Path, more: str = "", slos: str = "") -> Study:
+    (study / "try.yaml").write_text(f'scenario: try\nrepetitions: 1\n{more}workload: {{service: "null"{slos}}}\n')
+    return Study.at(study, scenario="try.yaml")
+
+
+def test_a_metric_of_ones_own_changes_no_identity(study: Path) -> None:
+    [before], [after] = planned(study).plan.trials, planned(study, "metrics: [users_metrics:uneven]\n").plan.trials
+    assert after.metrics == ("users_metrics:uneven",)
+    for name in ("id", "trial_id", "config_hash", "seed"):
+        assert getattr(before, name) == getattr(after, name)
+    assert "metrics" not in as_document(planned(study).plan)["trials"][0], "a plan without them is as it was"
+
+
+def test_objectives_may_name_it_and_any_column_of_the_metrics(study: Path) -> None:
+    slos = ", slos: [uneven <= 2, resource_cpu_util <= 0.9]"
+    [trial] = planned(study, "metrics: [users_metrics:uneven]\n", slos).plan.trials
+    document = {"own": own_metrics(trial.metrics, object()), "resource": {"cpu_util": 0.25}}  # type: ignore[arg-type]
+    values = [value_of(slo.metric, document) for slo in trial.slos]
+    assert [value and value.value for value in values] == [1.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "says"),
+    [
+        ("users_metrics:unevn", "'users_metrics' has no 'unevn'. Did you mean 'uneven'?"),
+        ("no_metrics:uneven", "there is no module 'no_metrics'"),
+        ("uneven", "'uneven' is not of the form 'module:name'"),
+        ("users_metrics:metric", "'metric' in 'users_metrics' is no Metric. It has uneven, dotted"),
+        ("users_metrics:dotted", "its path 'latency_ms.uneven' is no name"),
+        ("users_metrics:taken", "there is a metric 'requests_per_s' already"),
+        ("users_metrics:uneven, users_metrics:uneven", "there is a metric 'uneven' already"),
+    ],
+)
+def test_one_that_cannot_be_used_is_refused_with_its_line(study: Path, metrics: str, says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        planned(study, f"metrics: [{metrics}]\n")
+    [line] = caught.value.mistakes
+    assert line.startswith("try.yaml:3: metrics[")
+    assert says in line
+
+
+def test_an_unknown_objective_is_still_refused(study: Path) -> None:
+    with pytest.raises(UserError, match="Did you mean 'uneven'"):
+        planned(study, "metrics: [users_metrics:uneven]\n", ", slos: [unevn <= 2]")
+
+
+def test_without_a_value_the_document_says_why(study: Path) -> None:
+    found = own_metrics(["users_metrics:nan", "gone_metrics:uneven"], object())  # type: ignore[arg-type]
+    assert [each["value"] for each in found.values()] == [None, None]
+    assert "nan, which is no finite number" in found["nan"]["error"]
+    assert "there is no module 'gone_metrics'" in found["uneven"]["error"]
+    assert own_metrics(["users_metrics:uneven"], None)["uneven"]["value"] is None, "a failed trial has none"
+
+
+def test_its_mark_changes_with_its_file(study: Path) -> None:
+    before = mark_of("users_metrics:uneven")
+    (study / "users_metrics.py").write_text(MODULE + "# changed\n")
+    assert mark_of("users_metrics:uneven") != before
+    assert before.startswith("users_metrics:uneven ")
