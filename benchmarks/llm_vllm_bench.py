@@ -34,6 +34,7 @@ from seamark.model.service import Value
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
 from seamark.services.supervisor.deployment import renew, serve, stop
+from seamark.storage.codec import encode
 from seamark.storage.paths import DeploymentFolder
 
 sys.path.append(str(Path(__file__).with_name("load_engine")))
@@ -171,7 +172,7 @@ def served(root: Path) -> Iterator[dict[str, Any]]:
     site = Site(name="here", summary="", paths=paths)
     deployment = Deployment(id="vllm", service="vllm", settings=settings, nodes=1, gpus=0, cpus_per_task=1, mem_gb=1)
     folder = DeploymentFolder(root=root / "results" / "deployments" / "vllm")
-    endpoint = serve(deployment, service, site, folder, scenario="compare", seed=0, locks=ROOT / "envs")
+    endpoint = encode(serve(deployment, service, site, folder, scenario="compare", seed=0, locks=ROOT / "envs"))
     try:
         if endpoint["status"] != "ok":
             sys.exit(f"vLLM did not start: {endpoint['reason']} {' | '.join(endpoint.get('log_tail', []))}")

@@ -34,6 +34,7 @@ from seamark.model.service import Service, Value
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
 from seamark.services.supervisor.deployment import renew, serve, stop
+from seamark.storage.codec import encode
 from seamark.storage.paths import DeploymentFolder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,7 +136,7 @@ def start(recipe: Service, settings: Mapping[str, Value], root: Path, folder: De
     )
     paths = Paths(results=str(root / "results"), scratch=str(root / "scratch"), environments=str(CACHE / "envs"))
     site = Site(name="here", summary="", paths=paths, lease_s=600.0)
-    endpoint = serve(deployment, recipe, site, folder, scenario="pgbench", seed=1, locks=ROOT / "envs")
+    endpoint = encode(serve(deployment, recipe, site, folder, scenario="pgbench", seed=1, locks=ROOT / "envs"))
     if endpoint["status"] != "ok":
         sys.exit(f"the server did not start: {endpoint['reason']}")
     return endpoint

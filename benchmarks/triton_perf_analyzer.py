@@ -30,6 +30,7 @@ from seamark.model.service import Service
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment
 from seamark.services.supervisor.deployment import renew, serve, stop
+from seamark.storage.codec import encode
 from seamark.storage.paths import DeploymentFolder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,7 +111,7 @@ def serving(service: Service, settings: dict[str, Any]) -> Iterator[tuple[dict[s
         deployment = Deployment(
             id="triton", service="triton", settings=settings, nodes=1, gpus=0, cpus_per_task=1, mem_gb=1
         )
-        endpoint = serve(deployment, service, site, folder, scenario="benchmark", seed=0, locks=ROOT / "envs")
+        endpoint = encode(serve(deployment, service, site, folder, scenario="benchmark", seed=0, locks=ROOT / "envs"))
         if endpoint["status"] != "ok":
             sys.exit("\n".join([str(endpoint["reason"]), *endpoint["log_tail"]]))
         try:

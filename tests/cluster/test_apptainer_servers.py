@@ -75,8 +75,8 @@ def test_a_contained_server_is_watched_and_ends_by_its_own_signal(contained: tup
     assert eventually(lambda: {"host", "server"} <= sources(bench))
     assert max(rss_of(bench)) > 20e6, "the server itself, not only the engine before it"
     record = servers.teardown(bench.folder(), [])
-    assert record["ended"]["returncode"] == 0
-    assert record["ended"]["why"] == "teardown"
+    assert record.ended.returncode == 0
+    assert record.ended.why == "teardown"
     assert left_of(bench) == []
 
 

@@ -20,6 +20,7 @@ from seamark.load.workers.assignment import LoadJob
 from seamark.model.service import Health, Part, Server
 from seamark.model.site import Paths, Pinning, Site
 from seamark.services.supervisor import deployment as servers
+from seamark.storage.codec import encode
 
 ROOT = Path(__file__).parents[2]
 SERVICES = read_services(ROOT / "config" / "services")
@@ -77,9 +78,10 @@ class Nodes(Bench):
         own = {setting.name: setting.default for setting in self.service.settings}
         deployment = replace(self.deployment(**(own | settings)), service=self.service.name, nodes=nodes)
         self.folders.append(self.folder())
-        return servers.serve(
+        endpoint = servers.serve(
             deployment, self.service, self.site, self.folder(), scenario="study", seed=7, locks=ROOT / "envs"
         )
+        return dict(encode(endpoint))
 
     def job(self, endpoint: dict[str, Any], **settings: Any) -> LoadJob:
         defaults = {"pattern": "closed", "concurrency": 4, "duration_s": 0.5, "warmup_s": 0.0, "timeout_s": 5.0}
@@ -217,8 +219,8 @@ def test_the_death_of_a_part_on_another_node_ends_the_server_and_is_recorded_wit
     assert eventually(lambda: not servers.alive(in_parts.folder()), within_s=3.0)
     ended = servers.why_ended(in_parts.folder())
     assert ended is not None
-    assert (ended["why"], ended["reason"]) == ("crash", "The part 'worker' of the server on n2 ended with SIGKILL.")
-    assert "2 of n2 joins" in ended["log_tail"][0]
+    assert (ended.why, ended.reason) == ("crash", "The part 'worker' of the server on n2 ended with SIGKILL.")
+    assert "2 of n2 joins" in ended.log_tail[0]
     assert eventually(lambda: left_of(in_parts) == [])
 
 
@@ -231,7 +233,7 @@ def test_the_loss_of_a_node_ends_the_server_and_is_recorded(in_parts: Nodes) -> 
     assert eventually(lambda: not servers.alive(in_parts.folder()), within_s=3.0)
     ended = servers.why_ended(in_parts.folder())
     assert ended is not None
-    assert (ended["why"], ended["reason"]) == ("crash", "The node n2 was lost: its agent closed the connection.")
+    assert (ended.why, ended.reason) == ("crash", "The node n2 was lost: its agent closed the connection.")
     assert eventually(lambda: left_of(in_parts) == [])
 
 

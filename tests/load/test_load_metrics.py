@@ -13,6 +13,7 @@ from seamark.analysis.metrics import measure
 from seamark.load.engine.schedule_share import unsent
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.segments import gather_samples
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.scenario import Slo
 from seamark.model.trial import Trial
 from seamark.storage.paths import TrialFolder
@@ -46,15 +47,15 @@ def figures(tmp_path: Path) -> Callable[..., Figures]:
             group="null",
             slos=slos,
         )
-        load = {
-            "status": "ok",
-            "workers": [dict(report) for report in outcome.reports],
-            "scheduled": outcome.scheduled,
-            "sent": outcome.sent,
-            "failures": dict(written.failures),
-            "unit": outcome.unit,
-            "kinds": list(outcome.kinds),
-        }
+        load = LoadRecord(
+            status="ok",
+            workers=outcome.reports,
+            scheduled=outcome.scheduled,
+            sent=outcome.sent,
+            failures=dict(written.failures),
+            unit=outcome.unit,
+            kinds=outcome.kinds,
+        )
         return measure(trial, load, folder, scenario="s")
 
     return derive

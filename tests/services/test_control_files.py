@@ -155,7 +155,7 @@ def test_a_supervisor_of_this_node_that_is_gone_is_dead_at_once_however_young_it
     assert not alive(DeploymentFolder(root=tmp_path))
     ended = why_ended(DeploymentFolder(root=tmp_path))
     assert ended is not None
-    assert ended["why"] == "crash"
+    assert ended.why == "crash"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}'])

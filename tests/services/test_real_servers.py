@@ -51,5 +51,5 @@ def test_a_real_server_ends_by_its_own_signal_within_its_grace(real: Bench):
     answer = real.serve(**settings_of(real))
     assert answer["status"] == "ok", answer
     record = servers.teardown(real.folder(), [])
-    assert record["ended"]["returncode"] == 0
+    assert record.ended.returncode == 0
     assert left_of(real) == []

@@ -17,12 +17,13 @@ import pytest
 from processes import eventually
 from server_bench import HERE, Bench, kill, left_of, runs
 
+from seamark.model.results.deployment_record import DeploymentRecord, TrialCounts
 from seamark.model.service import Health
 from seamark.model.site import Pinning
 from seamark.services.ephemeral_server import ephemeral_server
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import acquire_lock, control_files_of
-from seamark.storage.paths import read_json, write_json
+from seamark.storage.paths import read, read_json, write_json
 
 pytestmark = pytest.mark.services
 
@@ -69,12 +70,12 @@ def test_teardown_leaves_no_process_and_no_data_and_records_the_life(bench: Benc
     write_json(loads[0], {"status": "ok"})
     write_json(loads[1], {"status": "failed"})
     record = servers.teardown(bench.folder(), loads)
-    assert record == read_json(bench.folder().record)
-    assert record["ended"]["why"] == "teardown"
-    assert record["ended"]["returncode"] == -signal.SIGTERM
-    assert record["trials"] == {"n": 3, "ok": 1}
-    assert record["uptime_s"] > 0
-    assert set(record["time_to_service_s"]) == {"setup", "stage", "start", "populate"}
+    assert record == read(bench.folder().record, DeploymentRecord)
+    assert record.ended.why == "teardown"
+    assert record.ended.returncode == -signal.SIGTERM
+    assert record.trials == TrialCounts(n=3, ok=1)
+    assert record.uptime_s > 0
+    assert set(record.time_to_service_s) == {"setup", "stage", "start", "populate"}
     assert not runs(int(child.read_text()))
     assert left_of(bench) == []
     assert not bench.data().exists()
@@ -88,10 +89,10 @@ def test_a_killed_server_is_recorded_within_a_second_with_its_signal_and_last_li
     assert eventually(lambda: not servers.alive(bench.folder()), within_s=1.0)
     ended = servers.why_ended(bench.folder())
     assert ended is not None
-    assert ended["why"] == "crash"
-    assert ended["returncode"] == -signal.SIGKILL
-    assert "SIGKILL" in ended["reason"]
-    assert ended["log_tail"] == ["tiny server begins"]
+    assert ended.why == "crash"
+    assert ended.returncode == -signal.SIGKILL
+    assert "SIGKILL" in ended.reason
+    assert ended.log_tail == ("tiny server begins",)
     assert eventually(lambda: left_of(bench) == [])
 
 
@@ -186,7 +187,7 @@ def test_kill_9_of_the_supervisor_leaves_no_process_of_it(bench: Bench):
     assert eventually(lambda: left_of(bench) == [])
     ended = servers.why_ended(bench.folder())
     assert ended is not None
-    assert ended["why"] == "crash"
+    assert ended.why == "crash"
 
 
 def test_kill_9_of_the_guard_ends_the_server_in_order(bench: Bench):
@@ -242,7 +243,7 @@ def test_a_server_that_never_listens_is_given_up_after_its_time(bench: Bench):
     answer = bench.with_server("--silent", health=Health(probe="tcp", timeout_s=0.6)).serve()
     assert (answer["status"], answer["category"]) == ("failed", "server_never_healthy")
     assert "0.6 s" in answer["reason"]
-    assert servers.teardown(bench.folder(), [])["ended"]["why"] == "failed"
+    assert servers.teardown(bench.folder(), []).ended.why == "failed"
     assert left_of(bench) == []
 
 
@@ -410,7 +411,7 @@ def test_a_service_inside_the_client_has_a_supervisor_and_no_server(bench: Bench
     assert servers.alive(bench.folder())
     assert bench.data().is_dir()
     record = servers.teardown(bench.folder(), [])
-    assert record["ended"]["why"] == "teardown"
+    assert record.ended.why == "teardown"
 
 
 def test_an_external_server_is_probed_and_never_ended(bench: Bench):
@@ -476,7 +477,7 @@ def test_a_full_disk_of_results_does_not_keep_a_server_from_being_stopped(bench:
         assert not runs(answer["server_pid"])
         ended = servers.why_ended(bench.folder())
         assert ended is not None
-        assert "full" in ended["reason"]
+        assert "full" in ended.reason
     finally:
         subprocess.run(["umount", "-l", bench.results], check=True)
         bench.folders.clear()

@@ -13,6 +13,7 @@ from seamark.model.trial import Deployment
 from seamark.services.images.images import Image
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.launch_spec import LaunchSpec
+from seamark.storage.codec import encode
 from seamark.storage.paths import DeploymentFolder, read_json
 
 HERE = Path(__file__).parent
@@ -67,7 +68,7 @@ class Bench:
         folder = self.folder(name)
         self.folders.append(folder)
         deployment = replace(self.deployment(name, **settings), gpus=gpus)
-        return servers.serve(
+        endpoint = servers.serve(
             deployment,
             self.service,
             self.site,
@@ -80,6 +81,7 @@ class Bench:
             client=client,
             binds=binds,
         )
+        return dict(encode(endpoint))
 
     def spec(self, name: str = "tiny-0001", **changes: Any) -> LaunchSpec:
         """Return what a supervisor would be told."""

@@ -199,7 +199,7 @@ def _of_standing(address: str) -> str:
         return address
     name, _, path = address.removeprefix(PERSISTENT_PREFIX).partition("/")
     endpoint = persistent_endpoint(Path("results"), f"{PERSISTENT_PREFIX}{name}")
-    return f"http://{endpoint['host']}:{next(iter(endpoint['ports'].values()))}/{path}"
+    return f"http://{endpoint.host}:{next(iter(endpoint.ports.values()))}/{path}"
 
 
 def _url(address: str) -> SplitResult:

@@ -14,8 +14,7 @@ from seamark.errors import SiteError, UserError
 from seamark.planning.study import config_folder, results_of, site_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from seamark.model.results.deployment_record import ServerRun
     from seamark.model.service import Service
     from seamark.services.persistent.instance import Instance
     from seamark.services.persistent.request import ValidatedRequest
@@ -127,15 +126,16 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     Example:
       bench servers check postgres-1
     """
+    from seamark.model.results.deployment_record import DeploymentRecord, Endpoint
     from seamark.services.persistent.listing import endpoint_text, is_healthy, server_folder
     from seamark.services.persistent.request import service_named
-    from seamark.services.supervisor.control_files import read_control_file
+    from seamark.services.supervisor.control_files import read_record
     from seamark.services.supervisor.deployment import alive, why_ended
 
     folder = server_folder(results_of(Path.cwd(), site), server)
-    endpoint = read_control_file(folder.endpoint) or {}
-    lives = endpoint.get("status") == "ok" and alive(folder)
-    well = lives and is_healthy(endpoint, service_named(Path.cwd(), endpoint["service"]), timeout)
+    endpoint = read_record(folder.endpoint, Endpoint) or Endpoint()
+    lives = endpoint.ok and alive(folder)
+    well = lives and is_healthy(endpoint, service_named(Path.cwd(), str(endpoint.service)), timeout)
     where = endpoint_text(endpoint) if lives else None
     if as_json:
         document = {
@@ -143,7 +143,7 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
             "id": server,
             "healthy": well,
             "endpoint": where,
-            "ports": endpoint.get("ports"),
+            "ports": dict(endpoint.ports) if endpoint.status else None,
         }
         click.echo(json.dumps(document, indent=1))
     elif well:
@@ -153,8 +153,9 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
             f"{server}: runs at {where}, but does not answer within {timeout:g} s. Its log: {folder.server_log}"
         )
     else:
-        end = why_ended(folder) or read_control_file(folder.record) or {}
-        why = end.get("reason") or (end.get("ended") or {}).get("reason") or "its server does not run"
+        record = read_record(folder.record, DeploymentRecord)
+        end = why_ended(folder) or (record.ended if record else None)
+        why = (end.reason if end else None) or (record.reason if record else None) or "its server does not run"
         click.echo(f"{server}: not running: {why}")
     return 0 if well else 1
 
@@ -254,7 +255,7 @@ def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
 
 def _started(
     instance: "Instance", wanted: "ValidatedRequest", *, no_wait: bool, console: Console
-) -> "Mapping[str, Any] | None":
+) -> "ServerRun | None":
     """Start it here or in a job; return its endpoint.json, None without waiting for it."""
     from seamark.dispatch.dispatcher import is_batch
     from seamark.services.persistent.start import start_here, submit, wait
@@ -280,29 +281,29 @@ def _started(
             raise
 
 
-def _tell(instance: "Instance", wanted: "ValidatedRequest", answer: "Mapping[str, Any]", as_json: bool) -> int:
+def _tell(instance: "Instance", wanted: "ValidatedRequest", answer: "ServerRun", as_json: bool) -> int:
     from seamark.services.persistent.listing import endpoint_text, tunnel_command
 
-    well = answer.get("status") == "ok"
+    well = answer.ok
     tunnel = tunnel_command(wanted.study.site, answer) if well else None
     if as_json:
         keys = ("status", "category", "reason", "host", "ports", "node", "server_nodes")
-        facts = {key: answer.get(key) for key in keys}
+        facts = {key: getattr(answer, key) for key in keys}
         click.echo(
             json.dumps(
                 {"schema_version": 1, "id": instance.id, "job": instance.job, **facts, "tunnel": tunnel}, indent=1
             )
         )
     elif well:
-        nodes = " ".join(answer.get("server_nodes") or [answer["node"]])
+        nodes = " ".join(answer.server_nodes or [str(answer.node)])
         job = f", job {instance.job} on {nodes}" if instance.job else ""
         click.echo(f"{instance.id}: answers at {endpoint_text(answer)}{job}")
         if tunnel:
             click.echo(f"From outside: {tunnel}")
         click.echo(f"End it with `bench servers stop {instance.id}`.")
     if not well:
-        click.echo(f"{instance.id}: {answer.get('category')}: {answer.get('reason')}", err=True)
-        for text in answer.get("log_tail") or ():
+        click.echo(f"{instance.id}: {answer.category}: {answer.reason}", err=True)
+        for text in answer.log_tail:
             click.echo(f"  {text}", err=True)
     return 0 if well else 1
 

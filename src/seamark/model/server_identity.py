@@ -69,7 +69,7 @@ class ServerRecord:
     machine: str | None = None
     partition: str | None = None
     address: str | None = None
-    image_digests: Mapping[str, str | None] = field(default_factory=dict)
+    image_digests: Mapping[str, str | None] | None = None
     service: str | None = field(default=None, metadata=OPTIONAL)
     version: str | None = field(default=None, metadata=OPTIONAL)
     driver: str | None = field(default=None, metadata=OPTIONAL)
@@ -110,7 +110,7 @@ def same_server(known: ServerRecord | None, asked: ServerIdentity | None) -> boo
     """Return whether a recorded identity is the one asked for. One that was not recorded, or not asked for, is."""
     if known is None or asked is None:
         return True
-    there = known.image_digests
+    there = known.image_digests or {}
     changed = any(wanted and there.get(role) not in (None, wanted) for role, wanted in asked.image_digests.items())
     return known.digest == asked.digest and not changed
 

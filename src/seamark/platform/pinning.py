@@ -6,13 +6,13 @@ which respects cgroups and Slurm. CPU lists are written as the kernel and taskse
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from seamark.errors import UserError
+from seamark.model.results.deployment_record import PinningRecord
 from seamark.model.site import Pinning
 
 FEWEST_CORES = 4
@@ -24,15 +24,8 @@ Core = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split:
+class Split(PinningRecord):
     """CPUs of the load's workers and of the server; () where none are set apart. `why` is the reason."""
-
-    client: tuple[int, ...] = ()
-    server: tuple[int, ...] = ()
-    why: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"client": list(self.client), "server": list(self.server), "why": self.why}
 
     def __str__(self) -> str:
         if not self.client and not self.server:
@@ -139,14 +132,6 @@ def away_from(cpus: Collection[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def split_of(endpoint: Mapping[str, Any]) -> Split:
-    """Return the split with which the server of an endpoint.json was started."""
-    written = endpoint.get("pinning") or {}
-    return Split(
-        client=tuple(written.get("client", ())), server=tuple(written.get("server", ())), why=written.get("why", "")
-    )
 
 
 _PART = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?")

@@ -3,16 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seamark.analysis.checks import verdict_of, worst
 from seamark.analysis.metrics import marked, with_present_codes
+from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.report.ordering import in_order
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json
 from seamark.storage.redaction import redacted, redacted_text
 
 Document = Mapping[str, Any]
+Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,7 @@ class Results:
     treatments: tuple[Document, ...]
     trials: tuple[TrialRecord, ...]
     by_treatment: Mapping[str, tuple[TrialRecord, ...]]
-    deployments: Mapping[str, Document]
+    deployments: Mapping[str, DeploymentRecord]
     metas: Mapping[str, Document]
     """The meta.json of one trial of each service."""
 
@@ -123,7 +125,7 @@ def read_results(root: Path) -> Results:
     deployments = {
         str(planned["id"]): record
         for planned in plan.get("deployments") or ()
-        if (record := _optional(folder.deployment(str(planned["id"])).record)) is not None
+        if (record := _read(folder.deployment(str(planned["id"])).record, DeploymentRecord)) is not None
     }
     metas: dict[str, Document] = {}
     for trial in trials:
@@ -150,9 +152,9 @@ def _optional(path: Path) -> Document | None:
         return None
 
 
-def _load(folder: TrialFolder) -> LoadRecord | None:
+def _read(path: Path, noun: type[Noun]) -> Noun | None:
     try:
-        return read(folder.load, LoadRecord)
+        return read(path, noun)
     except (OSError, ValueError):
         return None
 
@@ -164,7 +166,7 @@ def _marked(path: Path) -> Document | None:
 
 def _trial(planned: Document, folder: TrialFolder, by_twins: Sequence[Document]) -> TrialRecord:
     metrics = _marked(folder.metrics)
-    load = _load(folder) or LoadRecord(status="failed")
+    load = _read(folder.load, LoadRecord) or LoadRecord(status="failed")
     if metrics is None:
         damaged = folder.metrics.is_file()
         metrics = {

@@ -25,6 +25,7 @@ from seamark.model.site import Pinning
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import cores_here, split_cores
 from seamark.services.ephemeral_server import ephemeral_server
+from seamark.storage.codec import encode
 from seamark.storage.paths import read_json, write_json
 from seamark.telemetry import provenance
 from seamark.trials.measure import measure
@@ -129,7 +130,7 @@ def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = 
         "node": node,
         "cores": len(os.sched_getaffinity(0)),
         "machine": provenance.machine(),
-        "pinning": split.to_json(),
+        "pinning": encode(split),
         "ceilings": {
             "wire": wire_ceilings(small, large, chunked, joined),
             "threads": {"requests_per_s": _rate(threads)},

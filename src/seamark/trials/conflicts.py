@@ -90,7 +90,7 @@ def conflicts(study: Study, marks: CommitMarks | None = None, deployment: str | 
         mark = marks.of(trial) or _search_mark(study.folder(name).trial(trial.id), trial)
         if mark is not None and not belongs(mark, trial.config_hash, marks.server(trial)):
             known, changed = mark.server_identity, mark.config_hash != trial.config_hash
-            key = (trial.service, known and known.digest, repr(known and known.image_digests), changed)
+            key = (trial.service, known and known.digest, repr(known and (known.image_digests or {})), changed)
             groups.setdefault(key, []).append(trial)
     return tuple(_conflict(study, trials, marks.server(trials[0])) for trials in groups.values())
 

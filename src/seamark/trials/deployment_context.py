@@ -2,28 +2,27 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.coordinator.launchers.command_launcher import launcher_of
 from seamark.load.coordinator.launchers.launcher import WorkerLauncher
 from seamark.model.objectives import latency_limit_s
+from seamark.model.results.deployment_record import Endpoint, ServerEnd
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Trial
 from seamark.planning.study import Study
-from seamark.platform.pinning import split_of
 from seamark.services.images.images import client_lock
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import INSIDE
 from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
-from seamark.storage.paths import DeploymentFolder, ScenarioFolder, expanded, read_json
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, expanded, read
 from seamark.telemetry.provenance.software import container_around_us
 
 LOG_LINES = 20
@@ -72,37 +71,37 @@ class DeploymentContext:
         name = client_lock(self.service, image)
         return None if name is None else self.study.locks / f"{name}.lock"
 
-    def endpoint(self) -> Mapping[str, Any]:
-        """Return endpoint.json, empty where there is none."""
-        return read_json(self.folder.endpoint) if self.folder.endpoint.exists() else {}
+    def endpoint(self) -> Endpoint:
+        """Return endpoint.json, without a fact where there is none."""
+        return read(self.folder.endpoint, Endpoint) if self.folder.endpoint.exists() else Endpoint()
 
-    def load_job(self, trial: Trial, endpoint: Mapping[str, Any]) -> LoadJob:
+    def load_job(self, trial: Trial, endpoint: Endpoint) -> LoadJob:
         """Return the load of a trial against the server that `endpoint` describes."""
         return LoadJob(
             driver=self.service.driver,
             workers=self.service.workers,
             settings=trial.settings,
             seed=trial.seed,
-            data=Path(endpoint["data"]),
-            host=endpoint["host"],
-            ports=endpoint["ports"],
+            data=Path(endpoint.data or ""),
+            host=endpoint.host or "",
+            ports=endpoint.ports,
             telemetry_interval_s=self.site.telemetry_interval_s,
             latency_limit_s=latency_limit_s(trial.slos),
-            cores=split_of(endpoint).client if self.site.carrier == "local" else (),
+            cores=endpoint.pinning.client if endpoint.pinning and self.site.carrier == "local" else (),
         )
 
     def launcher(self, parent_pid: int) -> WorkerLauncher:
         """Return the launcher of this site's workers. Raises UserError for what is missing here."""
-        site, nodes = self.site, self.endpoint().get("load_nodes") or ()
+        site, nodes = self.site, self.endpoint().load_nodes or ()
         python = None if site.carrier_python is None else expanded(site.carrier_python, self.study.root)
         return launcher_of(site.carrier, site.carrier_address, python, parent_pid, nodes)
 
-    def client_python(self, endpoint: Mapping[str, Any]) -> Path | None:
+    def client_python(self, endpoint: Endpoint) -> Path | None:
         """Return the interpreter of the service's environment, here or in the image of this process; None for the
         base environment."""
-        if endpoint["environment"] is None:
+        if endpoint.environment is None:
             return None
-        return (INSIDE / "env" if container_around_us() else Path(endpoint["environment"])) / "bin" / "python"
+        return (INSIDE / "env" if container_around_us() else Path(endpoint.environment)) / "bin" / "python"
 
     def on_tick(self, parent_pid: int) -> Callable[[], str | None]:
         """Return the tick callback of a load: it renews the server's lease and returns why the load must end."""
@@ -115,7 +114,8 @@ class DeploymentContext:
 
     def withdrawn(self) -> str | None:
         """Return why no trial can be measured: the server was ended on purpose. None where it was not."""
-        why = (servers.why_ended(self.folder) or {}).get("why")
+        end = servers.why_ended(self.folder)
+        why = end.why if end else None
         if why in ON_PURPOSE or not self.folder.endpoint.exists():
             return f"interrupted: the server was ended on purpose ({why or 'endpoint-removed'})"
         return None
@@ -139,5 +139,5 @@ class DeploymentContext:
     def _end(self) -> str | None:
         if servers.alive(self.folder):
             return None
-        ended = servers.why_ended(self.folder) or {}
-        return f"the server ended during the load ({ended.get('why', 'no trace')}, code {ended.get('returncode')})"
+        end = servers.why_ended(self.folder) or ServerEnd(why="no trace")
+        return f"the server ended during the load ({end.why}, code {end.returncode})"

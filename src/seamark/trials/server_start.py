@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from seamark.load.coordinator.coordinator import LoadError
+from seamark.model.results.deployment_record import Endpoint
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.study_images import StudyImages
 from seamark.services.supervisor import deployment as servers
-from seamark.storage.codec import encode
-from seamark.storage.paths import read_json, write_json
+from seamark.storage.paths import read, write_json
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.load_lock import exclusive_load
@@ -45,17 +45,17 @@ def serve(context: DeploymentContext) -> None:
         client=images.of_client(context.service),
         binds=plan.binds,
         shards=max(int(trial.settings["shards"] or 1) for trial in trials),
-        identity=encode(context.server.record()),
+        identity=context.server.record(),
     )
-    if answer["status"] != "ok" and answer["category"] not in UNCOUNTED:
+    if not answer.ok and answer.category not in UNCOUNTED:
         note_death(
             context.results,
             context.service.name,
             run,
             kind="deployment",
             name=context.deployment.id,
-            said=f"{answer['category']}: {answer['reason']}",
-            tail=answer.get("log_tail") or (),
+            said=f"{answer.category}: {answer.reason}",
+            tail=answer.log_tail,
         )
 
 
@@ -65,29 +65,29 @@ def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
         write_json(context.folder.warmup, _send_first_requests(context, trial, parent_pid))
 
 
-def living_endpoint(context: DeploymentContext, trial: Trial, parent_pid: int) -> tuple[dict[str, Any], str | None]:
+def living_endpoint(context: DeploymentContext, trial: Trial, parent_pid: int) -> tuple[Endpoint, str | None]:
     """Return endpoint.json. A server that died since it answered is started and warmed up again first; the second
     value says why. Raises SystemExit where the server was ended on purpose."""
     if why := context.withdrawn():
         raise SystemExit(why)
-    endpoint = read_json(context.folder.endpoint)
-    if endpoint["status"] != "ok" or servers.alive(context.folder):
+    endpoint = read(context.folder.endpoint, Endpoint)
+    if not endpoint.ok or servers.alive(context.folder):
         return endpoint, None
-    ended = servers.why_ended(context.folder) or {}
-    why = f"the server had ended before this trial ({ended.get('why', 'no trace')})"
+    end = servers.why_ended(context.folder)
+    why = f"the server had ended before this trial ({end.why if end else 'no trace'})"
     if container_around_us() is not None:
         reason = f"{why}, and a load inside a container cannot start it again. `bench retry` measures it."
-        return endpoint | {"status": "failed", "category": "server_died", "reason": reason}, None
+        return replace(endpoint, status="failed", category="server_died", reason=reason), None
     serve(context)
     _send_first_requests(context, trial, parent_pid)
-    return read_json(context.folder.endpoint), why
+    return read(context.folder.endpoint, Endpoint), why
 
 
 def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: int) -> Mapping[str, Any]:
     """Return the document of warmup.json."""
-    endpoint = read_json(context.folder.endpoint)
+    endpoint = read(context.folder.endpoint, Endpoint)
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "status": "failed", "requests": 0}
-    if endpoint["status"] != "ok":
+    if not endpoint.ok:
         return document
     parts = context.folder.runtime / "warmup"
     settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0}

@@ -16,7 +16,7 @@ from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.images import facts_of_file
 from seamark.storage import paths
-from seamark.storage.codec import decode, encode
+from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, expanded
 from seamark.storage.redaction import redacted, redacted_text
 from seamark.telemetry import provenance
@@ -78,9 +78,7 @@ def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
 
 def served_by(context: DeploymentContext) -> ServerRecord:
     """Return the identity of the server that was started, as endpoint.json has it; without one, that of the plan."""
-    endpoint = context.endpoint()
-    known = endpoint.get("server_identity")
-    return context.server.record() if known is None else decode(known, ServerRecord)
+    return context.endpoint().server_identity or context.server.record()
 
 
 def keep_samples(folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord) -> LoadRecord:
@@ -139,9 +137,9 @@ def write_meta(
             "host": node(),
             "partition": plan.partition,
             "slurm_job_id": (slurm or {}).get("slurm_job_id"),
-            "container_digest": (endpoint.get("image") or {}).get("digest"),
-            "container": endpoint.get("image"),
-            "client_container": facts_of_file(Path(around)) if around else endpoint.get("client_image"),
+            "container_digest": (endpoint.image or {}).get("digest"),
+            "container": endpoint.image,
+            "client_container": facts_of_file(Path(around)) if around else endpoint.client_image,
             "seed": trial.seed,
             "block": trial.block,
             "position": trial.position,
@@ -154,7 +152,7 @@ def write_meta(
             "slurm": slurm,
             "software": software,
             "machine": seen.here["machine"],
-            "pinning": endpoint.get("pinning"),
+            "pinning": encode(endpoint.pinning),
             "shards": [{name: getattr(worker, name) for name in PLACE} for worker in workers],
             "before": before.here["moment"],
             "after": seen.here["moment"],
@@ -168,6 +166,6 @@ def _paths(context: DeploymentContext, folder: TrialFolder) -> dict[str, Path]:
     """Return the paths that a trial uses, by their role."""
     endpoint = context.endpoint()
     scratch = expanded(context.site.paths.scratch, context.study.root)
-    paths = {"results": folder.root, "scratch": scratch, "data": Path(endpoint.get("data") or scratch)}
-    image = (endpoint.get("image") or {}).get("path")
+    paths = {"results": folder.root, "scratch": scratch, "data": Path(endpoint.data or scratch)}
+    image = (endpoint.image or {}).get("path")
     return paths | ({"container": Path(image)} if image else {})

@@ -48,7 +48,7 @@ class ComparedServers:
         known = load.server_identity
         server = Server(service=trial.service)
         if known is not None:
-            server = Server(service=trial.service, digest=known.digest, images=repr(known.image_digests))
+            server = Server(service=trial.service, digest=known.digest, images=repr(known.image_digests or {}))
         planned = load.config_hash in (None, trial.config_hash)
         self._origins[trial.id] = Origin(server=server, planned=planned)
         self._trials.setdefault(server, []).append(trial.id)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from seamark.model.results.deployment_record import DeploymentRecord, Endpoint
 from seamark.model.results.figures import Histograms, Metrics
 from seamark.model.results.load_record import LoadRecord, SamplesRecord
-from seamark.model.results.study import Deployment, Meta, Planned
+from seamark.model.results.study import Meta, Planned
 
 SHAPES: Mapping[str, Any] = {
     "load.json": LoadRecord,
@@ -13,9 +14,9 @@ SHAPES: Mapping[str, Any] = {
     "metrics.json": Metrics,
     "histogram.json": Histograms,
     "meta.json": Meta,
-    "endpoint.json": Deployment,
-    "answer.json": Deployment,
-    "deployment.json": Deployment,
+    "endpoint.json": Endpoint,
+    "answer.json": Endpoint,
+    "deployment.json": DeploymentRecord,
     "plan.json": Planned,
 }
 """By the name of a file. A file of another name is any object."""

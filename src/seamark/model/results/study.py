@@ -51,40 +51,6 @@ class Meta(TypedDict, total=False):
     nodes_unknown: Word
 
 
-class Deployment(TypedDict, total=False):
-    """endpoint.json, answer.json and deployment.json: a server, where it is or was."""
-
-    status: Word
-    category: Word
-    reason: Word
-    log_tail: list[str] | None
-    deployment: Word
-    server_identity: ServerRecord | None
-    service: Word
-    host: Word
-    ports: Mapping[str, int] | None
-    data: Word
-    environment: Word
-    node: Word
-    gpus: Count
-    command: list[str] | None
-    phases: Mapping[str, Number] | None
-    facts: Mapping[str, Any] | None
-    pinning: Mapping[str, Any] | None
-    parts: list[Mapping[str, Any]] | None
-    load_nodes: list[str] | None
-    server_nodes: list[str] | None
-    started_at: Moment
-    ready_at: Moment
-    ended_at: Moment
-    ended: Mapping[str, Any] | None
-    idle_unix_s: list[float] | None
-    time_to_service_s: Mapping[str, Number] | None
-    uptime_s: Number
-    gpu_hours: Number
-    trials: Mapping[str, int] | None
-
-
 class PlannedTrial(TypedDict, total=False):
     """A trial of a plan."""
 

@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from seamark.model.plurals import counted
+from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.report.figures.canvas import (
     COLOURS,
     DASHES,
@@ -171,12 +172,9 @@ def _legend(axes: Sequence[Axes]) -> None:
         axes[-1].legend(list(found.values()), list(found), loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def phases_of(record: Mapping[str, object]) -> dict[str, float]:
+def phases_of(record: DeploymentRecord) -> dict[str, float]:
     """Return a deployment's time to service by phase, in the order in which the phases run."""
-    found = record.get("time_to_service_s") or record.get("phases")
-    if not isinstance(found, Mapping):
-        return {}
-    known = {str(name): float(value) for name, value in found.items() if isinstance(value, int | float)}
+    known = {name: float(taken_s) for name, taken_s in record.time_to_service_s.items() if taken_s is not None}
     first = {name: known[name] for name in PHASES if name in known}
     return first | {name: value for name, value in known.items() if name not in first and name != "total_s"}
 

@@ -144,16 +144,16 @@ def deployments_table(results: Results) -> Table:
     )
     rows = []
     for name, record in list(results.deployments.items())[:MOST_ROWS]:
-        ended, trials = record.get("ended") or {}, record.get("trials") or {}
+        end, trials = record.ended, record.trials
         rows.append(
             (
                 Cell(text=name, kind="code"),
-                Cell(text=str(record.get("started_at") or ABSENT).replace("T", " ")[:19], kind="time"),
-                Cell(text=duration(record.get("uptime_s"))),
-                Cell(text=str(ended.get("why") or ABSENT)),
-                Cell(text=f"{trials.get('ok', ABSENT)} of {trials.get('n', ABSENT)}" if trials else ABSENT),
-                Cell(text=str(record.get("node") or ABSENT), kind="code"),
-                Cell(text=str(record.get("slurm_job_id") or ABSENT), kind="code"),
+                Cell(text=(record.started_at or ABSENT).replace("T", " ")[:19], kind="time"),
+                Cell(text=duration(record.uptime_s)),
+                Cell(text=(end and end.why) or ABSENT),
+                Cell(text=f"{trials.ok} of {trials.n}" if trials else ABSENT),
+                Cell(text=record.node or ABSENT, kind="code"),
+                Cell(text=record.slurm_job_id or ABSENT, kind="code"),
             )
         )
     return Table(columns=columns, rows=tuple(rows))

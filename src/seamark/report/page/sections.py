@@ -70,7 +70,9 @@ def _places(results: Results) -> dict[str, str]:
     """Return nodes and jobs of all deployments where there are several: a meta.json has those of one trial."""
     found = {}
     for name, key in (("Host", "node"), ("Slurm job", "slurm_job_id")):
-        seen = sorted({str(record[key]) for record in results.deployments.values() if record.get(key)}, key=_number)
+        seen = sorted(
+            {str(place) for record in results.deployments.values() if (place := getattr(record, key))}, key=_number
+        )
         if len(seen) > 1:
             found[name] = ", ".join(seen[:MOST_PLACES]) + (", ..." if len(seen) > MOST_PLACES else "")
     return found

@@ -5,7 +5,7 @@ import csv
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from seamark.analysis.metrics.telemetry import watch
 from seamark.dispatch.dispatcher import DISPATCHERS, Dispatcher, job_of
 from seamark.dispatch.job import Job
 from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerEnd
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import read_control_file
+from seamark.services.supervisor.control_files import read_control_file, read_record
 from seamark.storage.paths import DeploymentFolder, read_json, write_json
 from seamark.telemetry.cut import cut
 
@@ -80,9 +81,9 @@ class Instance:
         """Add facts to the request, such as the id of its job."""
         write_json(self.request, read_json(self.request) | facts)
 
-    def endpoint(self) -> Mapping[str, Any] | None:
+    def endpoint(self) -> Endpoint | None:
         """Return its endpoint.json, None before the start and after the end."""
-        return read_control_file(self.folder.endpoint)
+        return read_record(self.folder.endpoint, Endpoint)
 
     def is_live(self) -> bool:
         """Return whether its server runs, or its job is pending or running."""
@@ -98,21 +99,23 @@ class Instance:
 
     def state(self) -> tuple[str, str]:
         """Return its state and the reason: pending, starting, running, failed or ended."""
-        endpoint = self.endpoint() or {}
-        if endpoint.get("status") == "ok" and servers.alive(self.folder):
+        endpoint = self.endpoint()
+        if endpoint and endpoint.ok and servers.alive(self.folder):
             return "running", ""
-        record = read_control_file(self.folder.record)
+        record = read_record(self.folder.record, DeploymentRecord)
+        if record is not None and record.status == "failed":
+            return "failed", str(record.reason)
         if record is not None:
-            return ("failed" if record.get("status") == "failed" else "ended"), _reason(record)
+            return "ended", _reason(record.ended)
         job = self.queued_job()
         if job is not None and job.state == "PENDING":
             return "pending", job.reason
-        if endpoint.get("status") == "failed":
-            return "failed", str(endpoint.get("reason"))
+        if endpoint and endpoint.status == "failed":
+            return "failed", str(endpoint.reason)
         if job is not None or servers.alive(self.folder):
             return "starting", ""
         end = servers.why_ended(self.folder)
-        return "ended", _reason({"ended": end}) if end else "its job ended before the server started."
+        return "ended", _reason(end) if end else "its job ended before the server started."
 
     def stop(self, why: str = "stop") -> bool:
         """End its server, its job and all its processes. False when one is left after a minute."""
@@ -180,11 +183,8 @@ def _end_job(dispatcher: Dispatcher, id: str, *, patient: bool) -> bool:
     return True
 
 
-def _reason(record: Mapping[str, Any]) -> str:
-    if record.get("status") == "failed":
-        return str(record.get("reason"))
-    ended = record.get("ended") or {}
-    return str(ended.get("reason") or ended.get("why") or "")
+def _reason(end: ServerEnd | None) -> str:
+    return "" if end is None else end.reason or end.why or ""
 
 
 def write_telemetry_summary(telemetry: Path, summary: Path) -> None:

@@ -40,11 +40,11 @@ def serve_until_end(instance: Instance, root: Path) -> int:
         log_event(
             "persistent-server-started",
             id=instance.id,
-            status=answer["status"],
-            host=answer["host"],
-            ports=answer["ports"],
+            status=answer.status,
+            host=answer.host,
+            ports=dict(answer.ports),
         )
-        if answer["status"] != "ok":
+        if not answer.ok:
             return 1
         while servers.alive(instance.folder):
             if time.monotonic() >= ends_s:

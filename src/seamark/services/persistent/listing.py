@@ -2,17 +2,17 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from seamark.errors import UserError, did_you_mean
+from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerRun
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.services.persistent.instance import STANDING, Instance, instances
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import control_files_of, read_control_file, read_heartbeat
+from seamark.services.supervisor.control_files import control_files_of, read_control_file, read_heartbeat, read_record
 from seamark.services.supervisor.events import FailedError
 from seamark.services.supervisor.health import answers
 from seamark.storage.paths import DeploymentFolder
@@ -46,17 +46,18 @@ def list_servers(results: Path, *, ended: bool = False) -> list[ListedServer]:
 
 def _of_instance(instance: Instance) -> ListedServer:
     state, why = instance.state()
-    facts = instance.endpoint() or read_control_file(instance.folder.record) or {}
+    endpoint = instance.endpoint()
+    run = endpoint or read_record(instance.folder.record, DeploymentRecord) or Endpoint()
     heartbeat = read_heartbeat(control_files_of(instance.folder))
     return ListedServer(
         id=instance.id,
         service=(read_control_file(instance.request) or {}).get("service"),
         state=state,
-        endpoint=endpoint_text(facts) if state == "running" else None,
-        node=heartbeat.node if heartbeat else facts.get("node"),
+        endpoint=endpoint_text(run) if state == "running" else None,
+        node=heartbeat.node if heartbeat else run.node,
         job=instance.job,
-        since=facts.get("ready_at") or facts.get("started_at"),
-        nodes=tuple(facts.get("server_nodes") or ()),
+        since=(endpoint.ready_at if endpoint else None) or run.started_at,
+        nodes=run.server_nodes or (),
         why=why,
     )
 
@@ -64,38 +65,38 @@ def _of_instance(instance: Instance) -> ListedServer:
 def _of_trials(results: Path) -> Iterator[ListedServer]:
     for path in sorted(results.glob("*/deployments/*/endpoint.json")):
         folder = DeploymentFolder(root=path.parent)
-        endpoint = read_control_file(path)
+        endpoint = read_record(path, Endpoint)
         if endpoint is None or not servers.alive(folder):
             continue
         heartbeat = read_heartbeat(control_files_of(folder))
         yield ListedServer(
             id=f"{path.parents[2].name}/{path.parent.name}",
-            service=endpoint.get("service"),
+            service=endpoint.service,
             state="running",
             endpoint=endpoint_text(endpoint),
-            node=endpoint.get("node"),
+            node=endpoint.node,
             job=heartbeat.allocation if heartbeat else None,
-            since=endpoint.get("ready_at"),
-            nodes=tuple(endpoint.get("server_nodes") or ()),
+            since=endpoint.ready_at,
+            nodes=endpoint.server_nodes or (),
         )
 
 
-def endpoint_text(endpoint: Mapping[str, Any]) -> str | None:
+def endpoint_text(endpoint: ServerRun) -> str | None:
     """Return an address as `host:port`, and further ports as `name=port`; None for a server without ports."""
-    ports = dict(endpoint.get("ports") or {})
+    ports = endpoint.ports
     if not ports:
         return None
     first = next(iter(ports))
     more = "".join(f" {name}={port}" for name, port in ports.items() if name != first)
-    return f"{endpoint.get('host')}:{ports[first]}{more}"
+    return f"{endpoint.host}:{ports[first]}{more}"
 
 
-def tunnel_command(site: Site, endpoint: Mapping[str, Any]) -> str | None:
+def tunnel_command(site: Site, endpoint: ServerRun) -> str | None:
     """Return the command that forwards a server's ports to a machine outside; None for a site without login node."""
-    if site.login is None or not endpoint.get("ports"):
+    if site.login is None or not endpoint.ports:
         return None
-    host = endpoint["node"] if endpoint["host"] in (None, "", endpoint["node"]) else endpoint["host"]
-    return " ".join([site.login, "-N", *(f"-L {port}:{host}:{port}" for port in endpoint["ports"].values())])
+    host = endpoint.node if endpoint.host in (None, "", endpoint.node) else endpoint.host
+    return " ".join([site.login, "-N", *(f"-L {port}:{host}:{port}" for port in endpoint.ports.values())])
 
 
 def server_folder(results: Path, name: str) -> DeploymentFolder:
@@ -115,7 +116,7 @@ def server_folder(results: Path, name: str) -> DeploymentFolder:
     return folders[name]
 
 
-def is_healthy(endpoint: Mapping[str, Any], service: Service, timeout_s: float) -> bool:
+def is_healthy(endpoint: Endpoint, service: Service, timeout_s: float) -> bool:
     """Return whether a server answers its recipe's probe within `timeout_s`; a command probe becomes a TCP one.
 
     A probe command is one of the server's own environment, which this process does not have.
@@ -129,8 +130,8 @@ def is_healthy(endpoint: Mapping[str, Any], service: Service, timeout_s: float) 
         try:
             if answers(
                 health,
-                host=endpoint["host"],
-                ports=endpoint["ports"],
+                host=endpoint.host or "",
+                ports=endpoint.ports,
                 command=(),
                 environment=os.environ,
                 folder=Path.cwd(),

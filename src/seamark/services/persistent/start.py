@@ -3,25 +3,25 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from seamark.dispatch.dispatcher import dispatcher_of, job_of
 from seamark.dispatch.job import JobSpec
 from seamark.dispatch.resources import resources_of
 from seamark.errors import UserError
+from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerRun
 from seamark.model.site import Site
 from seamark.services.images.study_images import StudyImages
 from seamark.services.persistent.instance import STANDING, Instance
 from seamark.services.persistent.request import ValidatedRequest
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import read_control_file
+from seamark.services.supervisor.control_files import read_record
 
 POLL_S = 1.0
 
 
-def serve(instance: Instance, validated: ValidatedRequest, site: Site) -> Mapping[str, Any]:
+def serve(instance: Instance, validated: ValidatedRequest, site: Site) -> Endpoint:
     """Start the server under a supervisor on this machine; return its endpoint.json."""
     images = StudyImages(study=validated.study)
     return servers.serve(
@@ -40,14 +40,14 @@ def serve(instance: Instance, validated: ValidatedRequest, site: Site) -> Mappin
     )
 
 
-def start_here(instance: Instance, validated: ValidatedRequest) -> Mapping[str, Any]:
+def start_here(instance: Instance, validated: ValidatedRequest) -> Endpoint:
     """Start the server on this machine. Its lease is the requested time and is never renewed."""
     try:
         answer = serve(instance, validated, replace(validated.study.site, lease_s=validated.request.time_s))
     except BaseException:
         instance.stop()
         raise
-    if answer["status"] != "ok":
+    if not answer.ok:
         instance.settle()
     return answer
 
@@ -91,26 +91,22 @@ def submit(instance: Instance, validated: ValidatedRequest) -> str:
     return number
 
 
-def wait(instance: Instance, number: str, report: Callable[[str], None]) -> Mapping[str, Any]:
+def wait(instance: Instance, number: str, report: Callable[[str], None]) -> ServerRun:
     """Wait until the server of a job answers or has failed; return its endpoint.json. `report` gets job states."""
     while True:
-        answer = read_control_file(instance.folder.endpoint)
-        if answer is not None and (answer.get("status") != "ok" or servers.alive(instance.folder)):
+        answer = read_record(instance.folder.endpoint, Endpoint)
+        if answer is not None and (not answer.ok or servers.alive(instance.folder)):
             return answer
         job = job_of(instance.dispatcher, number)
         if job is None:
-            return read_control_file(instance.folder.record) or _unserved(instance, number)
+            return read_record(instance.folder.record, DeploymentRecord) or _unserved(instance, number)
         where = f"({job.reason})" if job.state == "PENDING" else f"on {job.nodes}"
         report(f"job {number}: {job.state.lower()} {where}")
         time.sleep(POLL_S)
 
 
-def _unserved(instance: Instance, number: str) -> Mapping[str, Any]:
+def _unserved(instance: Instance, number: str) -> Endpoint:
     log = instance.logs / f"seamark-{instance.id}_{number}.err"
     lines = log.read_text(errors="replace").splitlines()[-20:] if log.is_file() else []
-    return {
-        "status": "failed",
-        "category": "interrupted",
-        "reason": f"Its job {number} ended before its server answered. Its output: {log}",
-        "log_tail": lines,
-    }
+    reason = f"Its job {number} ended before its server answered. Its output: {log}"
+    return Endpoint(status="failed", category="interrupted", reason=reason, log_tail=tuple(lines))

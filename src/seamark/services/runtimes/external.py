@@ -1,12 +1,12 @@
 """Runtime external: address and ports of a server that Seamark does not run, or of a persistent server by its id."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from seamark.errors import SiteError
+from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Server
-from seamark.services.supervisor.control_files import control_files_of, is_alive, read_control_file
+from seamark.services.supervisor.control_files import control_files_of, is_alive, read_record
 from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.storage.paths import DeploymentFolder
 
@@ -24,7 +24,7 @@ def external_ports(spec: LaunchSpec, server: Server) -> tuple[str, dict[str, int
     address = str(spec.deployment.settings.get("address") or spec.site.address)
     if address.startswith(PERSISTENT_PREFIX):
         endpoint = persistent_endpoint(spec.folder.root.resolve().parents[2], address)
-        return endpoint["host"], {name: endpoint["ports"][name] for name in server.ports}
+        return endpoint.host or "", {name: endpoint.ports[name] for name in server.ports}
     if "://" in address:
         raise SiteError(
             f"service '{spec.service.name}' at '{address}': not an address. Write it as host:port; for https set"
@@ -44,12 +44,12 @@ def external_ports(spec: LaunchSpec, server: Server) -> tuple[str, dict[str, int
     return host, {name: int(port) for name, port in ports.items()}
 
 
-def persistent_endpoint(results: Path, address: str) -> Mapping[str, Any]:
+def persistent_endpoint(results: Path, address: str) -> Endpoint:
     """Return the endpoint of the persistent server at `standing/ID`. SiteError when it does not run."""
     name = address.removeprefix(PERSISTENT_PREFIX)
     folder = DeploymentFolder(root=results / PERSISTENT_PREFIX / name)
-    endpoint = read_control_file(folder.endpoint)
-    if endpoint is None or endpoint.get("status") != "ok" or not is_alive(control_files_of(folder)):
+    endpoint = read_record(folder.endpoint, Endpoint)
+    if endpoint is None or not endpoint.ok or not is_alive(control_files_of(folder)):
         raise SiteError(
             f"{address}: no persistent server of that id runs. `bench servers ps --all` lists them;"
             " `bench servers start SERVICE --name ID` starts one."

@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from seamark.dispatch.identity import allocation, boot_id, node
 from seamark.platform.process_tree import send, with_mark
-from seamark.storage.paths import DeploymentFolder, read_json, write_json
+from seamark.storage.paths import DeploymentFolder, read, read_json, write_json
+
+Noun = TypeVar("Noun")
 
 MARK = "SEAMARK_KEEPER"
 """Environment variable of every process of a deployment; its value is the folder of the control files."""
@@ -240,6 +242,14 @@ def read_control_file(path: Path) -> dict[str, Any] | None:
     """Return a JSON object, None when it is missing or damaged."""
     try:
         return read_json(path)
+    except (OSError, ValueError):
+        return None
+
+
+def read_record(path: Path, noun: type[Noun]) -> Noun | None:
+    """Return the noun of a document, None when it is missing or damaged."""
+    try:
+        return read(path, noun)
     except (OSError, ValueError):
         return None
 

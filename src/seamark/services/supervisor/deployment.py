@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from seamark.dispatch.identity import allocation, node
 from seamark.errors import UserError
+from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerEnd, ServerRun, TrialCounts
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.server_identity import ServerRecord
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment
@@ -29,8 +32,8 @@ from seamark.services.supervisor.control_files import (
     control_files_of,
     is_alive,
     kill_strays,
-    read_control_file,
     read_heartbeat,
+    read_record,
     request_stop,
     supervisors_below,
     touch,
@@ -39,16 +42,11 @@ from seamark.services.supervisor.control_files import (
 )
 from seamark.services.supervisor.events import log_tail, timestamp
 from seamark.services.supervisor.launch_spec import LaunchSpec
-from seamark.storage.paths import DeploymentFolder, expanded, write_json
+from seamark.storage.paths import DeploymentFolder, expanded, write
 
 STOP_WAIT_S = 30.0
 """How long `stop` waits for the supervisor and its server to end."""
 
-INTERRUPTED = {
-    "status": "failed",
-    "category": "interrupted",
-    "reason": "The run that started this server has ended.",
-}
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
@@ -67,14 +65,13 @@ def serve(
     client: Image | None = None,
     binds: Sequence[str] = (),
     shards: int = 1,
-    identity: Mapping[str, Any] | None = None,
+    identity: ServerRecord | None = None,
     evict: bool = True,
-) -> dict[str, Any]:
+) -> Endpoint:
     """Start the deployment's server under a supervisor, wait until it answers or fails, and write endpoint.json.
 
     First ends this user's other deployments of the same results on this node (in this batch job), unless `evict` is
-    false: two servers side by side would disturb each other's measurement. Returns the content of endpoint.json;
-    `status` is 'ok' or 'failed', and a failure has `category`, `reason` and `log_tail`. `locks` is the folder of lock
+    false: two servers side by side would disturb each other's measurement. `locks` is the folder of lock
     files; `identity` the server identity for endpoint.json; the other arguments are the fields of LaunchSpec. When
     the calling process ends before the server answers, the server is ended, with category `interrupted`.
     """
@@ -85,8 +82,8 @@ def serve(
     try:
         environment = _environment(service, site, folder, locks, image, client, binds)
     except UserError as cause:
-        answer = _no_answer(deployment, service, site, str(cause), []) | {"server_identity": identity}
-        write_json(folder.endpoint, answer)
+        answer = replace(_no_answer(deployment, service, site, str(cause)), server_identity=identity)
+        write(folder.endpoint, answer)
         return answer
     spec = LaunchSpec(
         deployment=deployment,
@@ -107,8 +104,8 @@ def serve(
         folder.endpoint.unlink(missing_ok=True)
         for old in (control.exit_record, control.answer, control.stop_request, control.published, control.ports):
             old.unlink(missing_ok=True)
-        answer = _start_and_wait(spec, control, parent_pid) | {"server_identity": identity}
-        write_json(folder.endpoint, answer)
+        answer = replace(_start_and_wait(spec, control, parent_pid), server_identity=identity)
+        write(folder.endpoint, answer)
         touch(control.published)
     return answer
 
@@ -137,7 +134,7 @@ def leave_out(
     deployment: Deployment, service: Service, site: Site, folder: DeploymentFolder, *, category: str, reason: str
 ) -> None:
     """Write an endpoint.json that says why no server is started."""
-    write_json(folder.endpoint, _no_answer(deployment, service, site, reason, []) | {"category": category})
+    write(folder.endpoint, replace(_no_answer(deployment, service, site, reason), category=category))
 
 
 def renew(folder: DeploymentFolder) -> None:
@@ -151,19 +148,16 @@ def alive(folder: DeploymentFolder) -> bool:
     return not control.exit_record.exists() and is_alive(control)
 
 
-def why_ended(folder: DeploymentFolder) -> dict[str, Any] | None:
-    """Return how the server ended, None while it runs or when it never ran.
-
-    Keys: why, returncode, reason, log_tail, at (ISO 8601); `category` for one that never answered.
-    """
+def why_ended(folder: DeploymentFolder) -> ServerEnd | None:
+    """Return how the server ended, None while it runs or when it never ran."""
     control = control_files_of(folder)
     if control.exit_record.exists():
-        return read_control_file(control.exit_record) or _unknown_end(
-            "Its exit record could not be written: is the disk full?"
-        )
+        unwritten = ServerEnd(why="crash", reason="Its exit record could not be written: is the disk full?")
+        return read_record(control.exit_record, ServerEnd) or unwritten
     if not control.heartbeat.exists() or is_alive(control):
         return None
-    return _unknown_end("The supervisor left no exit record: it was killed, or its node went down.")
+    lost = "The supervisor left no exit record: it was killed, or its node went down."
+    return ServerEnd(why="crash", reason=lost)
 
 
 def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WAIT_S) -> bool:
@@ -175,31 +169,27 @@ def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WA
     return wait_until_gone(control, wait_s)
 
 
-def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> dict[str, Any]:
+def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> DeploymentRecord:
     """End the server and write deployment.json: its endpoint, the time of each phase, how it ended."""
     stop(folder, "teardown")
     control = control_files_of(folder)
     endpoint = (
-        read_control_file(folder.endpoint) or read_control_file(control.answer) or {"schema_version": SCHEMA_VERSION}
+        read_record(folder.endpoint, Endpoint)
+        or read_record(control.answer, Endpoint)
+        or Endpoint(schema_version=SCHEMA_VERSION)
     )
-    end = why_ended(folder) or {"why": "teardown", "returncode": None, "at": None}
-    reports = [read_control_file(load) or {} for load in loads]
-    started_at = endpoint.get("started_at")
-    uptime_s = _seconds_between(endpoint.get("ready_at"), end.get("at"))
-    gpus = endpoint.get("gpus")
-    record = {
-        **{key: value for key, value in endpoint.items() if key not in ("phases", "ready_at")},
-        "ended": {key: value for key, value in end.items() if key not in ("at", "schema_version")},
-        "started_at": started_at,
-        "ended_at": end.get("at"),
-        "time_to_service_s": {
-            phase.removesuffix("_s"): taken for phase, taken in (endpoint.get("phases") or {}).items()
-        },
-        "uptime_s": uptime_s,
-        "gpu_hours": _gpu_hours(gpus, started_at, end.get("at")),
-        "trials": {"n": len(reports), "ok": sum(report.get("status") == "ok" for report in reports)},
-    }
-    write_json(folder.record, record)
+    end = why_ended(folder) or ServerEnd(why="teardown")
+    records = [read_record(load, LoadRecord) for load in loads]
+    record = DeploymentRecord(
+        **{each.name: getattr(endpoint, each.name) for each in fields(ServerRun)},
+        ended=replace(end, at=None),
+        ended_at=end.at,
+        time_to_service_s={phase.removesuffix("_s"): taken for phase, taken in endpoint.phases.items()},
+        uptime_s=_seconds_between(endpoint.ready_at, end.at),
+        gpu_hours=_gpu_hours(endpoint.gpus, endpoint.started_at, end.at),
+        trials=TrialCounts(n=len(records), ok=sum(load is not None and load.ok for load in records)),
+    )
+    write(folder.record, record)
     return record
 
 
@@ -234,11 +224,7 @@ def sweep(results_root: Path) -> list[Path]:
     return removed
 
 
-def _unknown_end(reason: str) -> dict[str, Any]:
-    return {"why": "crash", "returncode": None, "reason": reason, "log_tail": [], "at": None}
-
-
-def _start_and_wait(spec: LaunchSpec, control: ControlFiles, parent_pid: int) -> dict[str, Any]:
+def _start_and_wait(spec: LaunchSpec, control: ControlFiles, parent_pid: int) -> Endpoint:
     supervisor = spawn_supervisor(spec, control)
     renewed = time.monotonic()
     orphaned = False
@@ -247,10 +233,13 @@ def _start_and_wait(spec: LaunchSpec, control: ControlFiles, parent_pid: int) ->
             if not orphaned and os.getppid() != parent_pid:
                 orphaned = True
                 write_control_file(control.stop_request, {"why": "interrupted"})
-            if answer := read_control_file(control.answer):
-                return answer | INTERRUPTED if orphaned else answer
+            if answer := read_record(control.answer, Endpoint):
+                if not orphaned:
+                    return answer
+                reason = "The run that started this server has ended."
+                return replace(answer, status="failed", category="interrupted", reason=reason)
             if supervisor.poll() is not None:
-                return read_control_file(control.answer) or _supervisor_lost(spec, control, supervisor.returncode)
+                return read_record(control.answer, Endpoint) or _supervisor_lost(spec, control, supervisor.returncode)
             time.sleep(0.02)
             if not orphaned and time.monotonic() - renewed > 1.0:
                 touch(control.lease)
@@ -285,39 +274,29 @@ def spawn_supervisor(spec: LaunchSpec, control: ControlFiles) -> "subprocess.Pop
     return supervisor
 
 
-def _supervisor_lost(spec: LaunchSpec, control: ControlFiles, returncode: int) -> dict[str, Any]:
+def _supervisor_lost(spec: LaunchSpec, control: ControlFiles, returncode: int) -> Endpoint:
     reason = f"The supervisor ended with {returncode} before it could report; its log is {control.log}."
     return _no_answer(spec.deployment, spec.service, spec.site, reason, log_tail(control.log))
 
 
 def _no_answer(
-    deployment: Deployment, service: Service, site: Site, reason: str, log_tail: list[str]
-) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "status": "failed",
-        "category": "setup_failed",
-        "reason": reason,
-        "log_tail": log_tail,
-        "deployment": deployment.id,
-        "service": service.name,
-        "runtime": site.runtime,
-        "image": None,
-        "client_image": None,
-        "host": site.address,
-        "ports": {},
-        "data": None,
-        "environment": None,
-        "metrics_url": None,
-        "server_pid": None,
-        "keeper_pid": None,
-        "node": node(),
-        "slurm_job_id": allocation(),
-        "gpus": deployment.gpus,
-        "phases": {},
-        "facts": {},
-        "started_at": timestamp(),
-    }
+    deployment: Deployment, service: Service, site: Site, reason: str, log_tail: Sequence[str] = ()
+) -> Endpoint:
+    return Endpoint(
+        schema_version=SCHEMA_VERSION,
+        status="failed",
+        category="setup_failed",
+        reason=reason,
+        log_tail=tuple(log_tail),
+        deployment=deployment.id,
+        service=service.name,
+        runtime=site.runtime,
+        host=site.address,
+        node=node(),
+        slurm_job_id=allocation(),
+        gpus=deployment.gpus,
+        started_at=timestamp(),
+    )
 
 
 def _make_room(folder: DeploymentFolder, evict: bool) -> None:
@@ -339,6 +318,6 @@ def _seconds_between(start: str | None, end: str | None) -> float | None:
     return round((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds(), 3)
 
 
-def _gpu_hours(gpus: Any, start: str | None, end: str | None) -> float | None:
+def _gpu_hours(gpus: int | None, start: str | None, end: str | None) -> float | None:
     taken_s = _seconds_between(start, end)
     return None if taken_s is None or gpus is None else gpus * taken_s / 3600

@@ -11,6 +11,7 @@ from seamark.config.recipe_checks import MAIN
 from seamark.dispatch.identity import allocation, node
 from seamark.load.driver import Target
 from seamark.load.workers.hooks import PreparationError, hooks_here, run_preparation
+from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Health, Server
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import Split, cores_here, pin, split_cores
@@ -184,48 +185,44 @@ class Startup:
                     raise FailedError("port_taken", f"{_port_taken(ports)} {ended.reason}") from ended
             raise FailedError("server_never_healthy", f"{ended.reason} It had not answered yet.") from ended
 
-    def answer(self, status: Literal["ok", "failed"]) -> dict[str, Any]:
+    def answer(self, status: Literal["ok", "failed"]) -> Endpoint:
         """Return the content of endpoint.json, as far as it is known."""
-        server = self.spec.service.server
-        members = self.group.members if self.group else []
+        spec, members = self.spec, self.group.members if self.group else []
         main = self.group.main if self.group else None
-        nodes = self.group.placement if self.group and self.spec.deployment.nodes > 1 else None
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "status": status,
-            "category": None,
-            "reason": None,
-            "deployment": self.spec.deployment.id,
-            "scenario": self.spec.scenario,
-            "service": self.spec.service.name,
-            "runtime": self.spec.site.runtime,
-            "image": self.spec.image.facts() if self.spec.image else None,
-            "part_images": {name: image.facts() for name, image in self.spec.part_images.items()},
-            "client_image": self.spec.client.facts() if self.spec.client else None,
-            "host": self.host,
-            "ports": dict(self.ports),
-            "data": str(self.spec.data),
-            "environment": str(self.spec.environment) if self.spec.environment else None,
-            "driver": self.spec.service.driver,
-            "workers": self.spec.service.workers,
-            "server_pid": main.handle.pid if main else None,
-            "keeper_pid": os.getpid(),
-            "node": node(),
-            "slurm_job_id": allocation(),
-            "load_nodes": [node.name for node in nodes.load] if nodes else None,
-            "server_nodes": [node.name for node in nodes.server] if nodes else None,
-            "parts": [member.document() for member in members if member.name != MAIN],
-            "metrics_url": self._metrics_url(server),
-            "command": list(main.commands.command) if main and main.commands else None,
-            "gpus": self.spec.deployment.gpus,
-            "pinning": self.split.to_json(),
-            "phases": self.phases,
-            "facts": self.facts,
-            "log_tail": [],
-            "idle_unix_s": self.idle_unix_s,
-            "started_at": self.started_at,
-            "ready_at": timestamp() if status == "ok" else None,
-        }
+        nodes = self.group.placement if self.group and spec.deployment.nodes > 1 else None
+        return Endpoint(
+            schema_version=SCHEMA_VERSION,
+            status=status,
+            deployment=spec.deployment.id,
+            scenario=spec.scenario,
+            service=spec.service.name,
+            runtime=spec.site.runtime,
+            image=spec.image.facts() if spec.image else None,
+            part_images={name: image.facts() for name, image in spec.part_images.items()},
+            client_image=spec.client.facts() if spec.client else None,
+            host=self.host,
+            ports=dict(self.ports),
+            data=str(spec.data),
+            environment=str(spec.environment) if spec.environment else None,
+            driver=spec.service.driver,
+            workers=spec.service.workers,
+            server_pid=main.handle.pid if main else None,
+            keeper_pid=os.getpid(),
+            node=node(),
+            slurm_job_id=allocation(),
+            load_nodes=tuple(node.name for node in nodes.load) if nodes else None,
+            server_nodes=tuple(node.name for node in nodes.server) if nodes else None,
+            parts=tuple(member.document() for member in members if member.name != MAIN),
+            metrics_url=self._metrics_url(spec.service.server),
+            command=tuple(main.commands.command) if main and main.commands else None,
+            gpus=spec.deployment.gpus,
+            pinning=self.split,
+            phases=dict(self.phases),
+            facts=self.facts,
+            idle_unix_s=self.idle_unix_s,
+            started_at=self.started_at,
+            ready_at=timestamp() if status == "ok" else None,
+        )
 
     def _metrics_url(self, server: Server | None) -> str | None:
         if server is None or server.metrics_port is None or server.metrics_port not in self.ports:

@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -37,7 +38,8 @@ from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.node_locks import claim_gpus
 from seamark.services.supervisor.startup import Startup
-from seamark.storage.paths import write_json
+from seamark.storage.codec import encode
+from seamark.storage.paths import write
 
 CHILDREN_GRACE_S = 2.0
 
@@ -59,7 +61,7 @@ def supervise(spec: LaunchSpec, guard: int) -> None:
         if data_lock is None:
             raise FailedError("setup_failed", f"{spec.data}: the server of another run is using this folder.")
         startup.run()
-        write_json(liveness.control.answer, startup.answer("ok"))
+        write(liveness.control.answer, startup.answer("ok"))
         log_event("server-up", phases=startup.phases, ports=startup.ports)
         while True:
             liveness.tick()
@@ -94,8 +96,10 @@ def _shut_down(startup: Startup, end: dict[str, Any]) -> None:
         startup.sampler.stop()
     if not control.answer.exists():
         category = end.get("category") or ("server_died" if end["why"] == "crash" else "interrupted")
-        failure = {"category": category, "reason": end["reason"], "log_tail": end["log_tail"]}
-        write_control_file(control.answer, startup.answer("failed") | failure)
+        failed = replace(
+            startup.answer("failed"), category=category, reason=end["reason"], log_tail=tuple(end["log_tail"])
+        )
+        write_control_file(control.answer, encode(failed))
     _end_processes(startup)
     if returncode is None and (returncode := _returncode(startup)) is not None:
         write_control_file(control.exit_record, end | {"returncode": returncode})

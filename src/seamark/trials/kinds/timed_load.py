@@ -12,7 +12,7 @@ from seamark.model.plurals import counted
 from seamark.model.results.load_record import EnergyRecord, LoadRecord
 from seamark.model.trial import Trial
 from seamark.services.runtimes.environments import damage_hint
-from seamark.storage.paths import TrialFolder, append_log, read_json, write
+from seamark.storage.paths import TrialFolder, append_log, write
 from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance
 from seamark.telemetry.energy import idle_power_w
@@ -85,9 +85,9 @@ def _measured(
     restarted = None
     try:
         endpoint, restarted = living_endpoint(context, trial, parent_pid)
-        if endpoint["status"] != "ok":
-            tail = endpoint.get("log_tail", [])
-            failure = LoadFailure(category=endpoint["category"], reason=endpoint["reason"], log_tail=tail)
+        if not endpoint.ok:
+            category, reason = str(endpoint.category), str(endpoint.reason)
+            failure = LoadFailure(category=category, reason=reason, log_tail=endpoint.log_tail)
             return None, failure, restarted
         measured = measure(
             context.load_job(trial, endpoint),
@@ -119,14 +119,12 @@ def _without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
 
 def _remedy(context: DeploymentContext, failure: LoadFailure) -> str:
     """Return how to make the service's environment anew, where a load could not import a package of it."""
-    environment = read_json(context.folder.endpoint).get("environment")
+    environment = context.endpoint().environment
     return damage_hint(Path(environment), failure.log_tail) if environment else ""
 
 
 def _idle_w(context: DeploymentContext) -> dict[str, float]:
-    if not context.folder.endpoint.exists():
-        return {}
-    return idle_power_w(context.folder.telemetry, read_json(context.folder.endpoint).get("idle_unix_s"))
+    return idle_power_w(context.folder.telemetry, context.endpoint().idle_unix_s)
 
 
 def _pause(context: DeploymentContext, seconds: float, parent_pid: int) -> None:
@@ -140,7 +138,7 @@ def _count_failures(context: DeploymentContext, trial: Trial, load: LoadRecord) 
     """Note that a load has sent requests, or how it ended before the first though its server was well."""
     if load.ok or load.sent:
         note_life(context.results, context.service.name)
-    elif load.category not in UNCOUNTED and read_json(context.folder.endpoint)["status"] == "ok":
+    elif load.category not in UNCOUNTED and context.endpoint().ok:
         note_death(
             context.results,
             context.service.name,

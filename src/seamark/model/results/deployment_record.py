@@ -1,0 +1,107 @@
+"""endpoint.json and deployment.json: a server that runs, and its whole life once it has ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Word
+from seamark.model.server_identity import ServerRecord
+
+Facts = Mapping[str, Any]
+"""Facts of a driver, an image or a part in free form: they are shown, and no code depends on their fields."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinningRecord:
+    """CPUs that client and server were kept to, () for all, and why they were or were not."""
+
+    client: tuple[int, ...] = ()
+    server: tuple[int, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerRun:
+    """Facts of a server that endpoint.json and deployment.json share. `status` is ok or failed; of a failed one
+    `category` and `reason` say why, and `log_tail` has the last lines of its log. `load_nodes` and `server_nodes` are
+    names of a deployment on several nodes. `idle_unix_s`: begin and end of the idle period before the first load."""
+
+    schema_version: int = 1
+    status: str = ""
+    category: Word = None
+    reason: Word = None
+    deployment: Word = None
+    scenario: Word = None
+    service: Word = None
+    runtime: Word = None
+    image: Facts | None = None
+    part_images: Mapping[str, Facts] = field(default_factory=dict)
+    client_image: Facts | None = None
+    host: Word = None
+    ports: Mapping[str, int] = field(default_factory=dict)
+    data: Word = None
+    environment: Word = None
+    driver: Word = None
+    workers: Word = None
+    server_pid: Count = None
+    keeper_pid: Count = None
+    node: Word = None
+    slurm_job_id: Word = None
+    load_nodes: tuple[str, ...] | None = None
+    server_nodes: tuple[str, ...] | None = None
+    parts: tuple[Facts, ...] = ()
+    metrics_url: Word = None
+    command: tuple[str, ...] | None = None
+    gpus: Count = None
+    pinning: PinningRecord | None = None
+    facts: Facts = field(default_factory=dict)
+    log_tail: tuple[str, ...] = ()
+    idle_unix_s: tuple[float, float] | None = None
+    started_at: Moment = None
+    server_identity: ServerRecord | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the server answered."""
+        return self.status == "ok"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint(ServerRun):
+    """A server that answers its health probe, or failed to. `phases` are the seconds that each part of its start took."""
+
+    phases: Mapping[str, Number] = field(default_factory=dict)
+    ready_at: Moment = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerEnd:
+    """How a server ended. `why` is the cause: crash, stop, lease, teardown and so on; `category` is that of a server
+    that never answered. `at` is in the exit record alone: deployment.json has it as `ended_at`."""
+
+    why: Word = None
+    returncode: Count = None
+    category: Word = field(default=None, metadata=OPTIONAL)
+    reason: Word = None
+    log_tail: tuple[str, ...] = ()
+    at: Moment = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialCounts:
+    """Trials of a deployment, and how many of them ended well."""
+
+    n: int
+    ok: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentRecord(ServerRun):
+    """The life of a server that has ended."""
+
+    ended: ServerEnd | None = None
+    ended_at: Moment = None
+    time_to_service_s: Mapping[str, Number] = field(default_factory=dict)
+    uptime_s: Number = None
+    gpu_hours: Number = None
+    trials: TrialCounts | None = None
