@@ -103,7 +103,7 @@ def test_a_cluster_that_cannot_carry_the_load_is_said_so(
 ) -> None:
     address, _ = cluster
     port = null_server().port
-    with pytest.raises(LoadError, match=r"5 shards were asked for, and the cluster at .* has 4 threads in 2 workers"):
+    with pytest.raises(LoadError, match=r"5 shards were requested, but the cluster at .* has 4 threads in 2 workers"):
         load(port=port, concurrency=8, shards=5, launcher=on(address))
     with pytest.raises(LoadError, match="no Dask scheduler answers at tcp"):
         load(port=port, concurrency=8, shards=2, launcher=on("tcp://127.0.0.1:9"))

@@ -39,7 +39,7 @@ def test_a_hook_that_fails_says_why(tmp_path: Path) -> None:
 
 def test_a_hook_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     target = Target(settings={"sleep_s": 1}, data=tmp_path)
-    with pytest.raises(PreparationError, match="not done after"):
+    with pytest.raises(PreparationError, match="did not end within"):
         run_preparation("populate", "odd_drivers", target, 1, None, timeout_s=0.5)
     assert not children()
 

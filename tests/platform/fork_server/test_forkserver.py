@@ -241,7 +241,7 @@ def test_half_a_request_is_no_request() -> None:
     socket.send_fds(ours, [b"\0" * 7 + b"\x08"], [0, 1, 2])
     ours.sendall(b'{"a"')
     ours.close()
-    with theirs, pytest.raises(EOFError, match="no whole request"):
+    with theirs, pytest.raises(EOFError, match="incomplete request"):
         receive(theirs)
 
 
