@@ -254,7 +254,7 @@ def test_classes_and_turns_are_shown_one_by_one(tmp_path):
         (["ftp://x"], "not an address"),
         (["localhost:80"], "Did you mean 'http://localhost:80'?"),
         (["http://127.0.0.1:80/", "--insecure"], "no certificate"),
-        (["https://h/", "--cacert", "missing.pem"], "missing.pem holds no certificate"),
+        (["https://h/", "--cacert", "missing.pem"], "missing.pem contains no readable certificate"),
         (["https://h/", "--cacert", "a", "--insecure"], "Use one of both"),
         (["http://nowhere.invalid/"], "no host has the name 'nowhere.invalid'"),
         (["http://127.0.0.1:1/"], "nothing listens there"),
