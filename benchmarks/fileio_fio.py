@@ -88,7 +88,7 @@ def by_seamark(folder: Path, settings: Mapping[str, Value], seed: int, workers: 
         iops=len(samples) / span_s,
         mean_us=float(times_us.mean()),
         p99_us=float(np.percentile(times_us, 99)),
-        cpu_us=sum(report["cpu_s"] for report in outcome.reports) * 1e6 / len(samples),
+        cpu_us=sum(report.cpu_s for report in outcome.reports) * 1e6 / len(samples),
     )
 
 

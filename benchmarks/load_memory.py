@@ -36,7 +36,7 @@ def measure(driver: str, workers: str, requests: int, port: int) -> str:
         parquet_bytes = (folder / "samples.parquet").stat().st_size
     assert gathered.rows == requests
     return (
-        f"{driver:<9} {requests:>9,} {requests / report['wall_s']:>11,.0f} {report['max_rss_bytes'] / 1e6:>12.1f}"
+        f"{driver:<9} {requests:>9,} {requests / report.wall_s:>11,.0f} {report.max_rss_bytes / 1e6:>12.1f}"
         f" {size_bytes / 1e6:>11.1f} {parquet_bytes / 1e6:>11.1f} {gather_s:>8.2f}"
     )
 

@@ -170,7 +170,7 @@ def by_seamark(
     assert outcome.quality.get("tpcb_consistent", 1.0) == 1.0
     span_s = (samples["last_ns"].max() - samples["sent_ns"].min()) / 1e9
     mean_ms = float((samples["last_ns"] - samples["sent_ns"]).mean()) / 1e6
-    cpu_s = sum(report["cpu_s"] for report in outcome.reports)
+    cpu_s = sum(report.cpu_s for report in outcome.reports)
     return Seen(tps=len(samples) / span_s, mean_ms=mean_ms, cpu_us=cpu_s / len(samples) * 1e6)
 
 

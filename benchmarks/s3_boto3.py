@@ -284,7 +284,7 @@ def by_seamark(python: Path, data: Path, port: int, size: int, seconds: float) -
     samples = read_segments(outcome.segments)
     assert not samples["failure"].any()
     (report,) = outcome.reports
-    return len(samples), float(report["wall_s"]), float(report["cpu_s"])
+    return len(samples), float(report.wall_s), float(report.cpu_s)
 
 
 if __name__ == "__main__":

@@ -108,9 +108,9 @@ def one(rate: float, seconds: float, pattern: str, server: Sequence[int], client
         p50=p50,
         p99=p99,
         most=most,
-        busy=(report["cpu_s"] - report["spin_s"]) / report["wall_s"],
-        spun=report["spin_s"] / report["wall_s"],
-        waited=waited_ns[0] / 1e9 / report["wall_s"],
+        busy=(report.cpu_s - report.spin_s) / report.wall_s,
+        spun=report.spin_s / report.wall_s,
+        waited=waited_ns[0] / 1e9 / report.wall_s,
     )
 
 

@@ -102,9 +102,9 @@ def test_a_load_is_measured_by_workers_in_an_image(
                 names.add(Path(f"/proc/{pid}/comm").read_text().strip())
 
     outcome = run_load(job, python, tmp_path / "parts", look, owner=os.getpid() if forked else None)
-    assert [report["ok"] for report in outcome.reports] == [True, True], outcome.log_tail
+    assert [report.ok for report in outcome.reports] == [True, True], outcome.log_tail
     assert outcome.completed > 100
-    pids = {report["pid"] for report in outcome.reports}
+    pids = {report.pid for report in outcome.reports}
     assert len(pids) == 2
     assert pids <= seen
     assert ("worker:run" in names) == forked

@@ -56,9 +56,9 @@ def test_memory_does_not_grow_with_the_requests(
     few = run(driver, workers, tmp_path, port, requests=requests // 20)
     many = run(driver, workers, tmp_path, port, requests=requests)
     assert many.completed == requests
-    grown_bytes = many.reports[0]["max_rss_bytes"] - few.reports[0]["max_rss_bytes"]
+    grown_bytes = many.reports[0].max_rss_bytes - few.reports[0].max_rss_bytes
     assert grown_bytes / requests < 5, "bytes a request; one kept record would be 66, an object a hundred or more"
-    assert many.reports[0]["max_rss_bytes"] < 300e6
+    assert many.reports[0].max_rss_bytes < 300e6
 
 
 def test_the_server_answers_health_and_counts_its_requests(port: int, tmp_path: Path) -> None:

@@ -34,7 +34,12 @@ def address(tmp_path: Path) -> Iterator[Callable[[int], str]]:
 
         def start(delay_ms: int) -> str:
             log = tmp_path / f"server-{delay_ms}.log"
-            words = [sys.executable, str(PACKAGE / "outside.py"), "seamark.testservers.null", "--host=127.0.0.1"]
+            words = [
+                sys.executable,
+                str(PACKAGE / "platform/isolated_main.py"),
+                "seamark.testservers.null",
+                "--host=127.0.0.1",
+            ]
             words += ["--port=0", f"--delay-ms={delay_ms}"]
             words += [f"--{name}=0" for name in ("stall-from-s", "stall-for-s", "error-every", "reset-every")]
             server = held.enter_context(running([*words, "--silent-every=0", "--reply-bytes=2"], log))

@@ -71,8 +71,8 @@ def test_a_dask_worker_that_is_killed_takes_its_shards_and_no_other(
         last_s = measured.samples["last_ns"][measured.samples["worker"] == k].max() / 1e9
         assert (last_s < 3.3) == (k in lost)
     for k in lost:
-        assert "connection was closed" in measured.outcome.reports[k]["reason"]
-        assert measured.outcome.reports[k]["scheduled"] > 200
+        assert "connection was closed" in measured.outcome.reports[k].reason
+        assert measured.outcome.reports[k].scheduled > 200
 
 
 @pytest.mark.covers("E-FR25", "E-CLI05")
