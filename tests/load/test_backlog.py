@@ -75,7 +75,7 @@ def test_what_waits_takes_no_memory(null_server: Callable, load: Callable) -> No
         load(port=server.port, pattern="poisson", rate_rps=rate, duration_s=0.5, timeout_s=5.0).outcome.reports[0]
         for rate in (2_000.0, 1_000_000.0)
     )
-    assert short["backlog_max"] < 2_000
-    assert long["backlog_max"] > 300_000
-    more_bytes = long["max_rss_bytes"] - short["max_rss_bytes"]
+    assert short.backlog_max < 2_000
+    assert long.backlog_max > 300_000
+    more_bytes = long.max_rss_bytes - short.max_rss_bytes
     assert more_bytes < 8 << 20, "a number for each that waits would be more"

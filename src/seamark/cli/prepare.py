@@ -82,7 +82,7 @@ def _show(steps: "list[Step]", console: Console) -> None:
 
 def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> int:
     """Run the same command in a batch job and wait for it; its output goes to the scenario's logs."""
-    from seamark.dispatch.dispatcher import dispatcher_of
+    from seamark.dispatch.dispatcher import batch_dispatcher
     from seamark.dispatch.job import JobSpec, Resources
 
     plan, logs = study.plan, study.results / study.scenario.name / "logs"
@@ -92,7 +92,7 @@ def _in_a_job(study: "Study", console: Console, as_json: bool, verify: bool) -> 
     console.print("A batch job prepares this; waiting for it. With --here it is done where you are.")
     options = study.site.images.job
     job = JobSpec(command=words, name=JOB, logs=logs, folder=study.root, resources=resources, options=options)
-    number, code = dispatcher_of(study.site).run(job, study.site)
+    number, code = batch_dispatcher(study.site).run(job, study.site)
     for stream, ending in ((sys.stdout, "out"), (sys.stderr, "err")):
         written = logs / f"{JOB}_{number}.{ending}"
         if written.is_file():

@@ -83,6 +83,11 @@ def dispatcher_here() -> Dispatcher:
     return DISPATCHERS["slurm" if allocation() else "local"]
 
 
+def batch_dispatcher(site: Site) -> Dispatcher:
+    """Return what runs a batch job that a site asks for, such as the build of images, though trials may run locally."""
+    return dispatcher_of(site) if is_batch(site) else DISPATCHERS["slurm"]
+
+
 def is_batch(site: Site) -> bool:
     """Return whether jobs of a site wait in a queue and run on other nodes than the one that submits them."""
     return dispatcher_of(site).client is not None
