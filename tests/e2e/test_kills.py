@@ -27,7 +27,7 @@ def of_role(study: StudyFolder, run: "subprocess.Popen[bytes]", role: str) -> li
     if role == "snakemake":
         return [p for p in study.processes() if any(Path(word).name == "snakemake" for word in p.cmdline()[:4])]
     if role in ("load", "worker", "fork server"):
-        name = {"load": "jobs:load", "worker": "worker:run"}.get(role, role)
+        name = {"load": "rules_api:load", "worker": "worker:run"}.get(role, role)
         return parts_of_a_load(study).get(name, [])
     [beat] = study.results.glob("deployments/*/endpoint.json")
     endpoint = study.json(str(beat.relative_to(study.results)))

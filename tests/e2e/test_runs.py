@@ -123,7 +123,7 @@ def parts_of_a_load(study) -> dict[str, list[psutil.Process]]:
     found: dict[str, list[psutil.Process]] = {}
     for process in study.processes():
         with contextlib.suppress(psutil.Error):
-            if process.name() in ("jobs:load", "worker:run"):
+            if process.name() in ("rules_api:load", "worker:run"):
                 found.setdefault(process.name(), []).append(process)
                 found.setdefault("fork server", []).append(process.parent())
             elif any(word.endswith("scripts/load.py") for word in process.cmdline()[:3]):
@@ -181,13 +181,13 @@ def test_after_kill_9_of_the_guard_the_running_trial_fails_the_others_are_measur
 
 
 @pytest.mark.covers("E-NFR04")
-@pytest.mark.parametrize("part", ["script", "jobs:load", "fork server"])
+@pytest.mark.parametrize("part", ["script", "rules_api:load", "fork server"])
 def test_after_kill_9_of_a_load_or_of_what_forked_it_nothing_of_it_is_left_and_submit_completes(study, part):
     study.write(workload={"duration_s": 1.5})
     run = study.start()
     wait_for(lambda: begun(study) and "worker:run" in parts_of_a_load(study))
     parts = parts_of_a_load(study)
-    assert set(parts) == {"script", "jobs:load", "worker:run", "fork server"}
+    assert set(parts) == {"script", "rules_api:load", "worker:run", "fork server"}
     victims = parts.pop(part)
     for process in victims:
         process.kill()

@@ -98,7 +98,7 @@ def test_after_kill_9_of_a_search_it_goes_on_and_measures_no_finished_probe_twic
     wait_for(lambda: len(read(search)["probes"]) >= 2 and "worker:run" in parts_of_a_load(study))
     before = {probe["folder"] for probe in read(search)["probes"]}
     spent_s = read(search)["spent_s"]
-    for process in parts_of_a_load(study)["jobs:load"]:
+    for process in parts_of_a_load(study)["rules_api:load"]:
         process.kill()
     run.wait(120)
     trial = search.parent

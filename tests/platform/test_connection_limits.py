@@ -1,15 +1,10 @@
 """What a machine allows a load, from files of the kernel's form and, where it can be made so, from this machine."""
 
-import resource
 import socket
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from listening import listening
 
-from seamark.load.coordinator.coordinator import LoadError
-from seamark.model.failure import Failure
 from seamark.platform import connection_limits
 from seamark.platform.connection_limits import ConnectionBudget, Ports, connection_budget, local_ports
 from seamark.platform.socket_stats import listen_backlog
@@ -82,17 +77,6 @@ def test_more_connections_than_local_ports_cannot_begin_and_say_what_would_help(
         connection_budget(("127.0.0.1", 8080), 898)
 
 
-@pytest.mark.services
-def test_more_connections_than_open_files_stop_the_load_before_its_clock(
-    null_server: Callable, load: Callable
-) -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        pytest.skip("no limit here")
-    with pytest.raises(LoadError, match=rf"need {hard + 65} open files and the limit is {hard} .*Lower concurrency"):
-        load(port=null_server().port, concurrency=hard + 1)
-
-
 @pytest.mark.parametrize(("backlog", "at_once"), [(3, 3), (4000, 64), (None, 64)])
 def test_no_more_connections_are_opened_side_by_side_than_the_server_lets_wait(
     backlog: int | None, at_once: int
@@ -108,42 +92,3 @@ def test_the_queue_of_a_listening_socket_is_as_long_as_it_asked_for(backlog: int
         assert listen_backlog(address[1]) == backlog
         assert connection_budget(address, 1).backlog == backlog
     assert listen_backlog(address[1]) is None
-
-
-def answer_once(connection: socket.socket) -> None:
-    connection.recv(1000)
-    connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na")
-
-
-@pytest.fixture
-def closing_server() -> Iterator[int]:
-    """A server that closes the connection after each reply."""
-    with listening(answer_once, backlog=50) as port:
-        yield port
-
-
-@pytest.mark.services
-def test_a_report_says_how_often_it_had_to_connect_anew(closing_server: int, load: Callable) -> None:
-    measured = load(port=closing_server, requests=20, duration_s=10.0, concurrency=2)
-    assert measured.failures() == {Failure.NONE: 20}
-    network = measured.outcome.reports[0].network
-    assert network.connected_anew == 18
-    assert network.connected_anew_per_s > 1
-    assert (network.connections, network.listen_backlog) == (2, 50)
-
-
-@pytest.mark.services
-def test_connections_that_a_full_queue_turns_away_are_counted(load: Callable) -> None:
-    """A server that accepts nothing for a while: two fit into its queue."""
-    server = socket.create_server(("127.0.0.1", 0), backlog=1)
-    before = connection_limits.listen_overflows()
-    if before is None:
-        pytest.skip("this kernel does not say")
-    room = connection_budget(server.getsockname(), 8)
-    tries = [socket.socket() for _ in range(8)]
-    for each in tries:
-        each.setblocking(False)
-        each.connect_ex(server.getsockname())
-    assert room.after(0, 1.0)["listen_overflows"] > 0
-    for each in (*tries, server):
-        each.close()

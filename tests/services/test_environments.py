@@ -65,7 +65,7 @@ def test_a_file_that_is_not_the_locks_is_named_with_its_package_and_environment(
         prepare_environment("tiny", locks, tmp_path / "envs")
     (line,) = caught.value.mistakes
     assert line.startswith(f"environment 'tiny' ({locks / 'tiny.lock'}): package 'iniconfig==2.0.0': its file does")
-    assert "sha256 00005871a79d... expected, b6a85871a79d... came" in line
+    assert "sha256 00005871a79d... expected, b6a85871a79d... received" in line
     assert not (environment_folder("tiny", locks, tmp_path / "envs") / ".complete").exists()
 
 

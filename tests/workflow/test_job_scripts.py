@@ -178,7 +178,7 @@ def test_trials_of_another_server_stop_a_submission_unless_they_are_to_be_measur
     server = {"digest": "another", "runtime": "venv", "site": "other", "machine": "far"}
     for trial in trials:
         own = study.results / trial["id"]
-        own.mkdir(parents=True)
+        own.mkdir(parents=True, exist_ok=True)
         (own / "samples.parquet").write_bytes(b"")
         record = {"status": "ok", "config_hash": trial["config_hash"], "samples_bytes": 0}
         (own / "samples.json").write_text(json.dumps({**record, "server_identity": server}))

@@ -200,6 +200,7 @@ def test_a_study_that_is_closed_to_a_user_is_named_with_its_owner_and_a_remedy(
     first: Person, second: Person, verb: str
 ) -> None:
     results = first.study / "results/try"
+    (results / "plan.json").unlink(missing_ok=True)
     before = sorted((path, path.stat().st_mtime_ns) for path in results.rglob("*"))
     trials = [path.name for path in results.glob("*--r1")]
     for folder in (first.study, *(path for path in first.study.rglob("*"))):

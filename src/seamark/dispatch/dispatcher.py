@@ -84,7 +84,7 @@ def dispatcher_here() -> Dispatcher:
 
 
 def batch_dispatcher(site: Site) -> Dispatcher:
-    """Return what runs a batch job that a site asks for, such as the build of images, though trials may run locally."""
+    """Return what runs a site's batch jobs, such as builds of images, also where its trials run without one."""
     return dispatcher_of(site) if is_batch(site) else DISPATCHERS["slurm"]
 
 

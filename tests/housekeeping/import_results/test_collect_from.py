@@ -273,7 +273,7 @@ def test_a_wrong_folder_is_said_in_one_line(pair: Pair, source: str, says: str) 
 
 def test_a_preference_without_anything_to_bring_is_a_mistake(pair: Pair) -> None:
     done = pair.here.bench("collect", "--prefer", "here")
-    assert (done.returncode, "with --from" in done.stderr) == (2, True)
+    assert (done.returncode, "needs --from" in done.stderr) == (2, True)
 
 
 def test_a_scenario_that_is_not_there_on_the_other_machine_is_said(
