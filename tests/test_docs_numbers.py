@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 from scipy.special import comb
 
-from seamark.analysis.checks import host, load, repetitions, result
+from seamark.analysis.checks import host, load, result
 from seamark.analysis.metrics import (
     course,
     distribution,
     energy,
-    outages,
-    processors,
+    resources,
     startup,
     steady,
     tally,
     timeline,
 )
 from seamark.analysis.metrics.table import VERSION
+from seamark.analysis.summary import repetitions
 from seamark.drivers.openai import driver as openai
 from seamark.drivers.openai import stream
 from seamark.drivers.postgres import replies
@@ -69,10 +69,10 @@ MEASUREMENT = {
     "parts of the window": f"The window is cut into {course.MOST_PARTS} equal parts; fewer, but at least "
     f"{course.LEAST_PARTS}, where a part would have fewer than {course.REPLIES_A_PART} replies or be shorter than "
     f"{course.SHORTEST_PART_NS / 1e6:g} ms",
-    "replies missed in an outage": f"where {outages.LEAST_MISSED} or more were to be expected",
-    "how long an outage is": f"lasts {outages.LEAST_S:g} s or longer",
+    "replies missed in an outage": f"where {steady.LEAST_MISSED} or more were to be expected",
+    "how long an outage is": f"lasts {steady.LEAST_S:g} s or longer",
     "many outages": f"{WORDS[result.MANY_OUTAGES + 1].capitalize()} or more are a note",
-    "a typical reply": f"longer than {WORDS[outages.TYPICAL]} typical replies",
+    "a typical reply": f"longer than {WORDS[steady.TYPICAL]} typical replies",
     "false alarms": f"Of loads that are steady, {percent(steady.SURE)} are called not steady",
     "a change that matters": f"A change of less than {percent(steady.LEAST_CHANGE)} is none",
     "health probe": f"{health.PROBE_TIMEOUT_S:g} s for a health probe "
@@ -104,7 +104,7 @@ MEASUREMENT = {
     "work of others": f"from {percent(host.OTHERS)} of the processors on, from "
     f"{percent(host.OTHERS_OF_FULL)} where more than {percent(host.FULL)} were busy, or with "
     f"steal from {percent(host.STEAL)} on",
-    "looks at processors": f"fewer than {WORDS[processors.FEWEST_LOOKS]} looks inside the window",
+    "looks at processors": f"fewer than {WORDS[resources.FEWEST_LOOKS]} looks inside the window",
     "repetitions that differ": f"more than {repetitions.THROUGHPUT_FACTOR:g} times above or below the median of all "
     f"repetitions or, where the rate is given, its median response time more than "
     f"{repetitions.RESPONSE_FACTOR:g} times",

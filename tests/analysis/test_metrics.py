@@ -12,10 +12,9 @@ from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 from seamark.analysis.metrics import compute, distribution, measure
 from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.metrics.telemetry import watch
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
-from seamark.patterns.arrivals import schedule
-from seamark.patterns.table import pattern_of
+from seamark.patterns.table import pattern_of, schedule
 
 approx = pytest.approx
 

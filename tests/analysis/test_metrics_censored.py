@@ -14,7 +14,7 @@ from seamark.analysis.prometheus_text import figures_of, text_of
 from seamark.analysis.summary import write_metrics
 from seamark.analysis.summary.outcome import read_outcome
 from seamark.analysis.summary.summary import summarise
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
 from seamark.report.terminal import quick_load_text, summary_table

@@ -14,7 +14,7 @@ from seamark.analysis.metrics import measure
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.window import Window
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.report.terminal import quick_load_text
 

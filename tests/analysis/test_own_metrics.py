@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from seamark.analysis.metrics.metric import mark_of, own_metrics
 from seamark.analysis.metrics.objectives import value_of
-from seamark.analysis.metrics.own import mark_of, own_metrics
 from seamark.errors import UserError
 from seamark.planning.plan_file import as_document
 from seamark.planning.study import Study

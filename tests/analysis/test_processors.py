@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 
-from seamark.analysis.metrics.processors import processors_of
+from seamark.analysis.metrics.resources import processors_of
 from seamark.analysis.metrics.telemetry import Seen
 from seamark.analysis.summary import write_metrics
 from seamark.storage.paths import TrialFolder, write

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
-from seamark.analysis.checks.repetitions import RESPONSE_FACTOR, THROUGHPUT_FACTOR, spread
 from seamark.analysis.summary import write_metrics, write_summary
+from seamark.analysis.summary.repetitions import RESPONSE_FACTOR, THROUGHPUT_FACTOR, spread
 from seamark.model.trial import Plan
 from seamark.planning.plan_file import as_document
 from seamark.report.source import read_results

@@ -10,7 +10,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 from scipy.stats import binom
 
 from seamark.analysis.metrics import measure
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 approx = pytest.approx
 DURATION_S = 20.0

@@ -10,8 +10,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 from scipy.stats import binom, t
 
 from seamark.analysis.metrics import measure
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS
+from seamark.model.sample import MISSING_NS, Failure
 from seamark.model.scenario import Slo
 
 approx = pytest.approx

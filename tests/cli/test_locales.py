@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from report.make_results import SERVICES, make_results
 
-from seamark.cli.encoding import nearest
 from seamark.cli.main import VERBS
+from seamark.cli.options import nearest
 
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def test_a_summary_with_withheld_percentiles_is_printed_and_its_report_is_utf8(s
     make_results(study / "results", scenario="letters", services=SERVICES[4:], repetitions=1)
     code = (
         "from rich.console import Console; from pathlib import Path; import sys\n"
-        "from seamark.cli.encoding import print_in_any_locale\n"
+        "from seamark.cli.options import print_in_any_locale\n"
         "from seamark.report.terminal import summary_table; from seamark.storage.paths import read_json\n"
         "from seamark.report.page.render import write_report\n"
         "print_in_any_locale()\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.dispatch.resources import (
+from seamark.dispatch.job import (
     SERVE_MIN,
     TEARDOWN_MIN,
     WARMUP_MIN,

@@ -12,7 +12,7 @@ from service_environment import CACHE, ROOT
 from seamark.config.read import read_services
 from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
 from seamark.load.workers.records import read_segments
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.service import Service
 from seamark.model.site import Paths, Site
 from seamark.model.trial import Deployment

@@ -12,7 +12,7 @@ from seamark.drivers import fileio
 from seamark.drivers.fileio_files import Files, allows_direct, cached_ratio
 from seamark.errors import SiteError, UserError
 from seamark.load.driver import Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 BLOCK = 4096
 DEFAULTS = {

@@ -14,7 +14,7 @@ from seamark.drivers.openai import OpenAi
 from seamark.drivers.openai.events import Forms
 from seamark.drivers.openai.replies import CountedStream, CountedWhole
 from seamark.load.driver import Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 pytestmark = pytest.mark.covers("E-FR09")
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"

@@ -8,7 +8,7 @@ from openai_streams import CREATED_S, SERVERS, Stream, reads, stream
 
 from seamark.drivers.openai.events import Forms, read_chunk
 from seamark.drivers.openai.stream import StreamDecoder
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 LAST = b"0\r\n\r\n"

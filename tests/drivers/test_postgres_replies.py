@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.drivers.postgres.replies import MAX_REPLY_BYTES, ReplyDecoder
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 
 def message(kind: bytes, content: bytes = b"") -> bytes:

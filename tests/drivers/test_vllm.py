@@ -18,7 +18,7 @@ from seamark.config.read import read_services
 from seamark.drivers.openai.driver import CHECKED_REQUESTS
 from seamark.drivers.openai.models import stage
 from seamark.load.driver import Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.storage.paths import DeploymentFolder
 
 RECIPE = read_services(ROOT / "config" / "services")["vllm"]

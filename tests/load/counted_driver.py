@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from seamark.load.driver import Body, Reply, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 LOCK = threading.Lock()
 COUNTS = {"opened": 0.0, "closed": 0.0}

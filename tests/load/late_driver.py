@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from seamark.load.driver import Body, Reply, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 
 class Late:

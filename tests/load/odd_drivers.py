@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from seamark.load.driver import Body, Reply, Session, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 
 class Sleeping:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS
+from seamark.model.sample import MISSING_NS, Failure
 
 MS = 1_000_000
 pytestmark = [pytest.mark.services, pytest.mark.covers("E-FR09")]

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from seamark.load.coordinator.coordinator import LoadError
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS
+from seamark.model.sample import MISSING_NS, Failure
 
 MS = 1_000_000
 

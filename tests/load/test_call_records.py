@@ -8,8 +8,7 @@ import pytest
 from seamark.load.driver import Reply
 from seamark.load.engine.threads import Replies
 from seamark.load.workers.records import Segment, read_segments
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS
+from seamark.model.sample import MISSING_NS, Failure
 
 EPOCH_NS = 1_000_000
 GOOD = Reply(units=3, bytes_sent=10, bytes_received=1 << 40, status=200)

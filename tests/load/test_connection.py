@@ -12,7 +12,7 @@ import uvloop
 
 from seamark.load.engine.connection import Connection, Outgoing
 from seamark.load.engine.http import HttpDecoder
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"
 BIG = bytes(range(256)) * 40_000

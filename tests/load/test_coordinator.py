@@ -16,7 +16,7 @@ import pytest
 from seamark.load.coordinator.coordinator import LoadError, run_load
 from seamark.load.workers.assignment import LoadJob
 from seamark.load.workers.records import segment_state
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.services

@@ -11,7 +11,7 @@ from clusters import dask, environment, loads_below
 from seamark.load.coordinator.launchers.command_launcher import launcher_of
 from seamark.load.coordinator.launchers.dask_tasks import spread
 from seamark.load.coordinator.launchers.launcher import LoadError, WorkerLauncher
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 OPEN = {"pattern": "poisson", "rate_rps": 300.0, "concurrency": 8, "duration_s": 1.0}
 Cluster = tuple[str, list["subprocess.Popen[bytes]"]]

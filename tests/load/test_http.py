@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.load.engine.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, HttpDecoder, http_request
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 SIZED = b"HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 11\r\n\r\nhello world"
 CHUNKED = (

@@ -26,7 +26,7 @@ from seamark.load.coordinator.launchers.command_launcher import CommandLauncher,
 from seamark.load.coordinator.launchers.launcher import LoadError
 from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
 from seamark.load.workers.records import segment_state
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.planning.plan import plan
 
 FAKE = Path(__file__).parents[1] / "cluster" / "fake_srun.py"

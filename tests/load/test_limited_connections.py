@@ -8,7 +8,7 @@ import pytest
 from listening import listening
 
 from seamark.load.coordinator.coordinator import LoadError
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.platform import connection_limits
 from seamark.platform.connection_limits import connection_budget
 

@@ -21,7 +21,7 @@ from seamark.load.engine.loops import (
     OpenLoop,
 )
 from seamark.load.workers.records import Recorder, Segment
-from seamark.patterns.arrivals import Nanoseconds
+from seamark.patterns.table import Nanoseconds
 
 HOUR_NS = 3_600_000_000_000
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -14,7 +14,7 @@ from seamark.errors import UserError
 from seamark.load.driver import Body, Target
 from seamark.load.engine.event_loop import encode_all
 from seamark.load.engine.mix import classes_of, drawn, mixed, mixed_quality
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.services.ephemeral_server import ephemeral_server
 
 MS = 1_000_000

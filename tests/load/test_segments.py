@@ -9,8 +9,7 @@ import pytest
 
 from seamark.load.workers.records import BLOCK, Recorder, Segment
 from seamark.load.workers.segments import gather_samples, read_metadata, read_samples
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS, SAMPLE
+from seamark.model.sample import MISSING_NS, SAMPLE, Failure
 
 METADATA = {"config_hash": "abc", "trial": "a--b--r1", "unit": "reply", "kinds": ["get"], "schema_version": 1}
 

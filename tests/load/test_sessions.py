@@ -12,8 +12,7 @@ from seamark.load.coordinator.coordinator import LoadError
 from seamark.load.engine.schedule_share import due_requests_of_lost
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.records import Recorder, Segment
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS
+from seamark.model.sample import MISSING_NS, Failure
 from seamark.services.ephemeral_server import ephemeral_server
 
 MS = 1_000_000

@@ -8,7 +8,7 @@ from slurm import allocation, slurm, why_no_slurm
 
 from seamark.load.coordinator.launchers.command_launcher import launcher_of
 from seamark.load.coordinator.launchers.launcher import LoadError
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 pytestmark = pytest.mark.services
 OPEN = {"pattern": "poisson", "rate_rps": 300.0, "concurrency": 8, "duration_s": 1.0}

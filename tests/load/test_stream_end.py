@@ -10,8 +10,7 @@ import pytest
 from listening import listening
 
 from seamark.load.workers.records import read_segments
-from seamark.model.failure import Failure
-from seamark.model.sample import CHUNK
+from seamark.model.sample import CHUNK, Failure
 
 LINGER_S = 0.25
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"

@@ -21,7 +21,7 @@ from seamark.load.engine.mix import mixed
 from seamark.load.engine.schedule_share import ran_out
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.trial import Plan
 from seamark.patterns.trace_file import Row, recorded_arrivals, recorded_rows
 from seamark.planning.plan import plan

@@ -9,8 +9,7 @@ import pytest
 from listening import listening
 
 from seamark.load.coordinator.coordinator import LoadError
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS
+from seamark.model.sample import MISSING_NS, Failure
 
 MS = 1_000_000
 pytestmark = pytest.mark.services

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from seamark.load.driver import Body, Reply, Session, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 
 class Where:

@@ -10,9 +10,8 @@ import pytest
 from seamark.model.scenario import Scenario, Workload
 from seamark.model.service import Service
 from seamark.model.site import Site
-from seamark.patterns.arrivals import schedule
 from seamark.patterns.patterns import BLOCK, Bursts, Constant, Diurnal, Gamma, Pattern, Poisson, Ramp, Steps, Trace
-from seamark.patterns.table import PATTERNS, pattern_of
+from seamark.patterns.table import PATTERNS, pattern_of, schedule
 from seamark.planning.plan import plan
 
 RANDOM = [

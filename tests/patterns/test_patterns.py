@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from seamark.patterns.arrivals import schedule
 from seamark.patterns.patterns import Bursts, Constant, Diurnal, Gamma, Pattern, Poisson, Ramp, Steps
+from seamark.patterns.table import schedule
 
 
 def arrivals_s(pattern: Pattern, until_s: float, seed: int = 7) -> np.ndarray:

@@ -11,8 +11,8 @@ import pytest
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
-from seamark.patterns.arrivals import schedule
 from seamark.patterns.patterns import Trace
+from seamark.patterns.table import schedule
 from seamark.patterns.trace_file import recorded_arrivals
 from seamark.planning.plan import plan
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.analysis.summary import write_metrics, write_summary
-from seamark.model.failure import Failure
-from seamark.model.sample import SAMPLE
+from seamark.model.sample import SAMPLE, Failure
 from seamark.model.trial import Deployment, Plan, Trial
 from seamark.planning.plan_file import as_document
 from seamark.storage.paths import ScenarioFolder, TrialFolder, write_json

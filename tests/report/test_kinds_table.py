@@ -9,7 +9,7 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import write_metrics, write_summary
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.trial import Plan
 from seamark.planning.plan_file import as_document
 from seamark.report.page.render import write_report

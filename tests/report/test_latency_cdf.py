@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from make_results import Made, make_results
 
-from seamark.model.failure import Failure
-from seamark.model.sample import SAMPLE
+from seamark.model.sample import SAMPLE, Failure
 from seamark.report.figures.latency_cdf import latency_pictures, marked, pooled
 from seamark.report.page.content import Picture, Text
 from seamark.report.source import read_results

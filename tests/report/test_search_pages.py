@@ -11,8 +11,8 @@ from rich.console import Console
 from samples import a_trial
 
 from seamark.analysis.summary import write_summary
+from seamark.analysis.summary.knees import found_by_search
 from seamark.analysis.summary.outcome import Outcome
-from seamark.analysis.summary.search import found_by_search
 from seamark.planning.plan_file import read_plan
 from seamark.report.page.render import write_report
 from seamark.report.terminal import summary_table

@@ -16,8 +16,7 @@ from seamark.model.site import Site
 from seamark.platform.container import with_modules
 from seamark.services.images.images import Image, image_file
 from seamark.services.runtimes.containers import image_path
-from seamark.services.runtimes.external import external_ports
-from seamark.services.runtimes.runtimes import launch_of
+from seamark.services.runtimes.runtimes import external_ports, launch_of
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.launch_spec import Launch, ProcessSlot
 from seamark.storage.paths import write_json

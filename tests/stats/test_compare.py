@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seamark.stats.compare import compare, compare_family, holm, rank_sum_p, signed_rank_p
-from seamark.stats.power import smallest_p
+from seamark.stats.decision import smallest_p
 from seamark.stats.ranks import paired_interval, rank_sum_ways, signed_rank_ways, unpaired_interval
 
 approx = pytest.approx

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
-from seamark.stats.power import detectable_shift, repetitions_for, smallest_p
+from seamark.stats.decision import detectable_shift, repetitions_for, smallest_p
 
 
 @pytest.mark.parametrize(("repetitions", "p"), [(1, 1.0), (2, 1 / 3), (3, 0.10), (4, 0.0286), (5, 0.0079)])

@@ -9,7 +9,7 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_chunks, write_samples
 
 from seamark.analysis.metrics import measure
-from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.analysis.metrics.resources import Ceiling
 from seamark.model.results.load_record import ConnectionFigures, WorkerReport
 from seamark.model.sample import CHUNK, SAMPLE
 from seamark.storage.paths import TrialFolder, write_json

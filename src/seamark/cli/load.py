@@ -193,7 +193,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
 
 def _of_standing(address: str) -> str:
     """Return the address of a persistent server as a URL; any other as it is."""
-    from seamark.services.runtimes.external import PERSISTENT_PREFIX, persistent_endpoint
+    from seamark.services.runtimes.runtimes import PERSISTENT_PREFIX, persistent_endpoint
 
     if not address.startswith(PERSISTENT_PREFIX):
         return address

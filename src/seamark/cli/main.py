@@ -9,7 +9,7 @@ from typing import TextIO
 import click
 
 from seamark import __version__
-from seamark.cli.encoding import print_in_any_locale
+from seamark.cli.options import print_in_any_locale
 from seamark.errors import UserError
 from seamark.model.dotted import search_in
 from seamark.storage.redaction import redacted_text

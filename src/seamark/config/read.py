@@ -14,10 +14,9 @@ from seamark.config.site_limits import SiteRequest, limit_violations
 from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import UserError, did_you_mean
-from seamark.model.launcher import misplaced
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service, Setting
-from seamark.model.site import Pinning, Site
+from seamark.model.site import Pinning, Site, misplaced
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.platform.pinning import cores_in, shown_cores
 

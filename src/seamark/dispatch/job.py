@@ -1,8 +1,14 @@
-"""Nouns of dispatch: a job's resources, its specification, its state in the queue, and the nodes it runs on."""
+"""Jobs: resources, specification, state in the queue, nodes; and the resources that a deployment requests."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from seamark.model.load_profile import load_length_of
+from seamark.model.service import Service
+from seamark.model.site import Site
+from seamark.model.trial import Deployment, Plan, Trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,3 +59,76 @@ class Node:
     name: str
     host: str
     here: bool
+
+
+SERVE_MIN = 10
+WARMUP_MIN = 2
+TEARDOWN_MIN = 2
+TOGETHER_MIN = 1
+SPARE = 1.2
+LOAD_SPARE_S = 20.0
+"""What a load may take beyond its time: a share of it, and what a worker needs to begin and to end."""
+
+
+def loads_min(trials: Iterable[Trial]) -> int:
+    """Return the minutes that the loads of some trials may take, one after another; a search with all its probes."""
+    return math.ceil(sum(map(_load_s, trials)) / 60)
+
+
+def minutes_of(trials: Iterable[Trial]) -> dict[str, int]:
+    """Return what each trial of a deployment adds to the minutes of its loads, by id: 0 for most of those that take
+    seconds, so that together they do not ask for an hour."""
+    minutes, seconds = {}, 0.0
+    for trial in trials:
+        before, seconds = math.ceil(seconds / 60), seconds + _load_s(trial)
+        minutes[trial.id] = math.ceil(seconds / 60) - before
+    return minutes
+
+
+def serve_min(site: Site) -> int:
+    """Return the minutes until a server may be up, with those in which the site leaves it alone."""
+    return SERVE_MIN + math.ceil(site.idle_s / 60)
+
+
+def deployment_min(trials: Iterable[Trial], site: Site) -> int:
+    """Return the minutes of a deployment's whole life: the sum of its phases, one load after another."""
+    return serve_min(site) + WARMUP_MIN + loads_min(trials) + TEARDOWN_MIN
+
+
+def _load_s(trial: Trial) -> float:
+    seconds = load_length_of(trial.settings) + float(trial.settings["timeout_s"] or 0)
+    seconds += trial.search.budget_s if trial.search else 0.0
+    return seconds * SPARE + LOAD_SPARE_S
+
+
+def gpus_per_node(deployment: Deployment, service: Service) -> int:
+    """Return the GPUs to ask of each node, so that the server's nodes together have those of the deployment.
+
+    Slurm gives every node of a job alike: a node that only sends load then has as many, and uses none.
+    """
+    return -(-deployment.gpus // service.nodes_served(deployment.nodes))
+
+
+def resources_of(plan: Plan, deployment: Deployment, service: Service, *, time_min: int | None = None) -> Resources:
+    """Return the resources of the job of a deployment."""
+    return Resources(
+        account=plan.account,
+        partition=plan.partition,
+        qos=plan.qos,
+        nodes=deployment.nodes,
+        gpus_per_node=gpus_per_node(deployment, service) if deployment.gpus else 0,
+        cpus_per_task=deployment.cpus_per_task,
+        mem_gb=deployment.mem_gb,
+        time_min=time_min,
+    )
+
+
+def submit_limits(site: Site, qos: str | None) -> dict[str | None, int]:
+    """Return how many jobs a user may have at the site, waiting and running: of any QoS (None), and of that one."""
+    limits = {None: site.max_submit} | ({qos: site.qos_max_submit.get(qos)} if qos else {})
+    return {whose: most for whose, most in limits.items() if most is not None}
+
+
+def most_jobs(site: Site, qos: str | None) -> int | None:
+    """Return how many jobs a user may have at the site with that QoS, waiting and running; None: any number."""
+    return min(submit_limits(site, qos).values(), default=None)

@@ -14,7 +14,7 @@ from seamark.drivers import fileio_files
 from seamark.drivers.fileio_files import PAGE_BYTES, Files
 from seamark.errors import UserError
 from seamark.load.driver import Body, Call, Hooks, Reply, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.service import Value
 
 MAX_ORDER = 1 << 22

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from seamark.load.driver import Body, Call, Decoder, Reply, Session, Target, Wire
 from seamark.load.engine.http import HttpDecoder, http_request
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 DONE = Reply()
 

@@ -5,7 +5,7 @@ import time
 
 import grpc
 
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 CONNECT_S = 10.0
 MAX_REPLY_BYTES = 1 << 26

@@ -18,7 +18,7 @@ import numpy as np
 from seamark.errors import SiteError
 from seamark.load.driver import Body, Hooks, Target, Wire
 from seamark.load.engine.http import HttpDecoder, http_request
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.service import Value
 
 if TYPE_CHECKING:

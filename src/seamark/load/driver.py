@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.service import Value
 
 if TYPE_CHECKING:

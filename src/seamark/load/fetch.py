@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seamark.load.engine.http import MAX_BODY_BYTES, HttpDecoder, http_request
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 READ_BYTES = 1 << 16
 SHOWN_BYTES = 80

@@ -1,4 +1,6 @@
-"""One request as observed: the columns of a raw sample, and of one chunk of a streamed reply. No statistics here."""
+"""One request as observed: columns of a raw sample and of a chunk of a streamed reply; categories of failure."""
+
+from enum import IntEnum
 
 import numpy as np
 
@@ -33,3 +35,20 @@ CHUNK = np.dtype(
         ("events", "<i4"),  # chunks with content that came in this read
     ]
 )
+
+
+class Failure(IntEnum):
+    """The number is what a raw segment holds, the lower-case name what is shown."""
+
+    NONE = 0
+    TIMEOUT = 1
+    CONNECT = 2
+    RESET = 3
+    PROTOCOL = 4
+    CLIENT_ERROR = 5
+    SERVER_ERROR = 6
+    WRONG_REPLY = 7
+    EMPTY_REPLY = 8
+    DRIVER = 9
+    CANCELLED = 10
+    REPLY_TOO_LARGE = 11

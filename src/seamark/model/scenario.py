@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from seamark.model.search import Search
 from seamark.model.service import Value
@@ -93,3 +93,21 @@ class Scenario:
     metrics: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=Metadata)
     lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+
+def factors_of_starts(factors: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the factors of a plan whose levels have one start of the server each: time and level are confounded.
+
+    `factors` is that of a plan: the levels of each factor, by role. Empty where none varies between starts.
+    """
+    return tuple(factors.get("deployment") or ())
+
+
+def why_no_p(names: tuple[str, ...]) -> str:
+    """Return the sentence that says why these factors get neither a p nor a smallest detectable effect."""
+    has = f"each level of {names[0]}" if len(names) == 1 else f"each level of {', '.join(names[:-1])} and {names[-1]}"
+    return (
+        f"no p and no smallest effect: {has} is measured on one start of the server, and all trials of a start run "
+        "before those of the next. A change of the machine over time, or between two starts, would look the same as "
+        "an effect"
+    )

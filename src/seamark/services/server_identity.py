@@ -16,7 +16,7 @@ from seamark.model.trial import Deployment
 from seamark.planning.study import Study
 from seamark.services.images.images import Image, client_lock
 from seamark.services.images.study_images import StudyImages
-from seamark.services.runtimes.external import PERSISTENT_PREFIX
+from seamark.services.runtimes.runtimes import PERSISTENT_PREFIX
 from seamark.storage.redaction import masked_address, masked_command, masked_variables, redacted_text
 
 SITE_SETTINGS = ("pinning", "placement", "carrier", "network_environment")

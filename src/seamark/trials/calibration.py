@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.analysis.metrics.resources import Ceiling
 from seamark.dispatch import identity
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.model.results.load_record import LoadRecord

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from seamark.analysis.metrics import is_older
-from seamark.analysis.metrics.own import mark_of, marks_of
+from seamark.analysis.metrics.metric import mark_of, marks_of
 from seamark.analysis.summary import write_metrics
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Deployment, Trial
 from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read, read_json
 from seamark.telemetry.cut import cut_telemetry
 from seamark.trials.calibration import ceiling_of
-from seamark.trials.search.probe import found_trial
+from seamark.trials.search.record import found_trial
 
 
 def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> dict[str, Any]:

@@ -13,16 +13,16 @@ import numpy as np
 
 from seamark.analysis.metrics import Measured
 from seamark.analysis.metrics import measure as figures
-from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.analysis.metrics.resources import Ceiling
 from seamark.dispatch.identity import node
 from seamark.load.coordinator.coordinator import LoadError, LoadJob
 from seamark.load.coordinator.launchers.launcher import WorkerLauncher
 from seamark.load.driver import Target, Wire, make_of
 from seamark.load.workers.records import segment_state
 from seamark.load.workers.segments import read_samples
-from seamark.model.failure import Failure
 from seamark.model.load_profile import duration_of, warmup_of
 from seamark.model.results.load_record import ClientRecord, LoadRecord
+from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
 from seamark.model.trial import Trial

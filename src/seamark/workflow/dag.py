@@ -10,9 +10,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
-from seamark.analysis.metrics.own import mark_of
+from seamark.analysis.metrics.metric import mark_of
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
-from seamark.dispatch.resources import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes_of, resources_of, serve_min
+from seamark.dispatch.job import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes_of, resources_of, serve_min
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.planning.study import Study

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from seamark.dispatch.job import Resources
-from seamark.dispatch.resources import deployment_min, gpus_per_node, loads_min, resources_of
+from seamark.dispatch.job import Resources, deployment_min, gpus_per_node, loads_min, resources_of
 from seamark.dispatch.slurm.commands import clock, sbatch_options
 from seamark.errors import UserError
 from seamark.model.service import Service

@@ -14,7 +14,7 @@ import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from seamark.dispatch.dispatcher import leaves_this_machine
-from seamark.dispatch.resources import most_jobs, submit_limits
+from seamark.dispatch.job import most_jobs, submit_limits
 from seamark.dispatch.slurm.commands import clock
 from seamark.errors import UserError
 from seamark.model.plurals import counted

@@ -13,7 +13,7 @@ import psutil
 
 from seamark.dispatch import fencing
 from seamark.dispatch.identity import boot_id, node
-from seamark.dispatch.resources import most_jobs
+from seamark.dispatch.job import most_jobs
 from seamark.errors import UserError
 from seamark.planning.study import Study
 from seamark.platform.fork_server.client import start_server

@@ -11,7 +11,7 @@ import yaml
 from processes import eventually
 from standing_study import StandingStudy, kill, standing_study
 
-from seamark.dispatch.resources import resources_of
+from seamark.dispatch.job import resources_of
 from seamark.dispatch.slurm.commands import sbatch_options
 from seamark.errors import UserError
 from seamark.services.persistent.request import Request, new_instance

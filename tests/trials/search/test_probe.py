@@ -12,7 +12,7 @@ from seamark.planning.plan import as_document, plan, read_plan
 from seamark.planning.plan_text import describe, plan_facts
 from seamark.planning.study import Study
 from seamark.storage.paths import ScenarioFolder, write_json
-from seamark.trials.search.probe import found_trial, probe_trial
+from seamark.trials.search.record import found_trial, probe_trial
 from seamark.trials.search.steps import Probe
 from seamark.workflow.dag import Dag
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from seamark.analysis.checks import host, load, network, result
+from seamark.analysis.checks import host, load, result
 from seamark.analysis.checks.findings import Findings, Reason
 
 Verdict = Literal["VALID", "SUSPECT", "INVALID"]
@@ -31,10 +31,10 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     load.littles_law,
     load.client_underdriven,
     load.streams_held_open,
-    network.few_local_ports,
-    network.connection_churn,
-    network.connected_anew,
-    network.listen_queue_full,
+    host.few_local_ports,
+    host.connection_churn,
+    host.connected_anew,
+    host.listen_queue_full,
     result.warmup_cut,
     result.outage,
     result.no_steady_state,

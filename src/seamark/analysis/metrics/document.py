@@ -5,14 +5,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from seamark.analysis.checks import Findings, Reason, judge
-from seamark.analysis.metrics.ceiling import Ceiling
 from seamark.analysis.metrics.distribution import QUANTILES, Distribution
 from seamark.analysis.metrics.energy import Energy
 from seamark.analysis.metrics.evidence import Recorded, evidence_of, series_of
 from seamark.analysis.metrics.findings import findings
-from seamark.analysis.metrics.metric import Evidence
+from seamark.analysis.metrics.metric import Evidence, own_metrics
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
-from seamark.analysis.metrics.own import own_metrics
+from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.startup import StartUp
 from seamark.analysis.metrics.steady import SteadyState

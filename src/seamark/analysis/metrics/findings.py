@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from seamark.analysis.checks import Connections, Findings
-from seamark.analysis.metrics.ceiling import Ceiling
 from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.metrics.metric import Evidence
 from seamark.analysis.metrics.objectives import look_up
-from seamark.analysis.metrics.processors import processors_of
+from seamark.analysis.metrics.resources import Ceiling, processors_of
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.tally import Tally
 from seamark.analysis.metrics.window import Window

@@ -1,9 +1,12 @@
 """The part of the table of metrics that comes from telemetry: processors, memory, disks, energy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+from seamark.analysis.checks import Processors
 from seamark.analysis.metrics.energy import is_gpu
 from seamark.analysis.metrics.metric import Evidence, Metric
+from seamark.analysis.metrics.telemetry import Key, Seen
 
 
 def _watched(source: str, name: str, figure: str, scale: float = 1.0) -> Callable[[Evidence], float | None]:
@@ -227,3 +230,84 @@ ENERGY: tuple[Metric, ...] = (
         value=lambda e: e.energy.of("node"),
     ),
 )
+
+
+FEWEST_LOOKS = 3
+"""Readings of a node and of the load that a share needs: a reading may lie half outside of the window."""
+NOT_OF_PROCESSES = ("host", "sampler")
+
+
+def processors_of(telemetry: Mapping[Key, Seen], *, client_is_server: bool = False) -> tuple[Processors, ...]:
+    """Return the nodes of which it is known what load and server used, the load's own first.
+
+    Empty where the load's own processes were not watched (they ran elsewhere), or no server's were while the service
+    does not run inside the client: what an unwatched process used would count as others'.
+    """
+    sources = {source for source, name in telemetry if name == "cpu_ratio"}
+    nodes = {_node(source) for source in sources if source.partition("@")[0] == "host"}
+    served = client_is_server or any(source.partition("@")[0] == "server" for source in sources)
+    if not served or _looks(telemetry, "client") < FEWEST_LOOKS:
+        return ()
+    found = (_processors(telemetry, sources, node) for node in sorted(nodes, key=lambda node: node or ""))
+    return tuple(each for each in found if each is not None)
+
+
+def _processors(telemetry: Mapping[Key, Seen], sources: set[str], node: str | None) -> Processors | None:
+    host = "host" if node is None else f"host@{node}"
+    if _looks(telemetry, host) < FEWEST_LOOKS:
+        return None
+
+    def share(name: str) -> float | None:
+        seen = telemetry.get((host, name))
+        return None if seen is None else seen.mean
+
+    own = [source for source in sources if _node(source) == node and source not in (host, *NOT_OF_PROCESSES)]
+    used = {source: telemetry[source, "cpu_ratio"].mean for source in own}
+    busy, steal = share("cpu_ratio") or 0.0, share("cpu_steal_ratio") or 0.0
+    load = used.pop("client", None)
+    count = share("processors")
+    rest = busy - steal - (share("cpu_irq_ratio") or 0.0) - (load or 0.0) - sum(used.values())
+    return Processors(
+        node=node,
+        busy=busy,
+        others=max(0.0, rest),
+        load=load,
+        server=sum(used.values()) if used else None,
+        steal=steal,
+        waiting=share("cpu_pressure_ratio"),
+        load_average=share("load_average"),
+        count=None if count is None else round(count),
+    )
+
+
+def _node(source: str) -> str | None:
+    return source.partition("@")[2] or None
+
+
+def _looks(telemetry: Mapping[Key, Seen], source: str) -> int:
+    seen = telemetry.get((source, "cpu_ratio"))
+    return 0 if seen is None else seen.n
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceiling:
+    """The most that all workers of a load reach together against a server without work of its own.
+
+    A request costs the client a fixed time, and more for each byte and each chunk of its reply; the rates are one
+    over these times. A chunk that comes in a read of its own costs 1 / `chunks_per_s`, one that comes in the same
+    read as the chunk before it 1 / `joined_chunks_per_s`. None: not measured, and taken as free.
+    """
+
+    requests_per_s: float
+    bytes_per_s: float | None = None
+    chunks_per_s: float | None = None
+    joined_chunks_per_s: float | None = None
+
+    def for_replies(self, reply_bytes: float, reply_reads: float = 0.0, reply_joined: float = 0.0) -> float:
+        """Return the most requests/s for replies of that mean size in bytes, with so many chunks in reads of their
+        own and so many that came along with another."""
+        cost_s = 1 / self.requests_per_s
+        cost_s += reply_bytes / self.bytes_per_s if self.bytes_per_s else 0.0
+        cost_s += reply_reads / self.chunks_per_s if self.chunks_per_s else 0.0
+        cost_s += reply_joined / self.joined_chunks_per_s if self.joined_chunks_per_s else 0.0
+        return 1 / cost_s

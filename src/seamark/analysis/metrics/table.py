@@ -9,7 +9,7 @@ from seamark.analysis.metrics.distribution import QUANTILES, Distribution
 from seamark.analysis.metrics.metric import Evidence, Metric
 from seamark.analysis.metrics.resources import ENERGY, RESOURCES
 from seamark.analysis.metrics.tally import Tally
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.stats.censored import Estimate
 
 VERSION = 2

@@ -9,9 +9,8 @@ from seamark.analysis.metrics.distribution import Distribution
 from seamark.analysis.metrics.samples import Batch, Samples, Times
 from seamark.analysis.metrics.stream import FirstChunk, Stream
 from seamark.analysis.metrics.window import Window
-from seamark.model.failure import Failure
 from seamark.model.objectives import REQUEST_OBJECTIVES
-from seamark.model.sample import MISSING_NS
+from seamark.model.sample import MISSING_NS, Failure
 from seamark.model.scenario import Slo
 
 FEW_UNCOUNTED = 0.01

@@ -1,11 +1,16 @@
-"""Finds the knee of each sweep of load in a scenario: a rate or a number of users varies, all else is fixed."""
+"""Capacity of a scenario: results of its searches, and the knee of each sweep.
 
+Finds the knee of each sweep of load in a scenario: a rate or a number of users varies, all else is fixed."""
+
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, median_high, median_low
 
 from seamark.analysis.metrics.objectives import look_up
 from seamark.analysis.summary.outcome import Document, Outcome
+from seamark.analysis.summary.treatments import each, spread
 from seamark.model.service import Value
 from seamark.stats.knee import LEAST, full_from, knee
 
@@ -114,3 +119,41 @@ def _saturated(factor: str, points: Sequence[Point], rates: Sequence[float]) -> 
 
 def _is_number(value: Value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+FOUND = ("setting", "found", "bracket_low", "bracket_high", "confidence", "outcome", "confirmed", "probes")
+"""What the tables of a summary have of a search."""
+
+
+def row_of_search(search: Document) -> Document:
+    """Return a trial's search as the columns of a table, without their prefix."""
+    low, high = search["bracket"]
+    values = {**search, "bracket_low": low, "bracket_high": high}
+    return {name: values.get(name) for name in FOUND}
+
+
+def found_by_search(outcomes: Sequence[Outcome]) -> Document | None:
+    """Return the level that a treatment's searches found, with its spread, and how each ended; None where the load
+    was given. A search that found nothing is among the outcomes, not in the spread."""
+    searches = [
+        outcome.metrics["search"] for outcome in outcomes if outcome.metrics and outcome.metrics.get("search")
+    ]
+    if not searches:
+        return None
+    return {
+        "setting": searches[0]["setting"],
+        "found": spread(each(searches, "found")),
+        "bracket": _median_bracket([search["bracket"] for search in searches]),
+        "confidence": min((search["confidence"] for search in searches if search.get("confidence")), default=None),
+        "outcomes": dict(Counter(str(search["outcome"]) for search in searches)),
+        "confirmed": sum(bool(search["confirmed"]) for search in searches),
+        "of": len(searches),
+    }
+
+
+def _median_bracket(brackets: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """Return the median of the low sides and that of the high sides, of an even number the outer one; an open side is
+    infinitely far out. It misses the truth only where half of the repetitions do."""
+    low = median_low(-math.inf if low is None else low for low, _ in brackets)
+    high = median_high(math.inf if high is None else high for _, high in brackets)
+    return [low if math.isfinite(low) else None, high if math.isfinite(high) else None]

@@ -6,16 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from seamark.analysis.checks import verdict_of, worst
 from seamark.analysis.metrics import VERSION
 from seamark.analysis.metrics.distribution import QUANTILES
-from seamark.analysis.summary.kinds import kinds_of
-from seamark.analysis.summary.knees import knees, point_of
-from seamark.analysis.summary.nodes import ComparedNodes
-from seamark.analysis.summary.outcome import Document, Outcome, read_outcome
-from seamark.analysis.summary.repetitions import compared
-from seamark.analysis.summary.search import found_by_search
+from seamark.analysis.summary.knees import found_by_search, knees, point_of
+from seamark.analysis.summary.outcome import Document, Outcome, kinds_of, read_outcome
+from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
-from seamark.analysis.summary.spread import each, known, medians, spread, telemetry
-from seamark.analysis.summary.treatments import group_of, levels_of
-from seamark.model.design import factors_of_starts, why_no_p
+from seamark.analysis.summary.treatments import each, group_of, known, levels_of, medians, spread, telemetry
+from seamark.model.scenario import factors_of_starts, why_no_p
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Plan, Trial
 from seamark.stats import censored

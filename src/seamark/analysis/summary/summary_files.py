@@ -8,12 +8,11 @@ from seamark.analysis.checks import verdict_of, worst
 from seamark.analysis.metrics import METRICS
 from seamark.analysis.metrics.objectives import look_up
 from seamark.analysis.metrics.table import BOUNDED
+from seamark.analysis.summary.knees import FOUND, row_of_search
 from seamark.analysis.summary.outcome import Document, read_metrics
-from seamark.analysis.summary.search import FOUND, row_of_search
 from seamark.analysis.summary.summary import summarise
-from seamark.analysis.summary.tables import csv_lines
 from seamark.analysis.summary.treatments import group_of, levels_of
-from seamark.analysis.summary.trial_files import lower_bounds
+from seamark.analysis.summary.trial_files import csv_lines, lower_bounds
 from seamark.model.service import Value
 from seamark.model.trial import Plan
 from seamark.storage.paths import ScenarioFolder, replacing, write_json

@@ -1,17 +1,36 @@
 """Writes what is derived from one trial: metrics.json and .csv, series.csv, histogram.json."""
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from seamark.analysis.metrics import METRICS, Measured, measure
-from seamark.analysis.metrics.ceiling import Ceiling
+from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.timeline import Second
-from seamark.analysis.summary.tables import csv_text
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
 from seamark.storage.paths import TrialFolder, read, write_json, write_text
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows under a header; a column that a row lacks stays empty."""
+    return csv_lines(header, [dict(zip(header, header, strict=True))]) + csv_lines(header, rows)
+
+
+def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows without a header."""
+    written = io.StringIO()
+    writer = csv.DictWriter(written, header, lineterminator="\n")
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    return written.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None else f"{value:.9g}" if isinstance(value, float) else value
+
 
 IDENTITY = (
     "trial_id",

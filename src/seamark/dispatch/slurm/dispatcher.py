@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from seamark.dispatch.identity import allocation
-from seamark.dispatch.job import Job, JobSpec, Node, Resources
-from seamark.dispatch.resources import deployment_min
+from seamark.dispatch.job import Job, JobSpec, Node, Resources, deployment_min
 from seamark.dispatch.slurm import allocation as allocated
 from seamark.dispatch.slurm import commands
 from seamark.dispatch.slurm.job_states import record_of, recorded_jobs

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from seamark.drivers.openai.events import Forms, read_chunk, read_texts
 from seamark.drivers.openai.stream import StreamDecoder
 from seamark.load.engine.http import HttpDecoder
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 
 class WholeDecoder(HttpDecoder):

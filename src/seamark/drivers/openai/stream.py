@@ -20,7 +20,7 @@ from seamark.drivers.openai.events import (
     usage_in,
 )
 from seamark.load.engine.http import _CHUNK_SIZE, HttpDecoder
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 DONE = b"[DONE]"
 DATA = b"data:"

@@ -11,7 +11,7 @@ from seamark.drivers.postgres import tables
 from seamark.drivers.postgres.replies import category
 from seamark.drivers.postgres.requests import PAYLOAD, PREPARED, Requests
 from seamark.load.driver import Body, Call, Reply, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 GOOD = Reply()
 WRONG = Reply(units=0, failure=Failure.WRONG_REPLY)

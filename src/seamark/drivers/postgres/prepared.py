@@ -15,7 +15,7 @@ from seamark.drivers.postgres import tables
 from seamark.drivers.postgres.replies import ReplyDecoder
 from seamark.drivers.postgres.requests import PREPARED, Requests
 from seamark.load.driver import Body, Call, Reply, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 REST = b"D\0\0\0\6P\0" + b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\4"
 """Describe and Execute of the unnamed portal, with all its rows; Sync."""

@@ -5,7 +5,7 @@ A message is a letter, its length and content. Needs no client library.
 
 import struct
 
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 SINGLE = {
     "57014": Failure.TIMEOUT,  # cancelled, by statement_timeout

@@ -13,7 +13,7 @@ from seamark.drivers.triton.models import Array
 from seamark.drivers.triton.requests import HttpReplyCheck, Requests
 from seamark.load.driver import Body, Call, Reply, Target, Wire
 from seamark.load.engine.http import HttpDecoder, http_request
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 
 class TritonHttp(Wire):

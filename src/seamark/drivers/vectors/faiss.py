@@ -10,7 +10,7 @@ import numpy as np
 
 from seamark.drivers.vectors.dataset import Dataset, Vectors, in_batches, recall_at_k, whole
 from seamark.load.driver import Body, Call, Hooks, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.service import Value
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 
 from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, fill, whole
 from seamark.load.driver import Body, Reply, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.service import Value
 
 INDEX_FILE = "index.faiss"

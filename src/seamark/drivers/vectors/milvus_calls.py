@@ -18,7 +18,7 @@ from seamark.drivers.vectors.milvus_messages import (
     schema_of,
 )
 from seamark.load.driver import Body, Call, Reply, Target
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 MOST_BODIES_BYTES = 64 << 20
 Read = Callable[[bytes, int], Reply]

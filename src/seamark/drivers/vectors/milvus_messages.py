@@ -15,7 +15,7 @@ from pymilvus.grpc_gen import milvus_pb2
 
 from seamark.drivers.vectors.dataset import Ids, Vectors
 from seamark.errors import UserError
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.model.service import Value
 
 SERVICE = "/milvus.proto.milvus.MilvusService"

@@ -9,8 +9,7 @@ from time import monotonic_ns
 from typing import Any, NamedTuple, Protocol, cast
 
 from seamark.load.driver import Decoder, EndedByClose, StreamDecoder
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS
+from seamark.model.sample import MISSING_NS, Failure
 
 
 class Outgoing(NamedTuple):

@@ -17,7 +17,7 @@ from seamark.load.driver import Wire
 from seamark.load.engine.connection import Connection, Outgoing
 from seamark.load.engine.schedule_lag import STALL_NS, Stalls
 from seamark.load.workers.records import ChunkRecorder, Recorder
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 from seamark.platform.timerfd import Timer
 from seamark.stats.histogram import Accumulator
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from seamark.load.driver import EndedByClose
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 MAX_HEAD_BYTES = 1 << 16
 """Limit for the heads of a reply including interim ones (1xx), for the line of a chunk size, and for all trailers."""

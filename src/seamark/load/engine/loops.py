@@ -10,7 +10,7 @@ import numpy as np
 from seamark.load.engine.connection import Connection
 from seamark.load.engine.generator import NEVER_NS, Generator
 from seamark.load.engine.schedule_share import Arrived
-from seamark.patterns.arrivals import Nanoseconds
+from seamark.patterns.table import Nanoseconds
 from seamark.platform.timerfd import Timer
 
 EARLY_NS = 200_000

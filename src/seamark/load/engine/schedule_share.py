@@ -9,10 +9,8 @@ import numpy.typing as npt
 
 from seamark.load.workers.assignment import WorkerAssignment, seed_for
 from seamark.load.workers.records import Segment, read_segment
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS, SAMPLE
-from seamark.patterns.arrivals import Nanoseconds, schedule
-from seamark.patterns.table import kind_of, pattern_of
+from seamark.model.sample import MISSING_NS, SAMPLE, Failure
+from seamark.patterns.table import Nanoseconds, kind_of, pattern_of, schedule
 
 
 def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseconds]] | None:

@@ -19,8 +19,8 @@ from seamark.load.engine.connection import Connection
 from seamark.load.engine.generator import NEVER_NS, Generator
 from seamark.load.engine.loops import MOST_AT_ONCE, ClosedLoop, OpenLoop
 from seamark.load.workers.assignment import WorkerAssignment
-from seamark.model.failure import Failure
-from seamark.patterns.arrivals import Nanoseconds
+from seamark.model.sample import Failure
+from seamark.patterns.table import Nanoseconds
 
 
 class SessionLoop(Protocol):

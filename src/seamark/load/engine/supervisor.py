@@ -13,7 +13,7 @@ from seamark.load.engine.schedule_share import record_rest, record_unsent
 from seamark.load.engine.threads import Claim, Load, User
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
 from seamark.load.workers.records import Segment
-from seamark.model.failure import Failure
+from seamark.model.sample import Failure
 
 WATCH_S = 0.02
 """Interval of checks of an open loop's backlog, and of calls with short time-outs."""

@@ -25,9 +25,8 @@ from seamark.load.driver import Body, Call, Reply, Session
 from seamark.load.engine.schedule_share import Arrived, own_schedule
 from seamark.load.workers.assignment import WorkerAssignment
 from seamark.load.workers.records import Segment
-from seamark.model.failure import Failure
-from seamark.model.sample import MISSING_NS, SAMPLE
-from seamark.patterns.arrivals import Nanoseconds
+from seamark.model.sample import MISSING_NS, SAMPLE, Failure
+from seamark.patterns.table import Nanoseconds
 
 MOST = 512
 """Replies kept before they are written: some tens of microseconds of work, so that no request waits."""

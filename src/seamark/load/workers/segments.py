@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.load.workers.records import read_segment, segment_state
-from seamark.model.failure import Failure
-from seamark.model.sample import CHUNK, MISSING_NS, SAMPLE
+from seamark.model.sample import CHUNK, MISSING_NS, SAMPLE, Failure
 from seamark.storage.paths import replacing
 
 METADATA_KEY = b"seamark"

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from seamark.model.design import factors_of_starts, why_no_p
 from seamark.model.plurals import counted
+from seamark.model.scenario import factors_of_starts, why_no_p
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import about_servers
 from seamark.report.page.content import Block, Cell, Code, Column, Facts, Section, Table, Text, known

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from seamark.dispatch.dispatcher import dispatcher_of, job_of
-from seamark.dispatch.job import JobSpec
-from seamark.dispatch.resources import resources_of
+from seamark.dispatch.job import JobSpec, resources_of
 from seamark.errors import UserError
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerRun
 from seamark.model.site import Site

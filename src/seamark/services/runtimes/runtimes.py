@@ -1,4 +1,5 @@
-"""Runtimes venv and apptainer: from a launch spec to the commands and the environment of a server process."""
+"""Runtimes: from a launch spec to commands and environment of a server process (venv, apptainer), or to the address
+of an external server."""
 
 import getpass
 import os
@@ -9,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import seamark
+from seamark.errors import SiteError
+from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Part, Server
 from seamark.platform.privilege import as_user, user_for
 from seamark.services.runtimes.containers import client_environment, container_command, inside
-from seamark.services.supervisor.control_files import MARK, control_files_of
+from seamark.services.supervisor.control_files import MARK, control_files_of, is_alive, read_record
 from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot, Template, printed, switches
+from seamark.storage.paths import DeploymentFolder
 from seamark.telemetry.gpu import chosen_gpus
 
 PACKAGE = Path(seamark.__file__).parent
@@ -156,3 +160,50 @@ def _common(spec: LaunchSpec, slot: ProcessSlot, data: Path, user: str | None) -
 def _gpus(spec: LaunchSpec) -> dict[str, str]:
     """Return the variable that limits a process to the GPUs that its deployment requested on its node."""
     return {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(spec.gpus_per_node))}
+
+
+PERSISTENT_PREFIX = "standing/"
+"""First part of the address of a persistent server, and its folder in the results."""
+
+
+def external_ports(spec: LaunchSpec, server: Server) -> tuple[str, dict[str, int]]:
+    """Return host and ports of a server that Seamark does not run.
+
+    The setting `address`, else the site's, is `host` or `host:port`; that port is the recipe's first. Every other
+    port is the setting `<name>_port`. `standing/ID` is the address of a persistent server, with all its ports.
+    SiteError names a missing port.
+    """
+    address = str(spec.deployment.settings.get("address") or spec.site.address)
+    if address.startswith(PERSISTENT_PREFIX):
+        endpoint = persistent_endpoint(spec.folder.root.resolve().parents[2], address)
+        return endpoint.host or "", {name: endpoint.ports[name] for name in server.ports}
+    if "://" in address:
+        raise SiteError(
+            f"service '{spec.service.name}' at '{address}': not an address. Write it as host:port; for https set"
+            " tls: verified in the workload, where the service has that setting."
+        )
+    host, _, first = address.rpartition(":") if address.count(":") == 1 else (address, "", "")
+    names = [name for name in server.ports if name not in server.inner_ports]
+    ports: dict[str, Any] = {name: spec.deployment.settings.get(f"{name}_port") for name in names}
+    if first and names:
+        ports[names[0]] = first
+    missing = [name for name, port in ports.items() if not str(port or "").isdigit()]
+    if missing:
+        raise SiteError(
+            f"service '{spec.service.name}' at '{address}': no port for {', '.join(missing)}. Write the address as"
+            " host:port, and further ports as settings <name>_port."
+        )
+    return host, {name: int(port) for name, port in ports.items()}
+
+
+def persistent_endpoint(results: Path, address: str) -> Endpoint:
+    """Return the endpoint of the persistent server at `standing/ID`. SiteError when it does not run."""
+    name = address.removeprefix(PERSISTENT_PREFIX)
+    folder = DeploymentFolder(root=results / PERSISTENT_PREFIX / name)
+    endpoint = read_record(folder.endpoint, Endpoint)
+    if endpoint is None or not endpoint.ok or not is_alive(control_files_of(folder)):
+        raise SiteError(
+            f"{address}: no persistent server of that id runs. `bench servers ps --all` lists them;"
+            " `bench servers start SERVICE --name ID` starts one."
+        )
+    return endpoint

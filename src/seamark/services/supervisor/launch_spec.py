@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seamark.dispatch.resources import gpus_per_node
+from seamark.dispatch.job import gpus_per_node
 from seamark.errors import UserError
 from seamark.model.service import Service, Value
 from seamark.model.site import Site

@@ -15,8 +15,7 @@ from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Health, Server
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import Split, cores_here, pin, split_cores
-from seamark.services.runtimes.external import external_ports
-from seamark.services.runtimes.runtimes import hook_interpreter
+from seamark.services.runtimes.runtimes import external_ports, hook_interpreter
 from seamark.services.supervisor.control_files import write_control_file
 from seamark.services.supervisor.events import EndedError, FailedError, log_event, timestamp
 from seamark.services.supervisor.health import server_state

@@ -26,8 +26,7 @@ from seamark.trials.kinds import timed_load
 from seamark.trials.measure import LoadFailure
 from seamark.trials.search.largest_load import MeasuredProbe, largest_load
 from seamark.trials.search.observation import ends_search, observation_of, values_of
-from seamark.trials.search.probe import duration_of, folder_name, probe_trial
-from seamark.trials.search.record import SearchRecord
+from seamark.trials.search.record import SearchRecord, duration_of, folder_name, probe_trial
 from seamark.trials.search.steps import LevelVerdict, Probe, SearchResult, Verdict
 from seamark.trials.trial_files import put_aside, samples_complete
 from seamark.trials.trial_record import record_of, served_by, write_config, write_meta

@@ -29,7 +29,7 @@ from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
 from seamark.load.coordinator.launchers.task import LAUNCH_SPEC
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
-from seamark.model.launcher import misplaced
+from seamark.model.site import misplaced
 from seamark.platform.fork_server.client import ISOLATED_MAIN
 
 
