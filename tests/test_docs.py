@@ -1,5 +1,6 @@
 """The docs say what is: derived pages are current, commands, links, examples and names in them are real."""
 
+import ast
 import dataclasses
 import re
 import shlex
@@ -24,6 +25,7 @@ from seamark.storage import paths
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src" / "seamark"
 sys.path.insert(0, str(DOCS))
 make = import_module("make")
 reference = import_module("reference")
@@ -151,9 +153,74 @@ def test_every_file_test_and_target_that_a_page_names_is_there(page):
         for path in re.findall(r"(?:src|docs|tests|config|envs|profiles|workflow|scripts)/[\w./-]+\.\w+", code):
             shown = f"```\n{path}\n```"
             example = any(path in block for block in blocks(page, "yaml")) or "triton_batch" in path
-            assert example or (ROOT / path).exists(), f"{page.name}: {shown}"
+            assert example or any((root / path).exists() for root in (ROOT, PACKAGE)), f"{page.name}: {shown}"
         for target in re.findall(r"^make ([a-z]+)", code, re.MULTILINE):
             assert target in targets, f"{page.name}: make {target}"
+
+
+def inline_code(page: Path) -> list[str]:
+    """Return the code spans of a page that lie outside its code blocks."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_every_path_of_the_repository_in_a_code_span_exists(page):
+    """Paths may be relative to the repository, the package or the page; names without a folder may be anywhere."""
+    roots = (ROOT, PACKAGE, page.parent)
+    folders = {path.name for path in (*ROOT.iterdir(), *PACKAGE.iterdir()) if path.is_dir()} - {"results", "reports"}
+    examples = "\n".join((*blocks(page, "yaml"), *blocks(page, "python"), *blocks(page, "")))
+    for code in inline_code(page):
+        if re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", code) and (code.endswith(".py") or code.split("/")[0] in folders):
+            named = "/" in code and any((root / code).exists() for root in roots)
+            alone = "/" not in code and (code in folders or any((ROOT / "src").rglob(code)))
+            assert named or alone or code in examples or "triton_batch" in code, f"{page.name}: {code}"
+
+
+def places() -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return the rows of the table 'Where is what': subject, path, and the names that the path must define."""
+    table = text_of("architecture.md").partition("## Where is what")[2].partition("\n## ")[0]
+    found = []
+    for subject, cell in re.findall(r"^\| (.+?) \| (.+) \|$", table, re.MULTILINE)[2:]:
+        for path, names in re.findall(r"`([\w/.]+(?:\.py|/))`((?:[:,] `[\w.]+`)*)", cell):
+            found.append((subject, path, tuple(re.findall(r"`([\w.]+)`", names))))
+    return found
+
+
+def test_each_question_of_a_newcomer_leads_to_a_file_and_a_name_that_exist():
+    """Requirement of the page: the place of a request, a percentile, a Slurm job, a verdict, a kind of trial."""
+    subjects = " ".join(subject for subject, *_ in places())
+    for word in ("request is sent", "percentile", "Slurm job", "verdict", "new kind of trial"):
+        assert word in subjects
+    assert len(places()) >= 15
+    for subject, path, names in places():
+        assert (PACKAGE / path).exists(), f"{subject}: {path}"
+        for name in names:
+            assert defines(PACKAGE / path, name), f"{subject}: {path} defines no {name}"
+
+
+def defines(path: Path, name: str) -> bool:
+    """Return whether a module defines a function, class, method (`Class.method`) or constant of that name."""
+    body: list[ast.stmt] = ast.parse(path.read_text(encoding="utf-8")).body
+    for part in name.split("."):
+        found = [node for node in body if part in _names(node)]
+        if not found:
+            return False
+        body = getattr(found[0], "body", [])
+    return True
+
+
+def _names(node: ast.stmt) -> list[str]:
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+    return [getattr(node, "name", ""), *(target.id for target in targets if isinstance(target, ast.Name))]
+
+
+def test_a_name_that_a_module_does_not_define_is_noticed():
+    judge = PACKAGE / "analysis" / "checks" / "judge.py"
+    assert defines(judge, "judge")
+    assert defines(judge, "CHECKS")
+    assert not defines(judge, "jury")
+    assert not defines(judge, "judge.nothing")
 
 
 @pytest.mark.covers("E-FR02", "E-CFG")
