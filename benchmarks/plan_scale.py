@@ -11,6 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from seamark.model.trial import Plan
+from seamark.storage.paths import write
+
 ROOT = Path(__file__).parent.parent
 SIZES = (100, 1_000, 10_000, 50_000)
 LIMITS = "10,000 trials: less than 15 s and 500 MB"
@@ -20,9 +23,8 @@ def measure(trials: int) -> dict[str, float]:
     """Plan that many trials in this process; return seconds and peak memory."""
     start = time.perf_counter()
     from seamark.config.read import read_scenario, read_services, read_site
-    from seamark.planning.plan import as_document, plan, read_plan
+    from seamark.planning.plan import plan
     from seamark.planning.plan_text import describe
-    from seamark.storage.paths import write_json
 
     imported = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -40,9 +42,9 @@ def measure(trials: int) -> dict[str, float]:
         planned = time.perf_counter()
         describe(found, services, site)
         described = time.perf_counter()
-        write_json(Path(folder) / "plan.json", as_document(found))
+        write(Path(folder) / "plan.json", found)
         written = time.perf_counter()
-        assert len(read_plan(Path(folder) / "plan.json").trials) == len(found.trials)
+        assert len(read(Path(folder) / "plan.json", Plan).trials) == len(found.trials)
         loaded = time.perf_counter()
     return {
         "trials": len(found.trials),

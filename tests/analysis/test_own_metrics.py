@@ -8,8 +8,8 @@ import pytest
 from seamark.analysis.metrics.metric import mark_of, own_metrics
 from seamark.analysis.metrics.objectives import value_of
 from seamark.errors import UserError
-from seamark.planning.plan_file import as_document
 from seamark.planning.study import Study
+from seamark.storage.codec import encode
 
 MODULE = """
 from seamark.analysis.metrics.metric import Metric
@@ -43,7 +43,7 @@ def test_a_metric_of_ones_own_changes_no_identity(study: Path) -> None:
     assert after.metrics == ("users_metrics:uneven",)
     for name in ("id", "trial_id", "config_hash", "seed"):
         assert getattr(before, name) == getattr(after, name)
-    assert "metrics" not in as_document(planned(study).plan)["trials"][0], "a plan without them is as it was"
+    assert "metrics" not in encode(planned(study).plan)["trials"][0], "a plan without them is as it was"
 
 
 def test_objectives_may_name_it_and_any_column_of_the_metrics(study: Path) -> None:

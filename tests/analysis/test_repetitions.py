@@ -9,10 +9,9 @@ from samples import a_load, a_trial, samples_of, write_samples
 from seamark.analysis.summary import write_metrics, write_summary
 from seamark.analysis.summary.repetitions import RESPONSE_FACTOR, THROUGHPUT_FACTOR, spread
 from seamark.model.trial import Plan
-from seamark.planning.plan_file import as_document
 from seamark.report.source import read_results
 from seamark.report.terminal import summary_table
-from seamark.storage.paths import ScenarioFolder, write, write_json
+from seamark.storage.paths import ScenarioFolder, write
 
 OPEN = {"pattern": "poisson", "rate_rps": 100.0}
 
@@ -36,7 +35,7 @@ def summed_up(folder, reply_s, settings=None):
         deployments=(),
         trials=tuple(trials),
     )
-    write_json(folder.plan, as_document(plan))
+    write(folder.plan, plan)
     return write_summary(plan, folder)
 
 

@@ -8,8 +8,8 @@ import yaml
 
 from seamark.config.extends import SCHEMA_VERSION
 from seamark.errors import UserError
-from seamark.planning.plan import as_document
 from seamark.planning.study import Study
+from seamark.storage.codec import encode
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("scenarios", "services", "sites")
@@ -32,7 +32,7 @@ def write(root: Path, kind: str, **changes: object) -> None:
 
 
 def identities(root: Path) -> list[tuple[str, str, str]]:
-    trials = as_document(Study.at(root, scenario="config/scenarios/try.yaml").plan)["trials"]
+    trials = encode(Study.at(root, scenario="config/scenarios/try.yaml").plan)["trials"]
     return [(trial["id"], trial["trial_id"], trial["config_hash"]) for trial in trials]
 
 

@@ -22,7 +22,9 @@ from seamark.model.service import Service, Setting
 from seamark.model.site import Partition, Site
 from seamark.model.trial import Plan
 from seamark.planning.identity import LONGEST, part, word
-from seamark.planning.plan import as_document, plan, read_plan
+from seamark.planning.plan import plan
+from seamark.storage.codec import encode
+from seamark.storage.paths import read
 
 ROOT = Path(__file__).parents[2]
 HERE = Site(name="here", summary="no batch system")
@@ -383,8 +385,8 @@ def test_impossible_combinations_of_resources_are_named_but_not_those_that_are_e
 def test_a_plan_survives_json(tmp_path: Path) -> None:
     found = planned({"batch": (1, 2), "exact": (True,), "model": ("a/b",)}, binds=("/a:/b",))
     path = tmp_path / "plan.json"
-    path.write_text(json.dumps(as_document(found)))
-    assert read_plan(path) == found
+    path.write_text(json.dumps(encode(found)))
+    assert read(path, Plan) == found
 
 
 @pytest.mark.parametrize(
@@ -394,7 +396,7 @@ def test_a_damaged_plan_names_its_file(tmp_path: Path, content: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=r"plan\.json"):
-        read_plan(path)
+        read(path, Plan)
 
 
 def test_words_never_make_a_separator() -> None:

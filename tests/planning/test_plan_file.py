@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seamark.errors import UserError
-from seamark.planning.plan_file import read_trial, trial_for, write_trials
+from seamark.planning.plan_file import levels_in, read_trial, trial_for, write_trials
 from seamark.planning.study import Study
 
 SCENARIO = "config/scenarios/try.yaml"
@@ -33,6 +33,7 @@ def test_a_job_finds_its_trial_and_deployment_in_trial_json_as_they_were_planned
             study.plan.seed,
             study.plan.source,
         )
+        assert levels_in(part) == {"rate_rps": trial.settings["rate_rps"]}, "no job needs the plan of the others"
         study.folder("try").trial(trial.id).load.write_text("{}")
         assert part == trial_for(study.folder("try").trial(trial.id), study.folder("try").plan)
 

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from seamark.analysis.summary import write_metrics, write_summary
 from seamark.model.sample import SAMPLE, Failure
 from seamark.model.trial import Deployment, Plan, Trial
-from seamark.planning.plan_file import as_document
-from seamark.storage.paths import ScenarioFolder, TrialFolder, write_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, write, write_json
 from seamark.storage.redaction import redacted
 
 WARMUP_S, DURATION_S = 1.0, 6.0
@@ -110,7 +109,7 @@ def make_results(
     source.parent.mkdir(parents=True, exist_ok=True)
     source.write_text(f"scenario: {scenario}\n# made by a model\nrepetitions: {repetitions}\n")
     plan = planned(scenario, services, repetitions, seed, str(source), rng)
-    write_json(folder.plan, as_document(plan))
+    write(folder.plan, plan)
     by_name = {made.service: made for made in services}
     deployments = {deployment.id: deployment for deployment in plan.deployments}
     for place, trial in enumerate(plan.trials):

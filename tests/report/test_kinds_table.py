@@ -11,10 +11,9 @@ from samples import a_load, a_trial, samples_of, write_samples
 from seamark.analysis.summary import write_metrics, write_summary
 from seamark.model.sample import Failure
 from seamark.model.trial import Plan
-from seamark.planning.plan_file import as_document
 from seamark.report.page.render import write_report
 from seamark.report.tables.by_treatment import MOST_KINDS, kinds_table
-from seamark.storage.paths import ScenarioFolder, write, write_json
+from seamark.storage.paths import ScenarioFolder, write
 
 KINDS = ["chat", "search"]
 
@@ -53,7 +52,7 @@ def a_summary(folder: ScenarioFolder, chats: tuple[int, ...] = (16, 16), kinds: 
         deployments=(),
         trials=tuple(trials),
     )
-    write_json(folder.plan, as_document(plan))
+    write(folder.plan, plan)
     return write_summary(plan, folder)
 
 

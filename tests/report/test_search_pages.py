@@ -13,10 +13,10 @@ from samples import a_trial
 from seamark.analysis.summary import write_summary
 from seamark.analysis.summary.knees import found_by_search
 from seamark.analysis.summary.outcome import Outcome
-from seamark.planning.plan_file import read_plan
+from seamark.model.trial import Plan
 from seamark.report.page.render import write_report
 from seamark.report.terminal import summary_table
-from seamark.storage.paths import ScenarioFolder, read_json, write_json
+from seamark.storage.paths import ScenarioFolder, read, read_json, write_json
 
 POSTGRES = tuple(made for made in SERVICES if made.service == "postgres")
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def rows_of(text: str) -> list[str]:
 def searched(tmp_path: Path) -> Path:
     """Results in which every trial but those of the first treatment searched, and found one of three rates."""
     folder = ScenarioFolder(root=make_results(tmp_path / "results", services=POSTGRES, fail=(), suspect=()))
-    plan = read_plan(folder.plan)
+    plan = read(folder.plan, Plan)
     given = plan.trials[0].treatment
     for trial in plan.trials:
         if trial.treatment == given:

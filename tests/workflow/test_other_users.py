@@ -15,8 +15,8 @@ import yaml
 from study_folder import BENCH
 
 from seamark.errors import UserError
-from seamark.planning.plan import as_document
 from seamark.planning.study import Study
+from seamark.storage.codec import encode
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST, SECOND = "daemon", "nobody"
@@ -99,7 +99,7 @@ def planned(root: Path, site: Mapping[str, Any], **environment: str) -> dict[str
         for name, value in environment.items():
             patched.setenv(name, value)
         study = Study.at(root, scenario=SCENARIO, site="mine")
-        return as_document(study.plan) | {
+        return encode(study.plan) | {
             "source": SCENARIO,
             "results": str(study.results),
             "metrics": str(study.metrics),

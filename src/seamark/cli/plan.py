@@ -20,10 +20,10 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
       bench plan -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench plan -c config/scenarios/quickstart.yaml --json | jq .trials
     """
-    from seamark.planning.plan import as_document
     from seamark.planning.plan_text import describe, plan_facts
     from seamark.planning.study_paths import require_paths
     from seamark.services.runtimes.environments import missing_environments
+    from seamark.storage.codec import encode
     from seamark.trials.conflicts import conflicts, refusal
 
     study = open_study(scenario, site)
@@ -34,7 +34,7 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     if as_json:
         facts = plan_facts(study.plan, study.services, study.site, unmade=missing_environments(study))
         there = {"conflicts": [each.document() for each in conflicts(study)]}
-        click.echo(json.dumps(facts | there | {"plan": as_document(study.plan)}, indent=1))
+        click.echo(json.dumps(facts | there | {"plan": encode(study.plan)}, indent=1))
     else:
         click.echo(describe(study.plan, study.services, study.site, missing_environments(study)))
         if found := conflicts(study):

@@ -1,13 +1,17 @@
-"""What is measured: deployments, trials and the plan that lists them. Made by plan.py, never changed."""
+"""Deployments, trials and the plan that lists them. plan.json is a plan, trial.json that of one trial."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
+from seamark.model.results.values import OPTIONAL
 from seamark.model.scenario import Slo
 from seamark.model.search import Search
 from seamark.model.service import Value
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
+RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
+"""Fields of a deployment that may be factors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ class Trial:
     group: str
     slos: tuple[Slo, ...] = ()
     search: Search | None = None
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
 
     @property
     def treatment(self) -> str:
@@ -61,7 +65,11 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All deployments and trials of a scenario, in the order in which they are to run."""
+    """All deployments and trials of a scenario, in the order in which they are to run.
+
+    `factors` are the levels by role, `deployment` or `workload`; in trial.json the trial's own by the role `trial`.
+    `digest` is that of all other fields, in trial.json alone: it tells a whole file from a damaged one.
+    """
 
     scenario: str
     source: str
@@ -79,4 +87,29 @@ class Plan:
     binds: tuple[str, ...] = ()
     git_commit: str | None = None
     notes: str | None = None
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[1] = SCHEMA_VERSION
+    digest: str | None = field(default=None, metadata=OPTIONAL)
+
+
+def levels_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
+    """Return the level of every factor for each treatment. A factor is what varies within a workload's treatments."""
+    deployments = {deployment.id: deployment for deployment in plan.deployments}
+    values: dict[str, dict[str, Value]] = {}
+    groups: dict[str, list[str]] = {}
+    for trial in plan.trials:
+        if trial.treatment not in values:
+            deployment = deployments.get(trial.deployment)
+            resources = {name: getattr(deployment, name) for name in RESOURCES} if deployment else {}
+            values[trial.treatment] = {**trial.settings, **resources}
+            groups.setdefault(trial.group, []).append(trial.treatment)
+    levels: dict[str, Mapping[str, Value]] = {}
+    for members in groups.values():
+        names = _varying([values[treatment] for treatment in members])
+        levels |= {treatment: {name: values[treatment].get(name) for name in names} for treatment in members}
+    return levels
+
+
+def _varying(treatments: Sequence[Mapping[str, Value]]) -> list[str]:
+    names = dict.fromkeys(name for values in treatments for name in values)
+    # with its type: True is not the level 1
+    return [name for name in names if len({(type(values.get(name)), values.get(name)) for values in treatments}) > 1]

@@ -9,12 +9,11 @@ from seamark.model.digest import digest
 from seamark.model.scenario import Scenario, Workload
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
-from seamark.model.trial import SCHEMA_VERSION, Deployment, Plan, Trial
+from seamark.model.trial import RESOURCES, SCHEMA_VERSION, Deployment, Plan, Trial
 from seamark.planning.identity import part, rank, seed_of, trial_uuid, word, words_of
-from seamark.planning.plan_file import as_document, read_plan
-from seamark.planning.treatments import RESOURCES, Values, factors_of, settings_of, treatments
+from seamark.planning.treatments import Values, factors_of, settings_of, treatments
 
-__all__ = ["Treatment", "as_document", "plan", "read_plan"]
+__all__ = ["Treatment", "plan"]
 
 RESOURCE_DEFAULTS = {"nodes": 1, "gpus": 0, "cpus_per_task": 1, "mem_gb": 1}
 MOST_TRIALS = 1_000_000

@@ -11,9 +11,8 @@ from seamark.model.plurals import counted
 from seamark.model.scenario import factors_of_starts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
-from seamark.model.trial import Plan, Trial
+from seamark.model.trial import RESOURCES, Plan, Trial
 from seamark.planning.plan_time import time_of
-from seamark.planning.treatments import RESOURCES
 from seamark.stats.decision import detectable_shift, repetitions_for, smallest_p
 
 ALPHA = 0.05

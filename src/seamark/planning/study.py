@@ -1,6 +1,5 @@
 """A study: the folder a person works in, with its scenarios, recipes, site and results. Where plans come from."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,9 +14,9 @@ from seamark.model.scenario import Scenario
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial
-from seamark.planning.plan import as_document, plan
-from seamark.planning.plan_file import plan_of_trial, read_trial, write_trial, write_trials
-from seamark.storage.paths import ScenarioFolder, expanded, read_json, require_folder, write_json, write_text
+from seamark.planning.plan import plan
+from seamark.planning.plan_file import plans_of_trials, read_trial, write_trial, write_trials
+from seamark.storage.paths import ScenarioFolder, expanded, read, require_folder, write, write_text
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
 DEFAULT_SCENARIO = "config/scenarios/quickstart.yaml"
@@ -71,9 +70,7 @@ class Study:
         folder = self.folder(scenario).trial(trial_id)
         part = read_trial(folder, config_hash)
         if part is None or (part.scenario, part.trials[0].id) != (scenario, trial_id):
-            trial = self.trial(scenario, trial_id)
-            deployment = self.deployment(scenario, trial.deployment)
-            part = plan_of_trial(self.plan_of(scenario), trial, deployment)
+            [part] = plans_of_trials(self.plan_of(scenario), [self.trial(scenario, trial_id)])
             write_trial(part, folder)
         return replace(self, part=part)
 
@@ -86,7 +83,7 @@ class Study:
         """Write a scenario's plan.json, and a copy of its file beside it."""
         folder, planned = self.folder(name), self.plan_of(name)
         write_text(folder.scenario, (self.root / planned.source).read_text(encoding="utf-8"))
-        write_json(folder.plan, as_document(planned))
+        write(folder.plan, planned)
 
     def write_trials(self, name: str) -> None:
         """Write trial.json of every trial of a scenario, then its plan.json: that says that they are of this plan."""
@@ -98,7 +95,7 @@ class Study:
         trial.json that are missing."""
         folder = self.folder(name)
         try:
-            stands = read_json(folder.plan) == json.loads(json.dumps(as_document(self.plan_of(name))))
+            stands = read(folder.plan, Plan) == self.plan_of(name)
         except (OSError, ValueError):
             stands = False
         if not stands or not folder.scenario.exists():

@@ -8,10 +8,10 @@ from seamark.config.expression import Condition, condition
 from seamark.config.load_profile_checks import without_effect
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Setting, Value
+from seamark.model.trial import RESOURCES
 from seamark.patterns.table import LOAD_SETTINGS, own_settings
 
 Values = Mapping[str, Value]
-RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
 MOST_TREATMENTS = 1_000_000
 
 

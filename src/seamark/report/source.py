@@ -9,6 +9,7 @@ from seamark.analysis.checks import verdict_of, worst
 from seamark.analysis.metrics import marked, with_present_codes
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.trial import Plan, Trial
 from seamark.report.ordering import in_order
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json
 from seamark.storage.redaction import redacted, redacted_text
@@ -61,7 +62,7 @@ class Results:
     """Results of one scenario."""
 
     folder: ScenarioFolder
-    plan: Document
+    plan: Plan
     summary: Document
     treatments: tuple[Document, ...]
     trials: tuple[TrialRecord, ...]
@@ -72,12 +73,12 @@ class Results:
 
     @property
     def scenario(self) -> str:
-        return str(self.plan["scenario"])
+        return self.plan.scenario
 
     @property
     def source(self) -> str:
         """The scenario's file as one names it from the study's folder, which holds the folder of results."""
-        path = Path(str(self.plan.get("source") or "SCENARIO.yaml"))
+        path = Path(self.plan.source)
         study = self.folder.root.absolute().parent.parent
         return str(path.relative_to(study) if path.is_relative_to(study) else path)
 
@@ -111,21 +112,18 @@ def read_results(root: Path) -> Results:
     A damaged record of one trial or deployment is a finding about that one and not an error.
     """
     folder = ScenarioFolder(root=root)
-    plan, summary = read_json(folder.plan), dict(read_json(folder.summary))
+    plan, summary = read(folder.plan, Plan), dict(read_json(folder.summary))
     summary["treatments"] = [with_present_codes(treatment) for treatment in summary["treatments"]]
-    levels = {name: values for role in (plan.get("factors") or {}).values() for name, values in role.items()}
+    levels = {name: values for role in plan.factors.values() for name, values in role.items()}
     by_twins = {name: why for each in summary["treatments"] for name, why in (each.get("by_twins") or {}).items()}
-    trials = tuple(
-        _trial(planned, folder.trial(str(planned["id"])), by_twins.get(str(planned["id"]), ()))
-        for planned in plan["trials"]
-    )
+    trials = tuple(_trial(planned, folder.trial(planned.id), by_twins.get(planned.id, ())) for planned in plan.trials)
     by_treatment: dict[str, tuple[TrialRecord, ...]] = {}
     for trial in sorted(trials, key=lambda trial: trial.repetition):
         by_treatment[trial.treatment] = (*by_treatment.get(trial.treatment, ()), trial)
     deployments = {
-        str(planned["id"]): record
-        for planned in plan.get("deployments") or ()
-        if (record := _read(folder.deployment(str(planned["id"])).record, DeploymentRecord)) is not None
+        planned.id: record
+        for planned in plan.deployments
+        if (record := _read(folder.deployment(planned.id).record, DeploymentRecord)) is not None
     }
     metas: dict[str, Document] = {}
     for trial in trials:
@@ -164,7 +162,7 @@ def _marked(path: Path) -> Document | None:
     return document and marked(dict(document))
 
 
-def _trial(planned: Document, folder: TrialFolder, by_twins: Sequence[Document]) -> TrialRecord:
+def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[Document]) -> TrialRecord:
     metrics = _marked(folder.metrics)
     load = _read(folder.load, LoadRecord) or LoadRecord(status="failed")
     if metrics is None:
@@ -180,14 +178,14 @@ def _trial(planned: Document, folder: TrialFolder, by_twins: Sequence[Document])
     window = metrics.get("window") or {}
     start_s, end_s = window.get("start_s"), window.get("end_s")
     return TrialRecord(
-        id=str(planned["id"]),
-        treatment=str(planned["id"]).rsplit("--r", 1)[0],
-        workload=str(planned["workload"]),
-        service=str(planned["service"]),
-        deployment=str(planned["deployment"]),
-        repetition=int(planned["repetition"]),
-        block=int(planned["block"]),
-        position=int(planned["position"]),
+        id=planned.id,
+        treatment=planned.treatment,
+        workload=planned.workload,
+        service=planned.service,
+        deployment=planned.deployment,
+        repetition=planned.repetition,
+        block=planned.block,
+        position=planned.position,
         status=str(metrics.get("status")),
         category=metrics.get("category"),
         reason=redacted(metrics.get("reason")),

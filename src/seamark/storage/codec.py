@@ -82,22 +82,26 @@ def decode(document: Any, noun: type[Noun]) -> Noun:
 
 
 def encode(value: Any) -> Any:
-    """Return a noun as JSON has it: fields in their order. A field marked `OPTIONAL` is left out when it is None."""
+    """Return a noun as JSON has it: fields in their order. A field marked `OPTIONAL` is left out when it has its
+    default, such as None."""
+    if type(value) in NAMES:
+        return value
     if is_dataclass(value):
-        found = {}
-        for name, optional in _written(cast(Any, type(value))):
+        document = {}
+        for name, left_out in _written(cast(Any, type(value))):
             part = getattr(value, name)
-            if part is not None or not optional:
-                found[name] = encode(part)
-        return found
+            if part != left_out:
+                document[name] = encode(part)
+        return document
     if isinstance(value, Mapping):
         return {name: encode(part) for name, part in value.items()}
-    return [encode(part) for part in value] if isinstance(value, (tuple, list)) else value
+    return [encode(part) for part in value]
 
 
 @cache
-def _written(noun: Any) -> list[tuple[str, bool]]:
-    return [(field.name, bool(field.metadata.get("optional"))) for field in fields(noun)]
+def _written(noun: Any) -> list[tuple[str, Any]]:
+    """Return each field with the value of which it is left out: that of an unmarked one is equal to no other."""
+    return [(field.name, field.default if field.metadata.get("optional") else MISSING) for field in fields(noun)]
 
 
 @cache

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from seamark.analysis.prometheus_text import TrialFigures, figures_of, write_trial
 from seamark.analysis.summary import write_summary
-from seamark.analysis.summary.treatments import levels_of
 from seamark.model.service import Value
-from seamark.model.trial import Trial
+from seamark.model.trial import Trial, levels_of
 from seamark.planning.study import Study
 from seamark.report.page.render import write_report
 from seamark.storage.paths import TrialFolder, read_json

@@ -113,7 +113,7 @@ def metrics(plan_file: str, record: str, exposition: str = "") -> None:
     `exposition`: the folder that is to have them in Prometheus's text form too.
     """
     from seamark.model.dotted import search_in
-    from seamark.planning.plan_file import read_plan, trial_for
+    from seamark.planning.plan_file import levels_in, trial_for
     from seamark.storage.paths import ScenarioFolder
     from seamark.trials.derive_trial import derive_trial
 
@@ -125,10 +125,8 @@ def metrics(plan_file: str, record: str, exposition: str = "") -> None:
     derive_trial(scenario, trial, deployment)
     if exposition:
         from seamark.analysis import prometheus_text
-        from seamark.analysis.summary.treatments import levels_of
 
-        levels = levels_of(read_plan(Path(plan_file)))[trial.treatment]
-        prometheus_text.write_trial(folder, Path(exposition), trial, levels)
+        prometheus_text.write_trial(folder, Path(exposition), trial, levels_in(part))
 
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:

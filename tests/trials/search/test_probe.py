@@ -8,10 +8,10 @@ from samples import a_load
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.model.trial import Plan
-from seamark.planning.plan import as_document, plan, read_plan
+from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, plan_facts
 from seamark.planning.study import Study
-from seamark.storage.paths import ScenarioFolder, write_json
+from seamark.storage.paths import ScenarioFolder, read, write
 from seamark.trials.search.record import found_trial, probe_trial
 from seamark.trials.search.steps import Probe
 from seamark.workflow.dag import Dag
@@ -49,8 +49,8 @@ def test_each_treatment_and_repetition_is_one_trial_that_begins_where_the_search
 
 def test_a_plan_with_a_search_is_read_back_as_it_was(tmp_path):
     made = planned(tmp_path)
-    write_json(tmp_path / "plan.json", as_document(made))
-    assert read_plan(tmp_path / "plan.json") == made
+    write(tmp_path / "plan.json", made)
+    assert read(tmp_path / "plan.json", Plan) == made
 
 
 @pytest.mark.parametrize(

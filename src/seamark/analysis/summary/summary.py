@@ -10,10 +10,10 @@ from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.outcome import Document, Outcome, kinds_of, read_outcome
 from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
-from seamark.analysis.summary.treatments import each, group_of, known, levels_of, medians, spread, telemetry
+from seamark.analysis.summary.treatments import each, known, medians, spread, telemetry
 from seamark.model.scenario import factors_of_starts, why_no_p
 from seamark.model.service import Value
-from seamark.model.trial import SCHEMA_VERSION, Plan, Trial
+from seamark.model.trial import SCHEMA_VERSION, Plan, Trial, levels_of
 from seamark.stats import censored
 from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.quantiles import samples_needed
@@ -48,7 +48,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
         ok += sum(outcome.ok for outcome in outcomes)
         for outcome in outcomes:
             if outcome.ok:
-                nodes.add(group_of(outcome.trial), folder.trial(outcome.trial.id))
+                nodes.add(outcome.trial.group, folder.trial(outcome.trial.id))
                 servers.add(outcome.trial, folder.trial(outcome.trial.id))
         failed += [
             {
@@ -62,7 +62,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Document:
         ]
         factors = levels[trials[0].treatment]
         treatments.append(_treatment(factors, outcomes))
-        points.append(point_of(group_of(trials[0]), factors, outcomes))
+        points.append(point_of(trials[0].group, factors, outcomes))
     members: dict[str, list[str]] = {}
     for treatment in treatments:
         members.setdefault(treatment["workload"], []).extend(treatment["trials"])
@@ -104,7 +104,7 @@ def _treatment(factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Doc
     reasons = _reasons(outcomes)
     return {
         "treatment": trial.treatment,
-        "workload": group_of(trial),
+        "workload": trial.group,
         "service": trial.service,
         "component": trial.component,
         "deployment": trial.deployment,

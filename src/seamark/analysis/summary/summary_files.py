@@ -11,10 +11,9 @@ from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.summary.knees import FOUND, row_of_search
 from seamark.analysis.summary.outcome import Document, read_metrics
 from seamark.analysis.summary.summary import summarise
-from seamark.analysis.summary.treatments import group_of, levels_of
 from seamark.analysis.summary.trial_files import csv_lines, lower_bounds
 from seamark.model.service import Value
-from seamark.model.trial import Plan
+from seamark.model.trial import Plan, levels_of
 from seamark.storage.paths import ScenarioFolder, replacing, write_json
 
 ROWS_AT_ONCE = 1000
@@ -79,7 +78,7 @@ def _rows(
     by_twins = {name: why for each in summary["treatments"] for name, why in each["by_twins"].items()}
     servers = _servers(summary)
     for trial in plan.trials:
-        row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": group_of(trial)}
+        row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": trial.group}
         row |= {name: getattr(trial, name) for name in (*IDENTITY[3:], *PLACE)}
         row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}
         row["server"] = servers.get(trial.id)

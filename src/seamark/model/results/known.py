@@ -6,7 +6,8 @@ from typing import Any
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint
 from seamark.model.results.figures import Histograms, Metrics
 from seamark.model.results.load_record import LoadRecord, SamplesRecord
-from seamark.model.results.study import Meta, Planned
+from seamark.model.results.study import Meta
+from seamark.model.trial import Plan
 
 SHAPES: Mapping[str, Any] = {
     "load.json": LoadRecord,
@@ -17,7 +18,7 @@ SHAPES: Mapping[str, Any] = {
     "endpoint.json": Endpoint,
     "answer.json": Endpoint,
     "deployment.json": DeploymentRecord,
-    "plan.json": Planned,
+    "plan.json": Plan,
 }
 """By the name of a file. A file of another name is any object."""
 

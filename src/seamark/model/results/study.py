@@ -51,47 +51,6 @@ class Meta(TypedDict, total=False):
     nodes_unknown: Word
 
 
-class PlannedTrial(TypedDict, total=False):
-    """A trial of a plan."""
-
-    id: Required[str]
-    trial_id: Required[str]
-    deployment: Required[str]
-    workload: Required[str]
-    component: Required[str]
-    service: Required[str]
-    settings: Required[Mapping[str, Setting]]
-    changed: Required[Mapping[str, Setting]]
-    repetition: Required[int]
-    block: Required[int]
-    position: Required[int]
-    seed: Required[int]
-    config_hash: Required[str]
-    group: str
-    slos: Required[list[Mapping[str, Any]]]
-    search: Mapping[str, Any] | None
-
-
-class PlannedDeployment(TypedDict, total=False):
-    """A deployment of a plan."""
-
-    id: Required[str]
-    service: Required[str]
-    settings: Required[Mapping[str, Setting]]
-
-
-class Planned(TypedDict, total=False):
-    """plan.json."""
-
-    scenario: Required[str]
-    source: Required[str]
-    seed: int
-    repetitions: Required[int]
-    factors: Required[Mapping[str, Mapping[str, list[Setting]]]]
-    deployments: Required[list[PlannedDeployment]]
-    trials: Required[list[PlannedTrial]]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """A service's environment that was made: .environments/NAME-DIGEST.json."""

@@ -7,7 +7,7 @@ from typing import Annotated
 LONGEST_S = 1e8
 LATEST_NS = 7_258_118_400_000_000_000
 OPTIONAL: Mapping[str, bool] = {"optional": True}
-"""Metadata of a field that is left out of its file when it is None."""
+"""Metadata of a field that is left out of its file when it has its default, such as None."""
 
 
 def _require_duration(value_s: float | None) -> None:

@@ -40,10 +40,10 @@ def about(results: Results) -> Facts:
         *about_servers(results.summary),
         *({**dict(machine(results.meta)), **_places(results)}.items()),
     ]
-    if names := factors_of_starts(results.plan.get("factors") or {}):
+    if names := factors_of_starts(results.plan.factors):
         pairs.append(("Comparisons", f"Of {', '.join(names)}: {why_no_p(names)}."))
-    if results.plan.get("notes"):
-        pairs.append(("Notes", str(results.plan["notes"])))
+    if results.plan.notes:
+        pairs.append(("Notes", results.plan.notes))
     return Facts(pairs=tuple(pairs))
 
 
@@ -54,16 +54,12 @@ def _design(results: Results) -> str:
     within = f", within each of {starts} starts that follow one another" if starts > 1 else ""
     several = treatments > starts
     order = f"in randomised blocks{within}" if several else _starts(starts)
-    return f"{counted(treatments, 'treatment')} × {_repetitions(results)} {order}, seed {results.plan.get('seed')}"
+    repetitions = counted(results.plan.repetitions, "repetition")
+    return f"{counted(treatments, 'treatment')} × {repetitions} {order}, seed {results.plan.seed}"
 
 
 def _starts(number: int) -> str:
     return "in one start" if number == 1 else f"in {number} starts, one after the other"
-
-
-def _repetitions(results: Results) -> str:
-    planned = results.plan.get("repetitions")
-    return f"{ABSENT} repetitions" if planned is None else counted(int(planned), "repetition")
 
 
 def _places(results: Results) -> dict[str, str]:
