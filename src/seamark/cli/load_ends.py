@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from seamark.errors import UserError
 from seamark.model.plurals import counted
+from seamark.platform.process_tree import exit_on_signals
 from seamark.report.numbers import number
 from seamark.stats.live_rate import LiveRate
 from seamark.storage.paths import replacing
@@ -40,27 +40,13 @@ class LiveLine:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM, SIGHUP and SIGINT into the exit code that a shell expects, after cleaning up.
-
-    Workers are ended and the temporary folder with its samples is removed first; a second signal does not interrupt
-    that.
-    """
-    every = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-    caught = [each for each in every if signal.getsignal(each) is not signal.SIG_IGN]  # nohup ignores SIGHUP
-
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        for each in caught:
-            signal.signal(each, signal.SIG_IGN)
-        raise SystemExit(128 + number)
-
-    before = {each: signal.signal(each, end) for each in caught}
+    """Exit on SIGTERM, SIGHUP and SIGINT, after workers are ended and the folder with samples is removed."""
     try:
-        yield
-    except SystemExit:  # signals stay ignored: this process has nothing left to do
+        with exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            yield
+    except SystemExit:
         click.echo("Stopped before the end of the load: there are no figures, and no samples were kept.", err=True)
         raise
-    for each, handler in before.items():
-        signal.signal(each, handler)
 
 
 def output_file(given: str | None) -> Path | None:

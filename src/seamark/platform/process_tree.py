@@ -7,9 +7,11 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -158,6 +160,28 @@ def with_variable(name: str) -> dict[int, str]:
                 if variable.startswith(start):
                     values[int(entry.name)] = os.fsdecode(variable.removeprefix(start))
     return values
+
+
+@contextlib.contextmanager
+def exit_on_signals(*numbers: signal.Signals) -> Iterator[None]:
+    """Raise SystemExit on the first of these signals, with the exit code that a shell expects: 128 and its number.
+
+    Later ones are ignored, so that none interrupts the clean-up; signals that are ignored stay so, as under nohup.
+    """
+    caught = [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        before.clear()
+        for each in caught:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    before = {each: signal.signal(each, end) for each in caught}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 INSIDE_A_CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")

@@ -71,11 +71,6 @@ class CommitMarks:
         own = self._folder.trial(trial.id)
         return mark is not None and complete(own, mark, trial.config_hash, self.server(trial))
 
-    def complete(self, folder: TrialFolder, trial: Trial, config_hash: str) -> bool:
-        """Return whether samples of this configuration are all there or pruned, on whatever server."""
-        mark = self.of(trial)
-        return mark is not None and complete(folder, mark, config_hash)
-
 
 def conflicts(study: Study, marks: CommitMarks | None = None, deployment: str | None = None) -> tuple[Conflict, ...]:
     """Return the measured trials of a study's plan, or of one deployment, that do not count as measured now.

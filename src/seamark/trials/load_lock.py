@@ -10,6 +10,7 @@ from typing import Any
 
 from seamark.errors import SiteError
 from seamark.model.trial import SCHEMA_VERSION
+from seamark.platform.process_tree import exit_on_signals
 from seamark.services.supervisor.node_locks import locked, node_folder
 from seamark.storage.paths import write_json
 from seamark.trials.deployment_context import DeploymentContext
@@ -42,7 +43,7 @@ def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None
     try:
         with locked(f"load{suffix}.lock", facts, on_wait, lambda holder: _write_waiting(context, holder)):
             context.folder.waiting.unlink(missing_ok=True)
-            with _ended_by_sigterm():
+            with exit_on_signals(signal.SIGTERM):
                 yield
     finally:
         context.folder.waiting.unlink(missing_ok=True)
@@ -56,15 +57,3 @@ def _write_waiting(context: DeploymentContext, holder: Mapping[str, Any]) -> Non
     elif time.time() - path.stat().st_mtime < RENEW_S:
         return
     write_json(path, {"schema_version": SCHEMA_VERSION, "holder": dict(holder)})
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

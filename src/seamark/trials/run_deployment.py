@@ -14,6 +14,7 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
+from seamark.platform.process_tree import exit_on_signals
 from seamark.services.images.prepare import require_images
 from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
@@ -24,9 +25,6 @@ from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.trial_files import put_aside, republished, settled
 
-CUT_SHORT = 143
-"""Exit code of a job that SIGTERM ended: 128 and the number of the signal, as of a shell."""
-
 
 def run_deployment(
     study: Study, scenario: str, deployment_id: str, arguments: Sequence[str], *, failed: bool, anew: bool
@@ -35,13 +33,13 @@ def run_deployment(
 
     `arguments` are those that each script of a phase has before its own. With `failed` failed trials are measured
     again as well, with `anew` those of another server or configuration. On SIGTERM the phase under way ends, the
-    server is torn down and the code is CUT_SHORT: the trial that was measured is left for the next job. Raises
+    server is torn down and the code is 143: the trial that was measured is left for the next job. Raises
     UserError, before anything is started, where a server of the deployment runs, images are missing, or trials are
     there from another server or configuration.
     """
     folder = study.folder(scenario).deployment(deployment_id)
     phases = _Phases(study, scenario, arguments)
-    with only_job(folder) as alone, _ended_by_sigterm():
+    with only_job(folder) as alone, exit_on_signals(signal.SIGTERM):
         if not alone:
             print(f"{deployment_id}: another job is at work on it. Nothing is done here.")
             return 0
@@ -164,17 +162,3 @@ def only_job(folder: DeploymentFolder) -> Iterator[bool]:
     finally:
         if held is not None:
             held.close()
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that the server is torn down."""
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(CUT_SHORT)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

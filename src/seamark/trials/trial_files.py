@@ -38,24 +38,23 @@ def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: Se
     return whole and mark.config_hash == config_hash and same_server(mark.server_identity, server)
 
 
-def stands(folder: TrialFolder) -> bool:
-    """Whether a trial's load.json can be believed: it is whole, and a measurement that it claims has its samples."""
-    try:
-        load = read(folder.load, LoadRecord)
-    except ValueError:
-        return False
+def stands(folder: TrialFolder, load: LoadRecord, mark: CommitMark | None) -> bool:
+    """Whether a trial's load.json is a result: the trial was tried, and the samples of a good one, of which `mark` is
+    the commit mark, are all there or pruned."""
     if load.category == NOT_TRIED:
         return False
-    return not load.ok or samples_complete(folder, str(load.config_hash))
+    return not load.ok or (mark is not None and complete(folder, mark, str(load.config_hash)))
 
 
 def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
-    """Whether load.json says, believably, what came of this very trial: on `server`, if that is given."""
-    if not folder.load.exists() or not stands(folder):
+    """Whether load.json is the result of this very trial: on `server`, if that is given."""
+    try:
+        load = read(folder.load, LoadRecord)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    load = read(folder.load, LoadRecord)
-    whose = load.config_hash is not None and belongs(load, trial.config_hash, server)
-    return whose and load.category != BROKEN_OFF
+    if load.category == BROKEN_OFF or not stands(folder, load, commit_mark(folder) if load.ok else None):
+        return False
+    return load.config_hash is not None and belongs(load, trial.config_hash, server)
 
 
 def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:

@@ -12,8 +12,7 @@ from seamark.planning.study import Study
 from seamark.services.supervisor.deployment import sweep as sweep_servers
 from seamark.storage.paths import TrialFolder, is_damaged, put_away, read
 from seamark.trials.conflicts import CommitMarks, conflicts, refusal
-from seamark.trials.repeated_failures import NOT_TRIED
-from seamark.trials.trial_files import put_aside
+from seamark.trials.trial_files import put_aside, stands
 
 
 def sweep(study: Study, marks: CommitMarks) -> None:
@@ -55,13 +54,10 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
     be read. A failure of another server is kept as an attempt."""
     _sweep_folder(folder.root)
     load = _load_of(folder)
-    claimed = load is not None and load.ok
-    if load is not None and (
-        load.category == NOT_TRIED or (claimed and not marks.complete(folder, trial, str(load.config_hash)))
-    ):
+    if load is not None and not stands(folder, load, marks.of(trial)):
         put_away(folder.load)
         put_away(folder.metrics)
-    elif load is not None and not claimed and not belongs(load, trial.config_hash, marks.server(trial)):
+    elif load is not None and not load.ok and not belongs(load, trial.config_hash, marks.server(trial)):
         put_aside(folder, probes=True)
     elif is_damaged(folder.metrics) or is_damaged(folder.histogram):
         put_away(folder.metrics)

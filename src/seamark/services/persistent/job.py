@@ -13,6 +13,7 @@ from pathlib import Path
 from seamark.dispatch.dispatcher import dispatcher_here
 from seamark.dispatch.identity import node
 from seamark.errors import UserError
+from seamark.platform.process_tree import exit_on_signals
 from seamark.services.persistent.instance import Instance
 from seamark.services.persistent.request import validate_request
 from seamark.services.persistent.start import limit_min, serve
@@ -27,40 +28,36 @@ END_EARLY_S = 15.0
 
 def serve_until_end(instance: Instance, root: Path) -> int:
     """Serve until the server ends, the time is over or SIGTERM arrives; return the exit code."""
-    signal.signal(signal.SIGTERM, _exit)
-    validated = validate_request(root, instance)
-    time_s = validated.request.time_s
-    ends_s = time.monotonic() + min(time_s, limit_min(time_s) * 60 - END_EARLY_S)
-    site = validated.study.site
-    if site.address in LOOPBACK:
-        site = replace(site, address=dispatcher_here().address_of(node()))
-    why = "sigterm"
-    try:
-        answer = serve(instance, validated, site)
-        log_event(
-            "persistent-server-started",
-            id=instance.id,
-            status=answer.status,
-            host=answer.host,
-            ports=dict(answer.ports),
-        )
-        if not answer.ok:
-            return 1
-        while servers.alive(instance.folder):
-            if time.monotonic() >= ends_s:
-                why = "time-limit"
-                return 0
-            servers.renew(instance.folder)
-            time.sleep(RENEW_S)
-        return 0
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        servers.stop(instance.folder, why)
-        instance.close()
-
-
-def _exit(number: int, frame: object) -> None:
-    raise SystemExit(128 + number)
+    with exit_on_signals(signal.SIGTERM):
+        validated = validate_request(root, instance)
+        time_s = validated.request.time_s
+        ends_s = time.monotonic() + min(time_s, limit_min(time_s) * 60 - END_EARLY_S)
+        site = validated.study.site
+        if site.address in LOOPBACK:
+            site = replace(site, address=dispatcher_here().address_of(node()))
+        why = "sigterm"
+        try:
+            answer = serve(instance, validated, site)
+            log_event(
+                "persistent-server-started",
+                id=instance.id,
+                status=answer.status,
+                host=answer.host,
+                ports=dict(answer.ports),
+            )
+            if not answer.ok:
+                return 1
+            while servers.alive(instance.folder):
+                if time.monotonic() >= ends_s:
+                    why = "time-limit"
+                    return 0
+                servers.renew(instance.folder)
+                time.sleep(RENEW_S)
+            return 0
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            servers.stop(instance.folder, why)
+            instance.close()
 
 
 def main(argv: list[str]) -> int:
