@@ -2,8 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SCENARIO ?= config/scenarios/quickstart.yaml
+WORKERS ?= 2
+SIDE_BY_SIDE := --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+HERE := --ignore=tests/cluster
+QUICK := not services and not e2e and not cluster and not slow and not sweep and not serial
+TIER ?= test
+PARALLEL.test := not sweep and not serial
+PARALLEL.all := not serial
+PARALLEL.quick := $(QUICK)
+SERIAL.test := serial and not sweep
+SERIAL.all := serial
 
-.PHONY: help demo test test-all test-sweep test-cluster test-here test-slurm test-apptainer check format docs lock schemas clean
+.PHONY: help demo test test-all test-sweep test-cluster test-here test-serial test-slurm test-apptainer coverage check format docs lock schemas clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -11,8 +21,11 @@ help: ## this list
 demo: .venv/base ## set-up, then the quickstart: real services, a report
 	$(BIN)/bench submit -c $(SCENARIO)
 
-test: .venv/dev ## set-up, then every test: quick ones, real servers, whole scenarios; a real Slurm and Apptainer beside them
-	$(MAKE) --jobs=2 --keep-going test-here test-slurm test-apptainer
+test: .venv/dev ## set-up, then every test: quick ones, real servers, whole scenarios, a real Slurm and Apptainer
+	failed=0; \
+	$(MAKE) --jobs=2 --keep-going test-here test-slurm test-apptainer || failed=1; \
+	$(MAKE) test-serial || failed=1; \
+	exit $$failed
 
 test-all: test test-sweep ## `make test`, then harm matrices, fuzzing and long sweeps, with a table of each
 
@@ -20,10 +33,14 @@ test-cluster: .venv/dev ## set-up, then a real Slurm and a real Apptainer, and w
 	$(MAKE) --jobs=2 --keep-going test-slurm test-apptainer
 
 test-here: .venv/dev
-	$(BIN)/pytest --ignore=tests/cluster -m "not sweep"
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "$(PARALLEL.test)"
+
+test-serial: .venv/dev # what measures time runs while nothing else does
+	$(BIN)/pytest $(HERE) -m "$(SERIAL.test)"
 
 test-sweep: .venv/dev
-	$(BIN)/pytest --ignore=tests/cluster -m sweep
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "sweep and not serial"
+	$(BIN)/pytest $(HERE) -m "sweep and serial"
 
 test-slurm: .venv/dev
 	$(BIN)/pytest tests/cluster/test_slurm_*.py
@@ -31,13 +48,18 @@ test-slurm: .venv/dev
 test-apptainer: .venv/dev
 	$(BIN)/pytest tests/cluster/test_apptainer_*.py
 
+coverage: .venv/dev ## lines and branches that tests reach, also in processes that they start; TIER=quick for those of `check`
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "$(PARALLEL.$(TIER))" --cov --cov-report=
+	test $(TIER) = quick || $(BIN)/pytest $(HERE) -m "$(SERIAL.$(TIER))" --cov --cov-append --cov-report=
+	$(BIN)/coverage report
+
 check: .venv/dev ## set-up, then formatting, lint, types, the workflow's lint and the quick tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint --quiet > /dev/null
-	$(BIN)/pytest -m "not services and not e2e and not cluster and not slow and not sweep"
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "$(QUICK)"
 
 format: .venv/dev ## put code into its form
 	$(BIN)/ruff format .
@@ -51,7 +73,7 @@ lock: .venv/dev ## renew the lock files from pyproject.toml and envs/*.in (needs
 	./envs/lock.sh
 
 clean: ## remove the environment and the caches of this folder; results stay
-	rm -rf .venv .snakemake .seamark .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .coverage .snakemake .seamark .mypy_cache .ruff_cache .pytest_cache
 
 .venv/base: envs/base.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Seamark needs Python 3.11 or newer; say which with PYTHON=")'

@@ -202,6 +202,7 @@ def test_what_is_no_good_server_is_told_in_words_without_a_traceback(tmp_path, t
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.serial
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02", "E-CLI03")
 def test_an_openai_address_is_asked_for_tokens_and_its_times_are_those_of_the_server(tmp_path):
@@ -227,6 +228,7 @@ def test_an_openai_address_is_asked_for_tokens_and_its_times_are_those_of_the_se
     assert json.loads(whole.stdout)["ttft_ms"] is None
 
 
+@pytest.mark.serial
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02")
 def test_classes_and_turns_are_shown_one_by_one(tmp_path):
@@ -304,6 +306,7 @@ def test_a_warm_up_of_auto_makes_the_load_a_quarter_longer_and_cuts_no_more_than
     jsonschema.validate(document, metrics_schema())
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02", "E-FR09")
@@ -321,6 +324,7 @@ def test_a_load_that_is_ended_for_saturation_is_measured_up_to_there_and_marked(
     assert {"over_saturated", "percentile_lower_bound"} <= {reason["code"] for reason in document["reasons"]}
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02")
@@ -336,6 +340,7 @@ def test_a_stream_that_the_server_holds_open_is_not_called_idleness_of_the_clien
     assert held_ms == pytest.approx(60, abs=10)
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 @pytest.mark.services
 @pytest.mark.covers("E-CLI02", "E-FR09")

@@ -340,6 +340,7 @@ def test_an_absurd_usage_fails_its_request_and_not_the_load(usage, asks, known, 
     assert set(samples["uncounted"]) == {1}
 
 
+@pytest.mark.serial
 @pytest.mark.services
 @pytest.mark.covers("E-FR09")
 def test_the_first_token_of_an_answer_is_stamped_apart_from_its_reasoning(known, tmp_path):

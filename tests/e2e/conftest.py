@@ -1,4 +1,4 @@
-"""A study for each test of whole runs, with nothing left running."""
+"""A study for each test of whole runs, new or measured, with nothing left running."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,5 +11,26 @@ from study_folder import StudyFolder
 def study(tmp_path: Path) -> Iterator[StudyFolder]:
     folder = StudyFolder.new(tmp_path / "study")
     yield folder
+    end(folder)
+
+
+@pytest.fixture(scope="session")
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
+    """The study after a submit, once for all tests: to be copied, not changed."""
+    folder = StudyFolder.new(tmp_path_factory.mktemp("submitted") / "study")
+    done = folder.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture
+def finished(submitted: StudyFolder, tmp_path: Path) -> Iterator[StudyFolder]:
+    """A copy of a finished study, for tests of what follows the first run."""
+    folder = submitted.copy(tmp_path / "study")
+    yield folder
+    end(folder)
+
+
+def end(folder: StudyFolder) -> None:
     for process in folder.processes():
         process.kill()

@@ -50,11 +50,9 @@ def test_one_command_leaves_every_file_of_every_trial_and_a_report(study):
 
 
 @pytest.mark.covers("E-FR08", "E-FR09", "E-SCHEMA")
-def test_a_trial_says_on_what_node_it_ran_and_what_energy_it_took_or_why_that_is_not_known(study):
-    done = study.submit()
-    assert done.returncode == 0, done.stdout + done.stderr
-    for trial in study.trials():
-        meta, metrics = study.json(f"{trial.name}/meta.json"), study.json(f"{trial.name}/metrics.json")
+def test_a_trial_says_on_what_node_it_ran_and_what_energy_it_took_or_why_that_is_not_known(finished):
+    for trial in finished.trials():
+        meta, metrics = finished.json(f"{trial.name}/meta.json"), finished.json(f"{trial.name}/metrics.json")
         [(name, node)] = meta["nodes"].items()
         assert name == meta["node"]
         assert node["machine"]["cpu_model"]
@@ -69,48 +67,44 @@ def test_a_trial_says_on_what_node_it_ran_and_what_energy_it_took_or_why_that_is
         else:
             assert metrics["energy"]["value_j"] > 0
             assert metrics["energy"]["method"]
-    assert 'id="nodes"' in (study.root / "reports" / "try" / "index.html").read_text()
+    assert 'id="nodes"' in (finished.root / "reports" / "try" / "index.html").read_text()
 
 
 @pytest.mark.covers("B9", "E-NFR04")
-def test_a_second_submit_runs_nothing_and_one_more_level_runs_only_the_new_trials(study):
-    assert study.submit().returncode == 0
-    loads = {path: path.stat().st_mtime_ns for path in study.results.glob("*/load.json")}
-    again = study.submit()
+def test_a_second_submit_runs_nothing_and_one_more_level_runs_only_the_new_trials(finished):
+    loads = {path: path.stat().st_mtime_ns for path in finished.results.glob("*/load.json")}
+    again = finished.submit()
     assert again.returncode == 0
-    log = sorted((study.results / "logs").glob("submit-*"))[-1].read_text()
+    log = sorted((finished.results / "logs").glob("submit-*"))[-1].read_text()
     assert "Nothing to be done" in log
-    study.write(workload={"concurrency": [1, 2, 3]})
-    assert study.submit().returncode == 0
-    assert study.json("summary.json")["ok"] == 6
-    assert set(study.measurements().values()) == {1}
+    finished.write(workload={"concurrency": [1, 2, 3]})
+    assert finished.submit().returncode == 0
+    assert finished.json("summary.json")["ok"] == 6
+    assert set(finished.measurements().values()) == {1}
     assert {path: path.stat().st_mtime_ns for path in loads} == loads
 
 
 @pytest.mark.covers("B9")
-def test_changed_objectives_are_judged_in_the_next_submit_and_nothing_is_measured_again(study):
-    study.write(workload={"slos": ["latency_p50_s <= 10"]})
-    assert study.submit().returncode == 0
-    study.write(workload={"slos": ["latency_p50_s <= 1e-9"]})
-    assert study.submit().returncode == 0
-    assert set(study.measurements().values()) == {1}
-    for trial in study.trials():
+def test_changed_objectives_are_judged_in_the_next_submit_and_nothing_is_measured_again(finished):
+    finished.write(workload={"slos": ["latency_p50_s <= 1e-9"]})
+    assert finished.submit().returncode == 0
+    assert set(finished.measurements().values()) == {1}
+    for trial in finished.trials():
         [objective] = json.loads((trial / "metrics.json").read_text())["slos"]
         assert (objective["limit"], objective["met"]) == (1e-9, False)
 
 
 @pytest.mark.covers("B9")
-def test_a_trial_whose_samples_were_removed_is_measured_again_and_no_other(study):
-    assert study.submit().returncode == 0
-    victim = study.trials()[1]
+def test_a_trial_whose_samples_were_removed_is_measured_again_and_no_other(finished):
+    victim = finished.trials()[1]
     (victim / "samples.parquet").unlink()
-    target = (victim / "metrics.json").relative_to(study.root)
-    done = study.snakemake(str(target))
+    target = (victim / "metrics.json").relative_to(finished.root)
+    done = finished.snakemake(str(target))
     assert done.returncode == 0, done.stderr
-    counts = study.measurements()
+    counts = finished.measurements()
     assert counts.pop(victim.name) == 2
     assert set(counts.values()) == {1}
-    wait_for(lambda: not study.processes())
+    wait_for(lambda: not finished.processes())
 
 
 def begun(study) -> list[Path]:

@@ -39,6 +39,7 @@ def measured(trial: Path) -> dict[str, int]:
     return {log.parent.name: len(log.read_text().splitlines()) for log in trial.glob("probes/*/log.jsonl")}
 
 
+@pytest.mark.serial
 @pytest.mark.covers("E-FR01", "E-FR26", "E-CLI02")
 def test_a_search_finds_the_capacity_that_the_objective_implies_and_is_a_trial_like_any_other(study):
     """M/D/1 of 4 ms: a mean response of 10 ms belongs to a utilisation of 0.75, 187.5 requests/s."""

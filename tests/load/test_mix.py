@@ -121,6 +121,7 @@ def test_the_quality_of_a_mix_is_the_mean_by_weight() -> None:
     assert once == {"right_ratio": 1.0}
 
 
+@pytest.mark.serial
 @pytest.mark.services
 @pytest.mark.covers("E-FR25")
 def test_one_worker_or_four_send_the_same_classes_and_each_has_its_own_times(load: Callable) -> None:

@@ -160,6 +160,7 @@ def load(port: int, folder: Path, rate_rps: float, **settings):
     return run_load(job, Path(sys.executable), folder / "parts")
 
 
+@pytest.mark.serial
 @pytest.mark.services
 @pytest.mark.parametrize("shards", [1, 2])
 def test_an_overloaded_server_ends_its_load_long_before_the_end_and_nothing_is_lost(shards, tmp_path):
@@ -183,6 +184,7 @@ def test_an_overloaded_server_ends_its_load_long_before_the_end_and_nothing_is_l
     assert max(last) - min(last) < 25, "workers ended more than a tenth of a second apart"
 
 
+@pytest.mark.serial
 @pytest.mark.services
 def test_a_load_that_the_server_bears_runs_to_its_end(tmp_path):
     with ephemeral_server("seamark.testservers.reference", "--ttft-ms", 10, "--queue", "md1") as port:
@@ -191,6 +193,7 @@ def test_a_load_that_the_server_bears_runs_to_its_end(tmp_path):
     assert outcome.scheduled > 300
 
 
+@pytest.mark.serial
 @pytest.mark.services
 def test_threads_that_cannot_keep_up_are_seen_as_well(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))

@@ -51,6 +51,7 @@ class StoppedFor:
         return bool(words) and str(self.folder) in words[-1]
 
 
+@pytest.mark.serial
 @pytest.mark.covers("E-FR09")
 @pytest.mark.services
 def test_a_short_trial_whose_client_stood_still_for_half_a_second_is_suspect(
@@ -77,6 +78,7 @@ def test_a_short_trial_whose_client_stood_still_for_half_a_second_is_suspect(
     assert document["verdict"] == "SUSPECT"
 
 
+@pytest.mark.serial
 @pytest.mark.services
 def test_threads_that_stood_still_are_seen_too(
     load: Callable, running_s: Callable[[], float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -72,6 +72,7 @@ def test_a_closed_loop_has_no_schedule_lag(null_server: Callable, load: Callable
     assert report.loop_lag_ns.max >= report.loop_lag_ns.p99 > 0
 
 
+@pytest.mark.serial
 @pytest.mark.covers("E-FR09")
 @pytest.mark.parametrize(("concurrency", "duration_s"), [(200, 2.0), (1, 3.0)], ids=["in-flight", "backlog"])
 def test_coordinated_omission_is_not_hidden_when_the_server_stalls(

@@ -16,7 +16,7 @@ from known_client import Answer, Known, completion, finishes
 from seamark.model.sample import MISSING_NS
 from seamark.testservers.reference.wire import TOKEN
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.serial]
 MS = 1_000_000
 TRIES = 4
 """A busy machine may keep client or server waiting at any time: what is about punctuality may be tried so often."""

@@ -126,6 +126,7 @@ def test_a_trial_of_streams_at_four_fifths_of_the_chunks_its_client_can_read_is_
     assert ("client_bound" in {reason["code"] for reason in document["reasons"]}) == marked
 
 
+@pytest.mark.serial
 @pytest.mark.services
 def test_calibration_of_this_machine_is_written_and_found_again(tmp_path):
     document = calibrate(tmp_path, seconds=0.3)
