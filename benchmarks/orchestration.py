@@ -221,7 +221,7 @@ def finished(root: Path) -> dict[str, float]:
 
 
 def _report(root: Path, results: Path) -> float:
-    code = "import sys; from pathlib import Path; from seamark.report.pages import write_report"
+    code = "import sys; from pathlib import Path; from seamark.report.page.render import write_report"
     code += "; write_report(Path(sys.argv[1]), Path(sys.argv[2]))"
     return timed([sys.executable, "-c", code, str(results), str(root / "reports")], root)["wall_s"]
 

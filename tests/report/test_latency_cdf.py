@@ -1,76 +1,83 @@
-"""Latency CDF: against a plain sort of all samples, and without percentiles that the tables withhold."""
+"""Latency CDF: against a plain sort of all requests, and without percentiles that the tables withhold."""
 
 import re
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from make_results import Made, make_results
+from samples import a_load, a_trial, samples_of, write_samples
 
-from seamark.model.sample import SAMPLE, Failure
+from seamark.analysis.summary import write_metrics
 from seamark.report.figures.latency_cdf import latency_pictures, marked, pooled
 from seamark.report.page.content import Picture, Text
 from seamark.report.source import read_results
+from seamark.stats.histogram import RELATIVE_ERROR, of
+from seamark.storage.paths import TrialFolder, write_json
+from seamark.storage.paths import write as write_nouns
 
 
-def write(path, due_ns, took_ns, failure=None):
-    failure = np.zeros(len(due_ns), dtype=np.int8) if failure is None else failure
-    columns = {name: np.zeros(len(due_ns), dtype=SAMPLE[name]) for name in SAMPLE.names}
-    columns |= {"due_ns": due_ns, "sent_ns": due_ns, "last_ns": due_ns + took_ns, "failure": failure}
-    table = pa.table(columns)
-    pq.write_table(table, path, row_group_size=7_000)
-    return path
+def write(folder, took_ns, unanswered_ns=()):
+    """Write a trial's histogram.json: times of answered requests, and lower bounds of those without an answer."""
+    parts = {"response_ns": took_ns, "service_ns": took_ns}
+    document = {"histograms": {name: of(values).to_json() for name, values in parts.items()}}
+    bounds = np.asarray(unanswered_ns, dtype=np.int64)
+    write_json(folder.histogram, document | {"censored": {"response_ns": of(bounds).to_json()}})
+    return folder
 
 
-def test_every_point_of_the_curve_is_an_exact_count(tmp_path):
+@pytest.fixture
+def folder(tmp_path):
+    return TrialFolder(root=tmp_path / "s" / "d--w--r1")
+
+
+def shares(curve):
+    return (curve.buckets["requests"].cumsum() / curve.n).to_numpy()
+
+
+def test_a_curve_pools_the_requests_of_all_trials(tmp_path):
     rng = np.random.default_rng(1)
     parts = [(rng.lognormal(14, 1, size) + 1).astype(np.int64) for size in (50_000, 20_000)]
-    trials = [
-        (write(tmp_path / f"{i}.parquet", np.arange(len(part), dtype=np.int64), part), None)
-        for i, part in enumerate(parts)
-    ]
-    curve = pooled(trials)
-    took_ms = np.sort(np.concatenate(parts)) / 1e6
-    assert curve.n == 70_000
-    assert len(curve.at_ms) <= 2001
-    assert np.array_equal(np.searchsorted(took_ms, curve.at_ms, side="left") / 70_000, curve.share)
+    curve = pooled(write(TrialFolder(root=tmp_path / str(n)), part) for n, part in enumerate(parts))
+    took_ms = np.concatenate(parts) / 1e6
+    assert curve.n == curve.buckets["requests"].sum() == 70_000
     for share in (0.5, 0.9, 0.99, 0.999):
-        near = curve.at_ms[np.searchsorted(curve.share, share * 0.99999)]
+        near = curve.buckets["ms"][np.searchsorted(shares(curve), share)]
         assert near == pytest.approx(np.quantile(took_ms, share), rel=0.01)
-    assert curve.share[-1] <= 0.999
 
 
-def test_only_good_requests_due_in_the_window_count(tmp_path):
-    due_ns = np.arange(0, 10, dtype=np.int64) * 1_000_000_000
-    took_ns = np.full(10, 5_000_000, dtype=np.int64)
-    failure = np.array([0, 0, 0, Failure.RESET, 0, 0, 0, 0, 0, 0], dtype=np.int8)
-    path = write(tmp_path / "a.parquet", due_ns, took_ns, failure)
-    curve = pooled([(path, (2.0, 6.0))])
-    assert curve.n == 3
-    assert curve.at_ms[0] <= 5 < curve.at_ms[-1]
+def test_the_percentiles_of_a_curve_are_those_of_the_tables(folder):
+    due_s = np.arange(2000) / 200
+    write_samples(folder.samples, samples_of(due_s, None, due_s + np.random.default_rng(1).uniform(0.01, 0.1, 2000)))
+    write_nouns(folder.load, a_load())
+    metrics = write_metrics(a_trial(), folder)
+    curve = pooled([folder])
+    assert curve.n == metrics["counts"]["ok"] > 1000
+    for share, name in ((0.5, "p50"), (0.99, "p99")):
+        at_ms = curve.buckets["ms"][np.searchsorted(shares(curve), share)]
+        assert at_ms == pytest.approx(metrics["latency_ms"][name], rel=0.01)
 
 
-def test_a_curve_ends_where_fewer_than_ten_requests_are_left(tmp_path):
-    took_ns = np.arange(1, 1001, dtype=np.int64) * 1_000_000
-    curve = pooled([(write(tmp_path / "a.parquet", np.zeros(1000, dtype=np.int64), took_ns), None)])
-    assert curve.share[-1] == pytest.approx(0.99, abs=0.002)
+def test_a_damaged_histogram_is_left_out_and_counted(tmp_path):
+    good, bad = (TrialFolder(root=tmp_path / name) for name in ("good", "bad"))
+    write(good, np.full(30, 5_000_000))
+    write(bad, np.full(30, 5_000_000)).histogram.write_text("{")
+    curve = pooled([good, bad])
+    assert (curve.n, curve.unread) == (30, 1)
 
 
 @pytest.mark.covers("E-FR09")
-def test_a_curve_counts_requests_that_timed_out_and_says_from_where_on_it_is_a_lower_bound(tmp_path):
+def test_a_curve_counts_requests_that_timed_out_and_says_from_where_on_it_is_a_lower_bound(folder):
     took_ns = np.arange(1, 20_001, dtype=np.int64) * 100_000
-    failure = np.where(took_ns >= 1_500_000_000, Failure.TIMEOUT, Failure.NONE).astype(np.int8)
-    took_ns = np.minimum(took_ns, 1_500_000_000)
-    curve = pooled([(write(tmp_path / "a.parquet", np.zeros(20_000, dtype=np.int64), took_ns, failure), None)])
+    late = took_ns >= 1_500_000_000
+    curve = pooled([write(folder, took_ns[~late], np.full(late.sum(), 1_500_000_000))])
     assert curve.n == 20_000
-    assert curve.known_until_ms == pytest.approx(1500, rel=0.002)
-    assert curve.share[curve.at_ms.searchsorted(curve.known_until_ms)] == pytest.approx(0.75, abs=0.002)
+    assert curve.known_until_ms == 1500
+    below = curve.buckets["ms"] < 1500 * (1 - RELATIVE_ERROR)
+    assert curve.buckets["requests"][below].sum() / curve.n == pytest.approx(0.75, abs=0.01)
 
 
-def test_no_good_request_gives_no_curve(tmp_path):
-    path = write(tmp_path / "a.parquet", np.zeros(3, dtype=np.int64), np.ones(3, dtype=np.int64), np.ones(3, np.int8))
-    assert pooled([(path, None)]) is None
+def test_no_good_request_gives_no_curve(folder):
+    assert pooled([write(folder, np.array([], dtype=np.int64), np.ones(3, dtype=np.int64))]) is None
 
 
 @pytest.mark.parametrize(

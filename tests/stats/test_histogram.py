@@ -75,12 +75,6 @@ def test_the_sum_of_many_long_times_does_not_overflow():
     assert of(np.full(8, century_ns)).mean == century_ns
 
 
-def test_the_cumulative_curve_rises_to_one():
-    upper, share = of(np.array([0, 0, 10, 1000, 10**9])).cumulative()
-    assert list(share) == [0.4, 0.6, 0.8, 1.0]
-    assert list(upper) == pytest.approx([0, 10, 1000, 10**9], rel=2.1 * RELATIVE_ERROR)
-
-
 @pytest.mark.parametrize(("q", "needed"), [(0.5, 20), (0.9, 100), (0.95, 200), (0.99, 1_000), (0.999, 10_000)])
 def test_a_percentile_needs_ten_samples_beyond_it(q, needed):
     assert samples_needed(q) == needed

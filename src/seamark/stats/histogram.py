@@ -62,14 +62,6 @@ class Histogram:
         """Return the histogram of both; ValueError when their buckets are not the same."""
         return merge((self, other))
 
-    def cumulative(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return each bucket's upper bound, rising, and the share of all values at or below it, for plots."""
-        indexes = np.array(sorted(self.buckets), dtype=np.int64)
-        counts = np.array([self.zeros, *(self.buckets[index] for index in indexes.tolist())], dtype=np.int64)
-        upper = np.concatenate(([0.0], np.exp(indexes * math.log(_growth(self.relative_error)))))
-        first = 0 if self.zeros else 1
-        return upper[first:], (np.cumsum(counts) / max(1, self.count))[first:]
-
     def rows(self, most: int, tail: float = 0.001) -> list[tuple[float, int]]:
         """Return at most `most` pairs of (upper bound, count) for a bar chart, rising.
 

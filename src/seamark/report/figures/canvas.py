@@ -1,20 +1,20 @@
-"""Style of all figures (colours, markers, dashes), axes, and their SVG and PNG files. No data here."""
+"""Theme of all figures on seaborn (palette, markers, dashes), axes, and their SVG and PNG files. No data here."""
 
 import io
 import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import seaborn as sns
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from seamark.model.service import Value
@@ -25,76 +25,67 @@ from seamark.report.page.content import Picture
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Okabe and Ito's palette, without its yellow, which does not show on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES: tuple[object, ...] = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 2, 1.2, 2)), (0, (3, 1.4)), "-", (0, (8, 2)))
+DASHES: tuple[Any, ...] = ("", (5, 2), (1.2, 1.4), (6, 2, 1.2, 2), (3, 1.4), "", (8, 2))
+"""As seaborn has them: colour, marker and dashes each distinguish a curve alone; they repeat after seven."""
 CSS_PX_PER_IN = 96
 _ELEMENT = re.compile(rb"<[A-Za-z][^<>]*>")
 _GEOMETRY = re.compile(rb'\s(?:d|points|x|y|x1|x2|y1|y2|cx|cy|r|width|height|transform)="[^"]*"')
 _LONG = re.compile(rb"-?\d+\.\d{3,}(?![\de])")
-INK, MUTED, GRID, SHADE = "#1c2330", "#5b6472", "#e3e6ea", "#dfeaf3"
+INK, MUTED, SHADE = "#1c2330", "#5b6472", "#dfeaf3"
 
 STYLE: Any = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
-    "font.size": 8.5,
-    "axes.titlesize": 9,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.titlepad": 7,
-    "axes.labelsize": 8.5,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": "#9aa3af",
-    "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "text.color": INK,
+    "axes.edgecolor": "#9aa3af",
+    "grid.color": "#e3e6ea",
+    **dict.fromkeys(("axes.labelcolor", "text.color"), INK),
+    **dict.fromkeys(("xtick.color", "ytick.color"), MUTED),
+    **dict.fromkeys(("xtick.bottom", "ytick.left"), True),
+    **dict.fromkeys(("font.size", "axes.labelsize"), 8.5),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 3),
+    **dict.fromkeys(("xtick.major.width", "ytick.major.width", "axes.linewidth", "grid.linewidth"), 0.8),
+    "axes.titlesize": 9,
     "legend.frameon": False,
-    "legend.fontsize": 8,
     "legend.handlelength": 2.6,
     "lines.linewidth": 1.6,
     "lines.markersize": 5,
-    "figure.facecolor": "white",
     "svg.fonttype": "none",
     "svg.hashsalt": "seamark",
-    "path.simplify": True,
     "axes.formatter.useoffset": False,
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """Colour, marker and dashes of one curve; each alone distinguishes it."""
-
-    colour: str
-    marker: str
-    dashes: object
-
-
-def look(index: int) -> Look:
-    """Return the look of the curve at `index`; it repeats after seven."""
-    return Look(
-        colour=COLOURS[index % len(COLOURS)],
-        marker=MARKERS[index % len(MARKERS)],
-        dashes=DASHES[index % len(DASHES)],
-    )
+@contextmanager
+def theme() -> Iterator[None]:
+    """Draw in the house theme, without a display; figures of pyplot are closed at the end, settings restored."""
+    plt.switch_backend("agg")
+    with mpl.rc_context({**sns.axes_style("whitegrid"), **sns.plotting_context("paper"), **STYLE}):
+        yield
+        plt.close("all")
 
 
 @contextmanager
 def drawing(width_in: float, height_in: float) -> Iterator[Figure]:
-    """Yield an empty figure in the house style, without changes of global state."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width_in, height_in), layout="constrained")
-        FigureCanvasAgg(figure)
-        yield figure
+    """Yield an empty figure in the house theme."""
+    with theme():
+        yield plt.figure(figsize=(width_in, height_in), layout="constrained")
+
+
+def looks(curves: Sequence[str]) -> dict[str, Any]:
+    """Return seaborn's arguments that give each curve its colour and dashes; more than seven begin again."""
+    count = range(len(curves))
+    return {
+        "hue_order": curves,
+        "style_order": curves,
+        "palette": [COLOURS[place % len(COLOURS)] for place in count],
+        "dashes": [DASHES[place % len(DASHES)] for place in count],
+        "markers": [MARKERS[place % len(MARKERS)] for place in count],
+    }
 
 
 def written(figure: Figure, folder: Path, name: str, *, alt: str, caption: str) -> Picture:
@@ -128,22 +119,9 @@ def _rounded(attribute: re.Match[bytes]) -> bytes:
     return _LONG.sub(lambda number: f"{float(number[0]):.2f}".encode(), attribute[0])
 
 
-def panels(figure: FigureBase, count: int, *, columns: int = 3, sharey: bool = True) -> list[Axes]:
-    """Return `count` axes in rows of at most `columns`."""
-    columns = min(columns, count)
-    rows = math.ceil(count / columns)
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey)
-    axes = list(grid.flat)
-    for unused in axes[count:]:
-        unused.remove()
-    return axes[:count]
-
-
-def plain_numbers(axis: Axes, *, x: bool = False, y: bool = False) -> None:
+def plain_numbers(axis: Axis) -> None:
     """Write an axis' ticks as 0.5, 20, 3,000 and not as powers of ten."""
-    for wanted, which in ((x, axis.xaxis), (y, axis.yaxis)):
-        if wanted:
-            which.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:
@@ -153,7 +131,7 @@ def log_ticks(axis: Axis, low: float, high: float) -> None:
     if decades < 0.9:
         subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(subs=subs, numticks=20))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+    plain_numbers(axis)
     axis.set_minor_locator(NullLocator())
 
 
@@ -178,43 +156,38 @@ def scale_y(axes: Sequence[Axes], values: Sequence[float], *, log_beyond: float,
             log_ticks(axis.yaxis, min(positive), max(positive))
         else:
             axis.set_ylim(0, room * max(positive))
-            plain_numbers(axis, y=True)
+            plain_numbers(axis.yaxis)
 
 
-def level_axis(axis: Axes, levels: Sequence[Value], name: str) -> dict[Value, float]:
-    """Set the x axis up for a factor's levels and return where each stands.
-
-    Numbers that grow by factors stand on a logarithmic axis, other numbers on a linear one, words side by side.
-    """
-    places: dict[Value, float]
+def places_of(levels: Sequence[Value]) -> dict[Value, float]:
+    """Return where each level of a factor stands on the x axis: a number at itself, words side by side."""
     if numeric(levels):
-        places = {value: float(value) for value in levels if value is not None and not isinstance(value, str)}
+        return {value: float(value) for value in levels}  # type: ignore[arg-type]
+    return {value: float(place) for place, value in enumerate(levels)}
+
+
+def level_axis(axis: Axes, levels: Sequence[Value], name: str) -> None:
+    """Set the x axis up for a factor's levels; numbers that grow by factors stand on a logarithmic axis."""
+    places = places_of(levels)
+    labels = [level(value, name) for value in places]
+    if numeric(levels):
         values = sorted(places.values())
+        gap = (values[-1] - values[0]) / 2 / max(1, len(values) - 1) if len(values) < 4 else 0.0
         if geometric(values):
             axis.set_xscale("log")
             axis.xaxis.set_minor_locator(NullLocator())
-            if len(values) > 1:
-                gap = (values[-1] / values[0]) ** (0.5 / max(1, len(values) - 1)) if len(values) < 4 else 1.25
-                axis.set_xlim(values[0] / gap, values[-1] * gap)
-        elif len(values) > 1:
-            gap = 0.5 * (values[-1] - values[0]) / max(1, len(values) - 1) if len(values) < 4 else 0.0
-            if gap:
-                axis.set_xlim(values[0] - gap, values[-1] + gap)
+            ratio = (values[-1] / values[0]) ** (0.5 / (len(values) - 1)) if len(values) < 4 else 1.25
+            axis.set_xlim(values[0] / ratio, values[-1] * ratio)
+        elif gap:
+            axis.set_xlim(values[0] - gap, values[-1] + gap)
+        if len(labels) > 7:
+            labels = [label if place % 2 == 0 else "" for place, label in enumerate(labels)]
     else:
-        places = {value: float(index) for index, value in enumerate(levels)}
         axis.set_xlim(-0.5, len(places) - 0.5)
-    labels = [level(value, name) for value in places]
-    if numeric(levels) and len(labels) > 7:
-        labels = [label if place % 2 == 0 else "" for place, label in enumerate(labels)]
-    axis.set_xticks(list(places.values()), labels)
-    if sum(map(len, labels)) > 34:
-        steep = len(labels) > 6 and max(map(len, labels)) > 6
-        for text in axis.get_xticklabels():
-            text.set(rotation=90 if steep else 25, ha="center" if steep else "right", rotation_mode="anchor")
-            if steep:
-                text.set(rotation_mode="default")
+    steep = len(labels) > 6 and max(map(len, labels)) > 6
+    turned: dict[str, Any] = {"rotation": 90} if steep else {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}
+    axis.set_xticks(list(places.values()), labels, **(turned if sum(map(len, labels)) > 34 else {}))
     axis.set_xlabel(name)
-    return places
 
 
 def geometric(values: Sequence[float]) -> bool:

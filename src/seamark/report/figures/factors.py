@@ -1,25 +1,49 @@
 """Throughput and response time of one workload against each of its factors: x axis, curves and panels."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from typing import Any
 
+import pandas as pd
+import seaborn as sns
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from seamark.model.plurals import counted
 from seamark.model.service import Value
-from seamark.report.figures.canvas import INK, drawing, level_axis, look, scale_y, written
+from seamark.report.figures.canvas import (
+    COLOURS,
+    DASHES,
+    INK,
+    MARKERS,
+    level_axis,
+    looks,
+    places_of,
+    scale_y,
+    theme,
+    written,
+)
 from seamark.report.numbers import ARROW_NOTE, level, unit_words
 from seamark.report.ordering import levels_of, numeric
-from seamark.report.page.content import Block
-from seamark.report.source import Document, Results, TrialRecord
+from seamark.report.page.content import Block, Picture
+from seamark.report.source import Document, Results
 from seamark.report.tables.search import knee_blocks
 
 PREFERRED = ("concurrency", "rate_rps", "clients", "threads", "batch", "batch_size", "gpus", "nodes")
 """Factors preferred for the x axis, best first."""
-MOST_CURVES = 7
+MOST_CURVES, MOST_PANELS, MOST_FIGURES = 7, 4, 4
+MOST_NAMED = 3
+TITLES = {"throughput": "Throughput", "response": "Response time, p50 and p99"}
+WIDTHS = {"throughput": 1.6, "p50": 1.6, "p99": 0.9}
+AT_LEAST = "$\\uparrow$"
+"""Marker of a point that is a lower bound."""
+STEP = 0.11
+"""Vertical distance of the labels of several knees, as a share of the axis."""
+
+Levels = Mapping[str, Sequence[Value]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,63 +53,67 @@ class Grid:
     x: str
     curves: str | None
     panels: tuple[str, ...]
-    levels: Mapping[str, tuple[Value, ...]]
-
-    def panel_keys(self) -> list[tuple[Value, ...]]:
-        """Return every combination of the panels' levels, in order."""
-        keys: list[tuple[Value, ...]] = [()]
-        for name in self.panels:
-            keys = [(*key, value) for key in keys for value in self.levels[name]]
-        return keys
-
-    def panel_of(self, treatment: Document) -> tuple[Value, ...]:
-        """Return the combination a treatment belongs to."""
-        factors = treatment.get("factors") or {}
-        return tuple(factors.get(name) for name in self.panels)
-
-    def title(self, key: tuple[Value, ...]) -> str:
-        """Return a panel's title."""
-        return "\n".join(f"{name} = {level(value, name)}" for name, value in zip(self.panels, key, strict=True))
-
-    def curves_of(self, treatments: Sequence[Document]) -> list[tuple[int, str, list[Document]]]:
-        """Split treatments into curves: index of its look, label, treatments by x."""
-
-        def at(treatment: Document) -> int:
-            return self.levels[self.x].index(treatment["factors"].get(self.x))
-
-        if self.curves is None:
-            return [(0, "", sorted(treatments, key=at))]
-        return [
-            (
-                index,
-                level(value, self.curves),
-                sorted((t for t in treatments if t["factors"].get(self.curves) == value), key=at),
-            )
-            for index, value in enumerate(self.levels[self.curves])
-        ]
+    levels: Levels
 
 
-def independent(
-    levels: Mapping[str, tuple[Value, ...]], treatments: Sequence[Document]
-) -> tuple[dict[str, tuple[Value, ...]], dict[str, str]]:
+def factor_pictures(
+    results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
+) -> list[Block]:
+    """Draw figures for each factor of a workload: throughput, response time, a column for each panel. Below one of a
+    sweep of load stands where its knee is."""
+    varying = {name: values for name, values in levels_of(treatments).items() if len(values) > 1}
+    frame = measured(results, treatments)
+    if frame.empty:
+        return []
+    levels, follows = independent(varying, treatments)
+    note = "".join(f" {name} varies with {other} only." for name, other in follows.items())
+    blocks: list[Block] = []
+    for x in order_of(levels)[:MOST_FIGURES]:
+        knees = knees_of(results, workload, x)
+        blocks += _pictures(grid_for(levels, x), workload, frame, stem, folder, note, knees)
+        blocks += knee_blocks(knees)
+    return blocks
+
+
+def measured(results: Results, treatments: Sequence[Document]) -> pd.DataFrame:
+    """Return a row for each figure of a good trial: `measure`, `value`, `bound` (it is a lower bound), `row` of the
+    figure, `unit`, and the trial's factors as columns."""
+    rows = [
+        {**treatment["factors"], "measure": measure, "value": value, "bound": measure in bounds, "unit": trial.unit}
+        for treatment in treatments
+        for trial in results.trials_of(treatment)
+        if trial.ok
+        for bounds in [trial.latency_ms.get("lower_bounds") or ()]
+        for measure in WIDTHS
+        if (value := trial.throughput if measure == "throughput" else trial.latency_ms.get(measure)) is not None
+    ]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    frame = pd.DataFrame(rows, columns=names, dtype=object)
+    if rows:
+        frame = frame.astype({"value": float, "bound": bool})
+        frame["row"] = frame["measure"].where(frame["measure"] == "throughput", "response")
+    return frame
+
+
+def independent(levels: Levels, treatments: Sequence[Document]) -> tuple[dict[str, Sequence[Value]], dict[str, str]]:
     """Return the factors without dependent ones, and for each dependent one the factor that determines it.
 
     Where small blocks are always read at random and large ones in sequence, one of both tells everything.
     """
-    kept: dict[str, tuple[Value, ...]] = {}
+    frame = pd.DataFrame([t["factors"] for t in treatments], columns=list(levels), dtype=object)
+    kept: dict[str, Sequence[Value]] = {}
     follows: dict[str, str] = {}
     for name in order_of(levels):
-        for other in kept:
-            pairs = {((t.get("factors") or {}).get(other), (t.get("factors") or {}).get(name)) for t in treatments}
-            if len(pairs) == len(levels[other]) == len(levels[name]):
-                follows[name] = other
-                break
-        else:
+        same = (other for other in kept if len(levels[other]) == len(levels[name]))
+        other = next((each for each in same if len(frame[[each, name]].drop_duplicates()) == len(levels[name])), None)
+        if other is None:
             kept[name] = levels[name]
+        else:
+            follows[name] = other
     return kept, follows
 
 
-def order_of(levels: Mapping[str, tuple[Value, ...]]) -> list[str]:
+def order_of(levels: Levels) -> list[str]:
     """Return the factors, best for the x axis first."""
 
     def rank(name: str) -> tuple[int, int, int]:
@@ -95,7 +123,7 @@ def order_of(levels: Mapping[str, tuple[Value, ...]]) -> list[str]:
     return sorted(levels, key=rank)
 
 
-def grid_for(levels: Mapping[str, tuple[Value, ...]], x: str) -> Grid:
+def grid_for(levels: Levels, x: str) -> Grid:
     """Return the layout with `x` along the x axis; curves are the factor with most levels, up to MOST_CURVES."""
     rest = [name for name in order_of(levels) if name != x]
     few = [name for name in rest if len(levels[name]) <= MOST_CURVES]
@@ -103,235 +131,123 @@ def grid_for(levels: Mapping[str, tuple[Value, ...]], x: str) -> Grid:
     return Grid(x=x, curves=curves, panels=tuple(name for name in rest if name != curves), levels=levels)
 
 
-MOST_COLUMNS, MOST_PANELS, MOST_FIGURES = 4, 8, 4
-MOST_NAMED = 3
-
-Repeated = Mapping[str, Sequence[TrialRecord]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """A metric of a trial, whether it is a lower bound, and the style of its points and line."""
-
-    value: Callable[[TrialRecord], float | None]
-    bound: Callable[[TrialRecord], bool] = lambda trial: False
-    line_width: float = 1.6
-    hollow: bool = False
+def _placed(grid: Grid, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """Return the frame with the columns `panel`, `curve` and `at`, its place on the x axis, and the labels of panels
+    and curves in order. Of a factor of words the curves stand side by side."""
+    frame = frame.sort_values(list(grid.panels), key=lambda own: own.map(list(grid.levels[str(own.name)]).index))
+    named = [[f"{name} = {level(value, name)}" for value in frame[name]] for name in grid.panels]
+    frame["panel"] = ["\n".join(names) for names in zip(*named, strict=True)] if named else ""
+    curves = [level(value, grid.curves) for value in grid.levels[grid.curves]] if grid.curves else [""]
+    frame["curve"] = [level(value, grid.curves) for value in frame[grid.curves]] if grid.curves else ""
+    frame["at"] = frame[grid.x].map(places_of(grid.levels[grid.x])).astype(float)
+    if not numeric(grid.levels[grid.x]):
+        frame["at"] += _apart(curves) * (frame["curve"].map(curves.index) - (len(curves) - 1) / 2)
+    return frame, list(frame["panel"].unique()), curves
 
 
-THROUGHPUT = (Measure(value=lambda trial: trial.throughput),)
+def _apart(curves: Sequence[str]) -> float:
+    return min(0.3, 0.8 / len(curves))
 
 
-def _percentile(name: str, *, line_width: float, hollow: bool) -> Measure:
-    return Measure(
-        value=lambda trial: trial.latency_ms.get(name),
-        bound=lambda trial: name in (trial.latency_ms.get("lower_bounds") or ()),
-        line_width=line_width,
-        hollow=hollow,
-    )
-
-
-RESPONSE = (
-    _percentile("p50", line_width=1.6, hollow=False),
-    _percentile("p99", line_width=0.9, hollow=True),
-)
-AT_LEAST = "$\\uparrow$"
-"""Marker of a point that is a lower bound."""
-
-
-def factor_pictures(
-    results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
-) -> list[Block]:
-    """Draw a figure for each factor of a workload: throughput, response time, a column for each panel. Below one of a
-    sweep of load stands where its knee is."""
-    varying = {name: values for name, values in levels_of(treatments).items() if len(values) > 1}
-    levels, follows = independent(varying, treatments)
-    repeated = {str(t["treatment"]): [trial for trial in results.trials_of(t) if trial.ok] for t in treatments}
-    if not any(repeated.values()):
-        return []
-    grids = [grid_for(levels, x) for x in order_of(levels)[:MOST_FIGURES]]
-    note = "".join(f" {name} varies with {other} only." for name, other in follows.items())
-    blocks: list[Block] = []
-    for grid in grids:
-        knees = knees_of(results, workload, grid.x)
-        blocks.append(_picture(grid, workload, treatments, repeated, stem, folder, note, knees))
-        blocks += knee_blocks(knees)
-    return blocks
-
-
-def _picture(
+def _pictures(
     grid: Grid,
     workload: str,
-    treatments: Sequence[Document],
-    repeated: Repeated,
+    frame: pd.DataFrame,
     stem: str,
     folder: Path,
     note: str,
     knees: Sequence[Document],
-) -> Block:
-    keys = [key for key in grid.panel_keys() if any(grid.panel_of(t) == key for t in treatments)]
-    shown = keys[:MOST_PANELS]
-    count = len(shown)
-    with drawing(*_size(count)) as figure:
-        tops, bottoms, columns = _axes(figure.subplots, count)
-        for axes, measures in ((tops, THROUGHPUT), (bottoms, RESPONSE)):
-            seen: list[float] = []
-            for axis, key in zip(axes, shown, strict=True):
-                own = [t for t in treatments if grid.panel_of(t) == key]
-                seen += _draw(axis, grid, own, repeated, measures)
-                _mark_knees(axis, grid, own, knees, rises=measures is THROUGHPUT)
-            scale_y(axes, seen, log_beyond=20)
-            _outer_labels(axes, columns)
-        if count == 1:
-            tops[0].set_title("Throughput")
-            bottoms[0].set_title("Response time, p50 and p99")
-        else:
-            for axis, key in zip(tops, shown, strict=True):
-                axis.set_title(grid.title(key), fontsize=8)
-            for axis, key in zip(bottoms, shown, strict=True):
-                axis.set_title(grid.title(key) if count > columns else "", fontsize=8)
-            for axis in tops:
-                axis.set_xlabel("")
-        unit = next((trial.unit for trials in repeated.values() for trial in trials if trial.unit), "")
-        for place in range(0, count, columns):
-            tops[place].set_ylabel(unit_words(unit))
-            bottoms[place].set_ylabel("response time (ms)")
-        if grid.curves:
-            handles, labels = tops[0].get_legend_handles_labels()
-            figure.legend(
-                handles,
-                [f"{grid.curves} {label}" for label in labels],
-                loc="outside upper left",
-                ncols=_legend_columns(labels, grid.curves),
-            )
-        left_out = (
-            f" Not drawn: {len(keys) - count} of {counted(len(keys), 'combination')}." if len(keys) > count else ""
-        )
-        bounded = any(each.bound(trial) for trials in repeated.values() for trial in trials for each in RESPONSE)
-        arrows = ARROW_NOTE if bounded else ""
-        return written(
-            figure,
-            folder,
-            f"{stem}-by-{grid.x.replace('_', '-')}",
-            alt=f"Throughput and response time of {workload} against {grid.x}",
-            caption=f"Against {grid.x}: a point for each repetition, lines at the medians. Response time: filled and "
-            f"thick is p50; hollow and thin is p99, left out where it is withheld.{arrows}{_said_of(knees)}{note}"
-            f"{left_out}",
-        )
-
-
-def _legend_columns(labels: Sequence[str], name: str) -> int:
-    """Return the columns of a legend: as many as fit, in rows of equal length."""
-    most = 5 if len(name) < 14 and max(map(len, labels), default=0) < 8 else 3 if len(name) >= 14 else 4
-    return math.ceil(len(labels) / max(1, math.ceil(len(labels) / most)))
-
-
-def _size(count: int) -> tuple[float, float]:
-    columns = min(count, MOST_COLUMNS)
-    return (8.4, 2.7) if count == 1 else (max(8.4, 2.7 * columns), 0.7 + 3.5 * math.ceil(count / columns))
-
-
-def _axes(subplots: Callable[..., object], count: int) -> tuple[list[Axes], list[Axes], int]:
-    """Return the axes for throughput and for response time, and how many stand in a row."""
-    if count == 1:
-        pair = list(np_flat(subplots(1, 2, squeeze=False)))
-        return pair[:1], pair[1:], 1
-    columns = min(count, MOST_COLUMNS)
-    rows = math.ceil(count / columns)
-    every = list(np_flat(subplots(2 * rows, columns, squeeze=False)))
-    halves = every[: rows * columns], every[rows * columns :]
-    for half in halves:
-        for unused in half[count:]:
-            unused.remove()
-    return halves[0][:count], halves[1][:count], columns
-
-
-def np_flat(axes: object) -> list[Axes]:
-    """Return an array of axes as a list, row by row."""
-    return list(axes.flat)  # type: ignore[attr-defined]
-
-
-def _draw(
-    axis: Axes, grid: Grid, treatments: Sequence[Document], repeated: Repeated, measures: Sequence[Measure]
-) -> list[float]:
-    """Draw one panel and return the values in it. Words on the x axis get short bars, not lines between them."""
-    places = level_axis(axis, grid.levels[grid.x], grid.x)
-    ordered = numeric(grid.levels[grid.x])
-    curves = grid.curves_of(treatments)
-    apart = min(0.3, 0.8 / max(1, len(curves)))
-    seen: list[float] = []
-    for index, label, own in curves:
-        style = look(index)
-        aside = 0.0 if ordered else apart * (index - (len(curves) - 1) / 2)
-        for measure in measures:
-            medians = []
-            for treatment in own:
-                at = places[treatment["factors"][grid.x]] + aside
-                trials = repeated[str(treatment["treatment"])]
-                found = [
-                    (value, measure.bound(trial)) for trial in trials if (value := measure.value(trial)) is not None
-                ]
-                values = [value for value, _ in found]
-                face = "white" if measure.hollow else style.colour
-                for marker, bounds in ((style.marker, False), (AT_LEAST, True)):
-                    own_values = [value for value, bound in found if bound is bounds]
-                    places_x = [at] * len(own_values)
-                    axis.plot(
-                        places_x, own_values, ls="", marker=marker, color=style.colour, mfc=face, alpha=0.85, zorder=3
-                    )
-                if values:
-                    medians.append((at, median(values)))
-                    seen += values
-            if ordered:
-                at_x, middle = [at for at, _ in medians], [value for _, value in medians]
-                axis.plot(at_x, middle, ls=style.dashes, color=style.colour, lw=measure.line_width)
+) -> list[Picture]:
+    frame, panels, curves = _placed(grid, frame)
+    unit = unit_words(next(filter(None, frame["unit"]), ""))
+    said = " Dotted lines mark knees." if any(found["knee"] is not None for found in knees) else ""
+    arrows = ARROW_NOTE if frame["bound"].any() else ""
+    shown = [panels[at : at + MOST_PANELS] for at in range(0, len(panels), MOST_PANELS)]
+    if len(shown) > MOST_FIGURES:
+        note += f" Not drawn: {len(panels) - MOST_PANELS * MOST_FIGURES} of {counted(len(panels), 'combination')}."
+    pictures = []
+    for place, own in enumerate(shown[:MOST_FIGURES], 1):
+        with theme():
+            if len(panels) == 1:
+                layout = {"col": "row", "col_order": list(TITLES), "sharey": False, "height": 2.7, "aspect": 1.55}
             else:
-                for at, value in medians:
-                    axis.plot(
-                        [at - 0.4 * apart, at + 0.4 * apart],
-                        [value, value],
-                        color=style.colour,
-                        lw=measure.line_width,
-                    )
-        drawn = style.dashes if ordered else "none"
-        axis.plot([], [], ls=drawn, marker=style.marker, color=style.colour, label=label)
-    return seen
+                layout = {"row": "row", "row_order": list(TITLES), "col": "panel", "col_order": own, "sharey": "row"}
+                layout |= {"height": 2.1, "aspect": max(1.28, 4.0 / len(own))}
+            facets = sns.FacetGrid(frame, despine=False, **layout)
+            facets.map_dataframe(_draw, grid, curves)
+            facets.figure.set_layout_engine("constrained")
+            rows = facets.axes.T if len(panels) == 1 else facets.axes
+            for (row, title), axes in zip(TITLES.items(), rows, strict=True):
+                scale_y(axes, frame.loc[frame["row"] == row, "value"], log_beyond=20)
+                for axis, panel in zip(axes, own, strict=True):
+                    level_axis(axis, grid.levels[grid.x], grid.x)
+                    axis.set_title(title if len(panels) == 1 else panel if row == "throughput" else "")
+                    bends = knees if numeric(grid.levels[grid.x]) else ()
+                    _mark_knees(axis, grid, frame[frame["panel"] == panel], curves, bends, rises=row == "throughput")
+                axes[0].set_ylabel(unit if row == "throughput" else "response time (ms)")
+                if len(panels) > 1 and row == "throughput":
+                    for axis in axes:
+                        axis.set_xlabel("")
+            if grid.curves:
+                _legend(facets.figure, curves, grid)
+            pictures.append(
+                written(
+                    facets.figure,
+                    folder,
+                    f"{stem}-by-{grid.x.replace('_', '-')}{f'-{place}' if place > 1 else ''}",
+                    alt=f"Throughput and response time of {workload} against {grid.x}",
+                    caption=f"Against {grid.x}: a point for each repetition, lines at the medians. Response time: "
+                    f"filled and thick is p50; hollow and thin is p99, left out where it is withheld.{arrows}{said}"
+                    f"{note}",
+                )
+            )
+    return pictures
 
 
-def _mark_knees(
-    axis: Axes, grid: Grid, treatments: Sequence[Document], knees: Sequence[Document], *, rises: bool
-) -> None:
-    """Mark the knee of each curve; curves that bend at the same level share a line."""
-    if not knees or not numeric(grid.levels[grid.x]):
-        return
-    places = {value: float(value) for value in grid.levels[grid.x] if isinstance(value, int | float)}
-    found: dict[float, list[tuple[int, str]]] = {}
-    for index, label, own in grid.curves_of(treatments):
-        bends = knee_of(knees, own[0]["factors"]) if own else None
-        if bends is not None:
-            found.setdefault(places[bends["knee"]], []).append((index, label))
-    for place, (x, curves) in enumerate(sorted(found.items())):
-        named = [label for _, label in curves if label]
-        of = ", ".join(named) if len(named) <= MOST_NAMED else f"{len(named)} curves"
-        text = f"knee {level(x if x % 1 else int(x), grid.x)}" + (f" ({of})" if of else "")
-        mark(axis, x, text, look(curves[0][0]).colour, place, rises=rises)
+def _draw(grid: Grid, curves: Sequence[str], *, data: pd.DataFrame, **_: Any) -> None:
+    """Draw one panel. Medians of a factor of words are short bars, not lines between its levels."""
+    axis, style = plt.gca(), looks(curves)
+    place = {"x": "at", "y": "value", "hue": "curve", "legend": False, "ax": axis}
+    colours = {name: style[name] for name in ("hue_order", "palette")}
+    if numeric(grid.levels[grid.x]):
+        lines = {name: style[name] for name in ("style_order", "dashes")}
+        drawn = {"size": "measure", "sizes": WIDTHS, "estimator": "median", "errorbar": None}
+        sns.lineplot(data, **place, **colours, style="curve", **lines, **drawn)
+    else:
+        middles = data.groupby(["curve", "at", "measure"], as_index=False)["value"].median()
+        for name, width in WIDTHS.items():
+            own = middles[middles["measure"] == name]
+            half = 0.4 * _apart(curves)
+            axis.hlines(
+                own["value"],
+                own["at"] - half,
+                own["at"] + half,
+                lw=width,
+                colors=[style["palette"][curves.index(curve)] for curve in own["curve"]],
+            )
+    forms = {"style": "curve", "style_order": curves, "markers": style["markers"], "s": 26, "alpha": 0.85}
+    exact = data[~data["bound"]]
+    for hollow, own in exact.groupby(exact["measure"] == "p99"):
+        sns.scatterplot(own, **place, **colours, **forms, linewidth=1, zorder=3)
+        points = axis.collections[-1]
+        points.set_edgecolor(points.get_facecolor())
+        if hollow:
+            points.set_facecolor("white")
+    if data["bound"].any():
+        sns.scatterplot(data[data["bound"]], **place, **colours, marker=AT_LEAST, s=26, zorder=3)
 
 
-def _said_of(knees: Sequence[Document]) -> str:
-    return " Dotted lines mark knees." if any(found["knee"] is not None for found in knees) else ""
-
-
-def _outer_labels(axes: Sequence[Axes], columns: int) -> None:
-    """Label only the outer axes of a grid."""
-    for place, axis in enumerate(axes):
-        axis.tick_params(labelleft=place % columns == 0)
-        if place + columns < len(axes):
-            axis.set_xlabel("")
-            axis.tick_params(labelbottom=False)
-
-
-STEP = 0.11
-"""Vertical distance of the labels of several curves, as a share of the axis."""
+def _legend(figure: Any, curves: Sequence[str], grid: Grid) -> None:
+    """Draw a legend with the marker, and where lines are drawn the dashes, of each curve, in rows of equal length."""
+    name, ordered = str(grid.curves), numeric(grid.levels[grid.x])
+    handles = [
+        Line2D([], [], color=COLOURS[n], marker=MARKERS[n], ls=(0, DASHES[n] or ()) if ordered else "none")
+        for n in range(len(curves))
+    ]
+    most = 5 if len(name) < 14 and max(map(len, curves)) < 8 else 3 if len(name) >= 14 else 4
+    columns = math.ceil(len(curves) / math.ceil(len(curves) / most))
+    labels = [f"{name} {label}" for label in curves]
+    figure.legend(handles, labels, loc="outside upper left", ncols=columns)
 
 
 def knees_of(results: Results, workload: str, factor: str) -> list[Document]:
@@ -346,6 +262,22 @@ def knee_of(knees: Sequence[Document], factors: Mapping[str, object]) -> Documen
         if found["knee"] is not None and all(factors.get(name) == value for name, value in found["fixed"].items()):
             return found
     return None
+
+
+def _mark_knees(
+    axis: Axes, grid: Grid, panel: pd.DataFrame, curves: Sequence[str], knees: Sequence[Document], *, rises: bool
+) -> None:
+    """Mark the knee of each curve; curves that bend at the same level share a line."""
+    found: dict[float, list[str]] = {}
+    for first in (
+        panel.drop_duplicates("curve").sort_values("curve", key=lambda own: own.map(curves.index)).to_dict("records")
+    ):
+        if (bends := knee_of(knees, first)) is not None:
+            found.setdefault(bends["knee"], []).append(first["curve"])
+    for place, (x, own) in enumerate(sorted(found.items())):
+        of = ", ".join(filter(None, own)) if len(own) <= MOST_NAMED else f"{len(own)} curves"
+        text = f"knee {level(x if x % 1 else int(x), grid.x)}" + (f" ({of})" if of else "")
+        mark(axis, x, text, COLOURS[curves.index(own[0])], place, rises=rises)
 
 
 def mark(axis: Axes, x: float, label: str, colour: str, place: int, *, rises: bool) -> None:
