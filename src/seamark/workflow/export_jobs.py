@@ -73,16 +73,11 @@ def options(plan: Plan, site: Site, job: Job, name: str, at_once: int | None) ->
     return [
         f"--job-name={name}",
         *(f"--{key}={value}" for key, value in sbatch_options(resources, site).items()),
-        *([f"--array=0-{len(job.deployments) - 1}{throttle(at_once)}"] if job.is_array else []),
+        *([f"--array=0-{len(job.deployments) - 1}{f'%{at_once}' if at_once else ''}"] if job.is_array else []),
         *_output("%x_%A_%a" if job.is_array else "%x_%j"),
         f"--signal=B:TERM@{END_S}",
         *site.job_options,
     ]
-
-
-def throttle(at_once: int | None) -> str:
-    """Return what stands behind the tasks of an array of which at most `at_once` run at the same time."""
-    return f"%{at_once}" if at_once else ""
 
 
 def report_options(plan: Plan, site: Site, name: str) -> list[str]:

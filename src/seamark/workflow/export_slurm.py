@@ -20,7 +20,7 @@ from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.storage.paths import write_text
-from seamark.workflow.export_jobs import LONGEST_ARRAY, Job, jobs_of, options, report_options, throttle
+from seamark.workflow.export_jobs import Job, jobs_of, options, report_options
 
 SUBMIT = "submit.sh"
 REPORT = "report.sbatch"
@@ -82,7 +82,7 @@ def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_on
     for number, (name, job) in zip(numbers, scripts.items(), strict=True):
         write_text(folder / name, texts.job(job, number, at_once))
     write_text(folder / REPORT, texts.report())
-    write_text(folder / SUBMIT, texts.submit(scripts, at_once))
+    write_text(folder / SUBMIT, texts.submit(scripts))
     (folder / SUBMIT).chmod(0o755)
     return Export(folder=folder, jobs=scripts, notes=tuple(_notes(study, jobs)))
 
@@ -125,14 +125,10 @@ class _Texts:
         name = f"{self._study.scenario.name}-report"
         return self._text("report.sbatch.j2", options=report_options(self._study.plan, self._study.site, name))
 
-    def submit(self, scripts: Mapping[str, Job], at_once: int | None) -> str:
-        limits = submit_limits(self._study.site, self._study.plan.qos)
+    def submit(self, scripts: Mapping[str, Job]) -> str:
         return self._text(
             "submit.sh.j2",
-            scripts=[(name, len(job.deployments) if job.is_array else 0) for name, job in scripts.items()],
-            throttle=throttle(at_once),
-            limits=[("." if qos is None else f"^ *{re.escape(qos)} *$", most) for qos, most in limits.items()],
-            longest=LONGEST_ARRAY,
+            limits=submit_limits(self._study.site, self._study.plan.qos),
             count=counted(sum(len(job.deployments) for job in scripts.values()), "deployment"),
             folder=str(self._folder),
             up="/".join([".."] * len(self._folder.parts)),

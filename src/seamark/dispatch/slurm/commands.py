@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join, quote
 
@@ -89,6 +89,14 @@ def submit(job: JobSpec, site_options: Mapping[str, str | int], *, wait: bool = 
     if not number.isdigit():
         raise SiteError(f"sbatch refuses the job '{job.name}': {done.stderr.strip()}", f"    {join(command)}")
     return number, done.returncode
+
+
+def submit_script(script: Path, options: Sequence[str]) -> str:
+    """Submit a job script; return the job's number. Raises SiteError when there is no Slurm or it refuses the job."""
+    done = run(["sbatch", "--parsable", *options, str(script)])
+    if done.returncode != 0:
+        raise SiteError(f"sbatch refuses {script}: {done.stderr.strip()}")
+    return done.stdout.strip().partition(";")[0]
 
 
 def jobs(folder: Path | None = None) -> list[Job]:
