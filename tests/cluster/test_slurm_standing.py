@@ -133,7 +133,7 @@ def test_nothing_is_left_of_a_persistent_server_whose_job_is_ended_by_force(stud
     if how == "scancel":
         says(study, "scancel", started["job"])
     else:
-        [holder] = [each for each in study.processes() if "seamark.services.persistent.job" in each.cmdline()]
+        [holder] = [each for each in study.processes() if "seamark.services.persistent.start" in each.cmdline()]
         kill(holder.pid)
     assert eventually(lambda: study.processes() == [], LEASE_S + 15)
     assert eventually(lambda: in_queue(study) == [], 15)

@@ -9,7 +9,6 @@ from typing import Any
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.trial import SCHEMA_VERSION, Trial
-from seamark.services.images.study_images import StudyImages
 from seamark.services.supervisor import deployment as servers
 from seamark.storage.paths import read, write_json
 from seamark.telemetry.provenance.software import container_around_us
@@ -29,21 +28,13 @@ def serve(context: DeploymentContext) -> None:
             context.deployment, context.service, context.site, context.folder, category=NOT_TRIED, reason=why
         )
         return
-    plan = context.study.plan_of(context.scenario)
     trials = context.study.whole.trials_of(context.scenario, context.deployment.id)
-    images = StudyImages(study=context.study)
-    answer = servers.serve(
+    answer = servers.serve_planned(
+        context.study,
+        context.scenario,
         context.deployment,
-        context.service,
         context.site,
         context.folder,
-        scenario=context.scenario,
-        seed=plan.seed,
-        locks=context.study.locks,
-        image=images.of_server(context.service, plan.container),
-        part_images=images.of_parts(context.service),
-        client=images.of_client(context.service),
-        binds=plan.binds,
         shards=max(int(trial.settings["shards"] or 1) for trial in trials),
         identity=context.server.record(),
     )

@@ -1,6 +1,6 @@
 """Submits exported job scripts to Slurm: as many at a time as the site's limits allow, the report last.
 
-Run by submit.sh in the study: `python -m seamark.workflow.submit_jobs SCENARIO_FILE SITE SCENARIO FOLDER [OPTION...]`.
+Run by submit.sh in the study, as `python -m seamark.workflow.submit_jobs SCENARIO_FILE SITE SCENARIO FOLDER ...`.
 """
 
 import os

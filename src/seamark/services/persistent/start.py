@@ -1,48 +1,45 @@
-"""Start of a persistent server: under a supervisor on this machine, or in a Slurm job that does the same."""
+"""Start of a persistent server: under a supervisor on this machine, or in a batch job that does the same.
+
+The job runs `python -m seamark.services.persistent.start FOLDER` in the study. It renews the lease of the supervisor:
+when the whole job is killed, by whatever means, the server ends with the lease.
+"""
 
 import math
+import signal
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
-from seamark.dispatch.dispatcher import dispatcher_of, job_of
+from seamark.dispatch.dispatcher import dispatcher_here, dispatcher_of, job_of
+from seamark.dispatch.identity import node
 from seamark.dispatch.job import JobSpec, resources_of
 from seamark.errors import UserError
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerRun
 from seamark.model.site import Site
-from seamark.services.images.study_images import StudyImages
+from seamark.platform.process_tree import exit_on_signals
 from seamark.services.persistent.instance import STANDING, Instance
-from seamark.services.persistent.request import ValidatedRequest
+from seamark.services.persistent.request import ValidatedRequest, validate_request
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import read_record
+from seamark.services.supervisor.events import log_event
 
 POLL_S = 1.0
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+END_EARLY_S = 15.0
+"""A job ends its server this long before its own time limit, so that the server shuts down in order."""
 
 
-def serve(instance: Instance, validated: ValidatedRequest, site: Site) -> Endpoint:
+def _serve(instance: Instance, validated: ValidatedRequest, site: Site) -> Endpoint:
     """Start the server under a supervisor on this machine; return its endpoint.json."""
-    images = StudyImages(study=validated.study)
-    return servers.serve(
-        validated.deployment,
-        validated.service,
-        site,
-        instance.folder,
-        scenario=STANDING,
-        seed=validated.study.plan.seed,
-        locks=validated.study.locks,
-        image=images.of_server(validated.service, validated.study.plan.container),
-        part_images=images.of_parts(validated.service),
-        client=images.of_client(validated.service),
-        binds=validated.study.plan.binds,
-        evict=False,
-    )
+    return servers.serve_planned(validated.study, STANDING, validated.deployment, site, instance.folder, evict=False)
 
 
 def start_here(instance: Instance, validated: ValidatedRequest) -> Endpoint:
     """Start the server on this machine. Its lease is the requested time and is never renewed."""
     try:
-        answer = serve(instance, validated, replace(validated.study.site, lease_s=validated.request.time_s))
+        answer = _serve(instance, validated, replace(validated.study.site, lease_s=validated.request.time_s))
     except BaseException:
         instance.stop()
         raise
@@ -51,7 +48,7 @@ def start_here(instance: Instance, validated: ValidatedRequest) -> Endpoint:
     return answer
 
 
-def limit_min(time_s: float) -> int:
+def _limit_min(time_s: float) -> int:
     """Return the time limit of a server's job in minutes, the unit of Slurm's limits."""
     return math.ceil(time_s / 60)
 
@@ -70,8 +67,8 @@ def submit(instance: Instance, validated: ValidatedRequest) -> str:
             f"--time: {validated.request.time_s:g} s exceed the limit of the QoS '{plan.qos}', {limit_s} s: the"
             " job would never start. Request less, or another --qos."
         )
-    command = [sys.executable, "-m", "seamark.services.persistent.job", str(instance.root.resolve())]
-    time_min = limit_min(validated.request.time_s)
+    command = [sys.executable, "-m", "seamark.services.persistent.start", str(instance.root.resolve())]
+    time_min = _limit_min(validated.request.time_s)
     try:
         job = JobSpec(
             command=command,
@@ -109,3 +106,50 @@ def _unserved(instance: Instance, number: str) -> Endpoint:
     lines = log.read_text(errors="replace").splitlines()[-20:] if log.is_file() else []
     reason = f"Its job {number} ended before its server answered. Its output: {log}"
     return Endpoint(status="failed", category="interrupted", reason=reason, log_tail=tuple(lines))
+
+
+def serve_until_end(instance: Instance, root: Path) -> int:
+    """Serve until the server ends, the time is over or SIGTERM arrives; return the exit code."""
+    with exit_on_signals(signal.SIGTERM):
+        validated = validate_request(root, instance)
+        time_s = validated.request.time_s
+        ends_s = time.monotonic() + min(time_s, _limit_min(time_s) * 60 - END_EARLY_S)
+        site = validated.study.site
+        if site.address in LOOPBACK:
+            site = replace(site, address=dispatcher_here().address_of(node()))
+        why = "sigterm"
+        try:
+            answer = _serve(instance, validated, site)
+            log_event(
+                "persistent-server-started",
+                id=instance.id,
+                status=answer.status,
+                host=answer.host,
+                ports=dict(answer.ports),
+            )
+            if not answer.ok:
+                return 1
+            while servers.alive(instance.folder):
+                if time.monotonic() >= ends_s:
+                    why = "time-limit"
+                    return 0
+                servers.renew(instance.folder)
+                time.sleep(POLL_S)
+            return 0
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            servers.stop(instance.folder, why)
+            instance.close()
+
+
+def main(argv: list[str]) -> int:
+    """Serve the persistent server of a folder; print a mistake on standard error."""
+    try:
+        return serve_until_end(Instance(root=Path(argv[0])), Path.cwd())
+    except UserError as mistake:
+        print(mistake, file=sys.stderr)
+        return mistake.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -22,7 +22,9 @@ from seamark.model.server_identity import ServerRecord
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment
+from seamark.planning.study import Study
 from seamark.services.images.images import Image, client_lock
+from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import client_environment
 from seamark.services.runtimes.environments import prepare_environment
 from seamark.services.supervisor.control_files import (
@@ -108,6 +110,40 @@ def serve(
         write(folder.endpoint, answer)
         touch(control.published)
     return answer
+
+
+def serve_planned(
+    study: Study,
+    scenario: str,
+    deployment: Deployment,
+    site: Site,
+    folder: DeploymentFolder,
+    *,
+    shards: int = 1,
+    identity: ServerRecord | None = None,
+    evict: bool = True,
+) -> Endpoint:
+    """Serve a deployment as `serve` does, with what the study has for it: recipe, seed, images, binds and locks.
+
+    Servers of trials and persistent servers start here. `site` may have another address than the study's own.
+    """
+    plan, service, images = study.plan_of(scenario), study.services[deployment.service], StudyImages(study=study)
+    return serve(
+        deployment,
+        service,
+        site,
+        folder,
+        scenario=scenario,
+        seed=plan.seed,
+        locks=study.locks,
+        image=images.of_server(service, plan.container),
+        part_images=images.of_parts(service),
+        client=images.of_client(service),
+        binds=plan.binds,
+        shards=shards,
+        identity=identity,
+        evict=evict,
+    )
 
 
 def _environment(
