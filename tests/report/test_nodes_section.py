@@ -97,7 +97,7 @@ def test_a_run_of_several_jobs_names_all_nodes_and_jobs(tmp_path):
         path.write_text(json.dumps(record | {"node": f"mel20{job}", "slurm_job_id": str(job)}))
     results = read_results(folder)
     facts = dict(about(results).pairs)
-    jobs = facts["Slurm job"].split(", ")
+    jobs = facts["Batch job"].split(", ")
     assert jobs[:2] == ["9", "10"]
     assert facts["Host"].split(", ") == sorted(f"mel20{job}" for job in jobs)
     assert [[cell.text for cell in row[-2:]] for row in deployments_table(results).rows] == [

@@ -76,7 +76,7 @@ def test_our_own_node_is_known_by_slurms_name_for_it(monkeypatch: pytest.MonkeyP
 
 def test_several_nodes_without_a_slurm_job_are_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with pytest.raises(SiteError, match=r"SLURM_JOB_ID is not set.*set 'resources: {nodes: 1}'"):
+    with pytest.raises(SiteError, match=r"this process runs in none.*set 'resources: {nodes: 1}'"):
         dispatcher_here().nodes(2)
 
 

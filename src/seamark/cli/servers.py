@@ -170,11 +170,11 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
 @click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs of all nodes together.")
 @click.option("--cpus", "cpus_per_task", type=click.IntRange(1), default=1, show_default=True, help="CPUs per node.")
 @click.option("--mem-gb", type=click.IntRange(1), default=1, show_default=True, help="Memory per node in GB.")
-@click.option("--partition", help="Slurm: partition.")
-@click.option("--account", help="Slurm: account.")
-@click.option("--qos", help="Slurm: quality of service.")
+@click.option("--partition", help="Batch job: partition.")
+@click.option("--account", help="Batch job: account.")
+@click.option("--qos", help="Batch job: quality of service.")
 @click.option("--container", metavar="FILE", help="Image to run it in, on a site with containers.")
-@click.option("--no-wait", is_flag=True, help="Slurm: return once the job is submitted.")
+@click.option("--no-wait", is_flag=True, help="Batch job: return once it is submitted.")
 @json_option
 def start(
     service: str, site: str, settings: tuple[str, ...], name: str | None, time: str, no_wait: bool, as_json: bool,
@@ -182,9 +182,9 @@ def start(
 ) -> int:  # fmt: skip
     """Start a persistent server, and wait until it answers.
 
-    On a site with Slurm it runs in a job of its own. It ends after --time, with `bench servers stop`, with scancel,
-    or when it is killed, and leaves no process. To measure it, use a site with `runtime: external` and
-    `address: standing/ID`, or `bench load standing/ID`.
+    On a site with a batch system it runs in a job of its own. It ends after --time, with `bench servers stop`, when
+    its job is cancelled or when it is killed, and leaves no process. To measure it, use a site with
+    `runtime: external` and `address: standing/ID`, or `bench load standing/ID`.
 
     Exit code 0 when it answers, 1 when it failed, 2 for a usage error, 3 when the site lacks something.
 
@@ -223,7 +223,7 @@ def start(
 @click.option("--all", "every", is_flag=True, help="Stop every persistent server of this study.")
 @site_option
 def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
-    """Stop persistent servers, their Slurm jobs and all their processes. Their files are kept.
+    """Stop persistent servers, their batch jobs and all their processes. Their files are kept.
 
     Exit code 1 when a process of one is left after a minute.
 

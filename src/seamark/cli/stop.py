@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @scenario_option
 @click.option("--all", "every", is_flag=True, help="Stop persistent servers too.")
 def command(scenario: str, site: str | None, every: bool) -> int:
-    """Stop the run of this study, its servers and its Slurm jobs. Measured trials are kept.
+    """Stop the run of this study, its servers and its batch jobs. Measured trials are kept.
 
     Persistent servers stay, unless --all is given. Ends with 1 when a job or a server of it is still
     there after a minute.
@@ -36,7 +36,7 @@ def command(scenario: str, site: str | None, every: bool) -> int:
     running = runs_in(Path.cwd())
     batch = _jobs(study)
     left = end_run(study, running)
-    jobs = f", {len(batch)} Slurm job(s)" if batch else ""
+    jobs = f", {len(batch)} batch job(s)" if batch else ""
     click.echo(f"Stopped {len(running)} run(s){jobs} and their servers. `bench submit` resumes.")
     for line in left:
         click.echo(line, err=True)
@@ -54,7 +54,7 @@ def command(scenario: str, site: str | None, every: bool) -> int:
 
 
 def _jobs(study: "Study") -> "list[Job]":
-    """Return the study's Slurm jobs; none when Slurm does not answer, which ending them reports."""
+    """Return the study's batch jobs; none when the batch system does not answer, which ending them reports."""
     from seamark.workflow.run_inventory import jobs_of
 
     try:

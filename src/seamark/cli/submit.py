@@ -159,9 +159,12 @@ def _submit(study: Study, as_json: bool, extra: tuple[str, ...]) -> int:
 def take_over(study: Study) -> None:
     """End what an earlier run left, so that nothing measures beside the next. UserError while one is active."""
     release(study.root)
+    dispatcher = dispatcher_of(study.site)
     for job in end_jobs_left(study):
-        click.echo(f"Slurm job {job.id} of an earlier run was ended; what it had measured is kept.", err=True)
-    dispatcher_of(study.site).forget_losses(study.root)
+        click.echo(
+            f"{dispatcher.title} job {job.id} of an earlier run was ended; what it had measured is kept.", err=True
+        )
+    dispatcher.forget_losses(study.root)
     for note in _failed_environments(study):
         note.unlink(missing_ok=True)
 

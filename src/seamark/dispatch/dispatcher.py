@@ -24,8 +24,14 @@ class Dispatcher(Protocol):
     """
 
     name: str
+    title: str
+    """Its name in messages."""
     client: str | None
     """Program that submits jobs, which must be on PATH; None where jobs wait in no queue and run on this machine."""
+    list_command: str | None
+    """What a user types to list jobs; for messages."""
+    cancel_command: str | None
+    """What a user types before the id of a job to cancel it; for messages."""
 
     def misfit(self, plan: Plan, site: Site) -> str | None:
         """Return why the site would never start a job of the plan, and the remedy; None where each can start."""

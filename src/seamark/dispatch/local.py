@@ -14,7 +14,10 @@ class Local:
     """This machine: no queue, no limits, no other nodes."""
 
     name = "local"
+    title = "batch"
     client: str | None = None
+    list_command: str | None = None
+    cancel_command: str | None = None
 
     def misfit(self, plan: Plan, site: Site) -> str | None:
         """Return None: a deployment may take as long as it needs."""
@@ -52,8 +55,8 @@ class Local:
     def nodes(self, count: int) -> tuple[Node, ...]:
         """Raise SiteError: one machine has one node."""
         raise SiteError(
-            f"a deployment of {count} nodes needs a batch job of as many, and there is none here (SLURM_JOB_ID is not"
-            " set). Run it through a site with Slurm, or within `sbatch --nodes`; or set 'resources: {nodes: 1}'."
+            f"a deployment of {count} nodes needs a batch job of as many, and this process runs in none. Run it on a"
+            " site with a batch system, or within such a job; or set 'resources: {nodes: 1}'."
         )
 
     def address_of(self, node: str) -> str:

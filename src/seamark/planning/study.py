@@ -170,8 +170,8 @@ class Study:
         if allocation() is None:
             raise SiteError(
                 f"{self.scenario_path}: {wanted} nodes are asked for, and site '{self.site_name}' has one: it has no"
-                " batch system, and this is no Slurm job. Choose another site with --site, run within"
-                f" `sbatch --nodes={wanted}`, or set 'resources: {{nodes: 1}}'."
+                f" batch system. Choose another site with --site, run within a batch job of {wanted} nodes, or set"
+                " 'resources: {nodes: 1}'."
             )
 
     def require_variables(self) -> None:

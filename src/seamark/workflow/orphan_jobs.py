@@ -35,7 +35,8 @@ def end_jobs_left(study: Study) -> list[Job]:
         told = ", ".join(f"{job.id} ({job.state.lower()} on {job.nodes or 'no node'})" for job in left)
         raise SiteError(
             f"{study.root}: jobs of an earlier run do not end: {told}. Nothing is measured beside them. Submit again"
-            " when `squeue --me` does not show them any more; a node that is lost must be given up by its site first."
+            f" when `{dispatcher.list_command}` does not show them any more; a node that is lost must"
+            " be given up by its site first."
         )
     _end_servers(study, numbers)
     return jobs

@@ -169,14 +169,15 @@ def _end_batch_jobs(study: Study, hurry: Callable[[], bool]) -> list[str]:
     """Cancel the study's batch jobs and wait for their end. Returns a line for each that is still there."""
     from seamark.workflow.run_inventory import jobs_of
 
-    limit_s = time.monotonic() + BATCH_JOBS_S
+    dispatcher, limit_s = dispatcher_of(study.site), time.monotonic() + BATCH_JOBS_S
     try:
-        dispatcher_of(study.site).cancel([job.id for job in jobs_of(study, standing=False)])
+        dispatcher.cancel([job.id for job in jobs_of(study, standing=False)])
         while (left := jobs_of(study, standing=False)) and not hurry() and time.monotonic() < limit_s:
             time.sleep(0.3)
     except SiteError as silent:
-        return [f"Slurm jobs were not looked for: {silent}"]
-    return [f"Slurm job {job.id} ({job.name}) is still {job.state.lower()}: scancel {job.id}" for job in left]
+        return [f"{dispatcher.title} jobs were not looked for: {silent}"]
+    title, cancel = dispatcher.title, dispatcher.cancel_command
+    return [f"{title} job {job.id} ({job.name}) is still {job.state.lower()}: {cancel} {job.id}" for job in left]
 
 
 def _living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:

@@ -1,4 +1,4 @@
-"""What of a study runs now: its run, its Slurm jobs, its servers with their monitors, and where their logs are."""
+"""What of a study runs now: its run, its batch jobs, its servers with their monitors, and where their logs are."""
 
 import time
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def _jobs(study: Study) -> Iterator[Component]:
             where = job.nodes or job.reason
             yield Component(kind="job", name=job.name, state=job.state.lower(), where=where, job=job.id)
     except SiteError as silent:
-        yield Component(kind="job", name="Slurm", state="unknown", where=str(silent))
+        yield Component(kind="job", name=dispatcher_of(study.site).title, state="unknown", where=str(silent))
 
 
 def _servers(study: Study) -> Iterator[Component]:

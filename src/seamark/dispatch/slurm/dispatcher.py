@@ -21,7 +21,10 @@ class Slurm:
     """Slurm, by its commands on a login node, and by srun within a job."""
 
     name = "slurm"
+    title = "Slurm"
     client: str | None = "sbatch"
+    list_command: str | None = "squeue --me"
+    cancel_command: str | None = "scancel"
 
     def misfit(self, plan: Plan, site: Site) -> str | None:
         """Return why a job of the plan is longer than its QoS or partition allows, or larger than a node."""

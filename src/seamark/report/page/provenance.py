@@ -132,7 +132,7 @@ def _software(results: Results) -> Table:
 
 
 def deployments_table(results: Results) -> Table:
-    """Return start, uptime, end, trials, node and Slurm job of each deployment."""
+    """Return start, uptime, end, trials, node and batch job of each deployment."""
     columns = (
         Column(name="deployment"),
         Column(name="started"),
@@ -140,7 +140,7 @@ def deployments_table(results: Results) -> Table:
         Column(name="end"),
         Column(name="trials", unit="ok of n"),
         Column(name="node"),
-        Column(name="Slurm job"),
+        Column(name="Batch job"),
     )
     rows = []
     for name, record in list(results.deployments.items())[:MOST_ROWS]:

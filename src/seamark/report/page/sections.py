@@ -65,7 +65,7 @@ def _starts(number: int) -> str:
 def _places(results: Results) -> dict[str, str]:
     """Return nodes and jobs of all deployments where there are several: a meta.json has those of one trial."""
     found = {}
-    for name, key in (("Host", "node"), ("Slurm job", "slurm_job_id")):
+    for name, key in (("Host", "node"), ("Batch job", "slurm_job_id")):
         seen = sorted(
             {str(place) for record in results.deployments.values() if (place := getattr(record, key))}, key=_number
         )
@@ -107,7 +107,7 @@ def machine(meta: Document) -> list[tuple[str, str]]:
         ("Python", first("python", "python_version")),
         ("Seamark", first("seamark", "seamark_version")),
         ("Git commit", _commit(first("git_commit", "commit"), first("git_dirty", "dirty"))),
-        ("Slurm job", first("slurm_job_id", "job_id")),
+        ("Batch job", first("slurm_job_id", "job_id")),
         ("Partition", first("partition")),
         ("Container digest", first("container_digest", "image_digest")),
     ]

@@ -1,4 +1,4 @@
-"""One persistent server: its files, its state from them and from its Slurm job, and how to end it."""
+"""One persistent server: its files, its state from them and from its batch job, and how to end it."""
 
 import contextlib
 import csv
@@ -58,7 +58,7 @@ class Instance:
 
     @property
     def logs(self) -> Path:
-        """Output of its Slurm jobs, `%x_%j.out` and `.err`."""
+        """Output of its batch jobs, `%x_%j.out` and `.err`."""
         return self.root / "logs"
 
     @property

@@ -49,14 +49,14 @@ def start_here(instance: Instance, validated: ValidatedRequest) -> Endpoint:
 
 
 def _limit_min(time_s: float) -> int:
-    """Return the time limit of a server's job in minutes, the unit of Slurm's limits."""
+    """Return the time limit of a server's job in minutes, the unit of a batch system's limits."""
     return math.ceil(time_s / 60)
 
 
 def submit(instance: Instance, validated: ValidatedRequest) -> str:
-    """Submit the Slurm job of a server; return its id.
+    """Submit the batch job of a server; return its id.
 
-    Raises SiteError when Slurm refuses or is missing, UserError for a time beyond the limit of the QoS.
+    Raises SiteError when the batch system refuses it or is missing, UserError for a time beyond the limit of the QoS.
     """
     deployment, plan = validated.deployment, validated.study.plan
     site = validated.study.site

@@ -41,7 +41,7 @@ class Placement:
 def placement_of(deployment: Deployment, service: Service, address: str) -> Placement:
     """Return where the load and the server of a deployment run; `address` is ours where it has one node only.
 
-    Raises UserError when the recipe needs more nodes, SiteError when there is no Slurm job here that has as many.
+    Raises UserError when the recipe needs more nodes, SiteError when this process runs in no batch job of as many.
     """
     require_enough(deployment, service)
     server = service.server

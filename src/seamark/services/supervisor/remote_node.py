@@ -152,7 +152,7 @@ class RemoteProcess:
 
 
 class RemoteNodes:
-    """Agents of all remote nodes: one step of this process's Slurm job, with a task on each node.
+    """Agents of all remote nodes: one step of this process's batch job, with a task on each node.
 
     `local_address` is the address of this node as the others reach it.
     """

@@ -31,7 +31,7 @@ class Nodes:
 
 
 def survey(paths: Mapping[str, Path] | None = None, *, whole: bool = False) -> Nodes:
-    """Return the facts of every node of the allocation, by one Slurm step over all of them; outside of one, of this
+    """Return the facts of every node of the allocation, by one job step over all of them; outside of one, of this
     node.
 
     `whole` includes constant facts. Never raises: a node that cannot be reached is missing.
@@ -51,15 +51,16 @@ def survey(paths: Mapping[str, Path] | None = None, *, whole: bool = False) -> N
 def _ask(count: int, paths: Mapping[str, Path], whole: bool) -> tuple[dict[str, Facts], str | None]:
     from seamark.dispatch.dispatcher import dispatcher_here  # a single node, and each one's own process, need none
 
-    if shutil.which("srun") is None:
-        return {}, "there is no srun on PATH"
     dispatcher, package = dispatcher_here(), str(Path(__file__).parents[3])
     command = [sys.executable, "-m", "seamark.telemetry.provenance.node", "--folded"]
     command += [*([] if whole else ["--moment"]), *(f"{role}={path.absolute()}" for role, path in paths.items())]
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    step = dispatcher.step(command, tasks=count, count=count)
+    if shutil.which(step[0]) is None:
+        return {}, f"there is no {step[0]} on PATH"
     try:
         result = subprocess.run(
-            dispatcher.step(command, tasks=count, count=count),
+            step,
             capture_output=True,
             stdin=subprocess.DEVNULL,
             text=True,
@@ -68,14 +69,14 @@ def _ask(count: int, paths: Mapping[str, Path], whole: bool) -> tuple[dict[str, 
             env={**dispatcher.step_environment(), "PYTHONPATH": path},
         )
     except (OSError, subprocess.TimeoutExpired) as cause:
-        return {}, f"srun: {cause}"
+        return {}, f"{step[0]}: {cause}"
     answers = _answers(result.stdout)
     failed = result.returncode != 0
-    return answers, f"srun: {(result.stderr.strip().splitlines() or ['failed'])[-1]}" if failed else None
+    return answers, f"{step[0]}: {(result.stderr.strip().splitlines() or ['failed'])[-1]}" if failed else None
 
 
 def _answers(output: str) -> dict[str, Facts]:
-    """Return each node's document by name, joined from the lines that srun labelled with its task."""
+    """Return each node's document by name, joined from the lines of each task, which begin with its number."""
     parts: dict[str, str] = {}
     for line in output.splitlines():
         task, colon, piece = line.partition(": ")

@@ -293,7 +293,7 @@ def launcher_of(
     nodes: Sequence[str] = (),
 ) -> WorkerLauncher:
     """Return the launcher of that name. `python` is an interpreter with the cluster's package (None: this one);
-    `owner` as in `run_load`; `nodes` restricts it to some of a Slurm job's (none: all).
+    `owner` as in `run_load`; `nodes` restricts it to some of a batch job's (none: all).
 
     Raises UserError for an invalid name or address, SiteError for what this machine lacks.
     """
