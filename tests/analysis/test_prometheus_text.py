@@ -66,7 +66,7 @@ def folder(tmp_path: Path) -> TrialFolder:
 @pytest.mark.covers("E-FR11")
 def test_prometheus_reads_every_figure_of_metrics_json_in_base_units_and_no_other(folder: TrialFolder) -> None:
     trial, document = measured(folder)
-    series = read("".join(text_of([figures_of(document, trial, {"concurrency": 1})])))
+    series = read(text_of([figures_of(document, trial, {"concurrency": 1})]))
     known = [(each, look_up(document, each.path)) for each in exposed()]
     units = {metric.path: metric.unit for metric in METRICS}
     for each, figure in known:
@@ -85,7 +85,7 @@ def test_prometheus_reads_every_figure_of_metrics_json_in_base_units_and_no_othe
 def test_a_name_has_one_help_and_one_type_for_all_trials(folder: TrialFolder) -> None:
     trial, document = measured(folder)
     second = replace(trial, id="d-1--w-1--r2", repetition=2)
-    text = "".join(text_of([figures_of(document, each, {}) for each in (trial, second)]))
+    text = text_of([figures_of(document, each, {}) for each in (trial, second)])
     heads = re.findall(r"^# (HELP|TYPE) (\S+)", text, re.MULTILINE)
     assert len(heads) == len(set(heads))
     series = read(text)
@@ -108,7 +108,7 @@ def test_names_are_those_that_prometheus_asks_for() -> None:
 @pytest.mark.parametrize("level", ['say "hello"', "C:\\new\\n", "two\nlines", "Zürich, {a=1}", "", True, 0.5])
 def test_a_level_is_read_as_it_was_written(folder: TrialFolder, level: Any) -> None:
     trial, document = measured(folder)
-    series = read("".join(text_of([figures_of(document, trial, {"model": level, "größe": 1, "absent": None})])))
+    series = read(text_of([figures_of(document, trial, {"model": level, "größe": 1, "absent": None})]))
     for _, labels in series:
         assert dict(labels)["factor_model"] == {True: "true"}.get(level, str(level))
         assert dict(labels)["factor_gr_u00f6_u00dfe"] == "1"
@@ -118,7 +118,7 @@ def test_a_level_is_read_as_it_was_written(folder: TrialFolder, level: Any) -> N
 @pytest.mark.covers("E-FR11", "E-NFR04")
 def test_a_failed_trial_says_so_and_has_no_figures(folder: TrialFolder) -> None:
     trial, document = measured(folder, status="failed", category="server_died", reason="gone", quality={})
-    series = read("".join(text_of([figures_of(document, trial, {})])))
+    series = read(text_of([figures_of(document, trial, {})]))
     assert one(series, "seamark_trial_info", status="failed", category="server_died", verdict="INVALID") == 1
     assert {name for name, _ in series} == {"seamark_trial_info", "seamark_trial_start_time_seconds"}
 

@@ -1,7 +1,4 @@
-"""Metrics of trials in Prometheus's text format: base units, one name for all quantiles; telemetry by node as CSV.
-
-Written by hand, not by prometheus_client: labels differ from sample to sample, and a study is written as a stream.
-"""
+"""Metrics of trials in Prometheus's text format: base units, one name for all quantiles; telemetry by node as CSV."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from prometheus_client import generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from seamark.analysis.metrics.metric import Metric
 from seamark.analysis.metrics.objectives import look_up
@@ -158,23 +158,31 @@ def _marks(document: Mapping[str, Any], each: Exposed) -> Labels:
     return {"of": "answered"} if statistic == "mean" and group.get("censored") else {}
 
 
-def text_of(trials: Sequence[TrialFigures]) -> Iterator[str]:
-    """Give the lines of the text form: each name once, with its HELP and TYPE, and all trials under it."""
-    for name in ORDER:
-        lines = [
-            f"{name}{{{_written({**trial.labels, **own})}}} {_number(value)}\n"
-            for trial in trials
-            for own, value in trial.samples.get(name, ())
-        ]
-        if lines:
-            yield f"# HELP {name} {_escaped(HELPS[name])}\n# TYPE {name} gauge\n"
-            yield from lines
+@dataclass(frozen=True)
+class _Figures(Collector):
+    """Metrics of trials as prometheus_client collects them: each name once, and all trials under it."""
+
+    trials: Sequence[TrialFigures]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        for name in ORDER:
+            metric = GaugeMetricFamily(name, HELPS[name])
+            for trial in self.trials:
+                for own, value in trial.samples.get(name, ()):
+                    metric.add_sample(name, {**trial.labels, **own}, value)
+            if metric.samples:
+                yield metric
+
+
+def text_of(trials: Sequence[TrialFigures]) -> str:
+    """Return trials in the text form."""
+    return generate_latest(_Figures(trials)).decode()
 
 
 def write_figures(path: Path, trials: Sequence[TrialFigures]) -> None:
     """Write trials to one file, whole or not at all: a collector never reads a part of it."""
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.writelines(text_of(trials))
+    with replacing(path) as temporary:
+        temporary.write_text(text_of(trials), encoding="utf-8")
 
 
 def write_trial(folder: TrialFolder, root: Path, trial: Trial, levels: Mapping[str, Value]) -> list[Path]:
@@ -243,16 +251,3 @@ def _label(name: str) -> str:
 
 def _level(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _written(labels: Labels) -> str:
-    return ",".join(f'{name}="{_escaped(value, quoted=True)}"' for name, value in labels.items())
-
-
-def _escaped(text: str, *, quoted: bool = False) -> str:
-    plain = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return plain.replace('"', '\\"') if quoted else plain
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

@@ -112,7 +112,7 @@ def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
     if count == 0:
         raise UserError(f"{name}: no trial is measured yet. `bench submit -c {scenario}` measures them.")
     if file is not None and str(file) == "-":
-        click.echo("".join(text_of(trials)), nl=False)
+        click.echo(text_of(trials), nl=False)
         return
     if file is not None:
         write_figures(file, trials)

@@ -1,8 +1,8 @@
 """Scraper of a server's Prometheus endpoint, bounded in time, bytes and series.
 
-A parser of our own: that of prometheus_client needs twice the CPU for a page, and one malformed line costs the page
-(docs/dependencies.md). The unit of a counter, or of a histogram's or summary's growing part, ends in the word `total`
-("us total", or "total" alone), so that readers need not guess it from the name.
+A parser of our own: that of prometheus_client needs five times the CPU for a page, and one malformed line costs the
+page (docs/dependencies.md). The unit of a counter, or of a histogram's or summary's growing part, ends in the word
+`total` ("us total", or "total" alone), so that readers need not guess it from the name.
 """
 
 import math
