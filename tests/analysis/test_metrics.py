@@ -12,6 +12,7 @@ from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 from seamark.analysis.metrics import compute, distribution, measure
 from seamark.analysis.metrics.samples import open_samples
 from seamark.analysis.metrics.telemetry import watch
+from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.patterns.table import pattern_of, schedule
@@ -463,11 +464,12 @@ def test_the_series_has_a_row_each_second_with_what_arrived_in_it(folder):
 )
 @pytest.mark.parametrize("sent_ratio", [1.0, 0.4], ids=["as-asked", "too-few"])
 def test_a_load_is_held_against_the_rate_of_its_own_pattern(folder, settings, sent_ratio):
-    pattern = pattern_of(settings, 22.0)
+    settings = settings | {"warmup_s": 2.0, "duration_s": 20.0}
+    pattern = pattern_of(LoadProfile.of(settings))
     assert pattern is not None
     due = np.concatenate(list(schedule(pattern, seed=3, until_s=22.0))) / 1e9
     due = due[np.random.default_rng(1).random(len(due)) < sent_ratio]
-    document = measured(folder, samples_of(due, None, due + 0.001), settings | {"warmup_s": 2.0, "duration_s": 20.0})
+    document = measured(folder, samples_of(due, None, due + 0.001), settings)
     assert ("offered_rate_mismatch" in codes(document)) == (sent_ratio < 1)
     steady = [reason for reason in document["reasons"] if reason["code"] == "no_steady_state"]
     assert {reason["severity"] for reason in steady} <= ({"suspect"} if settings["pattern"] == "gamma" else {"note"})

@@ -55,16 +55,16 @@ def mooncake(count: int = 12) -> str:
 
 
 def target(**settings: Any) -> Target:
-    settings = {"pattern": "trace", "gen_tokens": 5, "prompt_len": 9, **settings}
+    settings = {"pattern": "trace", "gen_tokens": 5, "prompt_len": 9, "duration_s": 1e9, **settings}
     return Target(settings=settings, data=Path(), ports={"main": 80})
 
 
 def made(trace: str, driver: Any = OpenAi, **given: Any) -> tuple[Any, RowBodies]:
-    """Return a driver and the bodies of a trace's rows; `given` are settings, or how the load is cut and shared."""
-    cut = {name: given.pop(name) for name in ("until_s", "requests", "worker", "workers") if name in given}
+    """Return a driver and the bodies of a trace's rows; `given` are settings, or the worker that sends them."""
+    worker = {name: given.pop(name) for name in ("worker", "workers") if name in given}
     aim = target(trace=trace, **given)
     one = mixed(driver, aim) if "mix" in given else driver(aim)
-    bodies = row_bodies(one, aim.settings, seed=3, **{"until_s": 1e9, **cut})
+    bodies = row_bodies(one, aim.load, seed=3, **worker)
     assert bodies is not None
     return one, bodies
 
@@ -157,8 +157,8 @@ def test_workers_make_their_own_rows_alone_and_the_same_ones() -> None:
 
 def test_no_more_rows_are_made_than_the_load_sends() -> None:
     trace = mooncake()
-    assert len(encode_all(*made(trace, until_s=0.1))) == 5
-    assert len(encode_all(*made(trace, until_s=0.1, time_scale=0.5))) == 10
+    assert len(encode_all(*made(trace, warmup_s=0.0, duration_s=0.1))) == 5
+    assert len(encode_all(*made(trace, warmup_s=0.0, duration_s=0.1, time_scale=0.5))) == 10
     assert len(encode_all(*made(trace, requests=4))) == 4
 
 
@@ -187,11 +187,11 @@ def test_a_row_that_cannot_be_asked_is_said_so(settings: dict[str, Any], says: s
 
 def test_a_trace_of_arrivals_alone_and_a_driver_without_lengths_go_by_their_settings() -> None:
     plain, long = written([{"at_s": 0}, {"at_s": 1}], "plain"), mooncake()
-    assert row_bodies(OpenAi(target()), target(trace=plain).settings, seed=1, until_s=9) is None
-    assert row_bodies(Null(target()), target(trace=long).settings, seed=1, until_s=9) is None
-    no_lengths = target(trace=long, trace_lengths=False).settings
-    assert row_bodies(OpenAi(target()), no_lengths, seed=1, until_s=9) is None
-    assert row_bodies(OpenAi(target()), {**no_lengths, "pattern": "poisson"}, seed=1, until_s=9) is None
+    assert row_bodies(OpenAi(target()), target(trace=plain).load, seed=1) is None
+    assert row_bodies(Null(target()), target(trace=long).load, seed=1) is None
+    for other in ({}, {"pattern": "poisson", "rate_rps": 1.0}):
+        no_lengths = target(trace=long, trace_lengths=False, **other).load
+        assert row_bodies(OpenAi(target()), no_lengths, seed=1) is None
 
 
 def test_a_row_may_say_of_which_class_of_the_mix_it_is() -> None:

@@ -3,10 +3,12 @@
 import tracemalloc
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from seamark.model.load_profile import LoadProfile
 from seamark.model.scenario import Scenario, Workload
 from seamark.model.service import Service
 from seamark.model.site import Site
@@ -138,25 +140,30 @@ def test_a_schedule_is_made_block_by_block(pattern: Pattern) -> None:
     assert peak_bytes(pattern, 4_000) < 300_000
 
 
+def made_of(settings: dict[str, Any]) -> Pattern | None:
+    """Return the pattern of a load of 10 s with these settings."""
+    return pattern_of(LoadProfile.of({"warmup_s": 2.0, "duration_s": 8.0} | settings))
+
+
 @pytest.mark.covers("E-CLI02")
 @pytest.mark.parametrize("name", [name for name in PATTERNS if name != "closed"])
 def test_a_pattern_is_made_of_its_settings_and_without_one_is_an_error_that_names_it(name: str) -> None:
     settings = {"pattern": name} | {key: SETTINGS[key] for key in PATTERNS[name].needs}
-    made = pattern_of(settings, over_s=10.0)
+    made = made_of(settings)
     assert type(made).__name__.lower() == name
     for key in PATTERNS[name].needs:
         with pytest.raises(ValueError, match=f"pattern '{name}' needs {key}"):
-            pattern_of(settings | {key: None}, over_s=10.0)
+            made_of(settings | {key: None})
 
 
 def test_a_closed_loop_has_no_pattern() -> None:
-    assert pattern_of({"pattern": "closed"}, over_s=1.0) is None
-    assert pattern_of({}, over_s=1.0) is None
+    assert made_of({"pattern": "closed"}) is None
+    assert made_of({}) is None
 
 
 def test_settings_reach_the_field_they_are_for() -> None:
     def made(name: str, **more: object) -> Pattern | None:
-        return pattern_of({"pattern": name, **SETTINGS, **more}, over_s=10.0)
+        return made_of({"pattern": name, **SETTINGS, **more})
 
     assert made("gamma") == Gamma(rate_rps=20.0, burstiness=0.5)
     assert made("ramp") == Ramp(rate_rps=20.0, to_rps=40.0, over_s=10.0)
@@ -168,6 +175,7 @@ def test_settings_reach_the_field_they_are_for() -> None:
     assert made("diurnal") == Diurnal(rate_rps=20.0, amplitude=0.7, period_s=5.0)
     assert made("trace") == Trace(path="there.jsonl", time_scale=1.0)
     assert made("trace", time_scale=0.25) == Trace(path="there.jsonl", time_scale=0.25)
+    assert made("trace", trace_lengths=False) == Trace(path="there.jsonl", lengths=False)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +191,7 @@ def test_settings_reach_the_field_they_are_for() -> None:
 )
 def test_settings_that_make_no_load_are_an_error_that_says_why(settings: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        pattern_of(settings, over_s=1.0)
+        made_of(settings)
 
 
 @pytest.mark.covers("E-FR14")

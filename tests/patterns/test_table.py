@@ -63,7 +63,7 @@ def test_a_pattern_of_a_users_own_is_planned_with_settings_of_its_own(study: Pat
         ("users_patterns:spikes", 30.0),
     ], "poisson does not read spike_rps: it stays at its default there"
     spikes = next(trial for trial in plan.trials if trial.settings["spike_rps"] == 20.0)
-    pattern = pattern_of(spikes.settings, over_s=1.0)
+    pattern = pattern_of(spikes.load)
     assert pattern is not None
     assert pattern.expected(2.0) == 40.0
 
@@ -100,7 +100,7 @@ def test_an_editor_accepts_the_form_of_a_dotted_path() -> None:
 def test_a_pattern_whose_module_is_gone_counts_as_one_of_changing_rate() -> None:
     assert has_rate("gone_patterns:spikes", "changing")
     assert not has_rate("gone_patterns:spikes", "steady")
-    assert (has_rate("poisson", "steady"), has_rate(None, "steady"), has_rate("ramp", "changing")) == (
+    assert (has_rate("poisson", "steady"), has_rate("closed", "steady"), has_rate("ramp", "changing")) == (
         True,
         False,
         True,

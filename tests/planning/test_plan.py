@@ -16,7 +16,6 @@ import pytest
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
-from seamark.model.load_profile import load_length_of
 from seamark.model.scenario import Artifacts, Metadata, Resources, Scenario, Workload
 from seamark.model.service import Service, Setting
 from seamark.model.site import Partition, Site
@@ -246,7 +245,7 @@ def test_a_recipe_that_gains_a_setting_keeps_the_names_of_old_trials() -> None:
 
 def test_a_warm_up_of_auto_is_a_level_of_its_own_that_takes_a_quarter_of_the_duration() -> None:
     each = planned(workload({"warmup_s": ("auto", 1.0), "duration_s": (8.0,)}))
-    assert sorted(load_length_of(trial.settings) for trial in each.trials if trial.repetition == 1) == [9.0, 10.0]
+    assert sorted(trial.load.length_s for trial in each.trials if trial.repetition == 1) == [9.0, 10.0]
 
 
 def test_the_name_of_a_workload_is_not_in_its_trials() -> None:

@@ -16,7 +16,7 @@ from seamark.cli.load_ends import LiveLine, ended_by_signals, output_file, write
 from seamark.cli.load_settings import load_settings, openai_settings, require_fit, settings_from, warmup
 from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError, did_you_mean
-from seamark.model.load_profile import AUTO, load_length_of
+from seamark.model.load_profile import AUTO, LoadProfile
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
 from seamark.model.scenario import Slo
@@ -257,7 +257,7 @@ def _load_settings(asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[
     }
     require_fit(settings, known)
     try:
-        pattern_of(settings, load_length_of(settings))
+        pattern_of(LoadProfile.of(settings))
     except ValueError as error:
         raise UserError(
             f"--pattern {asked['pattern']}: {error}. Give what is missing with --set NAME=VALUE."

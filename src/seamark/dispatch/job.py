@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.model.load_profile import load_length_of
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment, Plan, Trial
@@ -96,7 +95,7 @@ def deployment_min(trials: Iterable[Trial], site: Site) -> int:
 
 
 def _load_s(trial: Trial) -> float:
-    seconds = load_length_of(trial.settings) + float(trial.settings["timeout_s"] or 0)
+    seconds = trial.load.length_s + trial.load.timeout_s
     seconds += trial.search.budget_s if trial.search else 0.0
     return seconds * SPARE + LOAD_SPARE_S
 

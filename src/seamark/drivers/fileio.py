@@ -41,7 +41,7 @@ class FileIo(Call):
         self._target = target
         self._files = Files.of(target)
         self._block_bytes = _int(settings, "block_bytes")
-        self._sessions = _int(settings, "concurrency", 1)
+        self._sessions = target.load.concurrency
         self._writes = settings["operation"] == "write"
         self._random = settings["access"] == "random"
         self._fsync = str(settings["fsync"])
@@ -241,9 +241,8 @@ def _direct(target: Target, files: Files, block_bytes: int) -> bool:
     return allowed
 
 
-def _int(settings: Mapping[str, Value], name: str, otherwise: int = 0) -> int:
-    value = settings.get(name)
-    return otherwise if value is None else int(value)
+def _int(settings: Mapping[str, Value], name: str) -> int:
+    return int(settings.get(name) or 0)
 
 
 HOOKS = Hooks(stage=stage, quality=quality)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from os.path import expandvars
 
 from seamark.errors import SiteError
-from seamark.model.load_profile import load_length_of
 from seamark.model.results.load_record import SamplesRecord
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
@@ -165,7 +164,7 @@ def _size(files: TrialFolder) -> int:
 
 
 def _seconds(trial: Trial) -> float:
-    return load_length_of(trial.settings)
+    return trial.load.length_s
 
 
 def _chunks(trial: Trial) -> float:

@@ -6,10 +6,12 @@ Importable in every environment: of a service's libraries nothing is needed here
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
+from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import Failure
 from seamark.model.service import Value
 
@@ -33,6 +35,11 @@ class Target:
     ports: Mapping[str, int] = field(default_factory=dict)
     worker: int = 0
     workers: int = 1
+
+    @cached_property
+    def load(self) -> LoadProfile:
+        """The settings of the load, which are the same for every service."""
+        return LoadProfile.of(self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,11 @@
-"""Settings that every load has, whatever its pattern, and the lengths that follow from them.
+"""Load profile: what every load has, whatever its pattern. Settings of patterns are in patterns/table.py.
 
-Settings of patterns are in patterns/table.py.
+Each field has its one default and its limits here; a scenario's settings become a profile by `LoadProfile.of`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from seamark.model.service import Setting, Value
 
@@ -11,120 +13,141 @@ HIGHEST_RPS = 1e6
 """More than the clients of one machine can send. A load writes one row for each request that is due, sent or not."""
 LONGEST_S = 604800.0
 """A week."""
-
-DURATION_S = 10.0
 AUTO = "auto"
 AUTO_RATIO = 0.25
-"""With `warmup_s: auto` the longest warm-up is so much of `duration_s`."""
+"""With `warmup_s: auto` the longest warm-up is this share of `duration_s`."""
 
-COMMON_SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        name="concurrency",
-        type="int",
-        role="workload",
-        default=1,
+_READ: Mapping[str, Callable[[Any], Value]] = {"int": int, "float": float, "str": str, "bool": bool}
+
+
+def _setting(
+    kind: Literal["int", "float", "str", "bool"], default: Value, *, optional: bool = False, **limits: Any
+) -> Any:
+    """Return a field that a setting of the same name sets. An `optional` one is None in a scenario without it."""
+    written = None if optional else default
+    return field(default=default, metadata={"type": kind, "default": written, **limits})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadProfile:
+    """The load of a trial: how requests are sent, how many and for how long.
+
+    `warmup_s` is the longest warm-up where it is detected (`auto`, then `detects_warmup`). `parameters` has the
+    settings that are no field, of which a pattern reads its own, such as `rate_rps` and `trace`.
+    """
+
+    pattern: str = "closed"
+    concurrency: int = _setting(
+        "int",
+        1,
         minimum=1,
         maximum=65536,
         unit="requests",
         help="Closed loop: users. Open loop: connections or threads that may be busy at once.",
-    ),
-    Setting(
-        name="turns",
-        type="int",
-        role="workload",
+    )
+    turns: int = _setting(
+        "int",
+        1,
+        optional=True,
         minimum=1,
         maximum=100,
         unit="requests",
         help="Requests of a session, each sent when the reply to the one before is in. None is 1: no sessions.",
-    ),
-    Setting(
-        name="think_time_s",
-        type="float",
-        role="workload",
-        default=0.0,
+    )
+    think_time_s: float = _setting(
+        "float",
+        0.0,
         minimum=0.0,
         maximum=LONGEST_S,
         unit="s",
         help="Pause of a user between a reply and the next request: in a closed loop, and between turns.",
-    ),
-    Setting(
-        name="duration_s",
-        type="float",
-        role="workload",
-        default=DURATION_S,
+    )
+    duration_s: float = _setting(
+        "float",
+        10.0,
         minimum=0.1,
         maximum=LONGEST_S,
         unit="s",
         help="Length of the measured part of the load, after the warm-up.",
-    ),
-    Setting(
-        name="warmup_s",
-        type="float",
-        role="workload",
-        default=1.0,
+    )
+    warmup_s: float = _setting(
+        "float",
+        1.0,
         minimum=0.0,
         maximum=LONGEST_S,
         unit="s",
         words=(AUTO,),
         help="Load before the measured part; it runs into it without a drain. auto: a quarter of `duration_s`, of "
         "which only a start-up is cut off, and the rest measured.",
-    ),
-    Setting(
-        name="requests",
-        type="int",
-        role="workload",
+    )
+    requests: int | None = _setting(
+        "int",
+        None,
         minimum=1,
         maximum=10**12,
         help="Stop after so many requests, if that comes before the end of the duration.",
-    ),
-    Setting(
-        name="timeout_s",
-        type="float",
-        role="workload",
-        default=30.0,
+    )
+    timeout_s: float = _setting(
+        "float",
+        30.0,
         minimum=0.001,
         maximum=LONGEST_S,
         unit="s",
         help="A request with no complete reply this long after it was sent is recorded as timed out, however much of "
         "its reply has come: connecting, TLS and every byte are in it.",
-    ),
-    Setting(
-        name="mix",
-        type="str",
-        role="workload",
+    )
+    mix: str | None = _setting(
+        "str",
+        None,
         help="Classes of requests, each with a `weight` and settings of its own: {chat: {weight: 3, ...}, ...}.",
-    ),
-    Setting(
-        name="shards",
-        type="int",
-        role="workload",
-        default=1,
+    )
+    shards: int = _setting(
+        "int",
+        1,
         minimum=1,
         maximum=1024,
         help="Worker processes that share one schedule.",
-    ),
-    Setting(
-        name="stop_when_saturated",
-        type="bool",
-        role="workload",
+    )
+    stop_when_saturated: bool = _setting(
+        "bool",
+        False,
+        optional=True,
         help="End the load as soon as the server falls behind for good: outstanding requests grow. None is false.",
-    ),
+    )
+    detects_warmup: bool = False
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+
+    @staticmethod
+    def of(settings: Mapping[str, Value]) -> "LoadProfile":
+        """Return the profile of a trial's settings; one that is None or missing has its default."""
+        given = dict(settings)
+        own: dict[str, Any] = {"pattern": given.pop("pattern", None) or LoadProfile.pattern}
+        if settings.get("warmup_s") == AUTO:
+            given["warmup_s"] = AUTO_RATIO * float(settings.get("duration_s") or LoadProfile.duration_s)
+            own["detects_warmup"] = True
+        for setting in COMMON_SETTINGS:
+            value = given.pop(setting.name, None)
+            if value is not None:
+                own[setting.name] = _READ[setting.type](value)
+        return LoadProfile(**own, parameters=given)
+
+    @property
+    def closed(self) -> bool:
+        """Whether users send as their last reply is in, rather than at times of a schedule."""
+        return self.pattern == "closed"
+
+    @property
+    def length_s(self) -> float:
+        """Time of the last send from the start of load: warm-up plus duration."""
+        return self.warmup_s + self.duration_s
+
+    @property
+    def arrivals(self) -> int | None:
+        """Limit on the arrivals of an open loop (session starts), None without one."""
+        return None if self.requests is None else -(-self.requests // self.turns)
+
+
+COMMON_SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(name=each.name, role="workload", **each.metadata) for each in fields(LoadProfile) if each.metadata
 )
 """Settings of every load, whatever its pattern."""
-
-
-def warmup_of(settings: Mapping[str, Value]) -> float:
-    """Return the warm-up that a load has by its settings, the longest one where it is `auto`, in seconds."""
-    warmup = settings.get("warmup_s")
-    return AUTO_RATIO * duration_of(settings) if warmup == AUTO else float(warmup or 0.0)
-
-
-def duration_of(settings: Mapping[str, Value]) -> float:
-    """Return the length of the measured part that a load asks for, in seconds."""
-    duration_s = settings.get("duration_s")
-    return DURATION_S if duration_s is None else float(duration_s)
-
-
-def load_length_of(settings: Mapping[str, Value]) -> float:
-    """Return how long a load is: warm-up and duration, in seconds."""
-    return warmup_of(settings) + duration_of(settings)

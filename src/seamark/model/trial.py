@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal
 
+from seamark.model.load_profile import LoadProfile
 from seamark.model.results.values import OPTIONAL
 from seamark.model.scenario import Slo
 from seamark.model.search import Search
@@ -56,6 +58,11 @@ class Trial:
     slos: tuple[Slo, ...] = ()
     search: Search | None = None
     metrics: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+
+    @cached_property
+    def load(self) -> LoadProfile:
+        """The settings of the load; others belong to the service."""
+        return LoadProfile.of(self.settings)
 
     @property
     def treatment(self) -> str:

@@ -32,6 +32,11 @@ class Pattern(Protocol):
         """Return how many arrivals the first `at_s` seconds are expected to hold; None where only the file knows."""
         ...
 
+    @property
+    def gap_variation(self) -> float:
+        """Largest coefficient of variation of the gaps between arrivals: 1 unless a pattern is burstier."""
+        return 1.0
+
     def arrivals(self, rng: np.random.Generator) -> Iterator[float]:
         """Yield the arrivals of `blocks` one by one, in seconds from the start of load."""
         for block in self.blocks(rng):
@@ -83,6 +88,11 @@ class Gamma(Pattern):
     def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
         """Yield the arrivals in arrays; a gap may be too short for a float, so that two arrivals are one time."""
         return _sums(lambda: rng.standard_gamma(self.burstiness, BLOCK) / (self.burstiness * self.rate_rps))
+
+    @property
+    def gap_variation(self) -> float:
+        """Return 1/sqrt(burstiness)."""
+        return float(self.burstiness**-0.5)
 
     def expected(self, at_s: float) -> float:
         """Return the rate times the time, which the count nears in loads of many gaps."""
@@ -218,10 +228,12 @@ class Diurnal(Pattern):
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(Pattern):
-    """The arrivals of a file, their times multiplied by `time_scale`."""
+    """The arrivals of a file, their times multiplied by `time_scale`; with `lengths`, its prompts and replies have
+    the lengths that it records."""
 
     path: str
     time_scale: float = 1.0
+    lengths: bool = True
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
         """Yield the arrivals in arrays of at most ROWS; the random source is not used.

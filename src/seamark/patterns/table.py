@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seamark.model.dotted import is_dotted, resolved
-from seamark.model.load_profile import COMMON_SETTINGS, HIGHEST_RPS, LONGEST_S
+from seamark.model.load_profile import COMMON_SETTINGS, HIGHEST_RPS, LONGEST_S, LoadProfile
 from seamark.model.service import Setting, Value
 from seamark.patterns.patterns import (
     Bursts,
@@ -79,8 +79,12 @@ def _bursts(settings: Settings, over_s: float) -> Bursts:
 
 
 def _trace(settings: Settings, over_s: float) -> Trace:
-    time_scale = settings.get("time_scale")
-    return Trace(path=str(settings["trace"]), time_scale=1.0 if time_scale is None else float(time_scale))
+    time_scale, lengths = settings.get("time_scale"), settings.get("trace_lengths")
+    return Trace(
+        path=str(settings["trace"]),
+        time_scale=Trace.time_scale if time_scale is None else float(time_scale),
+        lengths=Trace.lengths if lengths is None else bool(lengths),
+    )
 
 
 PATTERNS: Mapping[str, PatternKind] = {
@@ -253,7 +257,7 @@ PATTERN = Setting(
     name="pattern",
     type="str",
     role="workload",
-    default="closed",
+    default=LoadProfile.pattern,
     allowed=tuple(PATTERNS),
     help="closed: each of `concurrency` users sends when its last reply is in. Others are open loop.",
 )
@@ -277,10 +281,10 @@ def kind_of(name: str) -> PatternKind:
     return resolved(name, PatternKind)
 
 
-def has_rate(name: Value, rate: Literal["steady", "changing"]) -> bool:
+def has_rate(name: str, rate: Literal["steady", "changing"]) -> bool:
     """Return whether the rate of a pattern is of that kind; that of one whose module is gone counts as changing."""
     try:
-        return kind_of(str(name or "closed")).rate == rate
+        return kind_of(name).rate == rate
     except ValueError:
         return rate == "changing"
 
@@ -291,16 +295,16 @@ def own_settings(patterns: Iterable[Value]) -> tuple[Setting, ...]:
     return tuple({setting.name: setting for kind in kinds for setting in kind.settings}.values())
 
 
-def pattern_of(settings: Settings, over_s: float) -> Pattern | None:
-    """Return the open-loop pattern of a trial's settings, None for a closed loop. Raises ValueError.
+def pattern_of(load: LoadProfile) -> Pattern | None:
+    """Return the open-loop pattern of a load, None for a closed loop. Raises ValueError.
 
-    `over_s` is the length of the load, warm-up and duration: that of a ramp, and of steps without lengths.
+    Warm-up and duration are the length of a ramp, and of steps without lengths.
     """
-    name = str(settings.get("pattern") or "closed")
-    kind = kind_of(name)
-    if missing := [each for each in kind.needs if settings.get(each) is None]:
-        raise ValueError(f"pattern '{name}' needs {', '.join(missing)}")
-    return kind.make(settings, over_s)
+    kind = kind_of(load.pattern)
+    settings = {**load.parameters, **{each.name: getattr(load, each.name) for each in COMMON_SETTINGS}}
+    if missing := [name for name in kind.needs if settings.get(name) is None]:
+        raise ValueError(f"pattern '{load.pattern}' needs {', '.join(missing)}")
+    return kind.make(settings, load.length_s)
 
 
 Nanoseconds = npt.NDArray[np.int64]

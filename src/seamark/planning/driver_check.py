@@ -103,7 +103,7 @@ def _missing_setting(make: Callable[[Target], Any], service: Service, trials: Se
         for settings in _kinds(trials):
             target = Target(settings=settings, data=Path(data), ports=ports)
             try:
-                driver = mixed(make, target) if settings.get("mix") else declared(make(target))
+                driver = mixed(make, target) if target.load.mix else declared(make(target))
                 bodies = driver.bodies(1, SEED)
                 if driver.speaks == "wire":
                     driver.encode(bodies[0])

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from seamark.model.load_profile import load_length_of
 from seamark.model.service import Service
 from seamark.model.trial import Deployment, Plan, Trial
 
@@ -76,7 +75,7 @@ def time_of(plan: Plan, services: Mapping[str, Service], environments: int = 0) 
 
 def load_of(trial: Trial) -> Span:
     """Return the time of a trial's load, or of all probes of its search."""
-    load_s = load_length_of(trial.settings)
+    load_s = trial.load.length_s
     if trial.search is None:
         return Span(least=load_s, most=load_s)
     return Span(least=load_s + SEARCH_LEAST * trial.search.budget_s, most=load_s + trial.search.budget_s)

@@ -20,7 +20,6 @@ from seamark.load.coordinator.launchers.launcher import WorkerLauncher
 from seamark.load.driver import Target, Wire, make_of
 from seamark.load.workers.records import segment_state
 from seamark.load.workers.segments import read_samples
-from seamark.model.load_profile import duration_of, warmup_of
 from seamark.model.results.load_record import ClientRecord, LoadRecord
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
@@ -109,8 +108,8 @@ def run_quick_load(
         status="ok",
         started_at=started_at,
         node=node(),
-        warmup_s=warmup_of(trial.settings),
-        duration_s=duration_of(trial.settings),
+        warmup_s=trial.load.warmup_s,
+        duration_s=trial.load.duration_s,
         client=ClientRecord(workers="wire"),
     )
     load = keep_samples(folder, measured.outcome, counted_load(record, measured.outcome))

@@ -35,7 +35,7 @@ def serve(context: DeploymentContext) -> None:
         context.deployment,
         context.site,
         context.folder,
-        shards=max(int(trial.settings["shards"] or 1) for trial in trials),
+        shards=max(trial.load.shards for trial in trials),
         identity=context.server.record(),
     )
     if not answer.ok and answer.category not in UNCOUNTED:

@@ -10,7 +10,6 @@ import yaml
 
 from seamark.dispatch.identity import batch_job, node
 from seamark.load.coordinator.coordinator import LoadOutcome
-from seamark.model.load_profile import duration_of, warmup_of
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerPlace
 from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
@@ -48,8 +47,8 @@ def record_of(
         log_tail=tuple(redacted(list(failure.log_tail))) if failure else (),
         finished_at=measured.finished_at if measured else provenance.now(),
         node=node(),
-        warmup_s=warmup_of(trial.settings),
-        duration_s=duration_of(trial.settings),
+        warmup_s=trial.load.warmup_s,
+        duration_s=trial.load.duration_s,
         in_client=context.service.server is None,
         client=ClientRecord(workers=context.service.workers, processes=0),
         scheduled=0,

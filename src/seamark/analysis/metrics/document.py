@@ -141,7 +141,7 @@ def _envelope(trial: Trial, load: LoadRecord, scenario: str, deployment: Deploym
             **redacted(trial.settings),
             "gpus": deployment.gpus if deployment else None,
             "batch": batch,
-            "concurrency": trial.settings.get("concurrency"),
+            "concurrency": trial.load.concurrency,
             "nodes": deployment.nodes if deployment else None,
         },
         "changed": redacted(trial.changed),

@@ -1,6 +1,5 @@
 """Gathers what the metrics of one trial are made from: its window, its requests counted, telemetry and energy."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +13,7 @@ from seamark.analysis.metrics.tally import Tally, tally
 from seamark.analysis.metrics.telemetry import watch
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
 from seamark.analysis.metrics.window import Window, find_window
-from seamark.model.load_profile import AUTO, duration_of, load_length_of, warmup_of
+from seamark.model.load_profile import LoadProfile
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.sample import MISSING_NS
@@ -70,9 +69,8 @@ class Recorded(Protocol):
 
 def series_of(samples: Samples, trial: Trial) -> tuple[Second, ...]:
     """Return the rows of series.csv."""
-    settings = trial.settings
-    planned_s = load_length_of(settings)
-    latest_s = planned_s + _number(settings, "timeout_s", 30.0) + 1
+    planned_s = trial.load.length_s
+    latest_s = planned_s + trial.load.timeout_s + 1
     known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
     size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))
     timeline = Timeline(origin_ns=0, width_ns=SECOND_NS, size=size)
@@ -85,18 +83,18 @@ def evidence_of(
     trial: Trial, load: LoadRecord, samples: Samples, folder: Recorded, deployment: Deployment | None
 ) -> Evidence:
     """Return what the metrics of a trial are made from. Raises DamagedError for files that cannot be read."""
-    settings = trial.settings
-    warmup_s = warmup_of(settings) if load.warmup_s is None else load.warmup_s
-    duration_s = duration_of(settings) if load.duration_s is None else load.duration_s
+    profile = trial.load
+    warmup_s = profile.warmup_s if load.warmup_s is None else load.warmup_s
+    duration_s = profile.duration_s if load.duration_s is None else load.duration_s
     if load.over_saturated_at_s is not None:  # the load was ended there
         duration_s = load.over_saturated_at_s - warmup_s
-    pattern = settings.get("pattern", "closed")
+    changing = has_rate(profile.pattern, "changing")
     window = find_window(
-        warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(settings, load, samples)
+        warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(profile, load, samples)
     )
     start_up = None
-    if settings.get("warmup_s") == AUTO:
-        limit_ns, changing = round(warmup_s * 1e9), has_rate(pattern, "changing")
+    if profile.detects_warmup:
+        limit_ns = round(warmup_s * 1e9)
         start_up = find_start_up(samples, end_ns=window.end_ns, limit_ns=limit_ns, changing=changing)
         window = Window(start_ns=start_up.cut_ns, end_ns=window.end_ns, rule=start_up.rule)
     stream = read_stream(folder.chunks, samples, window)
@@ -106,9 +104,10 @@ def evidence_of(
         slos=trial.slos,
         kinds=len(load.kinds),
         stream=stream,
-        turns=int(_number(settings, "turns", 1)),
+        turns=profile.turns,
     )
-    steady = steady_state(samples, window, changing=has_rate(pattern, "changing"), users=_users(settings))
+    users = profile.concurrency if profile.closed else None
+    steady = steady_state(samples, window, changing=changing, users=users)
     telemetry = watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
     return Evidence(
@@ -118,7 +117,7 @@ def evidence_of(
         steady_part=_of_part(steady, counted, samples, folder),
         start_up=start_up,
         cut_part=None if start_up is None else _of_cut(start_up, samples, folder),
-        open_loop=pattern != "closed",
+        open_loop=not profile.closed,
         has_objectives=_has_objectives(trial, counted),
         lost=_lost(load, counted),
         telemetry=telemetry,
@@ -147,12 +146,12 @@ def _of_cut(start_up: StartUp, samples: Samples, folder: Recorded) -> dict[str, 
     return part_figures(samples, Window(start_ns=0, end_ns=start_up.cut_ns, rule="cut off"), folder.chunks)
 
 
-def _ran_out_ns(settings: Mapping[str, Any], load: LoadRecord, samples: Samples) -> int | None:
+def _ran_out_ns(profile: LoadProfile, load: LoadRecord, samples: Samples) -> int | None:
     """When the last request was sent, if all that there were to be have been sent; else None.
 
     There is an end to them with a limit of `requests`, and where every worker says that its schedule ran out.
     """
-    limit = settings.get("requests")
+    limit = profile.requests
     if load.workers and all(worker.ran_out for worker in load.workers):
         limit = load.scheduled or None
     if limit is None or samples.rows < limit:
@@ -168,12 +167,3 @@ def _lost(load: LoadRecord, counted: Tally) -> int:
     """Requests that were scheduled and left no sample, when a worker died."""
     died = not all(worker.ok for worker in load.workers)
     return max(0, (load.scheduled or 0) - counted.rows) if died else 0
-
-
-def _users(settings: Mapping[str, Any]) -> int | None:
-    return int(_number(settings, "concurrency", 1)) if settings.get("pattern", "closed") == "closed" else None
-
-
-def _number(mapping: Mapping[str, Any], name: str, default: float) -> float:
-    value = mapping.get(name)
-    return default if value is None else float(value)

@@ -11,10 +11,11 @@ from seamark.analysis.metrics.resources import Ceiling, processors_of
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.tally import Tally
 from seamark.analysis.metrics.window import Window
-from seamark.model.load_profile import load_length_of
+from seamark.model.load_profile import LoadProfile
 from seamark.model.plurals import counted
 from seamark.model.results.load_record import LoadRecord, WorkerReport
 from seamark.model.trial import Trial
+from seamark.patterns.patterns import Pattern
 from seamark.patterns.table import has_rate, pattern_of
 from seamark.stats.quantiles import samples_needed
 
@@ -29,7 +30,8 @@ def findings(
     ceiling: Ceiling | None,
 ) -> Findings:
     """Return what the checks look at. `document` has the figures and the judged objectives."""
-    tally, window, settings, workers = found.tally, found.window, trial.settings, load.workers
+    tally, window, profile, workers = found.tally, found.window, trial.load, load.workers
+    pattern = _pattern(profile)
     if client_is_server is None:
         client_is_server = bool(found.telemetry) and not any(source == "server" for source, _ in found.telemetry)
     missed = [slo for slo in document["slos"] if slo["met"] is False]
@@ -37,8 +39,8 @@ def findings(
     stalled_s, longest_stall_s = _stalled(workers, window)
     return Findings(
         open_loop=found.open_loop,
-        changing=has_rate(settings.get("pattern"), "changing"),
-        gap_variation=(_float(settings.get("burstiness")) or 1.0) ** -0.5,
+        changing=has_rate(profile.pattern, "changing"),
+        gap_variation=pattern.gap_variation if pattern else 1.0,
         client_is_server=client_is_server or trial.component == "null",
         requests=tally.due,
         ok=tally.ok,
@@ -57,7 +59,7 @@ def findings(
         window_s=window.length_s,
         worker_cpu_ratio=_worker_cpu(workers),
         machine_cpu_ratio=look_up(document, "resource.cpu_util"),
-        requested_rps=_requested_rps(settings, window),
+        requested_rps=_requested_rps(profile, pattern, window),
         offered_rps=document["offered_rps"],
         sent_rps=tally.sent / window.length_s if window.length_s > 0 else None,
         achieved_rps=document["achieved_rps"],
@@ -66,9 +68,9 @@ def findings(
         held_open_mean_s=_held_open_mean_s(workers),
         saturated=document["saturated"],
         over_saturated_at_s=document["over_saturated_at_s"],
-        requested_concurrency=_float(settings.get("concurrency")),
+        requested_concurrency=profile.concurrency,
         concurrency_mean=document["concurrency_mean"],
-        think_time_s=_float(settings.get("think_time_s")) or 0.0,
+        think_time_s=profile.think_time_s,
         steady=found.steady.steady,
         steady_reason=_unsteady(found),
         cut=_cut(found),
@@ -78,7 +80,7 @@ def findings(
         gpu_clock_ratio=_clock_ratio(found),
         gpu_util_ratio=look_up(document, "resource.gpu_util"),
         page_cache_ratio=_float(quality.get("page_cache_ratio")),
-        wants_cache=settings.get("direct") == "cached",
+        wants_cache=trial.settings.get("direct") == "cached",
         samples=tally.response.count,
         withheld={
             name: samples_needed(q) for name, q in QUANTILES.items() if tally.response.count < samples_needed(q)
@@ -143,17 +145,20 @@ def _largest(values: Iterable[Any]) -> float:
     return max((float(value) for value in values if value is not None), default=0.0)
 
 
-def _requested_rps(settings: Mapping[str, Any], window: Window) -> float | None:
-    """Return the rate that an open loop has over the window; None where only a file knows, or there is a limit."""
-    if settings.get("pattern") == "trace" or settings.get("requests") is not None or window.length_s <= 0:
-        return None
-    if (_float(settings.get("turns")) or 1) > 1:  # its rate is that of sessions, and their turns follow the replies
-        return None
+def _pattern(profile: LoadProfile) -> Pattern | None:
+    """Return the pattern of an open loop; None if the module of a user's own pattern is gone."""
     try:
-        pattern = pattern_of(settings, load_length_of(settings))
-    except ValueError:  # the module of a user's own pattern is gone
+        return pattern_of(profile)
+    except ValueError:
         return None
-    if pattern is None:
+
+
+def _requested_rps(profile: LoadProfile, pattern: Pattern | None, window: Window) -> float | None:
+    """Return the rate that an open loop has over the window; None where only a file knows, or there is a limit.
+
+    The rate of a pattern with sessions is that of sessions: their later turns follow the replies.
+    """
+    if pattern is None or profile.requests is not None or profile.turns > 1 or window.length_s <= 0:
         return None
     first, last = pattern.expected(window.start_ns / 1e9), pattern.expected(window.end_ns / 1e9)
     return None if first is None or last is None else (last - first) / window.length_s

@@ -32,8 +32,6 @@ class Point:
 
 def point_of(workload: str, factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Point:
     """Return what a treatment's good trials say. An open loop is swept by its rate, a closed one by its users."""
-    settings = outcomes[0].trial.settings
-    closed = (settings.get("pattern") or "closed") == "closed"
     seen = {}
     conditional = False
     for outcome in outcomes:
@@ -43,7 +41,7 @@ def point_of(workload: str, factors: Mapping[str, Value], outcomes: Sequence[Out
         if rate and mean_ms:
             seen[outcome.trial.repetition] = (rate, mean_ms, bool(outcome.metrics.get("saturated")))
             conditional |= bool(look_up(outcome.metrics, "latency_ms.censored"))
-    sweeps = USERS if closed else RATE
+    sweeps = USERS if outcomes[0].trial.load.closed else RATE
     return Point(workload=workload, factors=factors, sweeps=sweeps, seen=seen, conditional=conditional)
 
 

@@ -60,7 +60,7 @@ def compared(outcomes: Sequence[Outcome]) -> list[Outcome]:
     one by the other. Trials without figures take no part.
     """
     throughput = _values(outcomes, "throughput.value")
-    of_open = [outcome for outcome in outcomes if outcome.trial.settings.get("pattern") != "closed"]
+    of_open = [outcome for outcome in outcomes if not outcome.trial.load.closed]
     reasons = spread(_values(of_open, "latency_ms.p50"), "median response time", "ms", RESPONSE_FACTOR)
     reasons |= spread(throughput, "throughput", _unit(outcomes), THROUGHPUT_FACTOR)
     return [

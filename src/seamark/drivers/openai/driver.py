@@ -42,7 +42,7 @@ class OpenAi(Wire):
         settings = target.settings
         self._settings = settings
         self._endpoint = one_of(settings, "endpoint", tuple(PATHS))
-        self._asks = Asks(settings, self._endpoint)
+        self._asks = Asks(settings, self._endpoint, target.load.turns)
         self.kinds: Sequence[str] = self._asks.kinds
         self.body_count = self._asks.count
         self._streams = settings.get("stream") is not False
@@ -150,7 +150,7 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     server that does not count prompts. All of it takes `timeout_s` of the settings at most, and never more than
     CHECK_S. Raises OSError, ValueError when it does not answer.
     """
-    until_s = time.monotonic() + min(CHECK_S, float(target.settings.get("timeout_s") or CHECK_S))
+    until_s = time.monotonic() + min(CHECK_S, target.load.timeout_s)
     driver = OpenAi(target)
     asks: list[Ask] = [body.content for body in driver.bodies(CHECKED_REQUESTS, seed)]
     counted = [(driver.prompt_units(ask, until_s - time.monotonic()), ask.prompt_units) for ask in asks]

@@ -125,12 +125,12 @@ class Ask:
 class Asks:
     """Makes what the requests of one trial ask for, seeded. Raises UserError for settings that cannot be."""
 
-    def __init__(self, settings: Mapping[str, Value], endpoint: str) -> None:
+    def __init__(self, settings: Mapping[str, Value], endpoint: str, turns: int) -> None:
         self._settings = settings
         self._endpoint = endpoint
         self._batch = whole(settings, "batch", 1)
         self._shared = whole(settings, "prefix_len", 0)
-        self._turns = whole(settings, "turns", 1)
+        self._turns = turns
         self._prompt_lengths = Lengths.of(settings, "prompt_len")
         self._gen_lengths = Lengths.of(settings, "gen_tokens")
         self._limit = None if settings.get("max_model_len") is None else whole(settings, "max_model_len", 0)

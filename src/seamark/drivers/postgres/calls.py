@@ -60,8 +60,7 @@ class _Session:
     the next can begin."""
 
     def __init__(self, target: Target, requests: Requests) -> None:
-        timeout_s = float(target.settings.get("timeout_s") or 0)
-        self._connection = tables.connect(target, timeout_s)
+        self._connection = tables.connect(target, target.load.timeout_s)
         self._cursor = self._connection.cursor()
         if requests.operation in PREPARED:
             self._cursor.execute(PREPARED[requests.operation].text)

@@ -19,7 +19,7 @@ def driver(target: Target) -> Call:
     from seamark.drivers.postgres.requests import PREPARED
 
     settings = target.settings
-    if settings["operation"] not in PREPARED or settings.get("mix") or _encrypted(target):
+    if settings["operation"] not in PREPARED or target.load.mix or _encrypted(target):
         return PostgresCalls(target)
     return PostgresPrepared(target)
 

@@ -92,9 +92,8 @@ class _Session:
 
 def _login(target: Target, operation: str) -> socket.socket:
     """Return a connection on which the operation's statement is prepared. Raises NotConnectedError."""
-    timeout_s = float(target.settings.get("timeout_s") or 0)
     try:
-        connection = tables.connect(target, timeout_s)
+        connection = tables.connect(target, target.load.timeout_s)
         with connection.cursor() as cursor:
             cursor.execute(PREPARED[operation].text)
     except psycopg2.Error as error:

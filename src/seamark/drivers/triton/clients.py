@@ -78,8 +78,7 @@ class TritonGrpc(Call):
     def __init__(self, target: Target) -> None:
         self._requests = Requests.of(target.settings)
         self._address = f"{target.host}:{target.ports['grpc']}"
-        timeout_s = target.settings.get("timeout_s")
-        self._timeout_s = None if timeout_s is None else float(timeout_s)
+        self._timeout_s = target.load.timeout_s
         self.body_count = self._requests.body_count
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
@@ -105,7 +104,7 @@ class TritonGrpc(Call):
 class GrpcSession:
     """One user's connection."""
 
-    def __init__(self, requests: Requests, address: str, timeout_s: float | None) -> None:
+    def __init__(self, requests: Requests, address: str, timeout_s: float) -> None:
         self._requests = requests
         self._timeout_s = timeout_s
         self._channel = rpc.connected(address, requests.most_reply_bytes)

@@ -39,7 +39,7 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     from seamark.drivers.vectors.milvus_collection import MilvusCollection, client_of, count_inserted
 
     if target.settings["operation"] == "insert":
-        if target.settings.get("mix"):
+        if target.load.mix:
             return {}
         with client_of(target) as client:
             return {"stored_vectors": float(count_inserted(client, seed_for(seed, "bodies")))}

@@ -31,8 +31,7 @@ class _Calls(Call):
     def __init__(self, target: Target) -> None:
         self._settings = target.settings
         self._address = address_of(target)
-        timeout_s = target.settings.get("timeout_s")
-        self._timeout_s = None if timeout_s is None else float(timeout_s)
+        self._timeout_s = target.load.timeout_s
 
     def failure(self, error: Exception) -> Failure:
         """Return the category of gRPC's status, or of Milvus's own code."""
@@ -113,7 +112,7 @@ class Insert(_Calls):
 class MilvusSession:
     """One user's connection, and the one call that it makes."""
 
-    def __init__(self, address: str, call: str, timeout_s: float | None, read: Read) -> None:
+    def __init__(self, address: str, call: str, timeout_s: float, read: Read) -> None:
         self._timeout_s = timeout_s
         self._read = read
         self._channel = rpc.connected(address)

@@ -176,9 +176,9 @@ class Coordinator:
         for worker in self.workers:
             worker.start_load(epoch_ns)
         client_csv = self.parts / "client.csv"
-        limit_ns = epoch_ns + int((self.job.until_s + self.job.timeout_s + GRACE_S) * 1e9)
+        limit_ns = epoch_ns + int((self.job.load.length_s + self.job.load.timeout_s + GRACE_S) * 1e9)
         aborted, has_loaded, saturated_at_s = None, False, None
-        saturation = saturation_monitor(self.job.settings, self.job.latency_limit_s)
+        saturation = saturation_monitor(self.job.load, self.job.latency_limit_s)
         pids = [worker.pid for worker in self.workers if worker.pid is not None]
         here = len(pids) == len(self.workers)  # a part of the client would misrepresent the whole
         kept = {cpu for worker in self.workers for cpu in worker.assignment.cores}
@@ -220,7 +220,7 @@ class Coordinator:
         """Return the time limit for measuring quality."""
         if not self.job.judged_in_time:
             return QUALITY_LIMIT_S
-        left_s = self.job.until_s + self.job.timeout_s - (time.monotonic_ns() - epoch_ns) / 1e9
+        left_s = self.job.load.length_s + self.job.load.timeout_s - (time.monotonic_ns() - epoch_ns) / 1e9
         return max(SHORTEST_JUDGING_S, left_s)
 
     def _end_of_load(self) -> None:

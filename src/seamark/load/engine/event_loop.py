@@ -72,7 +72,7 @@ def run_wire(
     room = connection_budget(driver.address(), assignment.concurrency)
     requests = encode_all(driver, bodies)
     if not isinstance(bodies, RowBodies) and len(requests) < len(bodies):
-        requests = whole_sessions(requests, assignment.job.turns)
+        requests = whole_sessions(requests, assignment.load.turns)
     try:
         import uvloop
 
@@ -97,14 +97,14 @@ async def _run(
     report_progress: Callable[[int, int, int], None] | None,
     room: ConnectionBudget,
 ) -> WorkerCounters:
-    sessions = assignment.job.turns > 1
+    sessions = assignment.load.turns > 1
     generator = (SessionGenerator if sessions else Generator)(
         driver=driver,
         requests=requests,
         recorder=Recorder(segment),
         chunks=chunks,
         worker=assignment.worker,
-        timeout_ns=int(assignment.job.timeout_s * 1e9),
+        timeout_ns=int(assignment.load.timeout_s * 1e9),
     )
     connections = await generator.open(assignment.concurrency, room.at_once)
     arrivals = own_schedule(assignment)
@@ -120,7 +120,7 @@ async def _run(
             worker=assignment.worker,
             workers=assignment.workers,
             requests=assignment.requests,
-            think_time_s=assignment.job.think_time_s,
+            think_time_s=assignment.load.think_time_s,
         )
     else:
         flow = OpenLoop(
@@ -134,7 +134,7 @@ async def _run(
         )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, generator.stop)
     epoch_ns = begin()
-    deadline_ns = epoch_ns + int(assignment.job.until_s * 1e9)
+    deadline_ns = epoch_ns + int(assignment.load.length_s * 1e9)
     fault: BaseException | None = None
     try:
         end_ns = await generator.run(flow, epoch_ns, deadline_ns)

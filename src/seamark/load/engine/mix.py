@@ -80,21 +80,17 @@ def drawn(weights: Sequence[float], count: int, seed: int) -> npt.NDArray[np.int
 
 def mixed(make: Callable[[Target], Any], target: Target) -> Wire | Call:
     """Return the driver of a target with a mix. Raises UserError for incompatible classes."""
-    classes = classes_of(str(target.settings["mix"]))
+    classes = classes_of(target.load.mix or "")
     drivers = [
         declared(make(replace(target, settings={**target.settings, **request_class.settings})))
         for request_class in classes
     ]
     kinds = {driver.speaks for driver in drivers}
     if kinds == {"wire"}:
-        return MixedWire(classes, cast("list[Wire]", drivers), _turns(target))
+        return MixedWire(classes, cast("list[Wire]", drivers), target.load.turns)
     if kinds != {"call"}:
         raise UserError("mix: its classes are sent in different ways, some from an event loop and some from threads.")
-    return MixedCall(classes, cast("list[Call]", drivers), _turns(target))
-
-
-def _turns(target: Target) -> int:
-    return int(target.settings.get("turns") or 1)
+    return MixedCall(classes, cast("list[Call]", drivers), target.load.turns)
 
 
 @dataclass(kw_only=True, slots=True)

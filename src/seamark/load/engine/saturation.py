@@ -6,14 +6,13 @@ over-saturation.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from seamark.model.load_profile import warmup_of
-from seamark.model.service import Value
-from seamark.patterns.table import has_rate
+from seamark.model.load_profile import LoadProfile
+from seamark.patterns.table import has_rate, pattern_of
 
 BLOCKS = 6
 LEAST_S = 2.0
@@ -135,11 +134,10 @@ class SaturationMonitor:
         return at_s if over else None
 
 
-def saturation_monitor(settings: Mapping[str, Value], limit_s: float | None) -> SaturationMonitor | None:
-    """Return the monitor for a load with these settings; None if they do not enable it or the rate is not
-    constant."""
-    if not settings.get("stop_when_saturated") or not has_rate(settings.get("pattern"), "steady"):
+def saturation_monitor(load: LoadProfile, limit_s: float | None) -> SaturationMonitor | None:
+    """Return the monitor for a load; None if it does not enable it or its rate is not constant."""
+    if not load.stop_when_saturated or not has_rate(load.pattern, "steady"):
         return None
-    burstiness = settings.get("burstiness")
-    variation = float(burstiness) ** -0.5 if settings["pattern"] == "gamma" and burstiness else 1.0
-    return SaturationMonitor(Saturation(warmup_s=warmup_of(settings), limit_s=limit_s, gap_variation=variation))
+    pattern = pattern_of(load)
+    assert pattern is not None
+    return SaturationMonitor(Saturation(warmup_s=load.warmup_s, limit_s=limit_s, gap_variation=pattern.gap_variation))

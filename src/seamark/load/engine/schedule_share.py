@@ -16,15 +16,14 @@ from seamark.patterns.table import Nanoseconds, kind_of, pattern_of, schedule
 def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseconds]] | None:
     """Return a function that generates this worker's arrivals (session starts where there are sessions), None for a
     closed loop."""
-    job = assignment.job
-    pattern = pattern_of(job.settings, job.until_s)
+    load, pattern = assignment.load, pattern_of(assignment.load)
     if pattern is None:
         return None
     return lambda: schedule(
         pattern,
-        seed=seed_for(job.seed, "arrivals"),
-        until_s=job.until_s,
-        requests=job.arrivals,
+        seed=seed_for(assignment.job.seed, "arrivals"),
+        until_s=load.length_s,
+        requests=load.arrivals,
         worker=assignment.worker,
         workers=assignment.workers,
     )
@@ -32,16 +31,15 @@ def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseco
 
 def ran_out(assignment: WorkerAssignment) -> bool:
     """Return whether a finite pattern has no arrival left before the end of the load; False if its file is gone."""
-    job = assignment.job
-    pattern = pattern_of(job.settings, job.until_s)
-    if pattern is None or not kind_of(str(job.settings["pattern"])).may_end:
+    load, pattern = assignment.load, pattern_of(assignment.load)
+    if pattern is None or not kind_of(load.pattern).may_end:
         return False
     number = 0
     try:
         for block in pattern.blocks(np.random.default_rng(0)):
-            inside = int(np.searchsorted(block, job.until_s, side="left"))
+            inside = int(np.searchsorted(block, load.length_s, side="left"))
             number += inside
-            if job.arrivals is not None and number >= job.arrivals:
+            if load.arrivals is not None and number >= load.arrivals:
                 return False  # the request limit is reported as a separate reason
             if inside < block.size:
                 return bool(np.isinf(block[inside]))
@@ -79,7 +77,7 @@ def unsent(assignment: WorkerAssignment, *, taken: int, until_ns: int) -> Iterat
         first = min(max(0, taken - number), due_ns.size)
         if first < due_ns.size:
             numbers = np.arange(number + first, number + due_ns.size, dtype=np.int64)
-            yield (numbers * assignment.workers + assignment.worker) * assignment.job.turns, due_ns[first:]
+            yield (numbers * assignment.workers + assignment.worker) * assignment.load.turns, due_ns[first:]
         if due_ns.size < block.size:
             return
         number += block.size
@@ -116,7 +114,7 @@ def due_requests_of_lost(assignment: WorkerAssignment, at_ns: int) -> int | None
     arrivals = own_schedule(assignment)
     if arrivals is None:
         return None
-    if assignment.job.turns == 1:
+    if assignment.load.turns == 1:
         return Arrived(arrivals()).until(at_ns)
     starts_ns = np.concatenate([np.zeros(0, dtype=np.int64), *arrivals()])
     starts_ns = starts_ns[: np.searchsorted(starts_ns, at_ns, side="right")]
@@ -124,7 +122,7 @@ def due_requests_of_lost(assignment: WorkerAssignment, at_ns: int) -> int | None
     with contextlib.suppress(OSError, ValueError):
         for records in read_segment(assignment.segment):
             sessions.add(records)
-    return len(starts_ns) + sessions.recorded + sessions.missing(min(at_ns, int(assignment.job.until_s * 1e9)))
+    return len(starts_ns) + sessions.recorded + sessions.missing(min(at_ns, int(assignment.load.length_s * 1e9)))
 
 
 class _Sessions:
@@ -133,7 +131,7 @@ class _Sessions:
     def __init__(self, assignment: WorkerAssignment, starts_ns: Nanoseconds) -> None:
         self.recorded = 0
         self._share = assignment
-        self._think_ns = round(assignment.job.think_time_s * 1e9)
+        self._think_ns = round(assignment.load.think_time_s * 1e9)
         self._starts_ns = starts_ns
         self._turns_recorded = np.zeros(len(starts_ns), dtype=np.int64)
         self._next_ns = np.zeros(len(starts_ns), dtype=np.int64)
@@ -142,7 +140,7 @@ class _Sessions:
 
     def add(self, records: npt.NDArray[np.void]) -> None:
         """Add records in the order in which requests ended: the last record of a session counts."""
-        turns = self._share.job.turns
+        turns = self._share.load.turns
         turn = records["index"] % turns
         self.recorded += int((turn > 0).sum())
         good = (records["failure"] == 0) & (records["last_ns"] != MISSING_NS)
@@ -157,15 +155,15 @@ class _Sessions:
 
     def missing(self, until_ns: int) -> int:
         """Return the number of later turns without a record that would have been due before `until_ns`."""
-        job = self._share.job
+        load = self._share.load
         reply_ns = self._reply_ns // self._replies if self._replies else 0
         each_ns = max(1, reply_ns + self._think_ns)
         begun = self._turns_recorded > 0
         turns_recorded = np.where(begun, self._turns_recorded, 1)
         next_ns = np.where(begun, self._next_ns, self._starts_ns + each_ns)
-        whole = np.full(len(turns_recorded), job.turns, dtype=np.int64)
-        if job.requests is not None:
-            first = (np.arange(len(turns_recorded)) * self._share.workers + self._share.worker) * job.turns
-            whole = np.minimum(whole, job.requests - first)
+        whole = np.full(len(turns_recorded), load.turns, dtype=np.int64)
+        if load.requests is not None:
+            first = (np.arange(len(turns_recorded)) * self._share.workers + self._share.worker) * load.turns
+            whole = np.minimum(whole, load.requests - first)
         in_time = np.where(self._broken, 0, -((next_ns - until_ns) // each_ns))
         return int(np.clip(in_time, 0, np.maximum(whole - turns_recorded, 0)).sum())

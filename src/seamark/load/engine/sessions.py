@@ -44,11 +44,11 @@ class _Numbers:
     """Request indexes of one worker's sessions."""
 
     def __init__(self, assignment: WorkerAssignment) -> None:
-        self.turns = assignment.job.turns
-        self.think_ns = round(assignment.job.think_time_s * 1e9)
+        self.turns = assignment.load.turns
+        self.think_ns = round(assignment.load.think_time_s * 1e9)
         self._worker, self._workers = assignment.worker, assignment.workers
-        self._end = NEVER_NS if assignment.job.requests is None else assignment.job.requests
-        self.limited = assignment.job.requests is not None
+        self._end = NEVER_NS if assignment.load.requests is None else assignment.load.requests
+        self.limited = assignment.load.requests is not None
 
     def index(self, number: int) -> int:
         """Return the first request index of this worker's session `number`, if that session exists."""
@@ -69,7 +69,7 @@ class ClosedSessions(ClosedLoop):
     """Each connection is a user that runs one session after another, with a pause after each reply."""
 
     def __init__(self, generator: Generator, connections: list[Connection], assignment: WorkerAssignment) -> None:
-        think_time_s = assignment.job.think_time_s
+        think_time_s = assignment.load.think_time_s
         super().__init__(generator, connections, worker=0, workers=1, requests=None, think_time_s=think_time_s)
         self._numbers = _Numbers(assignment)
         self._following: int | None = None

@@ -139,9 +139,9 @@ class Load:
         self.segment = segment
         self.worker = assignment.worker
         self.dispenser = RequestDispenser(assignment, own_schedule(assignment))
-        self.timeout_ns = int(assignment.job.timeout_s * 1e9)
-        self.think_time_s = assignment.job.think_time_s
-        self.until_ns = int(assignment.job.until_s * 1e9)
+        self.timeout_ns = int(assignment.load.timeout_s * 1e9)
+        self.think_time_s = assignment.load.think_time_s
+        self.until_ns = int(assignment.load.length_s * 1e9)
         self.epoch_ns = 0
         self.deadline_ns = 0
         self.end_ns = 0

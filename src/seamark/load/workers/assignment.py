@@ -5,11 +5,12 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from seamark.load.driver import Target
-from seamark.model.load_profile import load_length_of
+from seamark.model.load_profile import LoadProfile
 from seamark.model.service import Value
 
 PROCESSES_A_CORE = 2
@@ -26,11 +27,11 @@ class LoadJob:
 
     `driver` is `module:Class` (or a function), called with a Target; a driver with `encode` is a Wire driver.
     `workers` is how the recipe wants the load spread: only `processes` uses more workers than `shards`. `settings`
-    has every setting of the trial, of the service and of the LoadProfile. `bodies` is the number of distinct requests
-    made before the clock starts; a driver's `body_count` takes precedence. `latency_limit_s` is the longest reply
-    time that the objectives allow, None without one. `cores` are the CPUs of workers on this machine, () for all.
-    With `judged_in_time`, quality is measured only until the last time-out of a request has passed, so that the load
-    ends in a known time.
+    has every setting of the trial: the driver reads those of its service, all else the LoadProfile. `bodies` is the
+    number of distinct requests made before the clock starts; a driver's `body_count` takes precedence.
+    `latency_limit_s` is the longest reply time that the objectives allow, None without one. `cores` are the CPUs of
+    workers on this machine, () for all. With `judged_in_time`, quality is measured only until the last time-out of a
+    request has passed, so that the load ends in a known time.
     """
 
     driver: str
@@ -47,37 +48,10 @@ class LoadJob:
     cores: tuple[int, ...] = ()
     judged_in_time: bool = False
 
-    @property
-    def concurrency(self) -> int:
-        return int(self._number("concurrency", 1))
-
-    @property
-    def until_s(self) -> float:
-        """Time of the last send, from the start of load: warm-up plus duration."""
-        return load_length_of(self.settings)
-
-    @property
-    def timeout_s(self) -> float:
-        return self._number("timeout_s", 30.0)
-
-    @property
-    def think_time_s(self) -> float:
-        return self._number("think_time_s", 0.0)
-
-    @property
-    def turns(self) -> int:
-        """Requests per session; 1 for independent requests."""
-        return int(self._number("turns", 1))
-
-    @property
-    def requests(self) -> int | None:
-        value = self.settings.get("requests")
-        return None if value is None else int(value)
-
-    @property
-    def arrivals(self) -> int | None:
-        """Limit on the arrivals of an open loop (session starts), None without one."""
-        return None if self.requests is None else -(-self.requests // self.turns)
+    @cached_property
+    def load(self) -> LoadProfile:
+        """The settings of the load, which are the same for every service."""
+        return LoadProfile.of(self.settings)
 
     @property
     def processes(self) -> int:
@@ -88,8 +62,8 @@ class LoadJob:
 
     def at_least(self, many: int = 1) -> int:
         """Return the number of workers for a load that uses `many` or more: `shards`, limited by concurrency."""
-        wanted = max(many, int(self._number("shards", 1)))
-        return max(1, min(wanted, self.concurrency, self.requests or self.concurrency))
+        load = self.load
+        return max(1, min(max(many, load.shards), load.concurrency, load.requests or load.concurrency))
 
     def target(self, worker: int = 0, workers: int = 1) -> Target:
         """Return the Target for the driver of one worker."""
@@ -102,10 +76,6 @@ class LoadJob:
             workers=workers,
         )
 
-    def _number(self, name: str, otherwise: float) -> float:
-        value = self.settings.get(name)
-        return otherwise if value is None else float(value)
-
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerAssignment:
@@ -117,6 +87,11 @@ class WorkerAssignment:
     segment: Path
     report: Path
     parent_pid: int
+
+    @property
+    def load(self) -> LoadProfile:
+        """The settings of the whole load."""
+        return self.job.load
 
     @property
     def chunks(self) -> Path:
@@ -134,13 +109,13 @@ class WorkerAssignment:
     @property
     def concurrency(self) -> int:
         """This worker's share of users, connections or threads."""
-        whole, rest = divmod(self.job.concurrency, self.workers)
+        whole, rest = divmod(self.load.concurrency, self.workers)
         return whole + (self.worker < rest)
 
     @property
     def requests(self) -> int | None:
         """This worker's request limit, None without one."""
-        total = self.job.requests
+        total = self.load.requests
         return None if total is None else max(0, -(-(total - self.worker) // self.workers))
 
     def to_json(self) -> dict[str, Any]:

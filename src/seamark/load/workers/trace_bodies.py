@@ -1,12 +1,14 @@
 """Request bodies described by the rows of a recorded trace, made one by one for a worker's share of the rows."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice, takewhile
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Driver
-from seamark.model.service import Value
+from seamark.model.load_profile import LoadProfile
+from seamark.patterns.patterns import Trace
+from seamark.patterns.table import pattern_of
 from seamark.patterns.trace_file import Row, recorded_rows
 
 LARGEST_BYTES = 1 << 30
@@ -18,10 +20,9 @@ class RowBodies:
     """Bodies of the rows that a load sends, made one by one; None for rows of other workers."""
 
     row_body: Callable[[int, Row, int], Body]
-    settings: Mapping[str, Value]
+    trace: Trace
+    load: LoadProfile
     seed: int
-    until_s: float
-    requests: int | None
     worker: int
     workers: int
 
@@ -35,10 +36,10 @@ class RowBodies:
         return [self.row_body(number, row, self.seed) for number, row in enumerate(self._rows())]
 
     def _rows(self) -> Iterator[Row]:
-        scale = float(self.settings.get("time_scale") or 1.0)
-        rows = recorded_rows(str(self.settings["trace"]))
-        sent = islice(takewhile(lambda row: row.at_s * scale < self.until_s, rows), self.requests)
-        if self.settings.get("trace_lengths") is not False:
+        trace, until_s = self.trace, self.load.length_s
+        rows = takewhile(lambda row: row.at_s * trace.time_scale < until_s, recorded_rows(trace.path))
+        sent = islice(rows, self.load.requests)
+        if trace.lengths:
             return sent
         return (replace(row, prompt_tokens=None, output_tokens=None, blocks=()) for row in sent)
 
@@ -57,26 +58,12 @@ class RowBodies:
 
 
 def row_bodies(
-    driver: Driver,
-    settings: Mapping[str, Value],
-    *,
-    seed: int,
-    until_s: float,
-    requests: int | None = None,
-    worker: int = 0,
-    workers: int = 1,
+    driver: Driver, load: LoadProfile, *, seed: int, worker: int = 0, workers: int = 1
 ) -> RowBodies | None:
     """Return the bodies that the rows of a trace describe; None for another pattern, a trace of arrivals only, or a
     driver that makes no requests of recorded lengths."""
-    if settings.get("pattern") != "trace" or driver.row_body is None:
+    trace = pattern_of(load)
+    if not isinstance(trace, Trace) or driver.row_body is None:
         return None
-    bodies = RowBodies(
-        row_body=driver.row_body,
-        settings=settings,
-        seed=seed,
-        until_s=until_s,
-        requests=requests,
-        worker=worker,
-        workers=workers,
-    )
+    bodies = RowBodies(row_body=driver.row_body, trace=trace, load=load, seed=seed, worker=worker, workers=workers)
     return bodies if bodies.describe_requests else None

@@ -74,7 +74,7 @@ def make_driver(assignment: WorkerAssignment) -> Wire | Call:
     """Import and make the driver of the job."""
     make = make_of(assignment.job.driver)
     target = assignment.job.target(assignment.worker, assignment.workers)
-    if target.settings.get("mix"):
+    if target.load.mix:
         from seamark.load.engine.mix import mixed  # imported only where needed, for a fast start
 
         return mixed(make, target)
@@ -85,28 +85,20 @@ def bodies_of(assignment: WorkerAssignment, driver: Wire | Call) -> Sequence[Bod
     """Return the bodies that this worker sends, by request index: the same for all workers, except for rows of a
     trace."""
     job, seed = assignment.job, seed_for(assignment.job.seed, "bodies")
-    rows = row_bodies(
-        driver,
-        job.settings,
-        seed=seed,
-        until_s=job.until_s,
-        requests=job.requests,
-        worker=assignment.worker,
-        workers=assignment.workers,
-    )
+    rows = row_bodies(driver, job.load, seed=seed, worker=assignment.worker, workers=assignment.workers)
     return rows or driver.bodies(job.bodies if driver.body_count is None else driver.body_count, seed)
 
 
 def quality(assignment: WorkerAssignment) -> Mapping[str, float]:
     """Return the quality of the answers by the driver module's hook."""
     driver, target, seed = assignment.job.driver, assignment.job.target(), assignment.job.seed
-    if target.settings.get("mix"):
+    if target.load.mix:
         from seamark.load.engine.mix import classes_of, mixed_quality
 
         def ask(settings: Mapping[str, Value]) -> Mapping[str, float]:
             return call_hook(driver, "quality", replace(target, settings=settings), seed)
 
-        return mixed_quality(classes_of(str(target.settings["mix"])), target.settings, ask)
+        return mixed_quality(classes_of(target.load.mix), target.settings, ask)
     return call_hook(driver, "quality", target, seed)
 
 
@@ -163,7 +155,7 @@ def measure(assignment: WorkerAssignment, line: Line) -> dict[str, Any]:
         began["epoch_ns"], began["cpu_s"] = epoch_ns, time.process_time()
         return epoch_ns
 
-    report_progress = line.report_progress if job.settings.get("stop_when_saturated") else None
+    report_progress = line.report_progress if job.load.stop_when_saturated else None
     with Segment(assignment.segment) as segment:
         if driver.speaks == "wire":  # a service may have both kinds of driver
             from seamark.load.engine.event_loop import (
@@ -174,8 +166,9 @@ def measure(assignment: WorkerAssignment, line: Line) -> dict[str, Any]:
         else:
             from seamark.load.engine.supervisor import run_calls
 
-            if job.turns > 1:
-                raise UserError(f"turns: {job.turns} turns need a driver that sends from an event loop. Set it to 1.")
+            if job.load.turns > 1:
+                text = f"turns: {job.load.turns} turns need a driver that sends from an event loop. Set it to 1."
+                raise UserError(text)
             calls = bodies.whole() if isinstance(bodies, RowBodies) else bodies
             counters = run_calls(assignment, driver, calls, segment, begin, report_progress)
         cpu_s, end_ns = time.process_time(), time.monotonic_ns()
@@ -192,7 +185,6 @@ def worker_report(
 ) -> dict[str, Any]:
     """Return the WorkerReport as a JSON document. An open loop has a schedule lag, a closed one null."""
     fault = counters.fault
-    closed = (assignment.job.settings.get("pattern") or "closed") == "closed"
     return {
         "worker": assignment.worker,
         "pid": os.getpid(),
@@ -204,7 +196,7 @@ def worker_report(
         "spin_s": counters.spin_s,
         "held_open_s": counters.held_open_s,
         "max_rss_bytes": largest_rss_bytes(),
-        "lag_ns": None if closed else schedule_lag(assignment.segment),
+        "lag_ns": None if assignment.load.closed else schedule_lag(assignment.segment),
         "loop_lag_ns": counters.loop_lag_ns,
         "stalls_ns": counters.stalls_ns,
         "backlog_max": counters.backlog_max,

@@ -26,7 +26,7 @@ from seamark.trials.kinds import timed_load
 from seamark.trials.measure import LoadFailure
 from seamark.trials.search.largest_load import MeasuredProbe, largest_load
 from seamark.trials.search.observation import ends_search, observation_of, values_of
-from seamark.trials.search.record import SearchRecord, duration_of, folder_name, probe_trial
+from seamark.trials.search.record import SearchRecord, folder_name, probe_trial
 from seamark.trials.search.steps import LevelVerdict, Probe, SearchResult, Verdict
 from seamark.trials.trial_files import put_aside, samples_complete
 from seamark.trials.trial_record import record_of, served_by, write_config, write_meta
@@ -62,7 +62,7 @@ def _search(
     assert search is not None
     probes = _Probes(context, trial, folder, parent_pid, max_retries)
     try:
-        found = largest_load(search, duration_of(trial), probes.measure, probes.note)
+        found = largest_load(search, trial.load.duration_s, probes.measure, probes.note)
     except _BrokenOffError as ended:
         return ended.load
     outcome = probes.record.end(found)

@@ -32,8 +32,8 @@ def probe_trial(trial: Trial, probe: Probe, scenario: str) -> Trial:
     seed = seed_of(trial.seed, trial.search.setting, probe.level, probe.look - 1, probe.attempt)
     told: dict[str, Value] = {trial.search.setting: probe.level}
     if probe.times > 1:
-        told["duration_s"] = probe.times * duration_of(trial)
-    if has_rate(trial.settings.get("pattern"), "steady"):
+        told["duration_s"] = probe.times * trial.load.duration_s
+    if has_rate(trial.load.pattern, "steady"):
         told["stop_when_saturated"] = True
     return replace(
         trial,
@@ -47,11 +47,6 @@ def probe_trial(trial: Trial, probe: Probe, scenario: str) -> Trial:
     )
 
 
-def duration_of(trial: Trial) -> float:
-    """Return how long a probe's first look takes, without its warm-up: the scenario's `duration_s`."""
-    return float(trial.settings["duration_s"])  # type: ignore[arg-type]
-
-
 def found_trial(trial: Trial, load: LoadRecord) -> Trial:
     """Return a search's trial as its best probe measured it, as load.json says; any other trial as it is."""
     probe = load.probe
@@ -59,7 +54,7 @@ def found_trial(trial: Trial, load: LoadRecord) -> Trial:
         return trial
     told: dict[str, Value] = {trial.search.setting: probe.level}
     if probe.times > 1:
-        told["duration_s"] = probe.times * duration_of(trial)
+        told["duration_s"] = probe.times * trial.load.duration_s
     return replace(
         trial,
         settings={**trial.settings, **told},
