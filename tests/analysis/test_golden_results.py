@@ -5,15 +5,13 @@ intended change: `bench collect -c golden.yaml` in a copy of `golden`, then copy
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from study_folder import StudyFolder
 
 GOLDEN = Path(__file__).parent / "golden"
 WORDING = {"code", "text", "remedy", "advice", "notes", "reason", "rule"}
@@ -42,8 +40,7 @@ def differences(expected: Any, derived: Any, path: str = "") -> Iterator[str]:
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study = tmp_path_factory.mktemp("golden") / "study"
     shutil.copytree(GOLDEN, study)
-    words = [sys.executable, "-m", "seamark.cli.main", "collect", "-c", "golden.yaml"]
-    done = subprocess.run(words, cwd=study, env=os.environ, capture_output=True, text=True, check=False)
+    done = StudyFolder(root=study).bench("collect", "-c", "golden.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     return study / "results" / "golden"
 

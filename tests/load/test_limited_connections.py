@@ -9,8 +9,6 @@ from listening import listening
 
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.model.sample import Failure
-from seamark.platform import connection_limits
-from seamark.platform.connection_limits import connection_budget
 
 
 def answer_once(connection: socket.socket) -> None:
@@ -44,20 +42,3 @@ def test_a_report_says_how_often_it_had_to_connect_anew(closing_server: int, loa
     assert network.connected_anew == 18
     assert network.connected_anew_per_s > 1
     assert (network.connections, network.listen_backlog) == (2, 50)
-
-
-@pytest.mark.services
-def test_connections_that_a_full_queue_turns_away_are_counted(load: Callable) -> None:
-    """A server that accepts nothing for a while: two fit into its queue."""
-    server = socket.create_server(("127.0.0.1", 0), backlog=1)
-    before = connection_limits.listen_overflows()
-    if before is None:
-        pytest.skip("this kernel does not say")
-    room = connection_budget(server.getsockname(), 8)
-    tries = [socket.socket() for _ in range(8)]
-    for each in tries:
-        each.setblocking(False)
-        each.connect_ex(server.getsockname())
-    assert room.after(0, 1.0)["listen_overflows"] > 0
-    for each in (*tries, server):
-        each.close()

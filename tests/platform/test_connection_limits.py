@@ -92,3 +92,19 @@ def test_the_queue_of_a_listening_socket_is_as_long_as_it_asked_for(backlog: int
         assert listen_backlog(address[1]) == backlog
         assert connection_budget(address, 1).backlog == backlog
     assert listen_backlog(address[1]) is None
+
+
+def test_connections_that_a_full_queue_turns_away_are_counted() -> None:
+    """A server that accepts nothing for a while: two fit into its queue."""
+    server = socket.create_server(("127.0.0.1", 0), backlog=1)
+    before = connection_limits.listen_overflows()
+    if before is None:
+        pytest.skip("this kernel does not say")
+    room = connection_budget(server.getsockname(), 8)
+    tries = [socket.socket() for _ in range(8)]
+    for each in tries:
+        each.setblocking(False)
+        each.connect_ex(server.getsockname())
+    assert room.after(0, 1.0)["listen_overflows"] > 0
+    for each in (*tries, server):
+        each.close()
