@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from exported import Exporting
+from processes import until
 from slurm import slurm, why_no_slurm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.services]
@@ -48,7 +49,7 @@ class Submitted:
 
     def wait(self, jobs: list[str]) -> None:
         """Wait until none of the jobs is in the queue."""
-        until(lambda: not self.slurm("squeue", "-h", "-j", ",".join(jobs), "-t", "PD,R,CG"), self.said)
+        until(lambda: not self.slurm("squeue", "-h", "-j", ",".join(jobs), "-t", "PD,R,CG"), self.said, PATIENCE_S)
 
     def said(self) -> str:
         """Return what the jobs have written."""
@@ -107,13 +108,6 @@ def test_more_deployments_than_a_user_may_have_jobs_are_submitted_as_there_is_ro
     assert jobs.measurements() == dict.fromkeys(jobs.records("metrics.json"), 1)
     assert len(jobs.records("metrics.json")) == len(levels), jobs.said()
     assert (study.root / "reports/try/index.html").exists()
-
-
-def until(there: Callable[[], object], said: Callable[[], str]) -> None:
-    limit_s = time.monotonic() + PATIENCE_S
-    while not there():
-        assert time.monotonic() < limit_s, said()
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")
@@ -178,8 +172,8 @@ def test_a_job_that_is_cut_short_leaves_finished_trials_and_no_process_and_the_n
 ) -> None:
     jobs = exported(workload={"reply_bytes": 2, "duration_s": 1.5})
     [number, report] = jobs.submit()
-    until(lambda: jobs.records("samples.json"), jobs.said)
-    until(lambda: list(jobs.study.results.glob("*--*/.parts/*")), jobs.said)
+    until(lambda: jobs.records("samples.json"), jobs.said, PATIENCE_S)
+    until(lambda: list(jobs.study.results.glob("*--*/.parts/*")), jobs.said, PATIENCE_S)
     jobs.slurm("scancel", *how, number)
     jobs.wait([number, report])
     finished = jobs.records("samples.json")
@@ -188,7 +182,7 @@ def test_a_job_that_is_cut_short_leaves_finished_trials_and_no_process_and_the_n
     [deployment] = jobs.study.results.glob("deployments/*")
     assert (deployment / "deployment.json").exists(), jobs.said()
     assert not (deployment / "endpoint.json").exists()
-    until(lambda: not jobs.processes(), lambda: str(jobs.processes()))
+    until(lambda: not jobs.processes(), jobs.processes, PATIENCE_S)
     assert set(jobs.records("metrics.json")) == set(finished)
 
     jobs.wait([*jobs.submit(), *jobs.submit()])

@@ -72,7 +72,7 @@ def measuring(study: StudyFolder) -> bool:
     ("numbers", "apart_s"),
     [
         ((signal.SIGINT, signal.SIGINT), 0.3),
-        ((signal.SIGTERM, signal.SIGTERM, signal.SIGTERM, signal.SIGTERM), 0.05),
+        pytest.param((signal.SIGTERM,) * 4, 0.05, marks=pytest.mark.sweep),
         ((signal.SIGHUP,), 0.0),
     ],
     ids=["two interrupts", "four SIGTERM", "a hang-up"],

@@ -39,28 +39,15 @@ def test_a_server_that_never_answers_fails_its_trials_with_its_last_words(study)
 
 @pytest.mark.covers("E-NFR04")
 @pytest.mark.parametrize("name", ["load.json", "samples.json"])
-def test_a_damaged_record_is_made_again_and_no_other_trial_is_touched(study, name):
-    assert study.submit().returncode == 0
-    victim, *others = study.trials()
+def test_a_damaged_record_is_made_again_and_no_other_trial_is_touched(finished, name):
+    victim, *others = finished.trials()
     before = {other: (other / "load.json").stat().st_mtime_ns for other in others}
     whole = (victim / name).read_text()
     (victim / name).write_text(whole[: len(whole) // 2])
-    assert study.submit().returncode == 0
+    assert finished.submit().returncode == 0
     assert json.loads((victim / name).read_text())
-    assert study.json("summary.json")["ok"] == 4
+    assert finished.json("summary.json")["ok"] == 4
     assert {other: (other / "load.json").stat().st_mtime_ns for other in others} == before
-
-
-def test_a_second_run_in_the_same_folder_is_refused_while_the_first_goes_on(study):
-    study.write(workload={"duration_s": 2})
-    first = study.start()
-    while not list(study.results.glob("*/.parts")):
-        assert first.poll() is None
-    second = study.submit()
-    assert second.returncode == 2
-    assert "another run is at work here" in second.stderr
-    assert first.wait(120) == 0
-    assert study.json("summary.json")["ok"] == 4
 
 
 def test_a_full_disk_is_said_and_the_run_completes_when_there_is_space(study, tmp_path):

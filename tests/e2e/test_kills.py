@@ -7,8 +7,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import until
 from study_folder import StudyFolder
-from test_runs import parts_of_a_load, wait_for
+from test_runs import parts_of_a_load
 
 pytestmark = pytest.mark.e2e
 
@@ -71,14 +72,14 @@ def test_after_kill_9_at_a_random_moment_submit_completes_and_nothing_is_lost_or
     killed = kill(study, run, role)
     try:
         run.wait(HANGS_S)
-        wait_for(lambda: not study.processes(), HANGS_S)
+        until(lambda: not study.processes(), within_s=HANGS_S)
         before = good_samples(study)
         done = study.submit()
         said = done.stdout + done.stderr
         if done.returncode == 1:
             again = study.bench("retry", "-c", "config/scenarios/try.yaml")
             said += again.stdout + again.stderr
-        wait_for(lambda: not study.processes(), HANGS_S)
+        until(lambda: not study.processes(), within_s=HANGS_S)
     except (subprocess.TimeoutExpired, AssertionError):
         counted("kill -9", "hangs")
         raise

@@ -11,16 +11,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 RULE = "mser5+trend over 0.01 s windows"
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    from study_folder import StudyFolder
-
-    study = StudyFolder.new(tmp_path_factory.mktemp("older") / "study")
-    run = study.submit()
-    assert run.returncode == 0, run.stdout + run.stderr
-    return study
-
-
 def aged(study):
     """Give all trials the figures of an older version, and prune the samples of the first; return their folders."""
     trials = study.trials()

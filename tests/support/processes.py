@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 END_S = 10.0
+Value = TypeVar("Value")
 
 
 @contextmanager
@@ -30,12 +32,15 @@ def running(
             process.wait()
 
 
-def until(there: Callable[[], object], log: Path, within_s: float = 30.0) -> None:
-    """Wait until that is so; fail with the end of the log when it is not in time."""
+def until(there: Callable[[], Value], said: Path | Callable[[], object] = str, within_s: float = 60.0) -> Value:
+    """Return the first true value of a condition; after that long fail with the end of the log or of what is said."""
     limit_s = time.monotonic() + within_s
-    while not there():
-        assert time.monotonic() < limit_s, log.read_text(errors="replace")[-2000:]
+    while not (value := there()):
+        if time.monotonic() > limit_s:
+            text = said.read_text(errors="replace") if isinstance(said, Path) else str(said())
+            raise AssertionError(f"{there} did not come true within {within_s} s: {text[-2000:]}")
         time.sleep(0.1)
+    return value
 
 
 def eventually(true: Callable[[], object], within_s: float = 10.0) -> bool:

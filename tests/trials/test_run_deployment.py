@@ -2,13 +2,12 @@
 
 import json
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from exported import Exporting
+from processes import until
 
 pytestmark = [pytest.mark.services]
 
@@ -25,13 +24,6 @@ def make(root: Path, **workload: object) -> tuple[Exporting, str, list[str]]:
 def loads(study: Exporting) -> dict[str, str]:
     found = study.results.glob("*--*/load.json")
     return {path.parent.name: json.loads(path.read_text())["status"] for path in found}
-
-
-def until(there: Callable[[], object]) -> None:
-    limit_s = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < limit_s
-        time.sleep(0.05)
 
 
 def processes(study: Exporting) -> list[psutil.Process]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import until
 
 from seamark.platform.fork_server import client
 from seamark.platform.fork_server.client import Forked, fork, with_pipes
@@ -51,13 +52,6 @@ def forked(owner: int, tmp_path: Path) -> Iterator[Callable[..., Forked]]:
         os.close(file)
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_a_forked_process_has_its_clients_folder_environment_and_files(
     forked: Callable[..., Forked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +80,7 @@ def test_a_forked_process_ends_as_a_script_does(
 
 def test_a_killed_process_has_the_signal_for_its_exit_code(forked: Callable[..., Forked], tmp_path: Path) -> None:
     process = forked("wait", tmp_path / "ready", tmp_path / "ended")
-    wait_for((tmp_path / "ready").exists)
+    until((tmp_path / "ready").exists)
     assert process.poll() is None
     process.kill()
     assert process.wait() == process.poll() == -signal.SIGKILL
@@ -95,7 +89,7 @@ def test_a_killed_process_has_the_signal_for_its_exit_code(forked: Callable[...,
 
 def test_a_terminated_process_closes_what_it_has_open(forked: Callable[..., Forked], tmp_path: Path) -> None:
     process = forked("wait", tmp_path / "ready", tmp_path / "ended")
-    wait_for((tmp_path / "ready").exists)
+    until((tmp_path / "ready").exists)
     process.terminate()
     assert process.wait() == 128 + signal.SIGTERM
     assert (tmp_path / "ended").exists()
@@ -107,9 +101,9 @@ def test_a_forked_process_ends_with_its_client(
     forked: Callable[..., Forked], tmp_path: Path, number: signal.Signals
 ) -> None:
     process = forked("wait", tmp_path / "ready", tmp_path / "ended", orphan_signal=number)
-    wait_for((tmp_path / "ready").exists)
+    until((tmp_path / "ready").exists)
     process._connection.close()  # as the kernel does when we end
-    wait_for(lambda: not Path(f"/proc/{process.pid}").exists())
+    until(lambda: not Path(f"/proc/{process.pid}").exists())
     assert (tmp_path / "ended").exists() == (number == signal.SIGTERM)
 
 
@@ -128,15 +122,15 @@ def test_a_fork_server_ends_with_its_run_and_leaves_who_still_works(
     forked: Callable[..., Forked], owner: int, tmp_path: Path
 ) -> None:
     process = forked("wait", tmp_path / "ready", tmp_path / "ended")
-    wait_for((tmp_path / "ready").exists)
+    until((tmp_path / "ready").exists)
     server = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(owner, signal.SIGKILL)
     listens = address(name_of(owner, kind_of(sys.executable, PRELOAD, {})))
-    wait_for(lambda: not answers(listens))
+    until(lambda: not answers(listens))
     assert process.poll() is None
     process.terminate()
     assert process.wait() == 128 + signal.SIGTERM
-    wait_for(lambda: "State:\tZ" in state(server) or not state(server))
+    until(lambda: "State:\tZ" in state(server) or not state(server))
 
 
 @pytest.mark.slow
@@ -215,7 +209,7 @@ def test_a_fork_that_fails_costs_nobody_else_anything(owner: int, tmp_path: Path
         "forked:wait", [str(tmp_path / "a"), str(tmp_path / "b")], owner=owner, files=files, preload=("one_fork",)
     )
     assert waiting is not None
-    wait_for((tmp_path / "a").exists)
+    until((tmp_path / "a").exists)
     assert fork("forked:fail", [], owner=owner, files=files, preload=("one_fork",)) is None
     assert waiting.poll() is None
     waiting.terminate()
