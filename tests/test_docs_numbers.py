@@ -22,8 +22,7 @@ from seamark.analysis.summary import repetitions
 from seamark.drivers.openai import driver as openai
 from seamark.drivers.openai import stream
 from seamark.drivers.postgres import replies
-from seamark.load.coordinator import coordinator
-from seamark.load.coordinator.launchers import remote_worker_handle
+from seamark.load.coordinator import coordinator, handle
 from seamark.load.engine import http, loops, mix, saturation
 from seamark.load.workers import trace_bodies
 from seamark.model import load_profile, scenario, search
@@ -96,7 +95,7 @@ MEASUREMENT = {
     "early wake-ups": f"({loops.SHORTEST_EARLY_NS / 1e6:g} to {loops.LONGEST_EARLY_NS / 1e6:g} ms, up to "
     f"{loops.LONGEST_EARLY_OWN_CORE_NS / 1e6:g} ms on a core of its own)",
     "spinning": f"for the last {loops.SPIN_NS / 1e3:g} us, by spinning",
-    "exchanges of clocks": f"asks each of them {remote_worker_handle.EXCHANGES} times",
+    "exchanges of clocks": f"asks each of them {handle.EXCHANGES} times",
     "error of clocks": f"above {load.LATE_S * 1e3:g} ms of error and drift together",
     "energy that is covered": f"cover {shared(energy.COVERED)} of the window in "
     f"{WORDS[energy.LEAST_STEPS]} steps or more",

@@ -84,7 +84,6 @@ def starts() -> list[Path]:
     workers = PACKAGE / "load" / "workers"
     return [
         workers / "worker.py",
-        workers / "remote_worker.py",
         workers / "hooks.py",
         *sorted((PACKAGE / "drivers").rglob("*.py")),
     ]

@@ -14,8 +14,8 @@ from slurm import allocation, slurm, why_no_slurm
 from slurm_study import SlurmStudy
 
 from seamark.config.read import read_services
+from seamark.load.coordinator.command_launcher import launcher_of
 from seamark.load.coordinator.coordinator import run_load
-from seamark.load.coordinator.launchers.command_launcher import launcher_of
 from seamark.load.workers.assignment import LoadJob
 from seamark.model.service import Health, Part, Server
 from seamark.model.site import Paths, Pinning, Site

@@ -13,7 +13,7 @@ import pytest
 
 import seamark
 from seamark.load.coordinator.coordinator import LoadJob, LoadOutcome, run_load
-from seamark.load.coordinator.launchers.launcher import WorkerLauncher
+from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.load.workers.records import read_segments
 from seamark.model.sample import MISSING_NS
 

@@ -10,9 +10,7 @@ from seamark.load.workers.assignment import PROCESSES_A_CORE, LoadJob, WorkerAss
 
 def test_a_share_survives_its_way_through_json(tmp_path: Path) -> None:
     job = LoadJob(driver="a:B", workers="threads", settings={"x": None, "rate_rps": 1.5}, seed=3, data=tmp_path)
-    share = WorkerAssignment(
-        job=job, worker=1, workers=2, segment=tmp_path / "s", report=tmp_path / "r", parent_pid=os.getpid()
-    )
+    share = WorkerAssignment(job=job, worker=1, workers=2, segment=tmp_path / "s")
     assert WorkerAssignment.from_json(share.to_json()) == share
 
 
@@ -21,10 +19,7 @@ def test_a_share_survives_its_way_through_json(tmp_path: Path) -> None:
 )
 def test_users_are_shared_out_evenly(tmp_path: Path, concurrency: int, workers: int, parts: list[int]) -> None:
     job = LoadJob(driver="a:B", workers="wire", settings={"concurrency": concurrency}, seed=1, data=tmp_path)
-    shares = [
-        WorkerAssignment(job=job, worker=k, workers=workers, segment=tmp_path, report=tmp_path, parent_pid=1)
-        for k in range(workers)
-    ]
+    shares = [WorkerAssignment(job=job, worker=k, workers=workers, segment=tmp_path) for k in range(workers)]
     assert [share.concurrency for share in shares] == parts
 
 
@@ -49,10 +44,7 @@ def test_there_are_never_more_processes_than_can_be_busy(
 @pytest.mark.parametrize("requests", [1, 7, 100])
 def test_the_workers_limits_add_up_to_the_requests(tmp_path: Path, requests: int) -> None:
     job = LoadJob(driver="a:B", workers="wire", settings={"requests": requests}, seed=1, data=tmp_path)
-    shares = [
-        WorkerAssignment(job=job, worker=k, workers=3, segment=tmp_path, report=tmp_path, parent_pid=1)
-        for k in range(3)
-    ]
+    shares = [WorkerAssignment(job=job, worker=k, workers=3, segment=tmp_path) for k in range(3)]
     assert sum(share.requests or 0 for share in shares) == requests
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.load.coordinator.launchers.remote_worker_handle import Exchange, Offset, offset_of
+from seamark.load.coordinator.handle import Exchange, Offset, offset_of
 
 DELAYS = st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)), min_size=1, max_size=30)
 

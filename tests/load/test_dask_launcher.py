@@ -8,9 +8,9 @@ import psutil
 import pytest
 from clusters import dask, environment, loads_below
 
-from seamark.load.coordinator.launchers.command_launcher import launcher_of
-from seamark.load.coordinator.launchers.dask_tasks import spread
-from seamark.load.coordinator.launchers.launcher import LoadError, WorkerLauncher
+from seamark.load.coordinator.cluster_tasks import spread
+from seamark.load.coordinator.command_launcher import launcher_of
+from seamark.load.coordinator.handle import LoadError, WorkerLauncher
 from seamark.model.sample import Failure
 
 OPEN = {"pattern": "poisson", "rate_rps": 300.0, "concurrency": 8, "duration_s": 1.0}

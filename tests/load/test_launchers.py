@@ -22,12 +22,13 @@ from clusters import loads_below
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import SiteError, UserError
-from seamark.load.coordinator.launchers.command_launcher import CommandLauncher, Srun, launcher_of, reachable_by
-from seamark.load.coordinator.launchers.launcher import LoadError
-from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
+from seamark.load.coordinator.command_launcher import CommandLauncher, Srun, launcher_of
+from seamark.load.coordinator.handle import LoadError
 from seamark.load.workers.records import segment_state
 from seamark.model.sample import Failure
 from seamark.planning.plan import plan
+from seamark.platform.ports import reachable_by
+from seamark.platform.rendezvous import RendezvousListener
 
 FAKE = Path(__file__).parents[1] / "cluster" / "fake_srun.py"
 OPEN = {"pattern": "poisson", "rate_rps": 300.0, "concurrency": 8, "duration_s": 1.0}
@@ -204,7 +205,7 @@ def test_carried_workers_end_when_their_parent_is_killed(
     script = tmp_path / "parent.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from seamark.load.coordinator.launchers.command_launcher import launcher_of\n"
+        "from seamark.load.coordinator.command_launcher import launcher_of\n"
         "from seamark.load.coordinator.coordinator import LoadJob, run_load\n"
         "settings = {'duration_s': 60.0, 'concurrency': 2, 'shards': 2}\n"
         "job = LoadJob(driver='seamark.drivers.null:Null', workers='wire', settings=settings, seed=1,\n"
@@ -274,7 +275,7 @@ class Door:
     def on_readable(self) -> None:
         while ready := self.selector.select(0.05):
             for key, _ in ready:
-                key.data.on_readable()
+                key.data()
 
     def closed(self, candidate: socket.socket) -> bool:
         candidate.settimeout(0.2)

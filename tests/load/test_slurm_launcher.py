@@ -6,8 +6,8 @@ import psutil
 import pytest
 from slurm import allocation, slurm, why_no_slurm
 
-from seamark.load.coordinator.launchers.command_launcher import launcher_of
-from seamark.load.coordinator.launchers.launcher import LoadError
+from seamark.load.coordinator.command_launcher import launcher_of
+from seamark.load.coordinator.handle import LoadError
 from seamark.model.sample import Failure
 
 pytestmark = pytest.mark.services
@@ -40,7 +40,7 @@ def on_node(name: str) -> list[psutil.Process]:
     for each in psutil.process_iter():
         try:
             if (
-                each.cmdline()[2:] == ["seamark.load.workers.remote_worker"]
+                each.cmdline()[2:] == ["seamark.load.workers.worker"]
                 and each.environ().get("SLURMD_NODENAME") == name
             ):
                 found.append(each)

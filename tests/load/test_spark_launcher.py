@@ -7,8 +7,8 @@ import psutil
 import pytest
 from clusters import environment, loads_below, spark
 
-from seamark.load.coordinator.launchers.command_launcher import launcher_of
-from seamark.load.coordinator.launchers.launcher import LoadError, WorkerLauncher
+from seamark.load.coordinator.command_launcher import launcher_of
+from seamark.load.coordinator.handle import LoadError, WorkerLauncher
 from seamark.model.sample import Failure
 
 pytestmark = pytest.mark.services

@@ -327,5 +327,5 @@ def test_lengths_matter_only_to_a_service_that_has_them() -> None:
 def test_a_schedule_says_whether_it_ran_out_before_the_load_did(settings: dict[str, Any], ends: bool) -> None:
     written(ROWS)
     job = LoadJob(driver="x:y", workers="wire", settings={"warmup_s": 0.0, **settings}, seed=1, data=Path(), ports={})
-    share = WorkerAssignment(job=job, worker=0, workers=1, segment=Path("s"), report=Path("r"), parent_pid=1)
+    share = WorkerAssignment(job=job, worker=0, workers=1, segment=Path("s"))
     assert ran_out(share) is ends

@@ -20,10 +20,7 @@ def test_an_event_loop_has_a_core_of_its_own_where_there_are_enough(
     tmp_path: Path, workers: str, many: int, kept: list[tuple[int, ...]]
 ) -> None:
     job = LoadJob(driver="a:B", workers=workers, settings={}, seed=1, data=tmp_path, cores=(4, 5))  # type: ignore[arg-type]
-    shares = [
-        WorkerAssignment(job=job, worker=k, workers=many, segment=tmp_path, report=tmp_path, parent_pid=1)
-        for k in range(many)
-    ]
+    shares = [WorkerAssignment(job=job, worker=k, workers=many, segment=tmp_path) for k in range(many)]
     assert [share.cores for share in shares] == kept
     assert WorkerAssignment.from_json(shares[0].to_json()) == shares[0]
 

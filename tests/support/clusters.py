@@ -27,7 +27,7 @@ def loads_below(process: psutil.Process) -> list[psutil.Process]:
     found = []
     for each in process.children(recursive=True):
         with suppress(psutil.Error):  # it may end while it is looked at
-            if each.cmdline()[2:] == ["seamark.load.workers.remote_worker"]:
+            if each.cmdline()[2:] == ["seamark.load.workers.worker"]:
                 found.append(each)
     return found
 

@@ -109,8 +109,8 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     nothing listens.
     """
     from seamark.dispatch.identity import node
+    from seamark.load.coordinator.command_launcher import launcher_of
     from seamark.load.coordinator.coordinator import LoadError
-    from seamark.load.coordinator.launchers.command_launcher import launcher_of
     from seamark.platform.tls import tls_context
     from seamark.report.terminal import quick_load_text
     from seamark.storage.paths import TrialFolder

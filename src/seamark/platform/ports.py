@@ -1,4 +1,4 @@
-"""Free ports, and the owner of the socket that listens on a port. By /proc, without connections."""
+"""Free ports, the owner of the socket that listens on a port, addresses of this machine. Sends nothing."""
 
 import random
 import socket
@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
 LISTEN = "0A"
 LOWEST = 10240
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 Owner = Literal["nobody", "ours", "foreign"]
 
 
@@ -94,3 +97,18 @@ def _owner(sockets: list[Listener], ours: set[int]) -> Owner:
     if not sockets:
         return "nobody"
     return "ours" if all(listener.inode in ours for listener in sockets) else "foreign"
+
+
+def reachable_by(nearby_host: str | None) -> list[str]:
+    """Return names and addresses of this machine, best first, for processes near that host."""
+    if nearby_host in LOCAL_HOSTS:
+        return ["127.0.0.1"]
+    hosts = []
+    if nearby_host is not None:
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((nearby_host, 9))  # sends nothing: selects the local address of the route
+            hosts.append(str(probe.getsockname()[0]))
+    hosts.append(socket.gethostname())
+    for addresses in psutil.net_if_addrs().values():
+        hosts += [entry.address for entry in addresses if entry.family == socket.AF_INET]
+    return [host for host in dict.fromkeys(hosts) if host not in LOCAL_HOSTS] or ["127.0.0.1"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from seamark.load.coordinator.command_launcher import launcher_of
 from seamark.load.coordinator.coordinator import LoadJob
-from seamark.load.coordinator.launchers.command_launcher import launcher_of
-from seamark.load.coordinator.launchers.launcher import WorkerLauncher
+from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.model.objectives import latency_limit_s
 from seamark.model.results.deployment_record import Endpoint, ServerEnd
 from seamark.model.server_identity import ServerIdentity

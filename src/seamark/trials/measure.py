@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.load.coordinator.coordinator import LoadError, LoadJob, LoadOutcome, run_load
-from seamark.load.coordinator.launchers.launcher import WorkerLauncher
+from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.model.results.load_record import EnergyRecord
 from seamark.model.sample import CHUNK
 from seamark.telemetry.energy import after_load, before_load

@@ -16,7 +16,7 @@ from seamark.analysis.metrics import measure as figures
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.dispatch.identity import node
 from seamark.load.coordinator.coordinator import LoadError, LoadJob
-from seamark.load.coordinator.launchers.launcher import WorkerLauncher
+from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.load.driver import Target, Wire, make_of
 from seamark.load.workers.records import segment_state
 from seamark.load.workers.segments import read_samples

@@ -16,7 +16,7 @@ import pytest
 from processes import until
 
 from seamark.platform.fork_server import client
-from seamark.platform.fork_server.client import Forked, fork, with_pipes
+from seamark.platform.fork_server.client import Forked, fork
 from seamark.platform.fork_server.protocol import address, kind_of, name_of, receive, send
 
 PRELOAD = ("json.tool",)
@@ -107,14 +107,14 @@ def test_a_forked_process_ends_with_its_client(
     assert (tmp_path / "ended").exists() == (number == signal.SIGTERM)
 
 
-def test_a_forked_process_is_spoken_to_through_pipes(owner: int, tmp_path: Path) -> None:
-    process = with_pipes(tmp_path / "log", lambda files: fork("forked:echo", [], owner=owner, files=files))
-    assert process is not None
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"hello\n")
-    assert process.stdout.read(100) == b"HELLO\n"
-    assert process.wait() == 0
+def test_a_forked_process_is_spoken_to_over_its_standard_files(owner: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = fork("forked:echo", [], owner=owner, files=(theirs.fileno(),) * 3)
+        assert process is not None
+        ours.sendall(b"hello\n")
+        assert ours.recv(100) == b"HELLO\n"
+        assert process.wait() == 0
 
 
 @pytest.mark.covers("E-NFR04")

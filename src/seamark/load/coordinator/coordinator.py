@@ -1,6 +1,5 @@
 """Coordinator of a load: starts the workers, sets a common epoch, monitors and ends them. Sends no request itself."""
 
-import os
 import selectors
 import sys
 import time
@@ -10,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 
 from seamark.load.coordinator.client_telemetry import ClientTelemetry
-from seamark.load.coordinator.launchers.launcher import LoadError, WorkerHandle, WorkerLauncher
-from seamark.load.coordinator.launchers.local import LocalLauncher
+from seamark.load.coordinator.handle import LoadError, WorkerHandle, WorkerLauncher
+from seamark.load.coordinator.local_launcher import LocalLauncher
 from seamark.load.engine.saturation import saturation_monitor
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES, PreparationError, run_preparation
@@ -131,18 +130,9 @@ class Coordinator:
                 raise LoadError(slow, self.log_tail())
 
         assignments = [
-            WorkerAssignment(
-                job=self.job,
-                worker=k,
-                workers=count,
-                segment=self.parts / f"worker-{k}.samples",
-                report=self.parts / f"worker-{k}.report.json",
-                parent_pid=os.getpid(),
-            )
+            WorkerAssignment(job=self.job, worker=k, workers=count, segment=self.parts / f"worker-{k}.samples")
             for k in range(count)
         ]
-        for assignment in assignments:
-            assignment.report.unlink(missing_ok=True)
         self.workers = self.launcher.start(assignments, self.python, self.selector, on_wait)
         while not all(worker.ready for worker in self.workers):
             self._poll_workers(TICK_S)
@@ -186,7 +176,7 @@ class Coordinator:
         with away_from(kept), ClientTelemetry(pids if here else (), client_csv, ports, self.job.host) as telemetry:
             while any(worker.alive() for worker in self.workers):
                 self._poll_workers(min(TICK_S, self.job.telemetry_interval_s))
-                if not all(worker.loaded or not worker.alive() for worker in self.workers):
+                if not all(worker.has_loaded or not worker.alive() for worker in self.workers):
                     telemetry.sample_every(self.job.telemetry_interval_s)
                 elif not has_loaded:
                     has_loaded = True
@@ -213,8 +203,7 @@ class Coordinator:
             time.sleep(min(timeout_s, 0.01))
             return
         for key, _ in self.selector.select(timeout_s):
-            if not key.data.on_readable():
-                self.selector.unregister(key.fileobj)
+            key.data()
 
     def _judging_s(self, epoch_ns: int) -> float:
         """Return the time limit for measuring quality."""
@@ -235,13 +224,13 @@ class Coordinator:
         """Have the workers end their load now; return until when, in ns of our clock, they may take for it."""
         for worker in self.workers:
             if worker.alive():
-                worker.terminate()
+                worker.send("stop")
         return time.monotonic_ns() + int(GRACE_S * 1e9)
 
     def _kill_overdue(self) -> None:
         """Kill the workers that still load; worker 0 if only its quality measurement is overdue."""
         alive = [worker for worker in self.workers if worker.alive()]
-        for worker in [worker for worker in alive if not worker.loaded] or alive:
+        for worker in [worker for worker in alive if not worker.has_loaded] or alive:
             worker.failed = "was overdue and was killed"
             worker.kill()
 

@@ -79,14 +79,12 @@ class LoadJob:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerAssignment:
-    """Worker `worker` of `workers` in a load, and the files it writes."""
+    """Worker `worker` of `workers` in a load, and the file it writes."""
 
     job: LoadJob
     worker: int
     workers: int
     segment: Path
-    report: Path
-    parent_pid: int
 
     @property
     def load(self) -> LoadProfile:
@@ -122,15 +120,14 @@ class WorkerAssignment:
         """Return the assignment as a JSON document."""
         document = asdict(self)
         document["job"]["data"] = str(self.job.data)
-        return document | {"segment": str(self.segment), "report": str(self.report), "schema_version": 1}
+        return document | {"segment": str(self.segment)}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> "WorkerAssignment":
         """Return the assignment that `to_json` wrote."""
-        fields = {key: value for key, value in document.items() if key != "schema_version"}
-        job = LoadJob(**fields.pop("job"))
-        fields["segment"], fields["report"] = Path(fields["segment"]), Path(fields["report"])
-        return WorkerAssignment(job=replace(job, data=Path(job.data), cores=tuple(job.cores)), **fields)
+        job = LoadJob(**document["job"])
+        job = replace(job, data=Path(job.data), cores=tuple(job.cores))
+        return WorkerAssignment(**{**document, "job": job, "segment": Path(document["segment"])})
 
 
 @dataclass(frozen=True, kw_only=True)

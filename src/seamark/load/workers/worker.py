@@ -1,73 +1,131 @@
-"""A worker process of a load: `main(["worker-0.json"])`, run through isolated_main.py in the service's environment,
-or `run("worker-0.json")` in a process of a fork server.
+"""A worker process of a load: makes its driver and requests, waits for the clock, runs its assignment, reports.
 
-It makes its driver and requests, prints `ready`, waits for `go EPOCH_NS` on standard input, runs its assignment (with
-lines `progress` where wanted), writes segment and report, prints `loaded` and ends. Worker 0 then waits for `judge`,
-which comes when no worker has a request in flight, and calls the driver module's `quality`.
+`main`, run through isolated_main.py in the service's environment, or `run` in a process of a fork server. Its stream
+to the coordinator (channel.py) is standard input on the coordinator's machine, a connection elsewhere. Worker 0 also
+calls the driver module's `quality` when no worker has a request in flight.
 """
 
+import contextlib
 import gc
 import json
 import os
+import signal
+import socket
+import stat
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from seamark import __version__
+from seamark.dispatch.identity import boot_id, node, task_rank
 from seamark.errors import UserError
 from seamark.load.driver import Body, Call, Wire, make_of
 from seamark.load.engine.schedule_lag import schedule_lag
 from seamark.load.engine.schedule_share import ran_out
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters, seed_for
+from seamark.load.workers.channel import LAUNCH_SPEC, Channel
 from seamark.load.workers.hooks import call_hook
 from seamark.load.workers.records import Segment
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.model.service import Value
 from seamark.platform.process_tree import die_with_parent
+from seamark.platform.rendezvous import connect
 
-PROGRESS_INTERVAL_NS = 90_000_000
+
+def main(argv: list[str]) -> int:
+    """Run one assignment in a process of its own: `main([NUMBER])` for a parent on this machine, `main([])` for the
+    coordinator of the launch spec in the environment."""
+    if argv:
+        die_with_parent()
+        return run(*argv)
+    spec = json.loads(os.environ.pop(LAUNCH_SPEC))
+    if spec.get("parent_pid"):
+        die_with_parent(spec["parent_pid"])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep_stderr()
+    worker = spec["worker"] if "worker" in spec else task_rank()
+    about = {"worker": worker, "host": node(), "pid": os.getpid(), "machine": boot_id(), "version": __version__}
+    return serve(Channel(connect(spec["addresses"], spec["token"], about)))
 
 
-class Line:
-    """Line protocol between a worker and its coordinator. `write` sends a line; `read` returns the next one, "" when
-    the coordinator is gone."""
+def run(number: str) -> int:
+    """Run the assignment that comes over standard input. `number` identifies the worker in lists of processes."""
+    stream = socket.socket(fileno=os.dup(0))
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)  # a child of the driver must not keep the stream open
+    return serve(Channel(stream))
 
-    def __init__(self, write: Callable[[str], object], read: Callable[[], str]) -> None:
-        self._write = write
-        self._read = read
-        self._next_progress_ns = 0
 
-    @classmethod
-    def of_pipes(cls) -> "Line":
-        """Use standard input and output. Output of libraries goes to stderr instead."""
-        sys.stdout.flush()
-        out = os.fdopen(os.dup(1), "w", buffering=1)
-        os.dup2(2, 1)
-        return cls(out.write, sys.stdin.readline)
+def serve(channel: Channel) -> int:
+    """Take the assignment, work, and end this process."""
+    message = json.loads(channel.read().removeprefix("assignment "))
+    assignment, channel.folder = choose_files(WorkerAssignment.from_json(message["assignment"]), message["probe"])
+    if channel.folder is not None:
+        channel.send("apart")
+    try:
+        code = work(assignment, channel)
+    finally:
+        channel.remove_folder()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads that hang in a call cannot delay the exit
 
-    def send(self, word: str, rest: str = "") -> None:
-        """Send a line to the coordinator."""
-        self._write(f"{word} {rest}".strip().replace("\n", " | ") + "\n")
 
-    def wait_for_go(self) -> int:
-        """Return the epoch that the coordinator sets; exit when it is gone."""
-        word, _, epoch_ns = self._read().partition(" ")
-        if word != "go":
-            raise SystemExit(1)
-        return int(epoch_ns)
+def work(assignment: WorkerAssignment, channel: Channel) -> int:
+    """Run one assignment and deliver what it leaves; return the exit code, 0 for success."""
+    try:
+        report = measure(assignment, channel)
+    except Exception as error:
+        traceback.print_exc()
+        channel.send_stderr_tail()
+        channel.send("failed", f"{type(error).__name__}: {error}")
+        return 1
+    channel.send("report", json.dumps(report))
+    channel.send("loaded")
+    while (line := channel.read()) != "bye":
+        if line == "judge" and report["ok"]:
+            try:
+                report["quality"] = quality(assignment)
+            except Exception as error:
+                traceback.print_exc()
+                report["quality_error"] = f"{type(error).__name__}: {error}"
+            channel.send("report", json.dumps(report))
+    if channel.folder is not None:
+        for kind, path in (("samples", assignment.segment), ("chunks", assignment.chunks)):
+            if path.exists():
+                channel.send_file(kind, path)
+    channel.finish()
+    return 0 if report["ok"] else 1
 
-    def wait_for_judge(self) -> bool:
-        """Return True when every worker has ended its load; False when the coordinator is gone."""
-        return self._read().strip() == "judge"
 
-    def report_progress(self, at_ns: int, due: int, completed: int) -> None:
-        """Send the progress of the load, at most every PROGRESS_INTERVAL_NS."""
-        if at_ns >= self._next_progress_ns:
-            self._next_progress_ns = at_ns + PROGRESS_INTERVAL_NS
-            self.send("progress", f"{at_ns} {due} {completed}")
+def choose_files(
+    assignment: WorkerAssignment, probe: Mapping[str, str] | None
+) -> tuple[WorkerAssignment, Path | None]:
+    """Return the assignment with writable files, and the temporary folder that has them where the coordinator's
+    folder cannot be written from here. `probe` is a file there with its content; None on the same machine."""
+    if probe is None:
+        return assignment, None
+    mark = assignment.segment.with_suffix(".here")
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if Path(probe["path"]).read_text(encoding="ascii") == probe["content"]:
+            mark.touch()
+            mark.unlink()
+            return assignment, None
+    folder = Path(tempfile.mkdtemp(prefix="seamark-shard-"))
+    return replace(assignment, segment=folder / assignment.segment.name), folder
+
+
+def keep_stderr() -> None:
+    """Redirect stderr, and stdout with it, to a file that can be read back for its last lines."""
+    if not stat.S_ISREG(os.fstat(2).st_mode):
+        with tempfile.TemporaryFile() as log:
+            os.dup2(log.fileno(), 2)
+    os.dup2(2, 1)
 
 
 def make_driver(assignment: WorkerAssignment) -> Wire | Call:
@@ -102,41 +160,7 @@ def quality(assignment: WorkerAssignment) -> Mapping[str, float]:
     return call_hook(driver, "quality", target, seed)
 
 
-def main(argv: list[str]) -> int:
-    """Run one assignment in a process that the coordinator started."""
-    die_with_parent(json.loads(Path(argv[0]).read_text(encoding="utf-8"))["parent_pid"])
-    return run(argv[0])
-
-
-def run(path: str) -> int:
-    """Run one assignment; the coordinator reads standard output."""
-    line = Line.of_pipes()
-    code = work(WorkerAssignment.from_json(json.loads(Path(path).read_text(encoding="utf-8"))), line)
-    sys.stderr.flush()
-    os._exit(code)  # threads that hang in a call cannot delay the exit
-
-
-def work(assignment: WorkerAssignment, line: Line) -> int:
-    """Run one assignment and write its report; return the exit code, 0 for success."""
-    try:
-        report = measure(assignment, line)
-    except Exception as error:
-        traceback.print_exc()
-        line.send("failed", f"{type(error).__name__}: {error}")
-        return 1
-    write_report(assignment, report)
-    line.send("loaded")
-    if assignment.worker == 0 and report["ok"] and line.wait_for_judge():
-        try:
-            report["quality"] = quality(assignment)
-        except Exception as error:
-            traceback.print_exc()
-            report["quality_error"] = f"{type(error).__name__}: {error}"
-        write_report(assignment, report)
-    return 0 if report["ok"] else 1
-
-
-def measure(assignment: WorkerAssignment, line: Line) -> dict[str, Any]:
+def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
     """Prepare, wait for the clock, run, and return the WorkerReport."""
     job = assignment.job
     allowed = os.sched_getaffinity(0)
@@ -150,12 +174,12 @@ def measure(assignment: WorkerAssignment, line: Line) -> dict[str, Any]:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)  # collects only where a library leaks cycles
-        line.send("ready", json.dumps({"unit": driver.unit, "kinds": list(driver.kinds)}))
-        epoch_ns = line.wait_for_go()
+        channel.send("ready", json.dumps({"unit": driver.unit, "kinds": list(driver.kinds)}))
+        epoch_ns = channel.wait_for_go()
         began["epoch_ns"], began["cpu_s"] = epoch_ns, time.process_time()
         return epoch_ns
 
-    report_progress = line.report_progress if job.load.stop_when_saturated else None
+    report_progress = channel.report_progress if job.load.stop_when_saturated else None
     with Segment(assignment.segment) as segment:
         if driver.speaks == "wire":  # a service may have both kinds of driver
             from seamark.load.engine.event_loop import (
@@ -215,10 +239,3 @@ def largest_rss_bytes() -> int:
     exec."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
-
-
-def write_report(assignment: WorkerAssignment, report: dict[str, Any]) -> None:
-    """Write the report atomically."""
-    temporary = assignment.report.with_suffix(".tmp")
-    temporary.write_text(json.dumps(report), encoding="utf-8")
-    temporary.replace(assignment.report)

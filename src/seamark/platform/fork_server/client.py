@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from typing import IO, NoReturn
+    from typing import NoReturn
 
 ISOLATED_MAIN = f"{PACKAGE}/platform/isolated_main.py"
 OF_JOBS = ("seamark.workflow.preloaded",)
@@ -36,8 +36,6 @@ class Forked:
     def __init__(self, connection: socket.socket, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self.stdin: IO[bytes] | None = None
-        self.stdout: IO[bytes] | None = None
         self._connection = connection
 
     def fileno(self) -> int:
@@ -127,23 +125,6 @@ def fork(
         if line is None:
             connection.close()
     return None if line is None else Forked(connection, int(line.removeprefix("pid ")))
-
-
-def with_pipes(errors: "Path", make: "Callable[[tuple[int, int, int]], Forked | None]") -> Forked | None:
-    """Return the process that `make` forks with its three files: two pipes, whose other ends become its `stdin` and
-    `stdout`, and the file `errors`."""
-    child_in, stdin = os.pipe()
-    stdout, child_out = os.pipe()
-    process: Forked | None = None
-    try:
-        with errors.open("wb") as log:
-            process = make((child_in, child_out, log.fileno()))
-    finally:
-        for file in (child_in, child_out) if process else (child_in, child_out, stdin, stdout):
-            os.close(file)
-    if process is not None:
-        process.stdin, process.stdout = os.fdopen(stdin, "wb", buffering=0), os.fdopen(stdout, "rb", buffering=0)
-    return process
 
 
 def run(target: str, arguments: "Sequence[str]") -> "NoReturn":

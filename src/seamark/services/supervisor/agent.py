@@ -21,7 +21,6 @@ from seamark import __version__
 from seamark.config.recipe_checks import MAIN
 from seamark.dispatch.identity import node
 from seamark.errors import UserError
-from seamark.load.workers.remote_worker import connect
 from seamark.platform.pinning import cores_here, server_cpus
 from seamark.platform.process_tree import (
     alive_below,
@@ -32,6 +31,7 @@ from seamark.platform.process_tree import (
     set_parent_death_signal,
     wait_until_none,
 )
+from seamark.platform.rendezvous import connect
 from seamark.services.supervisor.events import FailedError, log_event
 from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
 from seamark.services.supervisor.process import ProcessCommands, ServerProcess, node_monitors, process_log
@@ -101,9 +101,8 @@ def serve(invitation: Mapping[str, Any]) -> None:
     """Answer the supervisor until it disconnects or falls silent; then end every process below this one."""
     agent = Agent(_launch_spec(Path(invitation["launch_spec"])))
     try:
-        with connect(invitation["addresses"]) as connection:
-            about = {"node": node(), "pid": os.getpid(), "version": __version__}
-            connection.sendall(f"{invitation['token']}\nhello {json.dumps(about)}\n".encode())
+        about = {"node": node(), "pid": os.getpid(), "version": __version__}
+        with connect(invitation["addresses"], invitation["token"], about) as connection:
             connection.settimeout(max(agent.spec.site.lease_s, LEAST_SILENCE_S))
             _answer_requests(agent, connection)
     finally:

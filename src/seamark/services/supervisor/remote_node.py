@@ -22,9 +22,9 @@ from seamark import __version__
 from seamark.dispatch.dispatcher import dispatcher_here
 from seamark.dispatch.job import Node
 from seamark.errors import SiteError, UserError
-from seamark.load.coordinator.launchers.command_launcher import LOCAL_HOSTS, reachable_by
-from seamark.load.coordinator.launchers.rendezvous import RendezvousListener
 from seamark.platform.fork_server.client import ISOLATED_MAIN
+from seamark.platform.ports import LOCAL_HOSTS, reachable_by
+from seamark.platform.rendezvous import RendezvousListener
 from seamark.services.supervisor.control_files import control_files_of
 from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event, log_tail
 from seamark.services.supervisor.health import ServerState
@@ -184,7 +184,7 @@ class RemoteNodes:
                 while missing := [name for name in self._nodes if name not in self.connected]:
                     tick()
                     for key, _ in selector.select(TICK_S):
-                        key.data.on_readable()
+                        key.data()
                     self._require_agents(missing, overdue=time.monotonic() > deadline_s)
             finally:
                 listener.close()

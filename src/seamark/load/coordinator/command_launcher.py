@@ -1,0 +1,255 @@
+"""Launchers on other machines by a command: srun, or a process that submits tasks to a Dask or Spark cluster."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import secrets
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from seamark import __version__
+from seamark.dispatch.dispatcher import dispatcher_here
+from seamark.dispatch.identity import allocation
+from seamark.errors import SiteError, UserError
+from seamark.load.coordinator.handle import WorkerHandle, WorkerLauncher
+from seamark.load.coordinator.local_launcher import WORKER, LocalLauncher
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
+from seamark.load.workers.channel import LAUNCH_SPEC
+from seamark.load.workers.hooks import TAIL_LINES
+from seamark.model.site import misplaced
+from seamark.platform.fork_server.client import ISOLATED_MAIN
+from seamark.platform.ports import LOCAL_HOSTS, reachable_by
+from seamark.platform.rendezvous import RendezvousListener
+
+END_S = 5.0
+"""Time for the command to end after its workers."""
+PACKAGES = {"dask": "distributed", "spark": "pyspark"}
+"""Package of the client of each cluster."""
+
+
+class Srun:
+    """Command of workers as tasks of a job step within an allocation; a task's rank is its worker's number."""
+
+    name = "srun"
+    nearby_host: str | None = None  # nodes of an allocation know each other by name
+    spec: Mapping[str, Any] = {}
+
+    def __init__(self, nodes: Sequence[str] = ()) -> None:
+        """Use `nodes` only, if given. Raise SiteError outside of an allocation."""
+        if shutil.which("srun") is None:
+            raise SiteError("carrier srun: there is no srun on PATH. Choose another carrier, or load Slurm's module.")
+        if not allocation():
+            raise SiteError(
+                "carrier srun: no Slurm allocation here (SLURM_JOB_ID is not set). Run within one, "
+                "as `salloc --nodes=2 bench ...`, or choose another carrier."
+            )
+        self._nodes = tuple(nodes)
+
+    def command(self, workers: int, python: Path) -> list[str]:
+        """Return the command that starts so many workers with the interpreter `python`."""
+        words = (str(python), ISOLATED_MAIN, WORKER)
+        return dispatcher_here().step(words, tasks=workers, nodes=self._nodes[:workers])
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the command, which the workers inherit."""
+        return dispatcher_here().step_environment()
+
+
+class TaskCluster:
+    """Command of workers as tasks of a Dask or Spark cluster at `address`, submitted with the interpreter `python`
+    (None: this one) that has its package."""
+
+    def __init__(self, name: str, address: str, python: Path | None = None) -> None:
+        """Raise SiteError if the package is missing here."""
+        self.name = name
+        self.nearby_host = "localhost" if address.startswith("local") else urlsplit(address).hostname
+        # Spark ends all tasks of a stage with one of them; the other workers must survive
+        self.spec = {"address": address, "parent": os.getpid(), "detached": name == "spark"}
+        self._python = python
+        if python is None and importlib.util.find_spec(PACKAGES[name]) is None:
+            raise SiteError(
+                f"carrier {name}: the package '{PACKAGES[name]}' is not installed here. Install seamark[{name}], or "
+                "name an interpreter that has it in the version of the cluster: carrier_python of the site, "
+                "--carrier-python of bench load."
+            )
+        if python is not None and not python.exists():
+            raise SiteError(f"carrier {name}: there is no interpreter {python}. Correct carrier_python.")
+
+    def command(self, workers: int, python: Path) -> list[str]:
+        """Return the command that submits the tasks."""
+        interpreter = str(self._python or sys.executable)
+        return [interpreter, ISOLATED_MAIN, "seamark.load.coordinator.cluster_tasks", self.name]
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the command."""
+        return dict(os.environ)
+
+
+class RemoteProcess:
+    """Process of a worker that a command starts elsewhere: WorkerProcess says what its methods do.
+
+    `ended` is how it ended, if its task reported that; `refused` why its connection was; `absence_reason` returns why
+    a worker that has not connected never will.
+    """
+
+    def __init__(self, absence_reason: Callable[[], str | None]) -> None:
+        self.ended: Mapping[str, Any] | None = None
+        self.refused: str | None = None
+        self.has_connected = False
+        self._absence_reason = absence_reason
+
+    def end_reason(self) -> str | None:
+        if self.ended is not None:
+            return f"on {self.ended.get('host')} {self.ended.get('how')}"
+        return None if self.has_connected else self.refused or self._absence_reason()
+
+    def stderr_tail(self) -> list[str]:
+        return list((self.ended or {}).get("tail") or ())
+
+    def kill(self) -> None:
+        """Do nothing: it ends when its connection closes."""
+
+    def wait(self) -> None:
+        """Do nothing: its launcher waits for the command."""
+
+
+class CommandLauncher:
+    """Starts workers by a command. They connect to the rendezvous listener with their numbers."""
+
+    head_start_s = 0.5
+    """Longer than the retransmission of a lost packet."""
+
+    def __init__(self, command: Srun | TaskCluster) -> None:
+        self.name = command.name
+        self._command = command
+        self._listener: RendezvousListener | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._workers: dict[object, tuple[WorkerHandle, RemoteProcess]] = {}
+        self._log = Path(os.devnull)
+        self._probe: Mapping[str, str] = {}
+
+    def count(self, job: LoadJob) -> int:
+        """Return the number of workers: as many as requested, independent of this machine's cores."""
+        return job.at_least()
+
+    def start(
+        self,
+        assignments: Sequence[WorkerAssignment],
+        python: Path,
+        selector: selectors.BaseSelector,
+        on_wait: Callable[[], object],
+    ) -> Sequence[WorkerHandle]:
+        """Open the listener and run the command; the workers connect later."""
+        folder, nearby_host = assignments[0].segment.parent, self._command.nearby_host
+        self._probe = _probe(folder)
+        self._log = folder / f"{self.name}.log"
+        self._listener = RendezvousListener(
+            selector, self._admit, host="127.0.0.1" if nearby_host in LOCAL_HOSTS else ""
+        )
+        for assignment in assignments:
+            process = RemoteProcess(self._absence_reason)
+            elsewhere = replace(assignment, job=replace(assignment.job, cores=()))  # `cores` are CPUs of this machine
+            worker = WorkerHandle(elsewhere, process, selector, carrier=self.name)
+            self._workers[assignment.worker] = worker, process
+        spec = {
+            **self._command.spec,
+            "workers": len(assignments),
+            "python": str(python),
+            "isolated_main": ISOLATED_MAIN,
+            "token": self._listener.token,
+            "addresses": [(host, self._listener.port) for host in reachable_by(nearby_host)],
+        }
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command.command(len(assignments), python),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**self._command.environment(), LAUNCH_SPEC: json.dumps(spec)},
+            )
+        return [worker for worker, _ in self._workers.values()]
+
+    def close(self) -> None:
+        """Close the listener and end the command."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._process is not None:
+            if all(worker.has_finished for worker, _ in self._workers.values()):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(END_S)
+            if self._process.poll() is None:
+                self._process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(END_S)
+                self._process.kill()
+                self._process.wait()
+
+    def _admit(self, connection: socket.socket, about: dict[str, Any], received: bytes) -> None:
+        """Admit a worker, or record how one ended. A second connection of a worker is refused: a restarted task
+        starts nothing."""
+        ended = about.get("ended")
+        worker, process = self._workers.get((ended or about).get("worker"), (None, None))
+        if ended is not None or worker is None or process is None or not worker.is_expected:
+            connection.close()
+            if process is not None and ended is not None:
+                process.ended = process.ended or ended
+        elif about.get("version") != __version__:
+            connection.close()
+            process.refused = f"{about.get('host')} has seamark {about.get('version')}, and here it is {__version__}"
+        else:
+            process.has_connected = True
+            worker.connect(connection, about, received=received, probe=self._probe)
+            job = worker.assignment.job
+            if not worker.is_local and job.host in LOCAL_HOSTS and job.ports:
+                worker.failed = (
+                    f"it runs on {worker.host}, where {job.host} is not the server's machine. "
+                    "Set `address` of the site to one that all nodes can reach"
+                )
+
+    def _absence_reason(self) -> str | None:
+        """Return why a missing worker will not connect, None while it may."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        failures = [line.partition(" ")[2] for line in lines if line.startswith("failed ")]
+        if failures:
+            return failures[-1]
+        return "\n".join([f"{self.name} ended before its tasks had come", *lines[-TAIL_LINES:]])
+
+
+def _probe(folder: Path) -> dict[str, str]:
+    """Write a file with a unique name and content; return both."""
+    path, content = folder / f"probe-{secrets.token_hex(8)}", secrets.token_hex(16)
+    path.write_text(content, encoding="ascii")
+    return {"path": str(path.absolute()), "content": content}
+
+
+def launcher_of(
+    name: str,
+    address: str | None = None,
+    python: Path | None = None,
+    owner: int | None = None,
+    nodes: Sequence[str] = (),
+) -> WorkerLauncher:
+    """Return the launcher of that name. `python` is an interpreter with the cluster's package (None: this one);
+    `owner` as in `run_load`; `nodes` restricts it to some of a batch job's (none: all).
+
+    Raises UserError for an invalid name or address, SiteError for what this machine lacks.
+    """
+    if wrong := misplaced(name, address):
+        raise UserError(f"carrier: {wrong}")
+    if name == "local":
+        return LocalLauncher(owner)
+    if name == "srun":
+        return CommandLauncher(Srun(nodes))
+    assert address is not None
+    return CommandLauncher(TaskCluster(name, address, python))
