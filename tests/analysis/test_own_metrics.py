@@ -1,13 +1,16 @@
-"""Metrics of a user's own: found by dotted path, refused where they cannot be used, no part of a trial's identity."""
+"""Metrics and checks of a user's own: by dotted path, refused where they cannot be used, no part of identity."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from seamark.analysis.metrics.metric import mark_of, own_metrics
+from seamark.analysis.checks import Findings, judge
+from seamark.analysis.metrics.metric import own_metrics
 from seamark.analysis.metrics.objectives import value_of
 from seamark.errors import UserError
+from seamark.model.dotted import mark_of
 from seamark.planning.study import Study
 from seamark.storage.codec import encode
 
@@ -28,7 +31,8 @@ nan = metric("nan", lambda evidence: float("nan"))
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "users_metrics", raising=False)
+    for name in ("users_metrics", "users_checks"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     (tmp_path / "users_metrics.py").write_text(MODULE)
     return tmp_path
 
@@ -92,3 +96,52 @@ def test_its_mark_changes_with_its_file(study: Path) -> None:
     (study / "users_metrics.py").write_text(MODULE + "# changed\n")
     assert mark_of("users_metrics:uneven") != before
     assert before.startswith("users_metrics:uneven ")
+
+
+CHECKS = """
+from dataclasses import replace
+from seamark.analysis.checks.findings import Reason
+
+LIMIT = 2.0
+
+def uneven(found):
+    if found.own.get("uneven", 0.0) > LIMIT:
+        return Reason(code="uneven", severity="invalid", text="too uneven", remedy="Measure longer.")
+
+def graver(found):
+    return replace(uneven(found), severity="terrible")
+
+def word(found):
+    return "too uneven"
+"""
+
+
+def test_a_check_of_ones_own_decides_on_the_verdict_with_those_of_the_package(study: Path) -> None:
+    (study / "users_checks.py").write_text(CHECKS)
+    [trial] = planned(study, "checks: [users_checks:uneven]\n").plan.trials
+    sound = Findings(requests=10_000, ok=10_000, samples=10_000)
+    assert judge(replace(sound, own={"uneven": 1.5}), trial.checks) == judge(sound)
+    verdict, [reason, *others] = judge(replace(sound, own={"uneven": 2.5}), trial.checks)
+    assert (verdict, reason.code, others) == ("INVALID", "uneven", list(judge(sound)[1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("word", "it returned 'too uneven', which is no Reason of severity invalid, suspect, note"),
+        ("graver", "severity='terrible'"),
+        ("gone", "has no 'gone'"),
+    ],
+)
+def test_a_check_that_cannot_judge_makes_a_trial_suspect(study: Path, name: str, says: str) -> None:
+    (study / "users_checks.py").write_text(CHECKS)
+    sound = Findings(requests=10_000, ok=10_000, samples=10_000, own={"uneven": 2.5})
+    verdict, [reason, *_] = judge(sound, [f"users_checks:{name}"])
+    assert (verdict, reason.code) == ("SUSPECT", "own_check_failed")
+    assert says in reason.text
+
+
+def test_a_check_that_is_no_function_is_refused_with_its_line(study: Path) -> None:
+    (study / "users_checks.py").write_text(CHECKS)
+    with pytest.raises(UserError, match=r"try.yaml:3: checks\[0\].*'LIMIT' in 'users_checks' is no function"):
+        planned(study, "checks: [users_checks:LIMIT]\n")

@@ -1,4 +1,5 @@
-"""docs/extending.md: its code, written into a new study, adds a driver, a pattern, a metric, a service and a site."""
+"""docs/extending.md: its code, written into a new study, adds a driver, a pattern, a metric, a check, a service
+and a site."""
 
 import csv
 import json
@@ -30,7 +31,7 @@ def metrics_of(study: StudyFolder) -> list[dict]:
 
 
 @pytest.mark.covers("E2", "E-CLI02")
-def test_files_of_a_study_add_a_driver_a_pattern_a_metric_a_service_and_a_site(extended: StudyFolder) -> None:
+def test_files_of_a_study_add_a_driver_a_pattern_a_metric_a_check_a_service_and_a_site(extended: StudyFolder) -> None:
     done = extended.bench("submit", "-c", SCENARIO)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -42,6 +43,8 @@ def test_files_of_a_study_add_a_driver_a_pattern_a_metric_a_service_and_a_site(e
         assert (own["unit"], own["better"]) == ("ratio", "lower")
         [objective] = metrics["slos"]
         assert (objective["metric"], objective["value"], objective["met"]) == ("tail_ratio", own["value"], True)
+        [reason] = [reason for reason in metrics["reasons"] if reason["code"] == "uneven"]
+        assert (reason["severity"], reason["text"].endswith("times its median")) == ("note", True)
         assert metrics["quality"] == {"right_ratio": 1.0}
         peak_rps = metrics["config"]["peak_rps"]
         assert metrics["counts"]["requests"] == pytest.approx(peak_rps / 2 * 2.0, abs=2), "half the peak, for 2 s"
@@ -52,6 +55,7 @@ def test_files_of_a_study_add_a_driver_a_pattern_a_metric_a_service_and_a_site(e
         assert all(float(row["own_tail_ratio"]) >= 1.0 for row in csv.DictReader(file))
     page = (extended.root / "reports/echo/index.html").read_text()
     assert "tail ratio" in page
+    assert "times its median" in page
     assert "p90 of the response time over its median (ratio)" in page
 
 
@@ -59,7 +63,7 @@ def test_a_changed_metric_is_derived_again_and_nothing_is_measured(extended: Stu
     scenario = extended.root / SCENARIO
     whole = scenario.read_text()
     scenario.write_text(
-        re.sub(r"^metrics:.*\n|^  slos:.*\n", "", whole, flags=re.MULTILINE).replace("[200, 400]", "200")
+        re.sub(r"^metrics:.*\n|^checks:.*\n|^  slos:.*\n", "", whole, flags=re.MULTILINE).replace("[200, 400]", "200")
     )
     assert extended.bench("submit", "-c", SCENARIO).returncode == 0
     [before] = metrics_of(extended)
@@ -80,6 +84,15 @@ def test_a_changed_metric_is_derived_again_and_nothing_is_measured(extended: Stu
     [second] = metrics_of(extended)
     assert second["own"]["tail_ratio"]["value"] is None
     assert second["own"]["tail_ratio"]["error"] == "ZeroDivisionError: division by zero"
+
+    module = extended.root / "my_checks.py"
+    module.write_text(module.read_text().replace("ratio is None", "1 / 0"))
+    done = extended.bench("collect", "-c", SCENARIO)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [third] = metrics_of(extended)
+    texts = {reason["code"]: reason["text"] for reason in third["reasons"]}
+    assert texts["own_check_failed"] == "my_checks:uneven: ZeroDivisionError: division by zero"
+    assert third["counts"] == before["counts"]
 
     same = ("trial_id", "trial", "timestamp", "counts")
     assert [[each[name] for name in same] for each in (first, second)] == [[before[name] for name in same]] * 2

@@ -120,6 +120,11 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "items": {"type": "string", "pattern": f"^{DOTTED.pattern}$"},
                 "description": "Metrics of your own, as module:name; the module is found in the study's folder.",
             },
+            "checks": {
+                "type": "array",
+                "items": {"type": "string", "pattern": f"^{DOTTED.pattern}$"},
+                "description": "Checks of your own, functions as module:name of a module in the study's folder.",
+            },
             "binds": {"type": "array", "items": {"type": "string", "pattern": "^[^:]+:/[^:]*(:(ro|rw))?$"}},
             "metadata": metadata,
         },

@@ -1,16 +1,17 @@
 """Decoder of a scenario's top level: Items of a merged file into a Scenario. Files are read in read.py."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os.path import expandvars
 from pathlib import Path
+from types import FunctionType
 from typing import Any, cast
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
-from seamark.model.dotted import is_dotted, resolved
+from seamark.model.dotted import Form, is_dotted, resolved
 from seamark.model.scenario import Artifacts, Metadata, Resources, Scenario
 from seamark.model.service import Service
 
@@ -18,7 +19,7 @@ NAME_OF_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "max_retries", "resources", "defaults"),
-    *("workload", "workloads", "artifacts", "binds", "metrics", "metadata"),
+    *("workload", "workloads", "artifacts", "binds", "metrics", "checks", "metadata"),
 )
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 
@@ -47,6 +48,8 @@ def scenario_of(tree: Item, path: Path, services: Mapping[str, Service], mistake
     own: tuple[str, ...] = ()
     if "metrics" in tree.value:
         fields["metrics"], own = _metrics(tree.value["metrics"], mistakes)
+    if "checks" in tree.value:
+        fields["checks"] = tuple(_own_objects(tree.value["checks"], FunctionType, mistakes))
     fields["workloads"] = workloads_of(tree, fields.get("resources", Resources()), services, mistakes, own)
     fields["lines"] = lines_of(tree)
     return Scenario(**fields) if mistakes.count == before else None
@@ -133,22 +136,35 @@ def _metrics(item: Item, mistakes: Mistakes) -> tuple[tuple[str, ...], tuple[str
     from seamark.analysis.metrics.metric import Metric  # few scenarios have any
     from seamark.analysis.metrics.table import METRICS
 
-    paths = decode(item, tuple[str, ...], mistakes)
     found: dict[str, str] = {}
     taken = {metric.column for metric in METRICS}
-    for each in item.value if paths is not WRONG else ():
+
+    def note_name(path: str, metric: Metric) -> None:
+        if not NAME_OF_METRIC.fullmatch(metric.path):
+            raise ValueError(f"its path '{metric.path}' is no name: use small letters, digits and '_'")
+        if metric.path in taken or metric.path in found:
+            raise ValueError(f"there is a metric '{metric.path}' already. Choose another name")
+        found[metric.path] = path
+
+    _own_objects(item, Metric, mistakes, note_name)
+    return tuple(found.values()), tuple(found)
+
+
+def _own_objects(
+    item: Item, form: type[Form], mistakes: Mistakes, check: Callable[[str, Form], None] = lambda path, each: None
+) -> list[str]:
+    """Return the dotted paths of objects of the user's own, without those that cannot be used: `check` raises
+    ValueError for one."""
+    good = []
+    for each in item.value if decode(item, tuple[str, ...], mistakes) is not WRONG else ():
         try:
             if not is_dotted(each.value):
                 raise ValueError(f"'{each.value}' is not of the form 'module:name'")
-            name = resolved(each.value, Metric).path
-            if not NAME_OF_METRIC.fullmatch(name):
-                raise ValueError(f"its path '{name}' is no name: use small letters, digits and '_'")
-            if name in taken or name in found:
-                raise ValueError(f"there is a metric '{name}' already. Choose another name")
-            found[name] = each.value
+            check(each.value, resolved(each.value, form))
+            good.append(each.value)
         except ValueError as error:
             mistakes.add(each, f"{error}.")
-    return tuple(found.values()), tuple(found)
+    return good
 
 
 def _metadata(item: Item, mistakes: Mistakes) -> Metadata:

@@ -1,9 +1,11 @@
-"""Objects of a user's own by dotted path, `module:name`: load patterns and metrics in a study's folder."""
+"""Objects of a user's own by dotted path, `module:name`: load patterns, metrics and checks in a study's folder."""
 
+import hashlib
 import os
 import re
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +41,17 @@ def resolved(path: str, form: type[Form]) -> Form:
         problem = f"'{name}' in '{module}' is no {form.__name__}" if name in names else f"'{module}' has no '{name}'"
         raise ValueError(f"{problem}.{guess}".removesuffix("."))
     return names[name]  # type: ignore[no-any-return]
+
+
+def mark_of(path: str) -> str:
+    """Return a dotted path with the digest of its module's file: a changed file is another object."""
+    module = path.partition(":")[0]
+    try:
+        spec = find_spec(module)
+        content = Path(spec.origin).read_bytes() if spec and spec.origin else b""
+    except (ImportError, OSError, ValueError):
+        content = b""
+    return f"{path} {hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def search_in(folder: Path) -> None:

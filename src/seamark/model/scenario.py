@@ -75,7 +75,8 @@ class Scenario:
     """One question to a service, or to several side by side.
 
     `lines` says where each part was written ("workload.batch" -> "file.yaml:12: workload.batch"), so that what is
-    wrong with it on a site can be named as well. `metrics` are dotted paths of metrics of the user's own.
+    wrong with it on a site can be named as well. `metrics` and `checks` are dotted paths of the user's
+    own.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Scenario:
     artifacts: Artifacts = field(default_factory=Artifacts)
     binds: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=Metadata)
     lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 

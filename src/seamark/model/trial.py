@@ -38,7 +38,7 @@ class Trial:
     (from 1) is the repetition's block, `position` (from 1) the trial's place among its deployment's trials. `group`
     is the name of the scenario's workload it belongs to: what it is compared within, never a part of identity.
     A trial with a `search` measures several loads, its probes, and keeps what the largest that meets its objectives
-    left. `metrics` are dotted paths of metrics of the user's own: like `slos`, no part of identity.
+    left. `metrics` and `checks` are dotted paths of the user's own: like `slos`, no part of identity.
     """
 
     id: str
@@ -58,6 +58,7 @@ class Trial:
     slos: tuple[Slo, ...] = ()
     search: Search | None = None
     metrics: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    checks: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
 
     @cached_property
     def load(self) -> LoadProfile:

@@ -200,6 +200,7 @@ def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: 
         slos=treatment.workload.slos,
         search=treatment.workload.search,
         metrics=scenario.metrics,
+        checks=scenario.checks,
     )
 
 

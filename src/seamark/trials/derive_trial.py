@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.analysis.metrics import is_older
-from seamark.analysis.metrics.metric import mark_of, marks_of
+from seamark.analysis.metrics.metric import marks_of, own_marks
 from seamark.analysis.summary import write_metrics
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import Deployment, Trial
@@ -66,7 +66,7 @@ def _is_newer(made: Path, source: Path) -> bool:
 
 
 def _is_judged(folder: TrialFolder, trial: Trial) -> bool:
-    """Return whether metrics.json has the objectives and the user's own metrics that the trial has now."""
+    """Return whether metrics.json has the objectives and the user's own metrics and checks that the trial has now."""
     try:
         known = read_json(folder.metrics)
         judged = [(each["metric"], each["op"], each["limit"]) for each in known["slos"]]
@@ -74,4 +74,4 @@ def _is_judged(folder: TrialFolder, trial: Trial) -> bool:
         return False
     if known.get("status") == "ok" and judged != [(slo.metric, slo.op, slo.limit) for slo in trial.slos]:
         return False
-    return marks_of(known) == [mark_of(path) for path in trial.metrics]
+    return marks_of(known) == own_marks(trial)

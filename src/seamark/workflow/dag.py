@@ -10,9 +10,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
-from seamark.analysis.metrics.metric import mark_of
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.dispatch.job import TEARDOWN_MIN, TOGETHER_MIN, WARMUP_MIN, minutes_of, resources_of, serve_min
+from seamark.model.dotted import mark_of
 from seamark.model.service import Value
 from seamark.model.trial import Deployment, Trial
 from seamark.planning.study import Study
@@ -52,6 +52,9 @@ class Dag:
     """The commit marks of each scenario's trials, once they were asked for."""
     _placed: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, init=False, repr=False)
     """The place of each deployment in its scenario, and its count of trials, once they were asked for."""
+
+    _own_marks: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    """The mark of each metric and check of the user's own, once it was asked for."""
 
     def __post_init__(self) -> None:
         require_paths(self.study)
@@ -116,11 +119,14 @@ class Dag:
         return [_literal(self._relative(self.study.metrics))] if self.study.metrics else []
 
     def objectives(self, w: Wildcards) -> list[str]:
-        """Return a trial's objectives and metrics of the user's own: its figures are derived again when they change,
-        and nothing is measured."""
+        """Return a trial's objectives, and metrics and checks of the user's own: its figures are derived again when
+        they change, and nothing is measured."""
         trial = self.trial(w)
+        for path in (own := (*trial.metrics, *trial.checks)):
+            if path not in self._own_marks:
+                self._own_marks[path] = mark_of(path)
         return [f"{slo.metric} {slo.op} {slo.limit!r}" for slo in trial.slos] + [
-            mark_of(each) for each in trial.metrics
+            self._own_marks[path] for path in own
         ]
 
     def file(self, relative: str) -> str:

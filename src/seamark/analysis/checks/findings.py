@@ -69,6 +69,7 @@ class Findings:
     `held_open` streams were still open after their last content, on average, each for `held_open_mean_s`.
     `client_is_server`: the service runs inside the client, as file I/O does. `samples`: requests that percentiles of
     response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
+    `own`: metrics of the user's own by name.
     """
 
     status: str = "ok"
@@ -133,3 +134,4 @@ class Findings:
     server_restarted: str | None = None
     connections: Connections = Connections()
     processors: Sequence[Processors] = ()
+    own: Mapping[str, float | None] = field(default_factory=dict)

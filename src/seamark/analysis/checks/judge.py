@@ -1,12 +1,17 @@
 """Runs all checks over the findings of a trial and gives its verdict. To add a check, add a line to CHECKS."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any, Literal
 
 from seamark.analysis.checks import host, load, result
-from seamark.analysis.checks.findings import Findings, Reason
+from seamark.analysis.checks.findings import Findings, Reason, Severity
+from seamark.model.dotted import resolved
 
 Verdict = Literal["VALID", "SUSPECT", "INVALID"]
+
+SEVERITIES: tuple[Severity, ...] = ("invalid", "suspect", "note")
+"""Severities of reasons, the gravest first."""
 
 CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     result.trial_failed,
@@ -51,12 +56,29 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
 )
 
 
-def judge(found: Findings) -> tuple[Verdict, tuple[Reason, ...]]:
-    """Return the verdict and its reasons, the gravest first."""
+def judge(found: Findings, own: Sequence[str] = ()) -> tuple[Verdict, tuple[Reason, ...]]:
+    """Return the verdict and its reasons, the gravest first. `own` are dotted paths of checks of the user's own."""
     reasons = [reason for check in CHECKS if (reason := check(found)) is not None]
-    grave = {"invalid": 0, "suspect": 1, "note": 2}
-    reasons.sort(key=lambda reason: grave[reason.severity])
+    reasons += [reason for path in own if (reason := _own_check(path, found)) is not None]
+    reasons.sort(key=lambda reason: SEVERITIES.index(reason.severity))
     return worst([verdict_of(reason.to_json()) for reason in reasons]), tuple(reasons)
+
+
+def _own_check(path: str, found: Findings) -> Reason | None:
+    """Return the reason of a user's own check; where it returns none of our form, a reason that says so."""
+    try:
+        reason = resolved(path, FunctionType)(found)
+        if reason is None or (isinstance(reason, Reason) and reason.severity in SEVERITIES):
+            return reason
+        why = f"it returned {reason!r}, which is no Reason of severity {', '.join(SEVERITIES)}"
+    except Exception as error:  # a user's code may raise anything: the other checks are as good without it
+        why = f"{type(error).__name__}: {error}"
+    return Reason(
+        code="own_check_failed",
+        severity="suspect",
+        text=f"{path}: {why}",
+        remedy="Correct the check, then `bench collect`: nothing is measured again.",
+    )
 
 
 def verdict_of(reason: Mapping[str, Any]) -> Verdict:

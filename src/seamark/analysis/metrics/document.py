@@ -20,6 +20,7 @@ from seamark.analysis.metrics.tally import KindTally
 from seamark.analysis.metrics.telemetry import Seen
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.metrics.window import Window
+from seamark.model.dotted import mark_of
 from seamark.model.plurals import plural
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
@@ -95,11 +96,11 @@ def measure(
             document=_failed(envelope, trial, load, DamagedError("no request was recorded")), series=(), histograms={}
         )
     document = _figures(envelope, found, load)
-    document["own"] = own_metrics(trial.metrics, found)
+    document |= {"own": own_metrics(trial.metrics, found), "own_checks": [mark_of(path) for path in trial.checks]}
     document["saturated"] = document["saturated"] or document["over_saturated_at_s"] is not None
     document["slos"] = judged_objectives(trial.slos, document)
     facts = findings(trial, load, document, found, client_is_server=client_is_server, ceiling=ceiling)
-    verdict, reasons = judge(facts)
+    verdict, reasons = judge(facts, trial.checks)
     document |= {"verdict": verdict, "reasons": [reason.to_json() for reason in reasons]}
     counted = found.tally
     times = {
@@ -166,7 +167,8 @@ def _failed(envelope: Document, trial: Trial, load: LoadRecord, damage: DamagedE
         if name in document["errors"]["by_category"]:
             document["errors"]["by_category"][name] = count
     _, reasons = judge(Findings(status="failed", category=category, failure=reason))
-    return _closed(document, load, None, "INVALID", reasons) | {"own": own_metrics(trial.metrics, None)}
+    own = {"own": own_metrics(trial.metrics, None), "own_checks": [mark_of(path) for path in trial.checks]}
+    return _closed(document, load, None, "INVALID", reasons) | own
 
 
 def _figures(envelope: Document, found: Evidence, load: LoadRecord) -> Document:

@@ -95,6 +95,7 @@ def findings(
         tpot_low_ratio=tally.first_chunk.too_low_ratio if tally.first_chunk else 0.0,
         slos_missed=[_said(slo) for slo in missed if slo["metric"] not in quality],
         server_restarted=load.server_restarted,
+        own={name: each["value"] for name, each in document["own"].items()},
         connections=_connections(workers),
         processors=processors_of(found.telemetry, client_is_server=client_is_server),
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],

@@ -1,11 +1,8 @@
 """A metric, its inputs, and metrics of the user's own, named by dotted path in a scenario."""
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
 from seamark.analysis.metrics.energy import Energy
@@ -14,7 +11,8 @@ from seamark.analysis.metrics.steady import SteadyState
 from seamark.analysis.metrics.tally import Tally
 from seamark.analysis.metrics.telemetry import Key, Seen
 from seamark.analysis.metrics.window import Window
-from seamark.model.dotted import resolved
+from seamark.model.dotted import mark_of, resolved
+from seamark.model.trial import Trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,17 +82,14 @@ def _number(value: object) -> float:
     raise TypeError(f"it returned {value!r}, which is no finite number")
 
 
-def mark_of(path: str) -> str:
-    """Return a metric's dotted path with the digest of its module's file: a changed file is another metric."""
-    module = path.partition(":")[0]
-    try:
-        spec = find_spec(module)
-        content = Path(spec.origin).read_bytes() if spec and spec.origin else b""
-    except (ImportError, OSError, ValueError):
-        content = b""
-    return f"{path} {hashlib.sha256(content).hexdigest()[:12]}"
+def own_marks(trial: Trial) -> list[str]:
+    """Return the marks of a trial's metrics and checks of the user's own."""
+    return [mark_of(path) for path in (*trial.metrics, *trial.checks)]
 
 
 def marks_of(document: Mapping[str, Any]) -> list[str]:
-    """Return the marks of the metrics that a metrics.json has."""
-    return [str(each.get("source")) for each in (document.get("own") or {}).values()]
+    """Return the marks of the user's own metrics and checks that a metrics.json has."""
+    return [
+        *(str(each.get("source")) for each in (document.get("own") or {}).values()),
+        *map(str, document.get("own_checks") or ()),
+    ]

@@ -185,6 +185,7 @@ TRAILER: Mapping[str, Schema] = {
         ),
         "description": "metrics of the scenario's author; `error` says why one has no value",
     },
+    "own_checks": {"type": "array", "items": TEXT, "description": "checks of the scenario's author, with digests"},
     "telemetry": _map(
         _object(
             {
