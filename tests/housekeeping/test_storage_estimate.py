@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from seamark.cli.main import cli
 from seamark.errors import SiteError
 from seamark.housekeeping.retention import removable, remove
-from seamark.housekeeping.storage_estimate import estimate, quota_left, require_room
+from seamark.housekeeping.storage_estimate import estimate, quota_left, require_room, rows
 from seamark.model.site import Retention
 from seamark.planning.study import Study
 from seamark.storage.paths import TrialFolder
@@ -56,6 +56,38 @@ def test_what_a_run_will_write_grows_with_its_requests_and_what_is_measured_is_n
     folder.root.mkdir(parents=True)
     folder.load.write_text('{"status": "ok"}')
     assert estimate(measured).least_bytes == fast.least_bytes / 2
+
+
+@pytest.mark.parametrize(
+    ("workload", "requests"),
+    [
+        ({"pattern": "closed", "concurrency": 4}, (4.0, 200_000.0)),
+        ({"pattern": "constant", "rate_rps": 50}, (400.0, 600.0)),
+        ({"pattern": "ramp", "rate_rps": 50, "ramp_to_rps": 150}, (800.0, 1200.0)),
+        ({"pattern": "steps", "step_rates": "10:2,100:8"}, (656.0, 984.0)),
+        ({"pattern": "bursts", "rate_rps": 10, "burst_rps": 110, "burst_s": 1, "burst_every_s": 5}, (240.0, 360.0)),
+        ({"pattern": "diurnal", "rate_rps": 50, "amplitude": 0.5, "period_s": 5}, (400.0, 600.0)),
+        ({"pattern": "trace", "trace": "arrivals.jsonl", "time_scale": 0.5}, (16.0, 24.0)),
+        ({"pattern": "trace", "trace": "$NOT_SET_HERE/arrivals.jsonl"}, (0.0, 200_000.0)),
+        ({"pattern": "constant", "rate_rps": 50, "turns": 3}, (400.0, 1800.0)),
+        ({"pattern": "constant", "rate_rps": 50, "requests": 450}, (400.0, 450.0)),
+        ({"pattern": "constant", "rate_rps": 50, "stop_when_saturated": True}, (0.0, 600.0)),
+        (
+            {"rate_rps": None, "search": {"setting": "rate_rps", "from": 10, "to": 100, "budget_s": 100}},
+            (0.0, 2_000_000.0),
+        ),
+    ],
+    ids=lambda each: str(each.get("pattern", "search")) if isinstance(each, dict) else "",
+)
+def test_every_pattern_tells_how_many_requests_a_trial_may_send(
+    study: Callable, tmp_path: Path, workload: dict, requests: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("arrivals.jsonl").write_text("".join(f'{{"at_s": {at_s}}}\n' for at_s in range(100)))
+    written = {name: value for name, value in workload.items() if value is not None}
+    slos = {"slos": ["latency_p99_s <= 0.1"]} if "search" in written else {}
+    trial = study(**written, **slos).plan.trials[0]
+    assert rows(trial) == pytest.approx(requests)
 
 
 @pytest.mark.covers("E-MLX06")

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from os.path import expandvars
 
 from seamark.errors import SiteError
+from seamark.model.load_profile import LoadProfile
 from seamark.model.results.load_record import SamplesRecord
 from seamark.model.trial import Trial
+from seamark.patterns.table import pattern_of
 from seamark.planning.study import Study
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read
 from seamark.trials.progress import progress_of
@@ -19,7 +21,7 @@ LEAST_ROW_BYTES, MOST_ROW_BYTES = 4, 32
 LEAST_RPS, MOST_RPS = 0.1, 20_000.0
 """Fewest replies/s of one closed-loop user, and most of all users together."""
 SWING = 0.2
-"""Deviation of an open loop's requests from rate times duration, as a ratio."""
+"""Deviation of an open loop's arrivals from those its pattern expects, as a ratio."""
 CHUNK_BYTES = 6
 """Size of one chunk of a streamed reply in chunks.parquet."""
 TELEMETRY_BYTES = 6_000
@@ -58,13 +60,16 @@ def estimate(study: Study) -> Estimate:
     states = progress_of(study).states
     missing = [trial for trial, state in zip(study.plan.trials, states, strict=True) if state.state in MISSING]
     known = {trial.treatment: size for trial in study.plan.trials if (size := _written(folder, trial))}
+    counted: dict[str, tuple[float, float]] = {}
     least = most = 0
     for trial in missing:
-        fixed = TRIAL_BYTES + int(_seconds(trial) / study.site.telemetry_interval_s * TELEMETRY_BYTES)
+        fixed = TRIAL_BYTES + int(trial.load.length_s / study.site.telemetry_interval_s * TELEMETRY_BYTES)
         if trial.treatment in known:
             least, most = least + known[trial.treatment], most + known[trial.treatment] + fixed
         else:
-            fewest, greatest = rows(trial)
+            if trial.treatment not in counted:
+                counted[trial.treatment] = rows(trial)
+            fewest, greatest = counted[trial.treatment]
             least += int(fewest * LEAST_ROW_BYTES)
             most += int(greatest * (MOST_ROW_BYTES + _chunks(trial) * CHUNK_BYTES)) + fixed
     return Estimate(least_bytes=least, most_bytes=most)
@@ -72,18 +77,21 @@ def estimate(study: Study) -> Estimate:
 
 def rows(trial: Trial) -> tuple[float, float]:
     """Return the fewest and the most requests that a trial may send."""
-    settings, seconds = trial.settings, _seconds(trial)
-    rate = float(settings.get("rate_rps") or 0.0)
-    if trial.search is not None:
-        least, most = 0.0, MOST_RPS * trial.search.budget_s
-    elif rate and settings["pattern"] != "closed":
-        rates = [rate, *(float(settings.get(name) or rate) for name in ("ramp_to_rps", "burst_rps"))]
-        least, most = min(rates) * seconds * (1 - SWING), max(rates) * seconds * (1 + SWING)
-    else:
-        users = float(settings.get("concurrency") or 1)
-        least, most = users * LEAST_RPS * seconds, MOST_RPS * seconds
-    limit = float(settings.get("requests") or 0) or most
-    return min(least, limit), min(most, limit)
+    load, most = trial.load, MOST_RPS * (trial.search.budget_s if trial.search else trial.load.length_s)
+    least = load.concurrency * LEAST_RPS * load.length_s if load.closed and not trial.search else 0.0
+    if not load.closed and not trial.search and (arrivals := _arrivals(load)) is not None:
+        least, most = arrivals * (1 - SWING), arrivals * (1 + SWING) * load.turns  # a failed session has fewer turns
+    limit = load.requests or most
+    return 0.0 if load.stop_when_saturated else min(least, limit), min(most, limit)
+
+
+def _arrivals(load: LoadProfile) -> float | None:
+    """Return about how many arrivals the pattern of an open loop has; None where they cannot be known."""
+    try:
+        pattern = pattern_of(load)
+        return pattern.count(load.length_s) if pattern else None
+    except (OSError, ValueError):
+        return None
 
 
 def rooms(study: Study) -> tuple[list[FreeSpace], list[str]]:
@@ -161,10 +169,6 @@ def _written(folder: ScenarioFolder, trial: Trial) -> int | None:
 
 def _size(files: TrialFolder) -> int:
     return files.chunks.stat().st_size if files.chunks.exists() else 0
-
-
-def _seconds(trial: Trial) -> float:
-    return trial.load.length_s
 
 
 def _chunks(trial: Trial) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +31,13 @@ class Pattern(Protocol):
     def expected(self, at_s: float) -> float | None:
         """Return how many arrivals the first `at_s` seconds are expected to hold; None where only the file knows."""
         ...
+
+    def count(self, until_s: float) -> float | None:
+        """Return about how many arrivals the first `until_s` seconds hold: a trace counts the rows of its file.
+
+        Raises OSError and ValueError for a file that cannot be read.
+        """
+        return self.expected(until_s)
 
     @property
     def gap_variation(self) -> float:
@@ -246,6 +253,10 @@ class Trace(Pattern):
 
     def expected(self, at_s: float) -> None:
         """Return None: how many there are is in the file alone."""
+
+    def count(self, until_s: float) -> float:
+        """Return the number of rows before `until_s`."""
+        return sum(1 for _ in takewhile(lambda at_s: at_s * self.time_scale < until_s, recorded_arrivals(self.path)))
 
 
 @dataclass(frozen=True, kw_only=True)
