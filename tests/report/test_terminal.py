@@ -1,5 +1,7 @@
 """The table at the end of a run."""
 
+import csv
+
 import pytest
 from make_results import SERVICES, make_results
 from rich.console import Console
@@ -43,3 +45,10 @@ def test_eighty_columns_still_show_the_verdict(tmp_path):
     console.print(summary_table(summary, width=80))
     text = console.export_text()
     assert text.count("VALID") + text.count("SUSPECT") == len(summary["treatments"])
+
+
+def test_whole_levels_that_only_one_service_has_stay_whole_in_summary_csv(tmp_path):
+    results = make_results(tmp_path, services=SERVICES[2:4], repetitions=1, fail=(), suspect=(), telemetry=False)
+    with (results / "summary.csv").open() as file:
+        levels = {(row["service"], row["factor_object_bytes"]) for row in csv.DictReader(file)}
+    assert levels == {("s3", "4096"), ("s3", "1048576"), ("faiss", "")}

@@ -1,7 +1,6 @@
 """Writes summary.json, and summary.csv and summary.parquet with one row for each planned trial."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from seamark.analysis.checks import verdict_of, worst
@@ -11,12 +10,11 @@ from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.summary.knees import FOUND, row_of_search
 from seamark.analysis.summary.outcome import Document, read_metrics
 from seamark.analysis.summary.summary import summarise
-from seamark.analysis.summary.trial_files import csv_lines, lower_bounds
+from seamark.analysis.summary.trial_files import lower_bounds
 from seamark.model.service import Value
 from seamark.model.trial import Plan, levels_of
 from seamark.storage.paths import ScenarioFolder, replacing, write_json
 
-ROWS_AT_ONCE = 1000
 IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
 PLACE = ("repetition", "block", "position")
 STATE = ("server", "status", "category", "verdict", "reasons", "throughput_unit")
@@ -33,6 +31,9 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
     varies within a group of treatments, status, verdict, every metric of the reference, and `quality_NAME`; where
     loads were searched for, what was found.
     """
+    import pandas as pd  # not where trials are measured: this module is imported there too
+    import pyarrow as pa
+
     summary = summarise(plan, folder)
     levels = levels_of(plan)
     qualities = list(dict.fromkeys(name for treatment in summary["treatments"] for name in treatment["quality"]))
@@ -49,20 +50,20 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
         *(f"own_{name}" for name in own),
         *(f"search_{name}" for name in FOUND if any(each["search"] for each in summary["treatments"])),
     ]
-    words = {*IDENTITY, *STATE, *SEARCH_WORDS, *BOUND_COLUMNS} | {
-        f"factor_{name}" for name in factors if _has_words(levels, name)
+    frame = pd.DataFrame(_rows(plan, folder, levels, qualities, summary), columns=header, dtype=object)
+    with replacing(folder.root / "summary.csv") as path:
+        printed = frame.map(
+            lambda value: f"{value:.9g}" if isinstance(value, float) else str(value), na_action="ignore"
+        )
+        printed.to_csv(path, index=False, lineterminator="\n")
+    words = {*IDENTITY, *STATE, *SEARCH_WORDS, *BOUND_COLUMNS}
+    words |= {f"factor_{name}" for name in factors if frame[f"factor_{name}"].map(type).isin((str, bool)).any()}
+    typed = {
+        name: own.map(str, na_action="ignore") if name in words else own.astype(float) for name, own in frame.items()
     }
-    with (
-        replacing(folder.root / "summary.csv") as as_csv,
-        replacing(folder.root / "summary.parquet") as as_parquet,
-        as_csv.open("w", encoding="utf-8", newline="") as text,
-        _parquet_writer(as_parquet, header, words) as writer,
-    ):
-        text.write(",".join(header) + "\n")
-        rows = _rows(plan, folder, levels, qualities, summary)
-        while some := list(islice(rows, ROWS_AT_ONCE)):
-            text.write(csv_lines(header, some))
-            writer.write_table(_arrow(header, words, some))
+    schema = pa.schema([(name, pa.string() if name in words else pa.float64()) for name in header])
+    with replacing(folder.root / "summary.parquet") as path:
+        pd.DataFrame(typed).to_parquet(path, index=False, schema=schema, compression="zstd")
     write_json(folder.summary, summary)
     return summary
 
@@ -114,32 +115,3 @@ def _figures(metrics: Document, qualities: Sequence[str], by_twins: Sequence[Doc
     row |= {f"own_{name}": each["value"] for name, each in (metrics.get("own") or {}).items()}
     search = metrics.get("search")
     return row | ({f"search_{name}": value for name, value in row_of_search(search).items()} if search else {})
-
-
-def _has_words(levels: Mapping[str, Mapping[str, Value]], name: str) -> bool:
-    return any(isinstance(level.get(name), (str, bool)) for level in levels.values())
-
-
-def _parquet_writer(path: Any, header: Sequence[str], words: set[str]) -> Any:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetWriter(path, _schema(header, words), compression="zstd")
-
-
-def _arrow(header: Sequence[str], words: set[str], rows: Sequence[Row]) -> Any:
-    import pyarrow as pa
-
-    columns = {name: [_typed(row.get(name), name in words) for row in rows] for name in header}
-    return pa.table(columns, schema=_schema(header, words))
-
-
-def _schema(header: Sequence[str], words: set[str]) -> Any:
-    import pyarrow as pa
-
-    return pa.schema([(name, pa.string() if name in words else pa.float64()) for name in header])
-
-
-def _typed(value: Any, as_word: bool) -> str | float | None:
-    if value is None:
-        return None
-    return str(value) if as_word else float(value)

@@ -16,14 +16,13 @@ from seamark.storage.paths import TrialFolder, read, write_json, write_text
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows under a header; a column that a row lacks stays empty."""
-    return csv_lines(header, [dict(zip(header, header, strict=True))]) + csv_lines(header, rows)
+    """Return rows under a header; a column that a row lacks stays empty.
 
-
-def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows without a header."""
+    Not by pandas: a trial's process would import it for these few rows.
+    """
     written = io.StringIO()
     writer = csv.DictWriter(written, header, lineterminator="\n")
+    writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return written.getvalue()
 
