@@ -1,4 +1,4 @@
-"""Whether the drivers of a plan can be loaded and find the settings that they read. Starts no server and no load."""
+"""Checks before a run that the drivers of a plan can be loaded and that their settings exist. Starts no server."""
 
 import ast
 import importlib
@@ -22,8 +22,8 @@ SEED = 1
 def require_drivers(plan: Plan, services: Mapping[str, Service], folder: Path) -> None:
     """Raise UserError with a line for each service of the plan whose driver would fail every trial.
 
-    `folder` holds the recipes. A driver that lives only in the environment of its service, or needs a library that is
-    only there, is checked as far as its source can be read here.
+    `folder` has the recipes. A driver that exists only in the environment of its service, or needs a library that
+    exists only there, is checked by its source as far as possible.
     """
     mistakes = []
     for name in dict.fromkeys(trial.service for trial in plan.trials):
@@ -36,7 +36,7 @@ def require_drivers(plan: Plan, services: Mapping[str, Service], folder: Path) -
 
 
 def _mistake(service: Service, trials: Sequence[Trial]) -> str | None:
-    """Return why the driver of a service cannot be used, None when nothing speaks against it."""
+    """Return why the driver of a service cannot be used, None if no mistake is detected."""
     module, _, name = service.driver.partition(":")
     elsewhere = service.environment is not None
     spec = _spec(module)
@@ -61,10 +61,10 @@ def _mistake(service: Service, trials: Sequence[Trial]) -> str | None:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Return where a module is, None where there is none; what is above it is imported for that."""
+    """Return the location of a module, None if there is none. Imports its parent packages."""
     try:
         return find_spec(module)
-    except Exception:  # a package above it may raise anything
+    except Exception:  # a parent package may raise anything
         return None
 
 
@@ -74,7 +74,7 @@ def _lacks(module: str, name: str, names: Iterable[str]) -> str:
 
 
 def _missing_name(spec: ModuleSpec, module: str, name: str) -> str | None:
-    """Hold a module that cannot be imported here against its source: whether it can be parsed, and has the name."""
+    """Check the source of a module that cannot be imported here: it must parse and define the name."""
     if spec.origin is None or not spec.origin.endswith(".py"):
         return None
     try:
@@ -86,7 +86,7 @@ def _missing_name(spec: ModuleSpec, module: str, name: str) -> str | None:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """Give every name that a module binds somewhere at its top, and '*' for what cannot be known."""
+    """Yield every name that a module binds at its top level, and '*' for names that cannot be determined."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             yield node.name
@@ -97,7 +97,8 @@ def _names(tree: ast.Module) -> Iterator[str]:
 
 
 def _missing_setting(make: Callable[[Target], Any], service: Service, trials: Sequence[Trial]) -> str | None:
-    """Make the driver and one request of each kind of trial; what else it lacks (data, a server) is not there yet."""
+    """Construct the driver and one request of each kind of trial. Data and server, which do not exist yet, may be
+    missing."""
     ports = dict.fromkeys(service.server.ports if service.server else (), 1)
     with TemporaryDirectory(prefix="seamark-driver-") as data:
         for settings in _kinds(trials):
@@ -115,13 +116,13 @@ def _missing_setting(make: Callable[[Target], Any], service: Service, trials: Se
                     )
             except UserError as error:
                 return f"refuses its settings: {error}"
-            except Exception:  # its data set, model or server is not there before the run
+            except Exception:  # its data set, model or server does not exist before the run
                 continue
     return None
 
 
 def _kinds(trials: Sequence[Trial]) -> Iterator[Mapping[str, Value]]:
-    """Give the settings of one trial of each combination of words and truths: by these a driver chooses its way."""
+    """Yield the settings of one trial per combination of texts and booleans, which select a driver's code path."""
     seen = set()
     for trial in trials:
         chosen = tuple(value for value in trial.settings.values() if isinstance(value, (str, bool)))

@@ -1,4 +1,5 @@
-"""Names of deployments, workloads and trials: readable, path-safe, made only of what differs from the defaults."""
+"""Names of deployments, workloads and trials: readable, path-safe, derived only from settings that differ from
+defaults."""
 
 import hashlib
 import re
@@ -19,14 +20,14 @@ LONGEST = 64
 LONGEST_WORD = 28
 DIGEST = 8
 UNSPOKEN = ("duration_s", "warmup_s", "timeout_s", "requests")
-"""How long to measure is part of the hash, but not of the words."""
+"""Settings of duration are part of the hash, but not of the words."""
 UNITS = {"nodes": "node", "gpus": "gpu", "cpus_per_task": "cpu", "mem_gb": "gb"}
 
 
 def part(words: list[str], identity: Mapping[str, Any]) -> str:
-    """Return `words-hash`: the words cut to fit, the hash of the whole identity and the schema's version.
+    """Return `words-hash`: the words truncated to fit, and a hash of the whole identity and the schema version.
 
-    It holds only letters, digits, '.', '_', '+' and '-', no `--`, and at most LONGEST characters.
+    It contains only letters, digits, '.', '_', '+' and '-', no `--`, and at most LONGEST characters.
     """
     mark = digest({"schema_version": SCHEMA_VERSION, **identity})[:DIGEST]
     slug = ""
@@ -39,7 +40,7 @@ def part(words: list[str], identity: Mapping[str, Any]) -> str:
 
 
 def words_of(values: Mapping[str, Value]) -> list[str]:
-    """Return a word for each setting: the value where it is text, else the setting's name and the value."""
+    """Return a word for each setting: the value if it is text, else the setting's name and the value."""
     spoken = {name: value for name, value in values.items() if name not in UNSPOKEN}
     return [word for name, value in spoken.items() if (word := _word(name, value))]
 
@@ -51,7 +52,7 @@ def word(text: str) -> str:
 
 
 def trial_uuid(scenario: str, trial_id: str) -> str:
-    """Return the UUID of a trial: the same name in the same scenario gives the same."""
+    """Return the UUID of a trial: equal for equal names in the same scenario."""
     return str(uuid.uuid5(NAMESPACE, f"{scenario}/{trial_id}"))
 
 
@@ -61,7 +62,7 @@ def seed_of(*parts: object) -> int:
 
 
 def rank(*parts: object) -> bytes:
-    """Return a key that sorts things into a seeded random order: a thing keeps its key when others join."""
+    """Return a sort key for a seeded random order, which does not change when other elements are added."""
     return _sha(*parts)
 
 
@@ -70,7 +71,7 @@ def _sha(*parts: object) -> bytes:
 
 
 def _word(name: str, value: Value) -> str:
-    if redacted(value, name) != value:  # names of folders are seen by all: the hash tells secrets apart
+    if redacted(value, name) != value:  # folder names are visible to everyone: the hash distinguishes secrets
         return word(name)
     if name in UNITS:
         return f"{value}{UNITS[name]}"

@@ -1,4 +1,4 @@
-"""From a scenario and a site to deployments and trials, in the order in which they run. Pure; no file is touched."""
+"""From a scenario and a site to deployments and trials, in their order of execution. Pure: touches no file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ MOST_TRIALS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Treatment:
-    """One combination of levels, with the deployment it runs on."""
+    """One combination of levels, with its deployment."""
 
     id: str
     workload: Workload
@@ -33,10 +33,10 @@ class Treatment:
 
 
 def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Plan:
-    """Return the plan of a scenario at a site. Raises UserError with everything that stands in its way.
+    """Return the plan of a scenario at a site. Raises UserError with every mistake.
 
-    Each repetition is a block: within a deployment it holds every treatment once, in an order drawn from the
-    scenario's seed. Deployments come in such an order as well.
+    Each repetition is a block: within a deployment it contains every treatment once, in a random order seeded by the
+    scenario. Deployments have such an order as well.
     """
     mistakes: list[str] = []
     factors: dict[str, dict[str, tuple[Value, ...]]] = {"deployment": {}, "workload": {}}
@@ -117,7 +117,7 @@ def _treatment(scenario: Scenario, workload: Workload, service: Service, values:
 
 
 def _contents(workload: Workload, values: Values) -> dict[str, str]:
-    """What the trace of a treatment holds is measured, wherever it lies."""
+    """The content of a treatment's trace is part of its identity, its path is not."""
     content = workload.contents.get(str(values["trace"])) if values["pattern"] == "trace" else None
     return {} if content is None else {"trace_sha256": content}
 
@@ -127,7 +127,7 @@ def _is_searched(workload: Workload, name: str) -> bool:
 
 
 def _searched(workload: Workload) -> dict[str, object]:
-    """A search is a part of identity, and so are the objectives that decide what it finds."""
+    """A search is part of the identity, and so are the objectives that decide its result."""
     if workload.search is None:
         return {}
     slos = sorted(f"{slo.metric} {slo.op} {slo.limit!r}" for slo in workload.slos)
@@ -155,7 +155,8 @@ def _seed(scenario: Scenario) -> dict[str, int]:
 
 
 def _artifacts(scenario: Scenario) -> dict[str, str]:
-    """The files a run needs, as written: `$NAME` stays, so that another user's folder gives the same identity."""
+    """The files that a run needs, as written: `$NAME` is not expanded, so another user's folder gives the same
+    identity."""
     artifacts = {"container": scenario.artifacts.container, "dataset": scenario.artifacts.dataset}
     return {name: path for name, path in artifacts.items() if path is not None}
 
@@ -247,7 +248,7 @@ def _too_few_nodes(scenario: Scenario, services: Mapping[str, Service], deployme
 
 
 def _alike(scenario: Scenario, deployments: list[Deployment]) -> list[str]:
-    """Two deployments of one name, which only a collision of hashes can give."""
+    """Two deployments with one name, which only a hash collision can cause."""
     first: dict[str, Deployment] = {}
     return [
         f"{_at(scenario)}: two deployments get the name {each.id}. Change a setting of one, such as its mem_gb."

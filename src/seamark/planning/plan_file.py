@@ -19,7 +19,7 @@ OWN = "trial"
 
 
 def write_trials(plan: Plan, folder: ScenarioFolder, *, only_missing: bool = False) -> None:
-    """Write trial.json of every trial, or only of those that have none."""
+    """Write trial.json of every trial, or only the missing ones."""
     wanted = [trial for trial in plan.trials if not (only_missing and folder.trial(trial.id).planned.exists())]
     for part in plans_of_trials(plan, wanted):
         write_trial(part, folder.trial(part.trials[0].id))
@@ -71,8 +71,8 @@ def read_trial(folder: TrialFolder, config_hash: str | None) -> Plan | None:
 def trial_for(folder: TrialFolder, plan_file: Path) -> Plan:
     """Return the plan of the trial of a folder that has a load.json.
 
-    It comes from trial.json if that is of the same configuration, else from the plan.json of all trials, and
-    trial.json is written again. Raises UserError when the trial is not planned.
+    It comes from trial.json if that has the same configuration, else from plan.json, and trial.json is then written
+    again. Raises UserError if the plan has no such trial.
     """
     try:
         load = read(folder.load, LoadRecord)

@@ -1,4 +1,4 @@
-"""A plan for people and for machines: factors, time, cost, and what the design's statistics can tell."""
+"""A plan as text and as JSON: factors, time, cost, and the differences that its statistics can detect."""
 
 import os
 import re
@@ -27,11 +27,11 @@ def plan_facts(
     environment: Mapping[str, str] = os.environ,
     unmade: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return what `bench plan` shows as numbers. `services` and `site` make the notes and times more exact.
+    """Return the numbers that `bench plan` prints. `services` and `site` make notes and times more exact.
 
-    Statistics (`smallest_p` and what follows) are of treatments that share a start of a server; None where no two do.
-    `environment` is where the plan's paths look for their variables, `unmade` the names of services' environments
-    that the run has to make first.
+    Statistics (`smallest_p` and the following keys) compare treatments that share a start of a server; None if no two
+    do. `environment` has the variables of the plan's paths, `unmade` the environments of services that the run must
+    create first.
     """
     sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
     comparisons = _most_treatments_of_a_start(plan) - 1
@@ -102,7 +102,7 @@ def describe(
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in the largest units that matter: 45 s, 3 min 20 s, 2 h 5 min."""
+    """Return a duration in its largest units: 45 s, 3 min 20 s, 2 h 5 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -194,13 +194,13 @@ def _notes(
 
 
 def _variables(plan: Plan) -> set[str]:
-    """The environment variables that the plan's paths speak of."""
+    """The environment variables in the plan's paths."""
     paths = " ".join(path for path in (plan.container, plan.dataset, *plan.binds) if path)
     return set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", paths))
 
 
 def _most_treatments_of_a_start(plan: Plan) -> int:
-    """Return the most treatments that one start of a server measures: only these alternate in blocks."""
+    """Return the largest number of treatments that one start of a server measures: only these alternate in blocks."""
     of_start: dict[str, set[str]] = {}
     for trial in plan.trials:
         of_start.setdefault(trial.deployment, set()).add(trial.treatment)
@@ -215,7 +215,7 @@ def _by_service(plan: Plan) -> dict[str, list[Trial]]:
 
 
 def _factors(plan: Plan, trials: list[Trial]) -> dict[str, tuple[Value, ...]]:
-    """What varies among a service's trials; levels in ascending order where they can be ordered."""
+    """The factors of a service's trials, with levels in ascending order where they can be ordered."""
     levels = {name: tuple(dict.fromkeys(trial.settings[name] for trial in trials)) for name in trials[0].settings}
     served = [each for each in plan.deployments if each.service == trials[0].service]
     levels |= {name: tuple(dict.fromkeys(getattr(each, name) for each in served)) for name in RESOURCES}

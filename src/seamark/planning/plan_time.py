@@ -1,4 +1,4 @@
-"""How long a plan will take, at the least and at the most: loads are known, all around them is as measured before."""
+"""Estimated minimum and maximum time of a plan: loads are known, everything else comes from earlier measurements."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,35 +18,36 @@ class Span:
         return Span(least=self.least + other.least, most=self.most + other.most)
 
     def times(self, count: float) -> "Span":
-        """Return the span of `count` of these, one after another."""
+        """Return the span of `count` such steps, one after another."""
         return Span(least=self.least * count, most=self.most * count)
 
 
 NOTHING = Span(least=0.0, most=0.0)
 AROUND_TRIAL = Span(least=0.2, most=3.0)
-"""Of a trial besides its load: workers, samples, records. 56 trials of quickstart took 0.18 to 0.48 s on two idle
-cores; 6 of vectors_milvus_local 1.4 to 4.9 s, but for one, on the same cores with seven times as much to do."""
+"""Overhead of a trial beside its load: workers, samples, records. 56 trials of quickstart took 0.18 to 0.48 s on two
+idle cores; 6 of vectors_milvus_local 1.4 to 4.9 s, except one, on the same cores with seven times the work."""
 AROUND_DEPLOYMENT = Span(least=1.0, most=6.0)
-"""Of a deployment besides start and data: supervisor, idle check, jobs of Snakemake. 1.5 to 3 s in quickstart."""
+"""Overhead of a deployment beside start and data: supervisor, idle check, Snakemake jobs. 1.5 to 3 s in
+quickstart."""
 QUICKER, SLOWER = 0.3, 4.0
-"""Start and data of a server take this share of what is typical, up to so many times that: on a busy host."""
+"""Start and data of a server take this ratio of their typical time, up to this multiple on a busy host."""
 WITHOUT_SERVER = Span(least=0.5, most=6.0)
-"""The data of a service that lives in the client: 0.7 to 3.8 s in quickstart, mostly an index of 20,000 vectors."""
+"""Data of a service inside the client: 0.7 to 3.8 s in quickstart, mostly an index of 20,000 vectors."""
 RUN = Span(least=8.0, most=45.0)
-"""Of a run: Snakemake's start, the calibration of the client where it is not known yet, summary and report. 14 s in
-quickstart, 30 s in vectors_milvus_local on busy cores."""
+"""Overhead of a run: Snakemake's start, calibration of the client if missing, summary and report. 14 s in quickstart,
+30 s in vectors_milvus_local on busy cores."""
 REPORT_OF_TREATMENT = Span(least=0.1, most=0.7)
 """Metrics and figures: 8 s for the 28 treatments of quickstart on two idle cores."""
 ENVIRONMENT = Span(least=3.0, most=100.0)
-"""Of an environment that is not made yet: 4 s each in quickstart from a warm cache of packages, 89 s that of Milvus
-on busy cores, with its download."""
+"""Creation of an environment: 4 s each in quickstart from a warm package cache, 89 s for Milvus on busy cores, with
+its download."""
 SEARCH_LEAST = 0.1
-"""A search ends before its budget once its bracket is narrow: rarely before this share of it."""
+"""A search ends before its budget once its bracket is narrow, rarely before this ratio of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTime:
-    """What a plan takes: `loads` of it is load, warm-ups included; `deployments` is each deployment's own part."""
+    """Time of a plan: `loads` is the load, warm-ups included; `deployments` is the overhead of each deployment."""
 
     loads: Span
     deployments: Mapping[str, Span]
@@ -54,9 +55,9 @@ class PlanTime:
 
 
 def time_of(plan: Plan, services: Mapping[str, Service], environments: int = 0) -> PlanTime:
-    """Return how long a plan will take, deployments one after another, without waiting in a queue.
+    """Return the time of a plan, deployments one after another, without waiting in a queue.
 
-    `environments` are those that are not made yet.
+    `environments` are those still to be created.
     """
     loads = {each.id: NOTHING for each in plan.deployments}
     around = {each.id: _start_of(each, services) + AROUND_DEPLOYMENT for each in plan.deployments}

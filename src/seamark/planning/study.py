@@ -1,4 +1,4 @@
-"""A study: the folder a person works in, with its scenarios, recipes, site and results. Where plans come from."""
+"""A study: the working folder with its scenarios, recipes, site and results. Source of all plans."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ SCENARIO_NAME = re.compile(r"^scenario:\s*['\"]?([^'\"#\s]+)", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Everything that is read from one working folder. `scenario_path` is the scenario asked for in this run."""
+    """Contents of one working folder. `scenario_path` is the scenario of this run."""
 
     root: Path
     site_name: str
@@ -53,18 +53,18 @@ class Study:
 
     @cached_property
     def site(self) -> Site:
-        """The machine this run is for."""
+        """The site of this run."""
         return site_of(self.root, self.site_name)
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan of the scenario asked for."""
+        """The plan of the scenario of this run."""
         return self.part or plan(self.scenario, self.services, self.site)
 
     def of_trial(self, scenario: str, trial_id: str, config_hash: str | None = None) -> "Study":
-        """Return this study with the plan of one trial, as its trial.json has it: so that a job does not plan all.
+        """Return this study with the plan of one trial from its trial.json, so that a job does not plan all trials.
 
-        One that is missing, damaged or not of that configuration is written again. Raises UserError when the plan has
+        A file that is missing, damaged or of another configuration is written again. Raises UserError if the plan has
         no such trial.
         """
         folder = self.folder(scenario).trial(trial_id)
@@ -86,13 +86,14 @@ class Study:
         write(folder.plan, planned)
 
     def write_trials(self, name: str) -> None:
-        """Write trial.json of every trial of a scenario, then its plan.json: that says that they are of this plan."""
+        """Write trial.json of every trial of a scenario, then its plan.json, which confirms that they belong to this
+        plan."""
         write_trials(self.plan_of(name), self.folder(name))
         self.write_plan(name)
 
     def refresh_plan(self, name: str) -> None:
-        """Write plan.json and every trial.json where there is no plan.json, or one of another plan; else those
-        trial.json that are missing."""
+        """Write plan.json and every trial.json if plan.json is missing or outdated; else only the missing
+        trial.json."""
         folder = self.folder(name)
         try:
             stands = read(folder.plan, Plan) == self.plan_of(name)
@@ -108,7 +109,7 @@ class Study:
         return {}
 
     def plan_of(self, name: str) -> Plan:
-        """Return the plan of the scenario of that name: the one asked for, or one in config/scenarios."""
+        """Return the plan of the scenario of that name: that of this run, or one in config/scenarios."""
         if self.part is not None and name == self.part.scenario:
             return self.part
         if name == self.scenario.name:
@@ -119,7 +120,8 @@ class Study:
         return self._plans[name]
 
     def _from_here(self, path: Path) -> Path:
-        """Name a file from the working folder where that is the study: a plan then reads the same however asked."""
+        """Name a file relative to the working folder if that is the study, so that a plan does not depend on the
+        spelling."""
         return path.relative_to(self.root) if self.root == Path.cwd() and path.is_relative_to(self.root) else path
 
     def _find(self, name: str) -> Path:
@@ -143,7 +145,7 @@ class Study:
 
     @cached_property
     def metrics(self) -> Path | None:
-        """Root of what is written for Prometheus, if the site names one."""
+        """Root of the exported Prometheus files, if the site names one."""
         told = self.site.paths.metrics
         return expanded(told, self.root) if told else None
 
@@ -163,7 +165,8 @@ class Study:
         return own if own.exists() else SHIPPED / relative
 
     def require_nodes(self) -> None:
-        """Raise SiteError when a deployment wants several nodes where neither the site nor we have a batch job."""
+        """Raise SiteError if a deployment needs several nodes and neither the site nor this process has a batch
+        job."""
         wanted = max((deployment.nodes for deployment in self.plan.deployments), default=1)
         if wanted == 1 or self.site.runtime == "external" or self.site.profile != Site.profile:
             return
@@ -175,7 +178,7 @@ class Study:
             )
 
     def require_variables(self) -> None:
-        """Raise UserError when a path speaks of a variable that is not set: a folder would be called `$NAME`."""
+        """Raise UserError if a path uses a variable that is not set, because a folder would be called `$NAME`."""
         lacking: dict[str, list[str]] = {}
         for place, path in self._told_paths():
             for name in VARIABLE.findall(expandvars(path)):
@@ -198,7 +201,7 @@ class Study:
             )
 
     def _told_paths(self) -> Iterator[tuple[str, str]]:
-        """Give every path that site and scenario name, each with its place."""
+        """Yield every path that site and scenario name, each with its place."""
         site, scenario = f"site '{self.site_name}'", str(self.scenario_path)
         images = {"base": self.site.images.base, "wheels": self.site.images.wheels}
         for group, paths in (("paths", vars(self.site.paths)), ("images", images)):
@@ -208,7 +211,7 @@ class Study:
         yield from ((f"binds of {scenario}", bind) for bind in self.plan.binds)
 
     def require_environments(self) -> None:
-        """Raise SiteError when a service of the plan cannot be started on this site, before anything runs."""
+        """Raise SiteError if a service of the plan cannot be started on this site, before anything runs."""
         if self.site.runtime != "venv":
             return
         lacking = []
@@ -225,7 +228,7 @@ class Study:
             raise SiteError(*lacking)
 
     def require_drivers(self) -> None:
-        """Raise UserError when a driver of the plan cannot be loaded, or reads a setting that its recipe lacks."""
+        """Raise UserError if a driver of the plan cannot be loaded, or reads a setting that its recipe lacks."""
         from seamark.planning.driver_check import require_drivers
 
         require_drivers(self.plan, self.services, config_folder(self.root, "services"))
@@ -235,14 +238,14 @@ class Study:
         return ScenarioFolder(root=self.results / scenario)
 
     def deployment(self, scenario: str, deployment_id: str) -> Deployment:
-        """Return one deployment of a scenario; UserError when the plan has none of that id."""
+        """Return one deployment of a scenario. Raises UserError if the plan has none of that id."""
         found = self._deployments(scenario).get(deployment_id)
         if found is None:
             raise UserError(_not_planned("deployment", deployment_id, scenario, self._deployments(scenario)))
         return found
 
     def trial(self, scenario: str, trial_id: str) -> Trial:
-        """Return one trial of a scenario; UserError when the plan has none of that id."""
+        """Return one trial of a scenario. Raises UserError if the plan has none of that id."""
         found = self._trials(scenario).get(trial_id)
         if found is None:
             raise UserError(_not_planned("trial", trial_id, scenario, self._trials(scenario)))
@@ -280,7 +283,8 @@ class Study:
 
 
 def results_of(root: Path, site: str) -> Path:
-    """Return the root of all results of a study on a site, without reading a scenario. UserError for a file there."""
+    """Return the root of all results of a study on a site, without reading a scenario. Raises UserError for a file
+    there."""
     results = expanded(site_of(root, site).paths.results, root)
     require_folder(results)
     return results
@@ -293,7 +297,7 @@ def config_folder(root: Path, kind: str) -> Path:
 
 
 def site_of(root: Path, name: str) -> Site:
-    """Read a site by name; UserError names the known ones."""
+    """Read a site by name. Raises UserError with the existing names."""
     folder = config_folder(root, "sites")
     path = folder / f"{name}.yaml"
     if not path.is_file():
@@ -306,7 +310,7 @@ def site_of(root: Path, name: str) -> Site:
 
 
 def scenario_files(root: Path) -> Iterator[tuple[str, Path]]:
-    """Give name and file of every scenario in config/scenarios, without reading more than its name."""
+    """Yield name and file of every scenario in config/scenarios, reading only its name."""
     folder = root / "config" / "scenarios"
     for path in sorted((folder if folder.is_dir() else SHIPPED / "config" / "scenarios").glob("*.yaml")):
         if match := SCENARIO_NAME.search(path.read_text(encoding="utf-8", errors="replace")):

@@ -1,4 +1,4 @@
-"""Paths of a study that a tool of its site misreads: they are refused before anything runs."""
+"""Paths of a study that a tool of its site would misread: they are refused before anything runs."""
 
 import re
 import sys
@@ -11,19 +11,19 @@ from seamark.errors import UserError
 from seamark.planning.study import Study
 
 BATCH = re.compile(r"[^\w./@+=~ -]")
-"""Snakemake puts paths into the shell lines of its batch jobs, and of containers, between quotes of Python."""
+"""Snakemake puts paths between Python quotes in the shell lines of batch jobs and containers."""
 BIND = re.compile(r"[:,\\]")
 BRACE = re.compile(r"[{}]")
 PATTERN = re.compile(r"[*?[]")
 SPLIT = re.compile(r",|(?:.*?:){3}")
 UNSET = re.compile(r"\$\{?\w+\}?")
-"""A variable that is not set here: the machine of the run may have it, and a run without it is refused elsewhere."""
+"""A variable that is not set here may be set where the run happens; a run without it is refused there."""
 Named = tuple[str, str]
 """What a path is, and the path."""
 
 
 def require_paths(study: Study) -> None:
-    """Raise UserError, with a line for each path that cannot be used on the study's site."""
+    """Raise UserError with a line for each path that cannot be used on the study's site."""
     mistakes = list(dict.fromkeys(_mistakes(study)))
     if mistakes:
         raise UserError(*mistakes)
@@ -53,21 +53,21 @@ def _mistakes(study: Study) -> Iterator[str]:
 
 
 def _told(study: Study) -> Iterator[Named]:
-    """Give the folders that a site names for what rules write."""
+    """Yield the folders that a site names for the output of rules."""
     for name in ("results", "reports", "metrics"):
         if path := getattr(study.site.paths, name):
             yield f"paths.{name} of site '{study.site_name}'", path
 
 
 def _paths(study: Study) -> Iterator[Named]:
-    """Give the study's folder, and those that its site names."""
+    """Yield the study's folder, and those that its site names."""
     yield "the study's folder", str(study.root)
     for place, path in (*_told(study), (f"paths.scratch of site '{study.site_name}'", study.site.paths.scratch)):
         yield place, UNSET.sub("", str(Path(expandvars(path)).expanduser()))
 
 
 def _words(study: Study) -> Iterator[Named]:
-    """Give what else stands in the shell lines of batch jobs."""
+    """Yield the other values in the shell lines of batch jobs."""
     yield "the scenario's file", str(study.scenario_path)
     yield "the site's name", study.site_name
     yield "the interpreter's path", sys.executable

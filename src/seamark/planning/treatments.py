@@ -1,4 +1,4 @@
-"""The treatments of one workload: the product of its levels, less what is excluded, plus what is included. Pure."""
+"""The treatments of one workload: the product of its levels, minus exclusions, plus inclusions. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ MOST_TREATMENTS = 1_000_000
 
 
 def settings_of(service: Service, workload: Workload) -> tuple[Setting, ...]:
-    """Return every setting of a workload: those of its service, of the load, and of a user's own patterns."""
+    """Return every setting of a workload: those of its service, of the load, and of the user's own patterns."""
     return (*service.settings, *LOAD_SETTINGS, *_own(workload))
 
 
@@ -26,15 +26,15 @@ def _own(workload: Workload) -> tuple[Setting, ...]:
 
 
 def levels_of(workload: Workload, resources: Resources) -> dict[str, tuple[Value, ...]]:
-    """Return the levels that are written, of resources and settings alike."""
+    """Return the levels as written, of resources and settings alike."""
     return {**{name: getattr(resources, name) for name in RESOURCES}, **workload.levels}
 
 
 def treatments(workload: Workload, resources: Resources, service: Service) -> list[Values]:
     """Return each treatment as the values of all settings and resources, in the order of the written levels.
 
-    With no factor, `include` alone is the list of treatments. A setting that a treatment's pattern does not read
-    is at its default, and treatments that are alike then are one. Raises ValueError that names what is wrong.
+    With no factor, `include` alone is the list of treatments. A setting that the pattern of a treatment does not read
+    has its default; treatments that are then equal are merged. Raises ValueError with the mistake.
     """
     written = levels_of(workload, resources)
     size = math.prod(len(levels) for levels in written.values())
@@ -62,7 +62,7 @@ def treatments(workload: Workload, resources: Resources, service: Service) -> li
 
 
 def factors_of(found: list[Values]) -> dict[str, tuple[Value, ...]]:
-    """Return what varies among treatments, with its levels in order of first appearance."""
+    """Return the factors of treatments, with levels in order of first appearance."""
     levels = {name: tuple(dict.fromkeys(values[name] for values in found)) for name in (found[0] if found else ())}
     return {name: values for name, values in levels.items() if len(values) > 1}
 

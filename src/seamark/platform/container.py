@@ -1,4 +1,4 @@
-"""Command line of Apptainer: site modules, user namespace, cache folders. Starts nothing."""
+"""Command line of Apptainer: site modules, user namespace, cache folders. Builds commands; callers run them."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Division of CPU cores between the load's workers and the server, so that neither slows the other. Starts nothing.
+"""Division of CPU cores between the load's workers and the server, so that neither slows the other.
 
 A core is a physical one: its hardware threads stay together. The CPUs that a process may use come from the kernel,
 which respects cgroups and Slurm. CPU lists are written as the kernel and taskset do: 0-3,8.

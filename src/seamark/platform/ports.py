@@ -86,7 +86,7 @@ def sockets_of(pids: Iterable[int]) -> set[int]:
 
 
 def owners(ports: Mapping[str, int], pids: Sequence[int]) -> dict[str, Owner]:
-    """Return for each named port who listens on it: nobody, one of `pids` (ours), or at least one other process
+    """Return for each named port its listener: none, one of `pids` (ours), or at least one other process
     (foreign)."""
     listening = {name: listeners(port) for name, port in ports.items()}
     ours = sockets_of(pids) if any(listening.values()) else set()
