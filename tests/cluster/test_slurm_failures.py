@@ -181,7 +181,7 @@ def test_jobs_that_a_lost_or_killed_run_left_end_before_the_next_measures_and_no
     study = harmed.study
     (lost,) = in_queue(study)
     second = started(study)
-    second.until(lambda: f"job {lost} of an earlier run was ended" in second.said())
+    second.until(lambda: f"job {lost} of an earlier run was cancelled" in second.said())
     forked_by = second.until(lambda: at_work(study)).parent()
     forked_by.suspend()
     orphan = forked_by.environ()["SLURM_JOB_ID"]
@@ -193,7 +193,7 @@ def test_jobs_that_a_lost_or_killed_run_left_end_before_the_next_measures_and_no
     new = third.until(lambda: {*in_queue(study)} - left)
     assert not left & {*in_queue(study)}, f"{left} are there beside {new}"
     assert third.ends() == 0, third.said()
-    assert f"job {orphan} of an earlier run was ended" in third.said()
+    assert f"job {orphan} of an earlier run was cancelled" in third.said()
     assert_whole(study, harmed.measured, trials=2 * len(HARMS))
 
 

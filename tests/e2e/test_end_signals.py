@@ -87,7 +87,7 @@ def test_however_often_a_run_that_measures_is_told_to_end_nothing_of_it_goes_on(
         time.sleep(apart_s)
     assert run.wait(END_S) == 130
     assert left_of(long) == []
-    assert "Stopped. `bench submit` goes on from here." in (tmp_path / "output").read_text()
+    assert "Stopped. `bench submit` resumes." in (tmp_path / "output").read_text()
     assert not list(long.results.glob("*/load.json")), "nothing is recorded of a trial that was cut short"
     long.write(repetitions=1, workload={"concurrency": 1})
     assert long.submit().returncode == 0

@@ -122,7 +122,7 @@ def test_trials_of_another_server_are_named_by_every_verb_and_measured_anew_only
         refused = small.bench(words[0], *TRY, *words[1:])
         assert refused.returncode != 0, words
     shown = small.bench("submit", *TRY, "-n", "--measure-anew")
-    assert (shown.returncode, "put aside and measured anew" in shown.stdout) == (0, True), shown.stderr
+    assert (shown.returncode, "set aside and measured again" in shown.stdout) == (0, True), shown.stderr
     assert measured(small) == before, "nothing was measured, republished or moved"
 
     anew = small.bench("submit", *TRY, "--measure-anew")

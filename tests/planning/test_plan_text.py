@@ -73,7 +73,7 @@ def test_runs_that_were_measured_lie_in_the_span_of_their_plan(
     assert facts["loads_s"] < facts["estimated_least_s"]
     text = describe(made, SERVICES, site, unmade)
     assert f"{duration(facts['estimated_least_s'])} to {duration(facts['estimated_most_s'])}" in text
-    assert ("environments that are made first: " + ", ".join(unmade) in text) is bool(unmade)
+    assert ("environments to install first: " + ", ".join(unmade) in text) is bool(unmade)
 
 
 def test_cost_counts_the_nodes_and_gpus_of_each_deployment() -> None:

@@ -33,13 +33,21 @@ def test_a_study_may_lie_in_any_folder_where_there_is_neither_batch_system_nor_c
 @pytest.mark.parametrize(
     ("name", "site", "says"),
     [
-        ("a\nb", {}, r"the study's folder, '.*a\\nb', cannot be used: it holds '\\n'; programs of servers"),
-        ("it's", {"profile": "slurm"}, "the study's folder, .*/it's', cannot be used: it holds '''; the shell lines"),
-        ("$(x)", {"profile": "slurm"}, r"it holds '\$'; the shell lines of batch jobs"),
-        ("a`x`", {"images": {"jobs": True}}, "it holds '`'; the shell lines of batch jobs and containers"),
-        ("a:b", {"runtime": "apptainer"}, "it holds ':'; Apptainer parts there what it binds. Choose another name."),
-        ("a,b", {"runtime": "apptainer"}, "it holds ','; Apptainer parts"),
-        ("a", {"paths": {"results": "re{x}"}}, "paths.results of site 'mine', 're{x}', .* it holds '{'; Snakemake"),
+        ("a\nb", {}, r"the study's folder, '.*a\\nb', cannot be used: it contains '\\n'; programs of servers"),
+        (
+            "it's",
+            {"profile": "slurm"},
+            "the study's folder, .*/it's', cannot be used: it contains '''; the shell lines",
+        ),
+        ("$(x)", {"profile": "slurm"}, r"it contains '\$'; the shell lines of batch jobs"),
+        ("a`x`", {"images": {"jobs": True}}, "it contains '`'; the shell lines of batch jobs and containers"),
+        ("a:b", {"runtime": "apptainer"}, "it contains ':'; Apptainer separates binds there. Choose another name."),
+        ("a,b", {"runtime": "apptainer"}, "it contains ','; Apptainer separates"),
+        (
+            "a",
+            {"paths": {"results": "re{x}"}},
+            "paths.results of site 'mine', 're{x}', .* it contains '{'; Snakemake",
+        ),
         ("a", {"paths": {"scratch": "/s,x"}, "runtime": "apptainer"}, "paths.scratch of site 'mine'"),
     ],
 )

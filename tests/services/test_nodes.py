@@ -89,7 +89,7 @@ def test_several_nodes_on_a_site_of_one_are_refused_before_anything_runs(
     scenario.parent.mkdir(parents=True)
     scenario.write_text("scenario: apart\nresources: {nodes: 2}\nworkload: {service: 'null'}\n")
     study = Study.at(tmp_path, scenario=str(scenario))
-    with pytest.raises(SiteError, match="2 nodes are asked for, and site 'local' has one") as refused:
+    with pytest.raises(SiteError, match="2 nodes are requested, and site 'local' has one") as refused:
         study.require_nodes()
     assert refused.value.exit_code == 3
     monkeypatch.setenv("SLURM_JOB_ID", "7")

@@ -67,10 +67,10 @@ def _bring(study: Study, source: str, prefer: "Prefer | None") -> None:
     merged = merge(study.plan, ScenarioFolder(root=copy / name), study.folder(name), source, prefer)
     take_calibrations(copy, study.results)
     forget(copy)
-    click.echo(f"{source}: {counted(len(merged.taken), 'trial')} came, {len(merged.kept)} were settled here.")
+    click.echo(f"{source}: {counted(len(merged.taken), 'trial')} imported, {len(merged.kept)} existed here.")
     for place, count in merged.places.items():
         click.echo(f"  {counted(count, 'trial')} measured on {place}")
     if merged.unfinished:
         click.echo(
-            f"{len(merged.unfinished)} are not finished there, or measured as something else; they stay there."
+            f"{len(merged.unfinished)} are unfinished there or have another configuration, and were not imported."
         )

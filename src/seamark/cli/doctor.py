@@ -86,6 +86,6 @@ def _self_test(as_json: bool, pinning: "Pinning | str") -> int:
                 f"[{'green' if errors.well else 'yellow' if errors.right else 'bold red'}]{word}[/]",
             )
         console = Console()
-        console.print("What the client measured beyond what the server did (p50 / p99), and how late it sent (p99):")
+        console.print("Client's time minus server's time (p50 / p99), and schedule lag (p99):")
         console.print(table)
     return 0 if all(errors.right for errors in found) else 3

@@ -47,7 +47,7 @@ def slurm(
     """Write plain sbatch scripts that fill the same results folder, without Snakemake.
 
     Deployments of equal resources are the tasks of one array: each starts its server, measures its trials and ends.
-    What is measured is not measured again, whoever measured it.
+    Finished trials are not measured again, however they were measured.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def slurm(
     click.echo(
         f"Next: {told / 'submit.sh'}, here or in a copy of this study on the machine; its last job writes the report."
     )
-    click.echo(f"From there, bench collect -c {scenario} --from HOST:STUDY/results brings the results here.")
+    click.echo(f"Then bench collect -c {scenario} --from HOST:STUDY/results imports the results.")
 
 
 @command.command("prometheus")
@@ -89,7 +89,7 @@ def slurm(
 def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
     """Write the metrics of finished trials in Prometheus's text format, for its textfile collector.
 
-    Times are in seconds, sizes in bytes, shares from 0 to 1. A figure that is not known is not written. A site with
+    Times are in seconds, sizes in bytes, ratios from 0 to 1. An unknown value is omitted. A site with
     `paths: {metrics: FOLDER}` gets a trial's files as soon as it is measured.
 
     \b

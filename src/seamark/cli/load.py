@@ -222,7 +222,7 @@ def _secure(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
                 raise UserError(f"--{name}: http://{url.netloc} has no certificate. Use https, or leave it out.")
         return {}
     if asked["insecure"] and asked["cacert"]:
-        raise UserError("--insecure, --cacert: one believes any certificate, the other only some. Use one of both.")
+        raise UserError("--insecure, --cacert: one skips verification, the other verifies. Use one of them.")
     ca_file = asked["cacert"] and str(Path(asked["cacert"]).resolve())
     return {"tls": "unverified" if asked["insecure"] else "verified", "tls_ca_file": ca_file}
 

@@ -135,7 +135,7 @@ def main() -> None:
         mistake.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Stopped. `bench submit` goes on from here.", err=True)
+        click.echo("Stopped. `bench submit` resumes.", err=True)
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -245,7 +245,7 @@ def stop(servers: tuple[str, ...], every: bool, site: str) -> int:
         lived = instance.is_live()
         if not instance.stop():
             left += 1
-            click.echo(f"{instance.id}: a process of it is left; see {instance.root}.", err=True)
+            click.echo(f"{instance.id}: a process is left; see {instance.root}.", err=True)
         else:
             click.echo(f"{instance.id}: {'stopped' if lived else 'had ended already'}. Its files: {instance.root}")
     if every and not named:

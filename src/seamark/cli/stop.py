@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def command(scenario: str, site: str | None, every: bool) -> int:
     """Stop the run of this study, its servers and its batch jobs. Measured trials are kept.
 
-    Persistent servers stay, unless --all is given. Ends with 1 when a job or a server of it is still
+    Persistent servers stay, unless --all is given. Exit code 1 when a job or a server is still
     there after a minute.
 
     \b

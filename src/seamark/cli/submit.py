@@ -74,7 +74,7 @@ def command(
     require_room(study)
     if dry_run and measure_anew and (found := conflicts(study)):
         for each in found:
-            click.echo(f"{each.text()} They would be put aside and measured anew.")
+            click.echo(f"{each.text()} They would be set aside and measured again.")
         return 0
     if dry_run:
         from seamark.workflow.snakemake_cli import command as words
@@ -93,7 +93,7 @@ def command(
 
 def _put_aside(study: Study) -> None:
     if names := put_conflicts_aside(study):
-        click.echo(f"{counted(len(names), 'trial')} measured before: put into `attempts` of each.", err=True)
+        click.echo(f"{counted(len(names), 'trial')} measured before: moved into `attempts` of each.", err=True)
 
 
 def require_what_it_needs(study: Study) -> None:
@@ -162,7 +162,8 @@ def take_over(study: Study) -> None:
     dispatcher = dispatcher_of(study.site)
     for job in end_jobs_left(study):
         click.echo(
-            f"{dispatcher.title} job {job.id} of an earlier run was ended; what it had measured is kept.", err=True
+            f"{dispatcher.title} job {job.id} of an earlier run was cancelled; its finished trials are kept.",
+            err=True,
         )
     dispatcher.forget_losses(study.root)
     for note in _failed_environments(study):
@@ -250,7 +251,7 @@ def _opening(study: Study, before: Progress) -> str:
     name, total = study.scenario.name, len(before.states)
     if missing == 0:
         there = "the one trial is" if total == 1 else f"all {counted(total, 'trial')} are"
-        return f"{name}: {there} there; only what is derived from them is brought up to date."
+        return f"{name}: {there} there; only derived files are updated."
     deployments = counted(len(study.plan.deployments), "deployment")
     return f"{name}: {missing} of {counted(total, 'trial')} to measure on {study.site_name}, {deployments}."
 
@@ -280,15 +281,17 @@ def _failed_environments(study: Study) -> list[Path]:
 def _causes(study: Study, log: Path) -> list[str]:
     """Return why a run ended early: losses of the batch system, else the end of Snakemake's log."""
     if shutil.disk_usage(log.parent).free < NEARLY_FULL_BYTES:
-        return [f"{log.parent}: no space left on this file system. Free some, then submit again; nothing is lost."]
-    kept = "What was measured is kept; submit again."
+        return [
+            f"{log.parent}: no space left on this file system. Free some space, then submit again; nothing is lost."
+        ]
+    kept = "Finished trials are kept; submit again."
     deployments = [deployment.id for deployment in study.plan.deployments]
     causes = [note.read_text(encoding="utf-8") for note in _failed_environments(study)]
     if causes := [*causes, *dispatcher_of(study.site).losses(study.root, deployments)]:
-        return [*causes, f"The run ended before all was made; its log is {log}. {kept}"]
+        return [*causes, f"The run ended early; its log is {log}. {kept}"]
     text = log.read_text(encoding="utf-8", errors="replace")
     if LOCKED in text:
         raise UserError(another_run(study.root, "a Snakemake that bench did not start"))
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     tail = "\n".join(lines[-25:])
-    return [f"The run ended before all was made. The end of {log}:\n{tail}\n{kept}"]
+    return [f"The run ended early. The end of {log}:\n{tail}\n{kept}"]

@@ -57,7 +57,7 @@ def _too_much(asked: SiteRequest, site: Site, lines: Lines) -> Iterator[str]:
     per_node = -(-gpus // (asked.gpu_nodes or max(asked.resources.get("nodes", (1,)))))
     at = _at(lines, "resources.gpus")
     if not site.partitions and gpus and name is not None and name.lower().startswith("cpu"):
-        yield f"{at}: {gpus} GPUs are asked for, but the partition '{name}' has none. Use 'partition: gpu'."
+        yield f"{at}: {gpus} GPUs are requested, but the partition '{name}' has none. Use 'partition: gpu'."
     if name is None or name not in site.partitions:
         return
     has = site.partitions[name]

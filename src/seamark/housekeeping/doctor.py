@@ -98,7 +98,7 @@ def sessions(enabled: bool | None, spinning: Sequence[str], *, apart: bool) -> F
         return Finding(what=what, level="ok", seen=f"{seen}; load and server have cores of their own")
     told = f" ({', '.join(spinning)})" if spinning else ""
     remedy = (
-        "A server that spins while it waits can keep the load from running for tens of ms: trials then say "
+        "A server that spins while idle can keep the load from running for tens of ms: trials then report "
         f"client_stalled or loop_lag. `busy_waits: true` in its recipe lets every other session go first{told}. Of a "
         "server that Seamark does not start: `echo 19 > /proc/PID/autogroup`, or boot with `noautogroup`."
     )
@@ -117,7 +117,7 @@ def _idle(study: Study) -> Finding:
 def _governor(study: Study) -> Finding:
     path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     if not path.exists():
-        return Finding(what="CPU governor", level="ok", seen="not shown by this machine")
+        return Finding(what="CPU governor", level="ok", seen="not reported by this machine")
     governor = path.read_text().strip()
     level: Level = "ok" if governor == "performance" else "warning"
     return Finding(
@@ -166,7 +166,7 @@ def _ports(study: Study) -> Finding:
 def _queues(study: Study) -> Finding:
     whole, half = listen_queue()
     if whole is None:
-        return Finding(what="listen queue", level="ok", seen="not shown by this machine")
+        return Finding(what="listen queue", level="ok", seen="not reported by this machine")
     level: Level = "ok" if whole >= SHORT_QUEUE else "warning"
     seen = f"at most {whole} connections wait for a server" + ("" if half is None else f", {half} half open")
     remedy = "" if level == "ok" else "More users than that at once wait for a second: raise net.core.somaxconn."
@@ -218,8 +218,8 @@ def _environments(study: Study) -> Finding:
     wanted = {service.environment for service in study.services.values() if service.environment}
     names = sorted(name for name in wanted if (study.locks / f"{name}.lock").is_file())
     there = [name for name in names if environment_folder(name, study.locks, study.environments).is_dir()]
-    seen = f"{len(there)} of {len(names)} made ({', '.join(there) or 'none'})"
-    return Finding(what="environments", level="ok", seen=f"{seen}; the others are made on first use")
+    seen = f"{len(there)} of {len(names)} ready ({', '.join(there) or 'none'})"
+    return Finding(what="environments", level="ok", seen=f"{seen}; the others are installed on first use")
 
 
 def _images(study: Study) -> Finding:
@@ -240,12 +240,12 @@ def _images(study: Study) -> Finding:
 
 def _gpu(study: Study) -> Finding:
     seen = shutil.which("nvidia-smi")
-    return Finding(what="GPU", level="ok", seen=seen or "none: GPU figures will be null")
+    return Finding(what="GPU", level="ok", seen=seen or "none: GPU metrics will be null")
 
 
 def _dot(study: Study) -> Finding:
     if shutil.which("dot") is None:
-        remedy = "Only needed for pictures of the DAG: install graphviz."
+        remedy = "Only needed for drawings of the DAG: install graphviz."
         return Finding(what="graphviz", level="warning", seen="no `dot`", remedy=remedy)
     return Finding(what="graphviz", level="ok", seen="dot")
 

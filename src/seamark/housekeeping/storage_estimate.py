@@ -111,7 +111,7 @@ def rooms(study: Study) -> tuple[list[FreeSpace], list[str]]:
         )
         free = quota_left(said.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as cause:
-        return found, [f"the site's quota_command says nothing of use ({cause}): the quota is not known."]
+        return found, [f"the site's quota_command printed no quota ({cause}): the quota is not known."]
     return [*found, *([FreeSpace(of="your quota", free_bytes=free)] if free is not None else [])], []
 
 
@@ -132,7 +132,7 @@ def quota_left(text: str) -> int | None:
 
 
 def require_room(study: Study) -> list[str]:
-    """Raise SiteError when the least estimate exceeds the free space; return notes when the most does."""
+    """Raise SiteError if the lower estimate exceeds the free space; return notes if the upper one does."""
     wanted = estimate(study)
     found, notes = rooms(study)
     remedy = "Free some (`bench prune` shows what can go), or measure fewer or shorter trials."

@@ -12,24 +12,24 @@ from seamark.model.load_profile import HIGHEST_RPS, LONGEST_S
 from seamark.patterns.trace_file import recorded_arrivals
 
 BLOCK = 1024
-"""Arrivals that are made at once: small enough to make between two requests without being late for either."""
+"""Number of arrivals computed at once: few enough to compute between two requests without delaying either."""
 
 ROWS = 32
-"""Rows that are read at once: as with computed arrivals, few enough to be late for no request."""
+"""Number of rows read at once: few enough to delay no request, as for computed arrivals."""
 
 Floats = npt.NDArray[np.float64]
 Seconds = Floats
 
 
 class Pattern(Protocol):
-    """An open-loop load: offsets from the start of load that never decrease."""
+    """Arrivals of an open-loop load: offsets from the start of the load, never decreasing."""
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
         """Yield the arrivals in arrays of BLOCK offsets, without end; a trace in smaller ones, to its end."""
         ...
 
     def expected(self, at_s: float) -> float | None:
-        """Return how many arrivals the first `at_s` seconds are expected to hold; None where only the file knows."""
+        """Return the expected number of arrivals in the first `at_s` seconds; None if only the file knows."""
         ...
 
     def count(self, until_s: float) -> float | None:
@@ -52,7 +52,7 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Constant(Pattern):
-    """Equal gaps of 1/rate_rps seconds; arrival k is k gaps from the start, so that no error adds up."""
+    """Equal gaps of 1/rate_rps seconds; arrival k is k gaps from the start, so errors do not accumulate."""
 
     rate_rps: float
 
@@ -86,14 +86,14 @@ class Gamma(Pattern):
     """Independent gamma gaps of mean 1/rate_rps seconds, never clamped.
 
     `burstiness` is their shape, as in vLLM's benchmark: 1 is Poisson, the coefficient of variation is
-    1/sqrt(burstiness). The load begins as if a request had just come.
+    1/sqrt(burstiness). The load begins as if a request had just arrived.
     """
 
     rate_rps: float
     burstiness: float
 
     def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
-        """Yield the arrivals in arrays; a gap may be too short for a float, so that two arrivals are one time."""
+        """Yield the arrivals in arrays; a gap may be too short for a float, so two arrivals may be equal."""
         return _sums(lambda: rng.standard_gamma(self.burstiness, BLOCK) / (self.burstiness * self.rate_rps))
 
     @property
@@ -102,16 +102,15 @@ class Gamma(Pattern):
         return float(self.burstiness**-0.5)
 
     def expected(self, at_s: float) -> float:
-        """Return the rate times the time, which the count nears in loads of many gaps."""
+        """Return the rate times the time, which the count approaches in loads of many gaps."""
         return self.rate_rps * at_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ramp(Pattern):
-    """A rate that goes linearly from `rate_rps` to `to_rps` in `over_s` seconds and stays there.
+    """A rate that changes linearly from `rate_rps` to `to_rps` in `over_s` seconds and stays there.
 
-    Arrival k is when the integral of the rate reaches k: without randomness, so that what changes along a ramp
-    is the rate alone.
+    Arrival k is when the integral of the rate reaches k: without randomness, so only the rate changes along a ramp.
     """
 
     rate_rps: float
@@ -137,7 +136,7 @@ class Ramp(Pattern):
 
 @dataclass(frozen=True, kw_only=True)
 class Steps(Pattern):
-    """One rate after the other, each for its `lengths_s`; the last stays.
+    """One rate after another, each for its `lengths_s`; the last stays.
 
     Arrival k is when the integral of the rate reaches k: without randomness, as in a ramp. A rate may be 0.
     """
@@ -160,8 +159,8 @@ class Steps(Pattern):
 class Bursts(Pattern):
     """Poisson arrivals at `rate_rps`, and at `burst_rps` for `burst_s` in the middle of every `every_s`.
 
-    In the middle, so that a load of some periods neither begins nor ends with a burst and holds whole ones. Arrival
-    k is when the integral of the rate reaches that of a Poisson process of rate 1 (time change).
+    In the middle, so that a load of several periods neither begins nor ends with a burst and contains whole ones.
+    Arrival k is when the integral of the rate reaches that of a Poisson process of rate 1 (time change).
     """
 
     rate_rps: float
@@ -190,7 +189,7 @@ class Bursts(Pattern):
 
 @dataclass(frozen=True, kw_only=True)
 class Diurnal(Pattern):
-    """Poisson arrivals whose rate is a sine: `rate_rps` x (1 + `amplitude` x sin(2 pi t / `period_s`)).
+    """Poisson arrivals with a sinusoidal rate: `rate_rps` x (1 + `amplitude` x sin(2 pi t / `period_s`)).
 
     Arrival k is when the integral of the rate reaches that of a Poisson process of rate 1 (time change).
     """
@@ -215,12 +214,12 @@ class Diurnal(Pattern):
         return self.rate_rps * self.period_s * float(self._share(np.asarray(at_s / self.period_s)))
 
     def _share(self, phase: Floats) -> Floats:
-        """The integral of the rate up to a phase (in periods), as a part of that over a whole period."""
+        """Integral of the rate up to a phase (in periods), as a fraction of that over a whole period."""
         turn = 2 * np.pi
         return np.asarray(phase + self.amplitude / turn * (1 - np.cos(turn * phase)))
 
     def _phase(self, share: Floats, phases: Floats, shares: Floats) -> Floats:
-        """The inverse of `_share`: Newton's method inside a cell of a table, by halves where the rate is near 0."""
+        """Inverse of `_share`: Newton's method inside a cell of a table, bisection where the rate is near 0."""
         cell = np.clip(np.searchsorted(shares, share, side="right") - 1, 0, self.CELLS - 1)
         low, high = phases[cell], phases[cell + 1]
         phase = low + (high - low) * (share - shares[cell]) / (shares[cell + 1] - shares[cell])
@@ -252,7 +251,7 @@ class Trace(Pattern):
             yield np.array(rows) * self.time_scale
 
     def expected(self, at_s: float) -> None:
-        """Return None: how many there are is in the file alone."""
+        """Return None: only the file knows the number of arrivals."""
 
     def count(self, until_s: float) -> float:
         """Return the number of rows before `until_s`."""
@@ -261,19 +260,21 @@ class Trace(Pattern):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A rate that holds for `length_s` seconds; None: for as long as every other step."""
+    """A rate for `length_s` seconds; None: for as long as every other step."""
 
     rate_rps: float
     length_s: float | None
 
 
 def steps_of(text: str) -> tuple[Step, ...]:
-    """Return the steps that a `step_rates` names. Raises ValueError that says what is wrong and how to write it."""
+    """Return the steps of a `step_rates`. Raises ValueError with the mistake and the correct form."""
     steps = tuple(_step(part.strip()) for part in text.split(","))
     if len({step.length_s is None for step in steps}) > 1:
         raise ValueError("either every step has its seconds ('50:10,200:5') or none has ('50,200')")
     if len(steps) < 2:
-        raise ValueError("one rate is no step: write several, such as '50,100,200', or set 'pattern' to constant")
+        raise ValueError(
+            "one rate is not a sequence of steps: write several, such as '50,100,200', or set 'pattern' to constant"
+        )
     if not any(step.rate_rps for step in steps):
         raise ValueError("a load in which every rate is 0 sends nothing")
     return steps
@@ -284,7 +285,7 @@ def _step(part: str) -> Step:
     try:
         step = Step(rate_rps=float(rate), length_s=float(length) if colon else None)
     except ValueError:
-        raise ValueError(f"'{part}' is no rate: write rates such as '50,100,200' or '50:10,200:5'") from None
+        raise ValueError(f"'{part}' is not a rate: write rates such as '50,100,200' or '50:10,200:5'") from None
     if not (0 <= step.rate_rps <= HIGHEST_RPS and (step.length_s is None or 0 < step.length_s <= LONGEST_S)):
         raise ValueError(
             f"'{part}': a rate is 0 to {HIGHEST_RPS:.0f} requests/s, and its seconds are more than 0 and at most"
@@ -294,7 +295,7 @@ def _step(part: str) -> Step:
 
 
 class _Stairs:
-    """A rate that is constant in parts, and its integral. The last part has no end."""
+    """A piecewise constant rate and its integral. The last piece has no end."""
 
     def __init__(self, rates_rps: tuple[float, ...], lengths_s: tuple[float, ...]) -> None:
         self._rates = np.array(rates_rps)
@@ -307,7 +308,7 @@ class _Stairs:
         return float(self._before[part] + self._rates[part] * (at_s - self._starts[part]))
 
     def reached(self, integral: Floats) -> Seconds:
-        """Return when the integral reaches these values: inf for never."""
+        """Return the times at which the integral reaches these values: inf for never."""
         part = np.searchsorted(self._before, integral, side="right") - 1
         rates = self._rates[part]
         waits = np.divide(integral - self._before[part], rates, out=np.full_like(integral, np.inf), where=rates > 0)
@@ -323,12 +324,12 @@ def _numbers() -> Iterator[Floats]:
 
 
 def _exponential(rng: np.random.Generator) -> Floats:
-    """Return BLOCK exponential numbers of mean 1."""
+    """Return BLOCK exponential variates of mean 1."""
     return np.asarray(-np.log1p(-rng.random(BLOCK)))
 
 
 def _sums(gaps: Callable[[], Floats]) -> Iterator[Floats]:
-    """Yield the running sum of gaps that are made block by block."""
+    """Yield the cumulative sum of gaps that are computed block by block."""
     at = 0.0
     while True:
         block = at + np.cumsum(gaps())

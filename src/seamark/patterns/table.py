@@ -1,4 +1,4 @@
-"""The table of load patterns: one entry adds one, with the settings that are its own. Others come by dotted path."""
+"""Table of load patterns: one row adds a pattern with its own settings. A user's own come by dotted path."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,11 +28,11 @@ Settings = Mapping[str, Value]
 
 @dataclass(frozen=True, kw_only=True)
 class PatternKind:
-    """A load pattern: its settings, and how they become arrivals.
+    """A load pattern: its settings, and the function that turns them into arrivals.
 
     `make(settings, over_s)` returns the arrivals, None for a closed loop; `over_s` is the length of the load, warm-up
-    and duration, in seconds. It raises ValueError for settings that do not go together. `needs` and `reads` name the
-    settings that it must and may have, of those that not every pattern reads; `settings` are defined by this pattern.
+    and duration, in seconds. It raises ValueError for contradictory settings. `needs` and `reads` name required and
+    optional settings, among those that not every pattern reads; `settings` are defined by this pattern.
     """
 
     make: Callable[[Settings, float], Pattern | None]
@@ -40,11 +40,11 @@ class PatternKind:
     reads: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
     rate: Literal["steady", "changing"] | None = None
-    """Whether its rate is meant to change, so that its load is not meant to be steady; None: the replies set it."""
+    """Whether the rate is meant to change, so that the load is not meant to be steady; None: replies determine it."""
     may_end: bool = False
-    """Its arrivals may end before the load does."""
+    """Whether the arrivals may end before the load does."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """Setting -> value that a message proposes where it is missing; 100 where none stands here."""
+    """Setting -> value that a message proposes if it is missing; 100 for settings not listed here."""
 
 
 RATE = Setting(
@@ -54,7 +54,7 @@ RATE = Setting(
     minimum=1e-6,
     maximum=HIGHEST_RPS,
     unit="requests/s",
-    help="Mean rate of an open loop; where a ramp starts; the rate outside of bursts.",
+    help="Mean rate of an open loop; first rate of a ramp; rate outside of bursts.",
 )
 SATURATION = ("stop_when_saturated",)
 
@@ -115,8 +115,8 @@ PATTERNS: Mapping[str, PatternKind] = {
                 role="workload",
                 minimum=0.001,
                 maximum=1e6,
-                help="gamma: shape of the gaps' distribution, as vLLM's. 1 is Poisson, less is burstier, more is "
-                "more even.",
+                help="gamma: shape of the gaps' distribution, as vLLM's. 1 is Poisson, smaller is burstier, larger "
+                "is more even.",
             ),
         ),
         examples={"burstiness": "0.5"},
@@ -149,8 +149,8 @@ PATTERNS: Mapping[str, PatternKind] = {
                 name="step_rates",
                 type="str",
                 role="workload",
-                help="steps: rates one after the other, '50,100,200', of equal length over warm-up and duration; or "
-                "each with its seconds, '50:10,200:5', of which the last goes on to the end of load.",
+                help="steps: rates one after another, '50,100,200', of equal length over warm-up and duration; or "
+                "each with its seconds, '50:10,200:5', where the last lasts to the end of the load.",
             ),
         ),
         examples={"step_rates": "50,100,200"},
@@ -167,7 +167,7 @@ PATTERNS: Mapping[str, PatternKind] = {
                 minimum=1e-6,
                 maximum=HIGHEST_RPS,
                 unit="requests/s",
-                help="bursts: the whole rate inside a burst.",
+                help="bursts: total rate inside a burst.",
             ),
             Setting(
                 name="burst_s",
@@ -176,7 +176,7 @@ PATTERNS: Mapping[str, PatternKind] = {
                 minimum=1e-6,
                 maximum=LONGEST_S,
                 unit="s",
-                help="bursts: length of one.",
+                help="bursts: length of a burst.",
             ),
             Setting(
                 name="burst_every_s",
@@ -185,8 +185,7 @@ PATTERNS: Mapping[str, PatternKind] = {
                 minimum=1e-6,
                 maximum=LONGEST_S,
                 unit="s",
-                help="bursts: from the start of one to the start of the next. Each lies in the middle of such "
-                "a period.",
+                help="bursts: period between the starts of bursts. Each lies in the middle of its a period.",
             ),
         ),
         examples={"burst_s": "1", "burst_every_s": "10"},
@@ -206,7 +205,7 @@ PATTERNS: Mapping[str, PatternKind] = {
                 role="workload",
                 minimum=0.0,
                 maximum=1.0,
-                help="diurnal: how far the rate swings to each side of `rate_rps`, as a part of it.",
+                help="diurnal: amplitude of the rate around `rate_rps`, as a ratio of it.",
             ),
             Setting(
                 name="period_s",
@@ -215,7 +214,7 @@ PATTERNS: Mapping[str, PatternKind] = {
                 minimum=1e-3,
                 maximum=LONGEST_S,
                 unit="s",
-                help="diurnal: length of one swing. It begins at the mean, on the way up.",
+                help="diurnal: period of the rate. It begins at the mean, rising.",
             ),
         ),
         examples={"amplitude": "0.5", "period_s": "60"},
@@ -246,7 +245,7 @@ PATTERNS: Mapping[str, PatternKind] = {
                 role="workload",
                 minimum=1e-9,
                 maximum=1e6,
-                help="trace: factor on its times. 0.5 is twice as fast. None is 1.",
+                help="trace: factor on recorded times. 0.5 is twice as fast. None is 1.",
             ),
         ),
         examples={"trace": "arrivals.jsonl"},
@@ -259,7 +258,7 @@ PATTERN = Setting(
     role="workload",
     default=LoadProfile.pattern,
     allowed=tuple(PATTERNS),
-    help="closed: each of `concurrency` users sends when its last reply is in. Others are open loop.",
+    help="closed: each of `concurrency` users sends when its last reply is complete. Others are open loop.",
 )
 CONCURRENCY, *_REST = COMMON_SETTINGS
 LOAD_SETTINGS: tuple[Setting, ...] = (
@@ -269,11 +268,11 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
     *(setting for kind in PATTERNS.values() for setting in kind.settings),
     *_REST,
 )
-"""Every setting of a load: the pattern, those of patterns, and those of every load."""
+"""Every setting of a load: the pattern, the settings of patterns, and those of every load."""
 
 
 def kind_of(name: str) -> PatternKind:
-    """Return a pattern by its name, or a user's own by `module:name`. Raises ValueError that says what is wrong."""
+    """Return a pattern by its name, or a user's own by `module:name`. Raises ValueError with the mistake."""
     if name in PATTERNS:
         return PATTERNS[name]
     if not is_dotted(name):
@@ -282,7 +281,7 @@ def kind_of(name: str) -> PatternKind:
 
 
 def has_rate(name: str, rate: Literal["steady", "changing"]) -> bool:
-    """Return whether the rate of a pattern is of that kind; that of one whose module is gone counts as changing."""
+    """Return whether the rate of a pattern is of that kind; a pattern whose module is missing counts as changing."""
     try:
         return kind_of(name).rate == rate
     except ValueError:
@@ -290,7 +289,7 @@ def has_rate(name: str, rate: Literal["steady", "changing"]) -> bool:
 
 
 def own_settings(patterns: Iterable[Value]) -> tuple[Setting, ...]:
-    """Return the settings that patterns of a user's own define. Raises ValueError for one that cannot be imported."""
+    """Return the settings that a user's own patterns define. Raises ValueError for one that cannot be imported."""
     kinds = [kind_of(name) for name in dict.fromkeys(map(str, patterns)) if is_dotted(name)]
     return tuple({setting.name: setting for kind in kinds for setting in kind.settings}.values())
 
@@ -313,11 +312,11 @@ Nanoseconds = npt.NDArray[np.int64]
 def schedule(
     pattern: Pattern, *, seed: int, until_s: float, requests: int | None = None, worker: int = 0, workers: int = 1
 ) -> Iterator[Nanoseconds]:
-    """Yield when worker `worker` of `workers` is to send, as arrays of ns from the start of load.
+    """Yield the send times of worker `worker` of `workers`, as arrays of ns from the start of the load.
 
-    Every worker makes the whole sequence and takes arrivals `worker`, `worker + workers`, ... of it: one worker or
-    sixteen send the same. The sequence ends before `until_s`, after `requests` arrivals, or with the pattern's own,
-    if it has an end. Constant memory.
+    Every worker computes the whole sequence and takes arrivals `worker`, `worker + workers`, ... of it, so the number
+    of workers does not change the requests. The sequence ends before `until_s`, after `requests` arrivals, or with
+    the pattern's own, if it has an end. Constant memory.
     """
     first = 0
     for block in pattern.blocks(np.random.Generator(np.random.PCG64(seed))):

@@ -1,4 +1,4 @@
-"""What a trace recorded: when requests came, how long they and their replies were. Read row by row, never whole."""
+"""Reader of traces: recorded arrivals, and lengths of prompts and replies. Row by row, never whole."""
 
 import hashlib
 import json
@@ -14,17 +14,17 @@ from typing import TypeVar
 Made = TypeVar("Made")
 
 TIME_KEYS = {"at_s": 1, "timestamp": 1000}
-"""Keys of a time in a trace, with what a second is in their unit."""
+"""Keys of a time in a trace -> the number of their units in a second."""
 PROMPT_KEYS, OUTPUT_KEYS = ("prompt_tokens", "input_length"), ("output_tokens", "output_length")
 BLOCK_TOKENS = 512
-"""Tokens of a block in Mooncake's `hash_ids`."""
+"""Tokens per block in Mooncake's `hash_ids`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One request of a trace. A length is None where the file does not say it; a reply of 0 tokens counts as 1.
+    """One request of a trace. A length is None if the file lacks it; a reply of 0 tokens counts as 1.
 
-    `blocks` name the content of the prompt, BLOCK_TOKENS tokens each: the same name, the same tokens.
+    `blocks` identify the content of the prompt, BLOCK_TOKENS tokens each: equal ids have equal tokens.
     """
 
     at_s: float
@@ -39,7 +39,7 @@ class Row:
 
 
 def file_of(trace: str) -> Path:
-    """Return the file that a setting `trace` names: `~` and `$NAME` are put in."""
+    """Return the file named by a setting `trace`, with `~` and `$NAME` expanded."""
     return Path(expanduser(expandvars(trace)))  # noqa: PTH111  Path's own raises for an unknown user
 
 
@@ -52,17 +52,18 @@ def digest_of(trace: str) -> str:
 def recorded_arrivals(trace: str) -> Iterator[float]:
     """Yield the arrivals of a file in seconds, in the order of its rows, which must be that of time.
 
-    `trace` is its path, relative to the working folder; `~` and `$NAME` are put in.
-    The first line tells the form. JSONL with `at_s` (seconds from the start of load; ours) or `timestamp`
-    (milliseconds; Mooncake) is taken as it is. CSV with a column TIMESTAMP (a date with time; Azure's LLM inference
-    traces) begins at its first row. Empty lines are skipped, other keys and columns not looked at. One line is in
-    memory at a time. Raises ValueError with file and line for what cannot be read, OSError for the file itself.
+    `trace` is its path, relative to the working folder; `~` and `$NAME` are expanded.
+
+    The first line decides the form. JSONL with `at_s` (seconds from the start of the load; Seamark's own form) or
+    `timestamp` (milliseconds; Mooncake) is used as it is. CSV with a column TIMESTAMP (a date with time; Azure's LLM
+    inference traces) begins at its first row. Empty lines are skipped, other keys and columns ignored. One line is in
+    memory at a time. Raises ValueError with file and line for a line that cannot be read, OSError for the file.
     """
     return _read(trace, lambda rows, line, at_s: at_s)
 
 
 def recorded_rows(trace: str) -> Iterator[Row]:
-    """Yield the requests of a file as `recorded_arrivals` does their times, with lengths, blocks and class."""
+    """Yield the requests of a file, in the order of `recorded_arrivals`, with lengths, blocks and class."""
     return _read(trace, lambda rows, line, at_s: rows.row(line, at_s))
 
 
@@ -90,7 +91,7 @@ def _read(trace: str, make: "Callable[[_JsonRows | _CsvRows, bytes, float], Made
 
 
 class _JsonRows:
-    """Rows that are JSON objects, with their time under the key that the first one has."""
+    """Rows that are JSON objects, with the time key of the first one."""
 
     def __init__(self, first: bytes) -> None:
         row = self._object(first)
@@ -103,7 +104,7 @@ class _JsonRows:
         )
 
     def at_s(self, line: bytes) -> float:
-        """Return the time of a row; a row that begins with it, as all known ones do, need not be read whole."""
+        """Return the time of a row. A row that begins with it, as in all known traces, is not parsed whole."""
         found = self._in_front.match(line)
         if found and line.rstrip().endswith(b"}"):
             return float(found[1]) / TIME_KEYS[self._key]
@@ -112,7 +113,7 @@ class _JsonRows:
             raise ValueError(f"has no '{self._key}'")
         value = row[self._key]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:
-            raise ValueError(f"'{self._key}' is {json.dumps(value)[:40]}, which is no time")
+            raise ValueError(f"'{self._key}' is {json.dumps(value)[:40]}, not a time")
         return value / TIME_KEYS[self._key]
 
     def row(self, line: bytes, at_s: float) -> Row:
@@ -120,9 +121,9 @@ class _JsonRows:
         row = self._object(line)
         blocks, name = row.get("hash_ids", []), row.get("class")
         if not isinstance(blocks, list) or not all(type(each) is int for each in blocks):
-            raise ValueError("'hash_ids' is no list of whole numbers")
+            raise ValueError("'hash_ids' is not a list of whole numbers")
         if not isinstance(name, (str, type(None))):
-            raise ValueError(f"'class' is {json.dumps(name)[:40]}, which is no text")
+            raise ValueError(f"'class' is {json.dumps(name)[:40]}, not text")
         return Row(
             at_s=at_s,
             prompt_tokens=self._length(row, PROMPT_KEYS, 1),
@@ -141,14 +142,14 @@ class _JsonRows:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            raise ValueError('is not JSON; expected an object a line, such as {"at_s": 0.25}') from None
+            raise ValueError('is not JSON; expected an object per line, such as {"at_s": 0.25}') from None
         if not isinstance(row, dict):
-            raise ValueError('is no JSON object; expected one a line, such as {"at_s": 0.25}')
+            raise ValueError('is not a JSON object; expected one per line, such as {"at_s": 0.25}')
         return row
 
 
 class _CsvRows:
-    """Rows of comma-separated cells, of which one is a date with time; counted from the first row."""
+    """Rows of comma-separated cells with one date and time; counted from the first row."""
 
     TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d):([0-5]\d(?:\.\d+)?)(Z|[-+]\d\d:\d\d)?")
 
@@ -156,7 +157,7 @@ class _CsvRows:
         names = [name.strip(' "') for name in header.decode(errors="replace").strip().split(",")]
         if "TIMESTAMP" not in names:
             raise ValueError(
-                "begins no trace; expected JSON with 'at_s' or 'timestamp', or CSV with a column TIMESTAMP"
+                "does not begin a trace; expected JSON with 'at_s' or 'timestamp', or CSV with a column TIMESTAMP"
             )
         self._column, self._columns = names.index("TIMESTAMP"), len(names)
         self._lengths = [
@@ -202,7 +203,7 @@ def _whole(text: str) -> object:
 
 
 def _tokens(name: str, value: object, least: int) -> int:
-    """Return a length in tokens, at least 1. Raises ValueError for what is none."""
+    """Return a length in tokens, at least 1. Raises ValueError for any other value."""
     if type(value) is not int or not least <= value <= MOST_TOKENS:
         raise ValueError(f"'{name}' is {json.dumps(value)[:40]}; expected {least} to {MOST_TOKENS} tokens")
     return max(1, value)

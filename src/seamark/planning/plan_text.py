@@ -130,7 +130,7 @@ def _factor_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
 
 def _design_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
     count, comparisons = plan.repetitions, facts["comparisons"]
-    lines = ["What the design can tell (two treatments of one start compared, exact rank-sum test, two-sided)"]
+    lines = ["Detectable differences (two treatments of one start, exact two-sided rank-sum test)"]
     if comparisons:
         lines.append(f"  smallest p               {_number(facts['smallest_p'])} with {counted(count, 'repetition')}")
     elif not facts["factors_without_p"]:
@@ -162,7 +162,7 @@ def _notes(
     notes: list[str] = []
     if facts["environments_to_make"]:
         names = ", ".join(facts["environments_to_make"])
-        notes.append(f"environments that are made first: {names}. Their download and their making are in the time.")
+        notes.append(f"environments to install first: {names}. The time includes download and installation.")
     if facts["comparisons"] and facts["smallest_p"] > ALPHA:
         notes.append(
             f"{counted(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"

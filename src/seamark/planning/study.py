@@ -172,7 +172,7 @@ class Study:
             return
         if allocation() is None:
             raise SiteError(
-                f"{self.scenario_path}: {wanted} nodes are asked for, and site '{self.site_name}' has one: it has no"
+                f"{self.scenario_path}: {wanted} nodes are requested, and site '{self.site_name}' has one: it has no"
                 f" batch system. Choose another site with --site, run within a batch job of {wanted} nodes, or set"
                 " 'resources: {nodes: 1}'."
             )

@@ -46,10 +46,10 @@ def _mistakes(study: Study) -> Iterator[str]:
             yield from _found(BATCH, place, path, "the shell lines of batch jobs and containers do not quote it")
     elif site.runtime == "apptainer":
         for place, path in paths:
-            yield from _found(BIND, place, path, "Apptainer parts there what it binds")
+            yield from _found(BIND, place, path, "Apptainer separates binds there")
     if site.runtime == "apptainer" or site.images.jobs:
         for bind in map(expandvars, study.plan.binds):
-            yield from _found(SPLIT, f"a bind of {study.scenario_path}", bind, "Apptainer parts there what it binds")
+            yield from _found(SPLIT, f"a bind of {study.scenario_path}", bind, "Apptainer separates binds there")
 
 
 def _told(study: Study) -> Iterator[Named]:
@@ -79,9 +79,8 @@ def _found(wrong: re.Pattern[str], place: str, path: str, why: str) -> Iterator[
 
 
 def _line(place: str, path: str, letter: str, why: str) -> str:
-    return (
-        f"{place}, '{_printable(path)}', cannot be used: it holds '{_printable(letter)}'; {why}. Choose another name."
-    )
+    reason = f"it contains '{_printable(letter)}'; {why}"
+    return f"{place}, '{_printable(path)}', cannot be used: {reason}. Choose another name."
 
 
 def _printable(text: str) -> str:

@@ -1,8 +1,8 @@
-"""A histogram of non-negative integers with logarithmic buckets: mergeable, of stated relative error.
+"""Histogram of non-negative integers with logarithmic buckets: mergeable, with a stated relative error.
 
-The scheme is that of DDSketch (Masson, Rim, Lee 2019) without its collapsing: bucket i holds the values in
-(g^(i-1), g^i], g = (1 + e) / (1 - e), so that 2 g^i / (1 + g) is within a share e of all of them. Counts, sum,
-minimum and maximum are exact integers; hence merging is associative and commutative to the last bit.
+The scheme is that of DDSketch (Masson, Rim, Lee 2019) without its collapsing: bucket i has the values in (g^(i-1),
+g^i], g = (1 + e) / (1 - e), so that 2 g^i / (1 + g) is within a relative error e of all of them. Counts, sum, minimum
+and maximum are exact integers, so merging is associative and commutative to the last bit.
 """
 
 import math
@@ -21,7 +21,7 @@ LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Histogram:
-    """Counts of values by bucket; `zeros` are apart since they have no logarithm."""
+    """Counts of values by bucket; `zeros` are separate because they have no logarithm."""
 
     relative_error: float = RELATIVE_ERROR
     zeros: int = 0
@@ -32,7 +32,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values were counted."""
+        """Number of counted values."""
         return self.zeros + sum(self.buckets.values())
 
     @property
@@ -59,15 +59,15 @@ class Histogram:
         return float(self.maximum)
 
     def merged(self, other: "Histogram") -> "Histogram":
-        """Return the histogram of both; ValueError when their buckets are not the same."""
+        """Return the merged histogram. Raises ValueError if their buckets differ."""
         return merge((self, other))
 
     def rows(self, most: int, tail: float = 0.001) -> list[tuple[float, int]]:
-        """Return at most `most` pairs of (upper bound, count) for a bar chart, rising.
+        """Return at most `most` pairs of (upper bound, count) for a bar chart, ascending.
 
-        A row is made of whole buckets: what lies in one bucket is never shared out. Rows are equally wide in the
-        logarithm, but for the last, which holds the largest values where these are no more than a share `tail` and
-        would else stretch all others. Zeros have a row of their own.
+        A row consists of whole buckets: the values of one bucket are never divided. Rows are equally wide in the
+        logarithm, except the last, which has the largest values if these are at most a ratio `tail` and would stretch
+        all others. Zeros have a row of their own.
         """
         rows = [(0.0, self.zeros)] if self.zeros else []
         indexes = sorted(self.buckets)
@@ -87,7 +87,7 @@ class Histogram:
         return [*rows, (float(self.maximum or 0), above)] if above else rows
 
     def to_json(self) -> dict[str, Any]:
-        """Return what from_json reads; buckets as two parallel lists in rising order."""
+        """Return the form that from_json reads, with buckets as two parallel ascending lists."""
         indexes = sorted(self.buckets)
         return {
             "relative_error": self.relative_error,
@@ -102,7 +102,7 @@ class Histogram:
 
 
 def from_json(document: Mapping[str, Any]) -> Histogram:
-    """Read a histogram; ValueError when it contradicts itself."""
+    """Read a histogram. Raises ValueError if it contradicts itself."""
     try:
         indexes, counts = document["indexes"], document["counts"]
         histogram = Histogram(
@@ -121,7 +121,7 @@ def from_json(document: Mapping[str, Any]) -> Histogram:
 
 
 def merge(parts: Iterable[Histogram]) -> Histogram:
-    """Return one histogram of all `parts`; empty for none. ValueError when their errors differ."""
+    """Return the merged histogram of all `parts`; empty for none. Raises ValueError if their errors differ."""
     buckets: dict[int, int] = {}
     zeros = total = 0
     minima, maxima, errors = [], [], set()
@@ -146,7 +146,7 @@ def merge(parts: Iterable[Histogram]) -> Histogram:
 
 
 class Accumulator:
-    """Counts arrays of non-negative integers in constant memory, whatever their range."""
+    """Counts arrays of non-negative integers in constant memory, for any range."""
 
     def __init__(self, relative_error: float = RELATIVE_ERROR) -> None:
         self._relative_error = relative_error
@@ -169,7 +169,7 @@ class Accumulator:
         self._maximum = most if self._maximum is None else max(self._maximum, most)
 
     def histogram(self) -> Histogram:
-        """Return what was counted so far."""
+        """Return the histogram of the values so far."""
         filled = np.flatnonzero(self._counts)
         return Histogram(
             relative_error=self._relative_error,
@@ -194,13 +194,13 @@ def bucket_indexes(positive: NDArray[np.int64], relative_error: float) -> NDArra
 
 
 def bucket_value(index: NDArray[np.int64], relative_error: float) -> NDArray[np.float64]:
-    """Return the value that stands for each bucket."""
+    """Return the representative value of each bucket."""
     growth = _growth(relative_error)
     return np.asarray(np.exp(index * math.log(growth)) * 2 / (1 + growth), dtype=np.float64)
 
 
 def _exact_sum(values: NDArray[np.int64]) -> int:
-    """The sum in two halves, since the whole may be more than 64 bits hold."""
+    """The sum in two halves, because the whole may exceed 64 bits."""
     return (int((values >> 31).sum()) << 31) + int((values & 0x7FFFFFFF).sum())
 
 

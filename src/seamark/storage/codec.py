@@ -1,7 +1,8 @@
 """Decodes JSON into frozen dataclasses and encodes them: the only code that handles damaged or older documents.
 
-A key that a noun does not have is ignored: a later version may have written it. A key that is missing, or null where
-the field's type has no null, takes the field's default: an earlier version may not have written it. Opens no file.
+A key that a noun does not have is ignored, because a later version may have written it. A missing key, and null where
+the field's type has no null, take the field's default, because an earlier version may not have written it. Opens no
+file.
 """
 
 import json
@@ -29,15 +30,16 @@ Noun = TypeVar("Noun")
 Decode = Callable[[Any], Any]
 
 LARGEST = 2**63
-"""Limit of whole numbers. Figures may exceed it: Go's memory limit is shown as 9.22337204e18."""
+"""Limit of whole numbers. Metrics may exceed it: Go's memory limit is shown as 9.22337204e18."""
 SUSPECT = re.compile(r"\d{20}|[eE]\+?\d{3}|\\u[dD][89a-fA-F]")
-"""Texts without a match hold no number out of range and no half of a surrogate pair: the fast parser will do."""
+"""A text without a match contains no number out of range and no half of a surrogate pair: the fast parser
+suffices."""
 LONGEST_SHOWN = 60
 NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
 
 class MismatchError(ValueError):
-    """A value does not have the type of its field. `path` leads to it from the document's root."""
+    """A value that does not have the type of its field. `path` is its place in the document."""
 
     def __init__(self, what: str, path: str = "") -> None:
         super().__init__(what)
@@ -52,12 +54,12 @@ class MismatchError(ValueError):
 
 
 def parse(text: str, noun: type[Noun]) -> Noun:
-    """Return the noun that a JSON text holds. Raises ValueError that names the path and what is wrong there."""
+    """Return the noun of a JSON text. Raises ValueError with path and mistake."""
     return decode(parse_object(text), noun)
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that a text holds. Raises ValueError.
+    """Return the object of a JSON text. Raises ValueError.
 
     NaN, infinity, whole numbers beyond 64 bits and nesting beyond Python's stack are refused everywhere.
     """
@@ -77,13 +79,13 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def decode(document: Any, noun: type[Noun]) -> Noun:
-    """Return the noun that parsed JSON holds. Raises MismatchError."""
+    """Return the noun of a parsed JSON document. Raises MismatchError."""
     return cast(Noun, decoder(cast(Any, noun))(document))
 
 
 def encode(value: Any) -> Any:
-    """Return a noun as JSON has it: fields in their order. A field marked `OPTIONAL` is left out when it has its
-    default, such as None."""
+    """Return a noun as JSON, with fields in their order. A field marked `OPTIONAL` is omitted if it has its default,
+    such as None."""
     if type(value) in NAMES:
         return value
     if is_dataclass(value):
@@ -100,7 +102,7 @@ def encode(value: Any) -> Any:
 
 @cache
 def _written(noun: Any) -> list[tuple[str, Any]]:
-    """Return each field with the value of which it is left out: that of an unmarked one is equal to no other."""
+    """Return for each field the value at which it is omitted; an unmarked field gets one that equals no other."""
     return [(field.name, field.default if field.metadata.get("optional") else MISSING) for field in fields(noun)]
 
 

@@ -1,4 +1,4 @@
-"""Every path of a study, and how its files are written: under a temporary name, then renamed."""
+"""Every path of a study, and atomic writing of its files: under a temporary name, then renamed."""
 
 import json
 import os
@@ -20,7 +20,8 @@ PROBES = "probes"
 
 
 def expanded(path: str, root: Path | None = None) -> Path:
-    """Return a path of a site with `~` and `$NAME` put in, below `root` (None: the folder we are in) if relative."""
+    """Return a path of a site with `~` and `$NAME` expanded; a relative one below `root` (None: the working
+    folder)."""
     return (Path.cwd() if root is None else root) / Path(expandvars(path)).expanduser()
 
 
@@ -36,7 +37,7 @@ class TrialFolder:
 
     @property
     def planned(self) -> Path:
-        """The trial and its deployment as they were planned: what its jobs read instead of planning again."""
+        """Trial and deployment as planned, which the trial's jobs read instead of planning again."""
         return self.root / "trial.json"
 
     @property
@@ -49,12 +50,12 @@ class TrialFolder:
 
     @property
     def chunks(self) -> Path:
-        """When the parts of streamed replies came; absent where replies are whole."""
+        """Arrival times of the parts of streamed replies; absent if replies are whole."""
         return self.root / "chunks.parquet"
 
     @property
     def record(self) -> Path:
-        """The record of a finished measurement, written after its samples: what says that they are complete."""
+        """Commit record of a finished measurement, written after its samples: it confirms that they are complete."""
         return self.root / "samples.json"
 
     @property
@@ -67,7 +68,7 @@ class TrialFolder:
 
     @property
     def client_telemetry(self) -> Path:
-        """What the load watched of its own processes; same columns as a deployment's telemetry."""
+        """Telemetry of the load's own processes; same columns as a deployment's telemetry."""
         return self.root / "client.csv"
 
     @property
@@ -101,22 +102,22 @@ class TrialFolder:
 
     @property
     def search(self) -> Path:
-        """What a search asked and found, probe by probe; written anew after each."""
+        """Probes and result of a search, written again after each probe."""
         return self.root / "search.json"
 
     @property
     def probes(self) -> Path:
-        """The loads that a search measured, each in a folder like a trial's."""
+        """Loads of a search, each in a folder like a trial's."""
         return self.root / PROBES
 
     @property
     def parts(self) -> Path:
-        """What running loads write, each in a folder named by its process; gone when its samples are complete."""
+        """Output of running loads, each in a folder named by its process; removed once its samples are complete."""
         return self.root / ".parts"
 
     @property
     def own_parts(self) -> Path:
-        """What the load of this process writes."""
+        """Output of the load of this process."""
         return self.parts / str(os.getpid())
 
 
@@ -148,7 +149,7 @@ class DeploymentFolder:
 
     @property
     def waiting(self) -> Path:
-        """There, and young, while a load of the deployment waits for another one on its node."""
+        """Exists, with a recent time, while a load of the deployment waits for another one on its node."""
         return self.root / "waiting.json"
 
     def part_log(self, part: str, node: str) -> Path:
@@ -188,7 +189,7 @@ class ScenarioFolder:
 
     @property
     def scenario(self) -> Path:
-        """The scenario's file as it was when the plan was written."""
+        """The scenario's file at the time of the plan."""
         return self.root / "scenario.yaml"
 
     @property
@@ -197,13 +198,12 @@ class ScenarioFolder:
 
 
 def failure_of(environment: Path) -> Path:
-    """Return where it is noted why the environment of a record could not be made."""
+    """Return the file with the reason why the environment of a record could not be created."""
     return environment.with_suffix(".failed")
 
 
 def put_away(path: Path) -> None:
-    """Take away what lies at a path where it cannot stay: a file is removed, anything of another kind is renamed to
-    `NAME.aside-1`, for it is none of our files."""
+    """Clear a path that must be free: a file is removed; anything else is foreign and renamed to `NAME.aside-1`."""
     if path.is_file() or path.is_symlink():
         path.unlink()
         return
@@ -215,19 +215,19 @@ def put_away(path: Path) -> None:
 
 
 def require_folder(path: Path) -> None:
-    """Raise UserError where something that is no folder lies at `path`, or where a folder above it is to be."""
+    """Raise UserError if `path` or a folder above it exists and is not a folder."""
     for each in (path, *path.parents):
         if each.is_dir():
             return
         if os.path.lexists(each):
-            raise UserError(f"{each}: is not a folder, and results are to lie in it. Move it away, or correct paths.")
+            raise UserError(f"{each}: is not a folder, but results belong into it. Move it away, or correct paths.")
 
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Give a temporary path beside `path`; rename it to `path` when the block ends well, remove it otherwise.
+    """Yield a temporary path beside `path`; rename it to `path` if the block succeeds, else remove it.
 
-    A folder that lies at `path` is put away. Without `durable` a crash of the machine may leave an empty file.
+    A folder at `path` is set aside. Without `durable` a crash of the machine may leave an empty file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir() and not path.is_symlink():
@@ -250,19 +250,19 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON document, whole or not at all. NaN is an error: a missing number is null."""
+    """Write a JSON document atomically. NaN is an error: a missing number is null."""
     write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 class DamagedFileError(UserError, ValueError):
-    """A file of ours is not what we wrote: the message names it and the remedy."""
+    """A file of the results is damaged: the message names it and the remedy."""
 
 
 def read(path: Path, noun: type[Noun]) -> Noun:
     """Read a document of the results.
 
-    A damaged document, and a folder or a loop of links in its place, raise DamagedFileError that names the file, what
-    is wrong and the remedy; a missing one raises FileNotFoundError, an unreadable one PermissionError.
+    A damaged document, or a folder or a loop of links in its place, raises DamagedFileError with file, mistake and
+    remedy; a missing one raises FileNotFoundError, an unreadable one PermissionError.
     """
     with _damage_named(path):
         return parse(path.read_text(encoding="utf-8"), noun)
@@ -289,18 +289,18 @@ def _damage_named(path: Path) -> Iterator[None]:
 
 
 def write(path: Path, noun: object) -> None:
-    """Write a noun of the results as JSON, whole or not at all."""
+    """Write a noun of the results as JSON, atomically."""
     write_json(path, encode(noun))
 
 
 def amend(source: Path, target: Path, **changes: object) -> None:
-    """Write a document with other values of some fields to `target`; fields that only a later version knows stay.
-    Raises like `read`."""
+    """Write a document with other values of some fields to `target`; fields of a later version are kept. Raises like
+    `read`."""
     write_json(target, read_json(source) | encode(changes))
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether a document is there and cannot be read."""
+    """Return whether a document exists and cannot be read."""
     try:
         read_json(path)
     except FileNotFoundError:
@@ -315,7 +315,7 @@ def _remedy(path: Path) -> str:
 
 
 def append_log(path: Path, trial_id: str, event: str, **facts: Any) -> None:
-    """Add a line to a JSONL log: when, which trial, what, and facts."""
+    """Append a line to a JSONL log: time, trial, event and facts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     line = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "trial_id": trial_id, "event": event, **facts}
     with path.open("a", encoding="utf-8") as log:

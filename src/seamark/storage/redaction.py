@@ -1,6 +1,6 @@
-"""Secrets out of what is written and printed: headers, passwords of URLs, values of settings named like a secret.
+"""Redaction of secrets in files and output: headers, passwords in URLs, values of settings named like a secret.
 
-A secret comes on a command line or in a setting, and is used; what is kept or shown has REDACTED in its place.
+A secret given on a command line or in a setting is used; stored and printed text has REDACTED in its place.
 """
 
 import json
@@ -15,7 +15,7 @@ HARMLESS_HEADERS = frozenset(
         *("content-length", "content-type", "host", "user-agent"),
     )
 )
-"""Headers whose values are shown. Any other may carry a key under a name of its service's choice."""
+"""Headers whose values are shown. Any other may contain a key under a name chosen by its service."""
 
 _SECRET_NAME = (
     r"(?:[\w-]*(?:password|passwd|passphrase|secret|credentials?|api[_-]?key|access[_-]?key|private[_-]?key"
@@ -36,9 +36,10 @@ _SHAPES = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{6,}|\b(?:hf_\
 
 
 def redacted(value: Any, name: str = "") -> Any:
-    """Return a document with its secrets replaced: `name` is the key under which `value` stands, "" at the top.
+    """Return a document with its secrets replaced. `name` is the key of `value`, "" at the top.
 
-    Texts that hold a JSON object, as a load's `headers` do, are looked into. None and empty values stay as they are.
+    Texts that contain a JSON object, such as a load's `headers`, are searched as well. None and empty values are
+    kept.
     """
     if isinstance(value, Mapping):
         return {key: redacted(each, str(key)) for key, each in value.items()}
@@ -54,8 +55,8 @@ def redacted(value: Any, name: str = "") -> Any:
 
 
 def redacted_text(text: str) -> str:
-    """Return a text (a message, a line of a log, a file of settings) with the secrets replaced that it names or shows
-    by their form."""
+    """Return a text (message, log line, file of settings) without the secrets that it names or that have a known
+    form."""
     text = _IN_URL.sub(rf"\g<before>{REDACTED}@", text)
     text = _IN_QUERY.sub(_query, text)
     text = _OF_HEADER.sub(rf"\g<before>{REDACTED}", text)
@@ -72,7 +73,7 @@ def _of_text(text: str) -> str:
 
 
 def _headers(text: str) -> str:
-    """Return the JSON object of a load's headers with the values of those that are not known as harmless replaced."""
+    """Return the JSON object of a load's headers with redacted values, except those of harmless headers."""
     document = _object(text)
     if document is None:
         return REDACTED

@@ -68,7 +68,7 @@ def test_results_come_over_ssh_and_the_report_is_made_here_and_nothing_is_left_t
     ssh.chmod(0o755)
     done = pair.here.bench("collect", "--from", f"me@far:{pair.source}", RSYNC_RSH=str(ssh))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 trials came, 0 were settled here" in done.stdout
+    assert "4 trials imported, 0 existed here" in done.stdout
     assert log.read_text().startswith("-l me far rsync --server --sender")
     assert (pair.here.root / "reports/try/index.html").exists()
     theirs, ours = (json.loads((each.results / "summary.json").read_text()) for each in (pair.there, pair.here))
@@ -84,7 +84,7 @@ def test_results_come_over_ssh_and_the_report_is_made_here_and_nothing_is_left_t
     submitted = pair.here.bench("submit", site="local")
     assert "all 4 trials are there" in submitted.stdout, submitted.stdout + submitted.stderr
     again = pair.here.bench("collect", "--from", pair.source)
-    assert "0 trials came, 4 were settled here" in again.stdout, again.stderr
+    assert "0 trials imported, 4 existed here" in again.stdout, again.stderr
     assert {path: path.stat().st_mtime_ns for path in pair.here.results.glob("*--*/*")} == before
 
 

@@ -1,4 +1,4 @@
-"""Hands on how results of another folder are brought here."""
+"""Interface of the import of results from another folder."""
 
 from seamark.housekeeping.import_results.fetch import fetch, forget
 from seamark.housekeeping.import_results.merge import Merged, Prefer, merge, take_calibrations

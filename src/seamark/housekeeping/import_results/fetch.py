@@ -32,7 +32,7 @@ def fetch(source: str, scenario: str, results: Path) -> Path:
     """
     if shutil.which("rsync") is None:
         raise SiteError(
-            "bench collect --from: there is no rsync on PATH. Install it here, and on the machine the results are on."
+            "bench collect --from: rsync is not on PATH. Install it here, and on the machine of the results."
         )
     source = HOME.sub(r"\1", source.rstrip("/") or "/")
     _require_another(source, scenario, results)
@@ -75,8 +75,12 @@ def _run(words: list[str], source: str) -> None:
     if done.returncode == NOT_THERE and "change_dir" in done.stderr:
         raise UserError(_not_there(source))
     said = " ".join(done.stderr.split())[-500:]
-    remedy = "Install it there as well." if "not found" in said else "What came is kept; call this again to go on."
-    raise SiteError(f"{source}: rsync ends with {done.returncode}. {remedy} It said: {said}")
+    remedy = (
+        "Install it there as well."
+        if "not found" in said
+        else "Transferred files are kept; repeat the command to resume."
+    )
+    raise SiteError(f"{source}: rsync ends with {done.returncode}. {remedy} Its error: {said}")
 
 
 def _not_there(what: str) -> str:

@@ -32,7 +32,7 @@ NOT_RECORDED = "server not recorded"
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """Fetched trials: `taken` were merged, `kept` were settled locally, `unfinished` are so at the source.
+    """Fetched trials: `taken` were merged, `kept` were finished locally, `unfinished` are unfinished at the source.
 
     `places` counts the merged trials by where they were measured.
     """
@@ -48,10 +48,9 @@ def merge(
 ) -> Merged:
     """Merge every trial that is finished or failed at the source and not finished locally, of any server.
 
-    A trial counts as finished when its samples are whole and of the plan's own configuration; one whose files have
-    not all come is unfinished. Raises UserError, before anything is changed, for trials that were measured both here
-    and there, here also with another configuration, unless it is known which to `prefer`; ours are put aside then,
-    not lost.
+    A trial counts as finished if its samples are whole and have the configuration of the plan; a trial with missing
+    files is unfinished. Raises UserError, before any change, for trials measured both here and there, also with
+    another local configuration, unless `prefer` is given; local trials are then set aside, not lost.
     """
     there = {trial.id: _outcome(theirs.trial(trial.id), trial) for trial in plan.trials}
     here = {trial.id: _outcome(ours.trial(trial.id), trial) for trial in plan.trials}
@@ -90,14 +89,14 @@ def merge(
 
 
 def _outcome(folder: TrialFolder, trial: Trial) -> Literal["ok", "failed"] | None:
-    """Return the outcome of a trial in a folder; None when unknown or incomplete."""
+    """Return the outcome of a trial in a folder; None if unknown or incomplete."""
     if samples_complete(folder, trial.config_hash):
         return "ok" if _readable(folder) else None
     return "failed" if settled(folder, trial) else None
 
 
 def _otherwise(folder: TrialFolder, trial: Trial) -> bool:
-    """Return whether a whole measurement of the trial with another configuration is there."""
+    """Return whether a whole measurement of the trial with another configuration exists."""
     mark = commit_mark(folder)
     return mark is not None and mark.config_hash != trial.config_hash and complete(folder, mark, mark.config_hash)
 
@@ -146,13 +145,13 @@ def _conflicts(twice: list[str], theirs: ScenarioFolder, ours: ScenarioFolder, s
             f"{name}: measured twice, in {ours.root / name} ({at[0]}) and in {source}/{scenario}/{name} ({at[1]})."
         )
     yield (
-        f"{counted(len(twice), 'trial')} measured here and there. Nothing is changed. Choose with --prefer here, or"
-        " --prefer there, which puts ours aside in 'attempts'."
+        f"{counted(len(twice), 'trial')} measured here and there. Nothing was changed. Choose with --prefer here, or"
+        " --prefer there, which moves the local ones into 'attempts'."
     )
 
 
 def _take(trial: Trial, theirs: ScenarioFolder, folder: TrialFolder, source: str) -> None:
-    """Move a trial's files here; those that mark it as finished come last."""
+    """Move a trial's files here, those that mark it as finished last."""
     came = theirs.trial(trial.id)
     if not settled(came, trial):
         republished(came, trial)
