@@ -276,8 +276,8 @@ ROWS = [{"at_s": 0, "prompt_tokens": 3, "output_tokens": 4}, {"at_s": 1, "prompt
             "5: workload.trace: rows.jsonl:3: 'prompt_tokens' is 0; expected 1 to 10000000 tokens",
         ),
         ({"output_tokens": "4"}, (), """rows.jsonl:3: 'output_tokens' is "4"; expected 0 to"""),
-        ({"hash_ids": [1, "x"]}, (), "rows.jsonl:3: 'hash_ids' is no list of whole numbers"),
-        ({"class": 3}, (), "rows.jsonl:3: 'class' is 3, which is no text"),
+        ({"hash_ids": [1, "x"]}, (), "rows.jsonl:3: 'hash_ids' is not a list of whole numbers"),
+        ({"class": 3}, (), "rows.jsonl:3: 'class' is 3, not text"),
         (
             {"class": "chats"},
             ("mix: {chat: {}}",),

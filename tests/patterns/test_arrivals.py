@@ -182,7 +182,7 @@ def test_settings_reach_the_field_they_are_for() -> None:
     ("settings", "words"),
     [
         ({"pattern": "sawtooth", "rate_rps": 1}, "'sawtooth' is not one of closed, constant"),
-        ({"pattern": "steps", "step_rates": "5"}, "one rate is no step"),
+        ({"pattern": "steps", "step_rates": "5"}, "one rate is not a sequence of steps"),
         (
             {"pattern": "bursts", "rate_rps": 1, "burst_rps": 2, "burst_s": 3, "burst_every_s": 3},
             "a burst of 3 s does not fit into a period of 3 s",

@@ -257,7 +257,7 @@ def test_calibrations_of_nodes_that_are_not_known_here_come_along(pair: Pair) ->
 def test_without_rsync_the_remedy_is_said_and_the_code_is_3(pair: Pair, tmp_path: Path) -> None:
     done = pair.here.bench("collect", "--from", pair.source, PATH=str(tmp_path / "nothing"))
     assert done.returncode == 3
-    assert done.stderr.startswith("bench collect --from: there is no rsync on PATH. Install it here")
+    assert done.stderr.startswith("bench collect --from: rsync is not on PATH. Install it here")
 
 
 @pytest.mark.parametrize(
