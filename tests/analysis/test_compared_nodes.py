@@ -8,7 +8,9 @@ from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.checks.nodes import add_machine, nodes_differ
 from seamark.analysis.summary import summarise, write_metrics
+from seamark.model.results.trial_meta import Machine
 from seamark.model.trial import Plan
+from seamark.storage.codec import decode
 from seamark.storage.paths import ScenarioFolder, write
 
 MACHINE = {
@@ -39,7 +41,7 @@ def changed(path, value):
 def said(*machines):
     seen = {}
     for number, machine in enumerate(machines, 1):
-        add_machine(seen, f"n{number}", machine)
+        add_machine(seen, f"n{number}", decode(machine, Machine))
     reason = nodes_differ(seen)
     return reason and reason.text
 

@@ -10,6 +10,7 @@ from seamark.report.page.provenance import deployments_table, nodes_section
 from seamark.report.page.sections import about, verdicts_section
 from seamark.report.source import read_results
 from seamark.report.tables.by_treatment import energy_table
+from seamark.storage.codec import encode
 from seamark.telemetry.provenance.machine import machine
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ def results(tmp_path_factory):
     """A small study whose last trial ran on two nodes, one of them with GPUs, the others on one of an older form."""
     root = tmp_path_factory.mktemp("nodes")
     folder = make_results(root / "results", services=SERVICES[:1], fail=(), suspect=())
-    seen = machine(root=make_node(root / "tree"))
+    seen = encode(machine(root=make_node(root / "tree")))
     gpus = {"driver": "535.1", "cuda": "12.2", "devices": [{"name": "A100", "power_cap_w": 400.0}] * 4}
     calm, busy = ({"load_average": [x, 0.1], "others": {"processes": n}} for x, n in ((0.5, 0), (7.25, 3)))
     nodes = {

@@ -116,8 +116,8 @@ def test_the_head_says_that_blocks_lie_within_a_start_and_what_has_no_p(made):
     pairs = dict(about(results).pairs)
     assert "in randomised blocks, within each of 2 starts that follow one another" in pairs["Design"]
     assert "Comparisons" not in pairs
-    factors = {**results.plan["factors"], "deployment": {"files": [1, 2]}}
-    pairs = dict(about(replace(results, plan={**results.plan, "factors": factors})).pairs)
+    factors = {**results.plan.factors, "deployment": {"files": (1, 2)}}
+    pairs = dict(about(replace(results, plan=replace(results.plan, factors=factors))).pairs)
     assert pairs["Comparisons"].startswith(
         "Of files: no p and no smallest effect: each level of files is measured on"
     )

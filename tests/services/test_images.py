@@ -15,6 +15,7 @@ from seamark.errors import SiteError, UserError
 from seamark.services.images.engine_flags import flags_of
 from seamark.services.images.images import (
     Image,
+    LockEntry,
     client_lock,
     digest_of_parts,
     image_file,
@@ -66,7 +67,7 @@ def test_what_an_image_is_built_from_cannot_be_shifted_from_one_file_to_the_next
 def test_a_lock_is_read_as_it_was_written_and_another_file_is_refused(tmp_path: Path):
     lock = tmp_path / "images.lock.yaml"
     assert read_lock(lock) == {}
-    entries = {"b": {"digest": DIGEST, "size_bytes": 3}, "a": {"digest": None}}
+    entries = {"b": LockEntry(source="x", digest=DIGEST, size_bytes=3), "a": LockEntry(source="y")}
     write_lock(lock, entries)
     assert read_lock(lock) == entries
     lock.write_text("- a list")

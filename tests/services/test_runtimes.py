@@ -19,7 +19,7 @@ from seamark.services.runtimes.containers import image_path
 from seamark.services.runtimes.runtimes import external_ports, launch_of
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.launch_spec import Launch, ProcessSlot
-from seamark.storage.paths import write_json
+from seamark.storage.paths import write
 
 FAKE_APPTAINER = """#!{python}
 import json, os, sys
@@ -203,7 +203,7 @@ def test_a_pinned_image_is_found_by_its_digest_and_a_missing_one_says_how_to_get
     wanted.touch()
     with pytest.raises(SiteError, match="not the image 'tiny' that was prepared"):
         image_path(bench.spec(image=image))
-    write_json(image.record, image.new_record())
+    write(image.record, image.new_record())
     assert image_path(bench.spec(image=image)) == wanted
 
 

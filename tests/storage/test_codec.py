@@ -8,8 +8,9 @@ import pytest
 
 from seamark.errors import UserError
 from seamark.model.results.load_record import LagFigures, LoadRecord, SearchOutcome, WorkerReport
+from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.server_identity import ServerRecord
-from seamark.storage.codec import decode
+from seamark.storage.codec import decode, encode
 from seamark.storage.paths import (
     DamagedFileError,
     amend,
@@ -110,6 +111,20 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert written["workers"][0]["stalls_ns"] == [[1, 2], [3, 4]]
     assert written["category"] is None
     assert "probe" not in written, "a field that only some records have"
+
+
+GOLDEN = Path(__file__).parents[1] / "analysis/golden/results"
+
+
+@pytest.mark.covers("E-NFR07", "E-FR08")
+def test_a_meta_json_of_the_committed_results_is_written_as_it_was() -> None:
+    documents = [json.loads(path.read_text()) for path in GOLDEN.glob("*/*--*/meta.json")]
+    assert documents
+    for document in documents:
+        written = encode(decode(document, TrialMeta))
+        for each in (written, document):
+            del each["server_identity"]  # of an earlier version, which left out what is null
+        assert json.dumps(written) == json.dumps(document)
 
 
 def test_a_document_that_is_amended_keeps_what_only_a_later_version_knows(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, verif
     """
     from seamark.planning.study_paths import require_paths
     from seamark.services.images.prepare import missing, prepare
+    from seamark.storage.codec import encode
 
     study = open_study(scenario, site)
     require_paths(study)
@@ -52,7 +53,7 @@ def command(scenario: str, site: str | None, as_json: bool, dry_run: bool, verif
     else:
         steps = prepare(study, verify=verify, say=lambda what: console.print(f"{what} ...", markup=False))
     if as_json:
-        click.echo(json.dumps({"schema_version": 1, "steps": [step.document() for step in steps]}, indent=1))
+        click.echo(json.dumps({"schema_version": 1, "steps": encode(steps)}, indent=1))
     else:
         _show(steps, console)
     return 3 if any(step.state == "failed" for step in steps) else 0

@@ -9,6 +9,7 @@ from seamark.analysis.checks import verdict_of, worst
 from seamark.analysis.metrics import marked, with_present_codes
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.trial import Plan, Trial
 from seamark.report.ordering import in_order
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json
@@ -68,7 +69,7 @@ class Results:
     trials: tuple[TrialRecord, ...]
     by_treatment: Mapping[str, tuple[TrialRecord, ...]]
     deployments: Mapping[str, DeploymentRecord]
-    metas: Mapping[str, Document]
+    metas: Mapping[str, TrialMeta]
     """The meta.json of one trial of each service."""
 
     @property
@@ -83,9 +84,9 @@ class Results:
         return str(path.relative_to(study) if path.is_relative_to(study) else path)
 
     @property
-    def meta(self) -> Document:
-        """What is known of machine and software from the first trial that says it; empty when none does."""
-        return next(iter(self.metas.values()), {})
+    def meta(self) -> TrialMeta:
+        """Machine and software of the first trial that recorded them."""
+        return next(iter(self.metas.values()), TrialMeta())
 
     @property
     def ok(self) -> tuple[TrialRecord, ...]:
@@ -125,9 +126,9 @@ def read_results(root: Path) -> Results:
         for planned in plan.deployments
         if (record := _read(folder.deployment(planned.id).record, DeploymentRecord)) is not None
     }
-    metas: dict[str, Document] = {}
+    metas: dict[str, TrialMeta] = {}
     for trial in trials:
-        if trial.service not in metas and (meta := _optional(trial.folder.meta)) is not None:
+        if trial.service not in metas and (meta := _read(trial.folder.meta, TrialMeta)) is not None:
             metas[trial.service] = meta
     return Results(
         folder=folder,

@@ -3,14 +3,16 @@
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import yaml
 
 from seamark.dispatch.identity import batch_job, node
 from seamark.load.coordinator.coordinator import LoadOutcome
-from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerPlace
+from seamark.model.results.deployment_record import Endpoint
+from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
+from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.images import facts_of_file
@@ -22,8 +24,6 @@ from seamark.telemetry import provenance
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad
-
-PLACE = tuple(each.name for each in fields(WorkerPlace))
 
 
 def record_of(
@@ -118,53 +118,49 @@ def write_meta(
     trial: Trial,
     folder: TrialFolder,
     before: provenance.Nodes,
-    workers: Sequence[WorkerPlace] = (),
+    workers: Sequence[WorkerReport] = (),
 ) -> None:
     """Write meta.json: on what and with what this trial was measured. `workers` say where the load's workers ran."""
-    seen = provenance.survey(_paths(context, folder), whole=True)
-    plan = context.study.plan_of(context.scenario)
     endpoint = context.endpoint()
+    seen = provenance.survey(_paths(context, folder, endpoint), whole=True)
     slurm, around = batch_job(), container_around_us()
     software = provenance.software(context.study.root, context.lock)
-    paths.write_json(
-        folder.meta,
-        {
-            "schema_version": SCHEMA_VERSION,
-            "trial_id": trial.trial_id,
-            "timestamp": provenance.now(),
-            "git_commit": software["git_commit"],
-            "host": node(),
-            "partition": plan.partition,
-            "slurm_job_id": (slurm or {}).get("slurm_job_id"),
-            "container_digest": (endpoint.image or {}).get("digest"),
-            "container": endpoint.image,
-            "client_container": facts_of_file(Path(around)) if around else endpoint.client_image,
-            "seed": trial.seed,
-            "block": trial.block,
-            "position": trial.position,
-            "node": node(),
-            "placement": context.site.placement,
-            "runtime": context.site.runtime,
-            "server_identity": encode(served_by(context)),
-            "service_version": context.service.version,
-            "licence": context.service.licence,
-            "slurm": slurm,
-            "software": software,
-            "machine": seen.here["machine"],
-            "pinning": encode(endpoint.pinning),
-            "shards": [{name: getattr(worker, name) for name in PLACE} for worker in workers],
-            "before": before.here["moment"],
-            "after": seen.here["moment"],
-            "nodes": provenance.after(before, seen),
-            "nodes_unknown": seen.reason,
-        },
+    meta = TrialMeta(
+        schema_version=SCHEMA_VERSION,
+        trial_id=trial.trial_id,
+        timestamp=provenance.now(),
+        git_commit=software.git_commit,
+        host=node(),
+        partition=context.study.plan_of(context.scenario).partition,
+        slurm_job_id=(slurm or {}).get("slurm_job_id"),
+        container_digest=endpoint.image.digest if endpoint.image else None,
+        container=endpoint.image,
+        client_container=facts_of_file(Path(around)) if around else endpoint.client_image,
+        seed=trial.seed,
+        block=trial.block,
+        position=trial.position,
+        node=node(),
+        placement=context.site.placement,
+        runtime=context.site.runtime,
+        server_identity=endpoint.server_identity or context.server.record(),
+        service_version=context.service.version,
+        licence=context.service.licence,
+        slurm=slurm,
+        software=software,
+        machine=seen.here.machine,
+        pinning=endpoint.pinning,
+        shards=tuple(worker.place for worker in workers),
+        before=before.here.moment,
+        after=seen.here.moment,
+        nodes=provenance.after(before, seen),
+        nodes_unknown=seen.reason,
     )
+    paths.write(folder.meta, meta)
 
 
-def _paths(context: DeploymentContext, folder: TrialFolder) -> dict[str, Path]:
+def _paths(context: DeploymentContext, folder: TrialFolder, endpoint: Endpoint) -> dict[str, Path]:
     """Return the paths that a trial uses, by their role."""
-    endpoint = context.endpoint()
     scratch = expanded(context.site.paths.scratch, context.study.root)
-    paths = {"results": folder.root, "scratch": scratch, "data": Path(endpoint.data or scratch)}
-    image = (endpoint.image or {}).get("path")
-    return paths | ({"container": Path(image)} if image else {})
+    used = {"results": folder.root, "scratch": scratch, "data": Path(endpoint.data or scratch)}
+    image = endpoint.image.path if endpoint.image else None
+    return used | ({"container": Path(image)} if image else {})

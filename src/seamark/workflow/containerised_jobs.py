@@ -23,6 +23,7 @@ from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import INSIDE, PACKAGE
 from seamark.services.supervisor.node_locks import node_folder
+from seamark.storage.codec import encode
 from seamark.storage.paths import expanded, write_text
 from seamark.telemetry.provenance.software import CHECKOUT, git
 
@@ -127,7 +128,7 @@ def words(study: Study, job: str) -> list[str]:
         ISOLATED_MAIN,
         "seamark.workflow.containerised_jobs",
         str(os.getpid()),
-        json.dumps(git(study.root)),
+        json.dumps(encode(git(study.root))),
         job,
     ]
 

@@ -35,7 +35,7 @@ def plan(scenario_file: str, site: str, scenario: str) -> None:
 def environment(scenario_file: str, site: str, name_and_digest: str, record: str) -> None:
     """Make a service's environment and write where it is."""
     from seamark.errors import UserError
-    from seamark.model.results.study import Environment
+    from seamark.model.results.deployment_record import Environment
     from seamark.services.runtimes.environments import prepare_environment
     from seamark.storage.paths import failure_of, write, write_text
 

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from seamark.errors import UserError
+from seamark.model.results.deployment_record import Environment
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.study import Environment
 from seamark.model.server_identity import belongs
 from seamark.model.trial import Trial
 from seamark.planning.study import Study

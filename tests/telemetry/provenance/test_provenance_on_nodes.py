@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from slurm import allocation, slurm, why_no_slurm
 
+from seamark.model.results.trial_meta import Machine, NodeRecord, NodeReport, NodeState
 from seamark.telemetry.provenance import after, survey
 from seamark.telemetry.provenance.nodes import Nodes
 
@@ -35,10 +36,10 @@ def test_every_node_of_an_allocation_describes_itself(job, monkeypatch, tmp_path
     assert (before.reason, then.reason) == (None, None)
     nodes = after(before, then)
     for name, node in nodes.items():
-        assert node["machine"]["hostname"] == name
-        assert node["machine"]["mounts"]["results"]["type"]
-        assert node["before"]["monotonic_ns"] < node["after"]["monotonic_ns"]
-    assert then.here["node"] == "n1"
+        assert node.machine.hostname == name
+        assert node.machine.mounts["results"].type
+        assert node.before.monotonic_ns < node.after.monotonic_ns
+    assert then.here.node == "n1"
 
 
 @pytest.mark.cluster
@@ -59,15 +60,17 @@ def test_outside_of_an_allocation_there_is_one_node_and_nobody_is_asked(monkeypa
     seen = survey(whole=True)
     assert len(seen.seen) == 1
     assert seen.reason is None
-    assert seen.here["machine"]["cpu_model"]
+    assert seen.here.machine.cpu_model
 
 
 @pytest.mark.covers("E-NFR04")
 def test_a_node_that_was_lost_in_mid_trial_keeps_what_it_said_before():
-    there = {"node": "n1", "moment": {"at": "1"}, "machine": {"cpu_model": "x"}}
-    nodes = after(Nodes(seen={"n1": there, "n2": {"moment": {"at": "1"}}}), Nodes(seen={"n1": there}))
-    assert nodes["n2"] == {"machine": None, "before": {"at": "1"}, "after": None}
-    assert nodes["n1"]["machine"] == {"cpu_model": "x"}
+    state, machine = NodeState(monotonic_ns=1), Machine(cpu_model="x")
+    there = NodeReport(node="n1", moment=state, machine=machine)
+    lost = NodeReport(node="n2", moment=state)
+    nodes = after(Nodes(seen={"n1": there, "n2": lost}), Nodes(seen={"n1": there}))
+    assert nodes["n2"] == NodeRecord(before=state)
+    assert nodes["n1"] == NodeRecord(machine=machine, before=state, after=state)
 
 
 def test_a_node_prints_itself_as_one_line_of_json_and_nothing_else(tmp_path):

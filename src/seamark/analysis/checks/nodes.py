@@ -1,34 +1,34 @@
 """Whether trials that are compared ran on machines that are alike. What differs is named, with who has what."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from seamark.analysis.checks.findings import Reason
+from seamark.model.results.trial_meta import Machine
 
-Facts = Mapping[str, Any]
 Seen = dict[str, dict[str, set[str]]]
 """What differs -> its value -> the nodes that have it."""
 
-WORDS: Mapping[str, tuple[str, ...]] = {
-    "CPU model": ("cpu_model",),
-    "microcode": ("cpu", "microcode"),
-    "cores": ("cpus_physical",),
-    "hardware threads (SMT)": ("cpu", "smt"),
-    "governor": ("governor",),
-    "frequency driver": ("cpu", "driver"),
-    "energy preference": ("cpu", "preference"),
-    "least CPU clock (Hz)": ("cpu", "least_hz"),
-    "greatest CPU clock (Hz)": ("cpu", "most_hz"),
-    "turbo": ("cpu", "turbo"),
-    "kernel options": ("cpu", "kernel_options"),
-    "kernel": ("kernel",),
-    "transparent huge pages": ("transparent_hugepages",),
-    "NUMA balancing": ("memory", "numa_balancing"),
-    "clock source": ("clock", "source"),
-    "GPU driver": ("gpu", "driver"),
-    "CUDA": ("gpu", "cuda"),
+FACTS: Mapping[str, str] = {
+    "CPU model": "cpu_model",
+    "microcode": "cpu.microcode",
+    "cores": "cpus_physical",
+    "hardware threads (SMT)": "cpu.smt",
+    "governor": "governor",
+    "frequency driver": "cpu.driver",
+    "energy preference": "cpu.preference",
+    "least CPU clock (Hz)": "cpu.least_hz",
+    "greatest CPU clock (Hz)": "cpu.most_hz",
+    "turbo": "cpu.turbo",
+    "kernel options": "cpu.kernel_options",
+    "kernel": "kernel",
+    "transparent huge pages": "transparent_hugepages",
+    "NUMA balancing": "memory.numa_balancing",
+    "clock source": "clock.source",
+    "GPU driver": "gpu.driver",
+    "CUDA": "gpu.cuda",
 }
-GPU_WORDS: Mapping[str, str] = {
+OF_GPU: Mapping[str, str] = {
     "GPU": "name",
     "GPU memory (bytes)": "memory_bytes",
     "GPU power cap (W)": "power_cap_w",
@@ -38,7 +38,7 @@ GPU_WORDS: Mapping[str, str] = {
     "MIG": "mig",
     "persistence mode": "persistence",
 }
-PORT_WORDS: Mapping[str, str] = {
+OF_PORT: Mapping[str, str] = {
     "InfiniBand firmware": "firmware",
     "InfiniBand rate (bit/s)": "rate_bit_per_s",
     "InfiniBand state": "state",
@@ -46,33 +46,18 @@ PORT_WORDS: Mapping[str, str] = {
 MOST_NODES = 4
 
 
-def machines_of(meta: Facts) -> Iterator[tuple[str, Facts]]:
-    """Yield name and facts of each node that a meta.json tells of; one of an older form has the load's own only."""
-    nodes = meta.get("nodes") or {str(meta.get("node")): {"machine": meta.get("machine")}}
-    for name, node in nodes.items() if isinstance(nodes, Mapping) else ():
-        machine = node.get("machine") if isinstance(node, Mapping) else None
-        if isinstance(machine, Mapping):
-            yield name, machine
-
-
-def add_machine(seen: Seen, node: str, machine: Facts) -> None:
-    """Note what one machine says; what it does not know is no difference."""
-    for what, path in WORDS.items():
-        value: Any = machine
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        _note(seen, what, node, value)
-    gib = machine.get("memory_bytes")
-    _note(seen, "memory (GiB)", node, round(gib / 2**30) if isinstance(gib, (int, float)) else None)
-    for words, found in (
-        (GPU_WORDS, (machine.get("gpu") or {}).get("devices")),
-        (PORT_WORDS, (machine.get("network") or {}).get("infiniband")),
-    ):
-        for what, name in words.items():
-            values = {_said(each[name]) for each in found or () if each.get(name) is not None}
+def add_machine(seen: Seen, node: str, machine: Machine) -> None:
+    """Note the facts of one machine; an unknown one is no difference."""
+    for what, path in FACTS.items():
+        _note(seen, what, node, attrgetter(path)(machine))
+    gib = machine.memory_bytes
+    _note(seen, "memory (GiB)", node, None if gib is None else round(gib / 2**30))
+    for names, parts in ((OF_GPU, machine.gpu.devices), (OF_PORT, machine.network.infiniband)):
+        for what, name in names.items():
+            values = {_shown(value) for part in parts if (value := getattr(part, name)) is not None}
             _note(seen, what, node, " and ".join(sorted(values)) or None)
-    for role, mount in (machine.get("mounts") or {}).items():
-        _note(seen, f"file system of {role}", node, mount.get("type"))
+    for role, mount in machine.mounts.items():
+        _note(seen, f"file system of {role}", node, mount.type)
 
 
 def nodes_differ(seen: Seen) -> Reason | None:
@@ -89,12 +74,12 @@ def nodes_differ(seen: Seen) -> Reason | None:
     )
 
 
-def _note(seen: Seen, what: str, node: str, value: Any) -> None:
+def _note(seen: Seen, what: str, node: str, value: object) -> None:
     if value is not None and value != "":
-        seen.setdefault(what, {}).setdefault(_said(value), set()).add(node)
+        seen.setdefault(what, {}).setdefault(_shown(value), set()).add(node)
 
 
-def _said(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, value)) or "none"
     if isinstance(value, bool):

@@ -6,10 +6,11 @@ from statistics import median
 from typing import Any
 
 from seamark.analysis.checks.findings import Reason
-from seamark.analysis.checks.nodes import Seen, add_machine, machines_of, nodes_differ
+from seamark.analysis.checks.nodes import Seen, add_machine, nodes_differ
 from seamark.analysis.metrics.objectives import look_up
 from seamark.analysis.summary.outcome import Outcome
-from seamark.storage.paths import TrialFolder, read_json
+from seamark.model.results.trial_meta import TrialMeta
+from seamark.storage.paths import TrialFolder, read
 
 THROUGHPUT_FACTOR = 1.5
 RESPONSE_FACTOR = 2.0
@@ -95,11 +96,12 @@ class ComparedNodes:
     def add(self, group: str, folder: TrialFolder) -> None:
         """Note the nodes of a good trial; of one without a readable meta.json nothing is known."""
         try:
-            meta = read_json(folder.meta)
+            meta = read(folder.meta, TrialMeta)
         except (OSError, ValueError):
             return
-        for node, machine in machines_of(meta):
-            add_machine(self._seen.setdefault(group, {}), node, machine)
+        for name, node in meta.all_nodes().items():
+            if node.machine is not None:
+                add_machine(self._seen.setdefault(group, {}), name, node.machine)
 
     def reasons(self, group: str, trials: int) -> list[Document]:
         """Return what stands against comparing the treatments of a group, as summary.json has reasons."""

@@ -1,4 +1,4 @@
-"""endpoint.json and deployment.json: a server that runs, and its whole life once it has ended."""
+"""Records of servers: endpoint.json, deployment.json, the image that a server ran in, its Python environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,66 @@ from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Word
 from seamark.model.server_identity import ServerRecord
 
 Facts = Mapping[str, Any]
-"""Facts of a driver, an image or a part in free form: they are shown, and no code depends on their fields."""
+"""Facts of a driver in free form: they are shown, and no code depends on their fields."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """The image that a server or a load ran in. `digest` is that of the registry or of the build's inputs, else of the
+    file."""
+
+    name: Word = None
+    source: Word = None
+    digest: Word = None
+    sha256: Word = None
+    size_bytes: Count = None
+    path: Word = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageRecord:
+    """The file `NAME.sif.json` beside an image. `digest` is that of the registry's manifest or of the build's inputs,
+    None for a file of the user; `sha256` is that of the file. One that Seamark made says when, where and by which
+    `engine`. `flags` is `known` once the flags of the recipe `flags_of` were checked in it."""
+
+    schema_version: int = 1
+    name: Word = None
+    source: Word = None
+    digest: Word = None
+    licence: Word = None
+    sha256: Word = None
+    size_bytes: Count = None
+    made_at: Moment = field(default=None, metadata=OPTIONAL)
+    made_on: Word = field(default=None, metadata=OPTIONAL)
+    machine: Word = field(default=None, metadata=OPTIONAL)
+    engine: Word = field(default=None, metadata=OPTIONAL)
+    base: Word = field(default=None, metadata=OPTIONAL)
+    flags: Word = field(default=None, metadata=OPTIONAL)
+    flags_of: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)
+
+    def facts(self, path: str) -> ImageFacts:
+        """Return the facts that results keep of the image at `path`."""
+        digest = self.digest or (f"sha256:{self.sha256}" if self.sha256 else None)
+        return ImageFacts(
+            name=self.name,
+            source=self.source,
+            digest=digest,
+            sha256=self.sha256,
+            size_bytes=self.size_bytes,
+            path=path,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartRecord:
+    """One process of a server besides its main one, with its own ports."""
+
+    name: Word = None
+    node: Word = None
+    host: Word = None
+    ports: Mapping[str, int] = field(default_factory=dict)
+    pid: Count = None
+    command: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +93,9 @@ class ServerRun:
     scenario: Word = None
     service: Word = None
     runtime: Word = None
-    image: Facts | None = None
-    part_images: Mapping[str, Facts] = field(default_factory=dict)
-    client_image: Facts | None = None
+    image: ImageFacts | None = None
+    part_images: Mapping[str, ImageFacts] = field(default_factory=dict)
+    client_image: ImageFacts | None = None
     host: Word = None
     ports: Mapping[str, int] = field(default_factory=dict)
     data: Word = None
@@ -49,7 +108,7 @@ class ServerRun:
     slurm_job_id: Word = None
     load_nodes: tuple[str, ...] | None = None
     server_nodes: tuple[str, ...] | None = None
-    parts: tuple[Facts, ...] = ()
+    parts: tuple[PartRecord, ...] = ()
     metrics_url: Word = None
     command: tuple[str, ...] | None = None
     gpus: Count = None
@@ -105,3 +164,13 @@ class DeploymentRecord(ServerRun):
     uptime_s: Number = None
     gpu_hours: Number = None
     trials: TrialCounts | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """A service's environment that was made: .environments/NAME-DIGEST.json."""
+
+    schema_version: int = 1
+    name: str = ""
+    lock_digest: str = ""
+    root: str

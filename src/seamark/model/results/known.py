@@ -6,7 +6,7 @@ from typing import Any
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint
 from seamark.model.results.figures import Histograms, Metrics
 from seamark.model.results.load_record import LoadRecord, SamplesRecord
-from seamark.model.results.study import Meta
+from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.trial import Plan
 
 SHAPES: Mapping[str, Any] = {
@@ -14,7 +14,7 @@ SHAPES: Mapping[str, Any] = {
     "samples.json": SamplesRecord,
     "metrics.json": Metrics,
     "histogram.json": Histograms,
-    "meta.json": Meta,
+    "meta.json": TrialMeta,
     "endpoint.json": Endpoint,
     "answer.json": Endpoint,
     "deployment.json": DeploymentRecord,

@@ -1,7 +1,7 @@
 """load.json and samples.json: how a load ended, what its workers counted, and what its samples are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Seconds, UnixNs, Word
 from seamark.model.server_identity import ServerRecord
@@ -74,6 +74,11 @@ class WorkerReport(WorkerPlace):
     completed: Count = None
     quality: Mapping[str, Number] | None = field(default=None, metadata=OPTIONAL)
     quality_error: Word = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def place(self) -> WorkerPlace:
+        """Where the worker ran, without its counters."""
+        return WorkerPlace(**{each.name: getattr(self, each.name) for each in fields(WorkerPlace)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,19 +2,18 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from seamark.analysis.checks.nodes import machines_of
 from seamark.config.mix import MIX, mix_text
 from seamark.model.plurals import counted
+from seamark.model.results.trial_meta import Clock, Gpus, Machine, TrialMeta
 from seamark.model.service import Value
 from seamark.report.numbers import ABSENT, duration, level, size
 from seamark.report.page.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
-from seamark.report.page.sections import flattened
 from seamark.report.source import Document, Results
 from seamark.report.tables.summary import slug
-from seamark.storage.paths import read_json
+from seamark.storage.paths import read
 from seamark.storage.redaction import redacted, redacted_text
 
 MOST_ROWS = 200
@@ -87,9 +86,7 @@ def _whole(value: Value, name: str) -> str:
 
 def reproduce_section(results: Results) -> Section:
     """Return the commands that repeat the scenario, one trial, and this page."""
-    commit = next(
-        (str(v) for k, v in flattened(results.meta) if k.split(".")[-1] in ("git_commit", "commit") and v), None
-    )
+    commit = results.meta.software.git_commit or results.meta.git_commit
     source = results.source
     lines = [
         *(["# the code as it was", f"git checkout {shlex.quote(commit)}", ""] if commit else []),
@@ -111,18 +108,12 @@ def reproduce_section(results: Results) -> Section:
 
 def _software(results: Results) -> Table:
     """Return version, runtime, lock with its digest, and licence of each service."""
-    heads = {
-        "version": "service_version",
-        "runtime": "runtime",
-        "lock": "lock",
-        "SHA-256 of the lock": "lock_sha256",
-        "container digest": "container_digest",
-        "licence": "licence",
-    }
+    heads = ("version", "runtime", "lock", "SHA-256 of the lock", "container digest", "licence")
     found = []
     for service, meta in sorted(results.metas.items()):
-        flat = {key.split(".")[-1]: value for key, value in flattened(meta)}
-        found.append((service, {head: flat.get(key) for head, key in heads.items()}))
+        lock = (meta.software.lock, meta.software.lock_sha256)
+        values = (meta.service_version, meta.runtime, *lock, meta.container_digest, meta.licence)
+        found.append((service, dict(zip(heads, values, strict=True))))
     known = [head for head in heads if any(values[head] for _, values in found)]
     rows = tuple(
         (Cell(text=service), *(Cell(text=str(values[h] or ABSENT), kind="code") for h in known))
@@ -165,18 +156,21 @@ UNKNOWN = "this node does not say"
 
 def nodes_section(results: Results) -> Section | None:
     """Return hardware and load of each node, from its last trial with a result; None without any."""
-    machines: dict[str, Document] = {}
-    trials: dict[str, int] = {}
+    machines: dict[str, Machine] = {}
+    trials: Counter[str] = Counter()
     load: dict[str, float] = {}
     others: dict[str, int] = {}
     for meta in _metas(results):
-        for name, machine in machines_of(meta):
-            machines[name] = machine
-            trials[name] = trials.get(name, 0) + 1
-            for moment in _moments(meta, name):
-                load[name] = max(load.get(name, 0.0), *(moment.get("load_average") or [0.0]))
-                seen = (moment.get("others") or {}).get("processes")
-                others[name] = max(others.get(name, 0), seen) if seen is not None else others.get(name, 0)
+        for name, node in meta.all_nodes().items():
+            if node.machine is None:
+                continue
+            machines[name] = node.machine
+            trials[name] += 1
+            for state in (node.before, node.after):
+                if state is not None:
+                    load[name] = max(load.get(name, 0.0), *(state.load_average or [0.0]))
+                    seen = state.others.processes
+                    others[name] = max(others.get(name, 0), seen) if seen is not None else others.get(name, 0)
     if not machines:
         return None
     heads = ("node", "trials", "CPU", "clock", "memory", "kernel", "GPUs", "InfiniBand", "time", "load", "others")
@@ -203,67 +197,52 @@ def nodes_section(results: Results) -> Section | None:
     return Section(id="nodes", title="Nodes", blocks=(explained, table))
 
 
-def _metas(results: Results) -> Iterator[Document]:
+def _metas(results: Results) -> Iterator[TrialMeta]:
     for trial in results.ok:
         with contextlib.suppress(OSError, ValueError):
-            yield read_json(trial.folder.meta)
+            yield read(trial.folder.meta, TrialMeta)
 
 
-def _moments(meta: Document, name: str) -> list[Mapping[str, Any]]:
-    node = (meta.get("nodes") or {}).get(name) or meta
-    return [moment for when in ("before", "after") if isinstance(moment := node.get(when), Mapping)]
-
-
-def _facts(machine: Document) -> tuple[str | None, ...]:
-    cpu, memory = machine.get("cpu") or {}, machine.get("memory_bytes")
-    cores = machine.get("cpus_physical") or machine.get("cpus_logical")
-    threads = f", SMT {cpu['smt']}" if cpu.get("smt") in ("on", "off") else ""
+def _facts(machine: Machine) -> tuple[str | None, ...]:
+    cpu = machine.cpu
+    cores = machine.cpus_physical or machine.cpus_logical
+    threads = f", SMT {cpu.smt}" if cpu.smt in ("on", "off") else ""
+    ports = (f"{port.adapter} {port.rate} {port.state}" for port in machine.network.infiniband)
     return (
-        f"{machine.get('cpu_model')}, {cores} cores{threads}" if machine.get("cpu_model") else None,
-        _clock(machine, cpu),
-        size(float(memory)) if memory else None,
-        machine.get("kernel"),
-        _gpus(machine.get("gpu") or {}),
-        _ports((machine.get("network") or {}).get("infiniband") or ()),
-        _time(machine.get("clock") or {}),
+        f"{machine.cpu_model}, {cores} cores{threads}" if machine.cpu_model else None,
+        _clock(machine),
+        size(float(machine.memory_bytes)) if machine.memory_bytes else None,
+        machine.kernel,
+        _gpus(machine.gpu),
+        ", ".join(ports) or None,
+        _time(machine.clock),
     )
 
 
-def _clock(machine: Document, cpu: Document) -> str | None:
-    most, turbo = cpu.get("most_hz"), cpu.get("turbo")
+def _clock(machine: Machine) -> str | None:
+    most, turbo = machine.cpu.most_hz, machine.cpu.turbo
     words = [
-        machine.get("governor"),
+        machine.governor,
         f"up to {most / 1e9:g} GHz" if isinstance(most, int | float) else most,
         None if turbo is None else f"turbo {'on' if turbo else 'off'}",
     ]
     return ", ".join(str(word) for word in words if word) or None
 
 
-def _gpus(gpu: Document) -> str | None:
-    devices = gpu.get("devices") or ()
-    if not devices:
-        return None
-    names: dict[str, int] = {}
-    for device in devices:
-        cap = device.get("power_cap_w")
-        name = f"{device.get('name')}{f' at {cap:g} W' if cap else ''}"
-        names[name] = names.get(name, 0) + 1
-    each = ", ".join(f"{count} × {name}" for name, count in names.items())
-    return f"{each}; driver {gpu.get('driver')}, CUDA {gpu.get('cuda')}"
+def _gpus(gpus: Gpus) -> str | None:
+    names = Counter(
+        f"{each.name}{f' at {each.power_cap_w:g} W' if each.power_cap_w else ''}" for each in gpus.devices
+    )
+    counts = ", ".join(f"{count} × {name}" for name, count in names.items())
+    return f"{counts}; driver {gpus.driver}, CUDA {gpus.cuda}" if names else None
 
 
-def _ports(ports: Sequence[Document]) -> str | None:
-    return ", ".join(f"{port.get('adapter')} {port.get('rate')} {port.get('state')}" for port in ports) or None
-
-
-def _time(clock: Document) -> str | None:
-    chrony, kernel = clock.get("chrony"), clock.get("kernel")
-    source = clock.get("source")
-    if chrony:
-        return f"{source}, chrony, {chrony['offset_s'] * 1e6:+.3g} µs"
-    if kernel:
-        return f"{source}, {'kept' if kernel.get('synchronised') else 'not kept by NTP'}"
-    return source
+def _time(clock: Clock) -> str | None:
+    if clock.chrony and clock.chrony.offset_s is not None:
+        return f"{clock.source}, chrony, {clock.chrony.offset_s * 1e6:+.3g} µs"
+    if clock.kernel:
+        return f"{clock.source}, {'kept' if clock.kernel.synchronised else 'not kept by NTP'}"
+    return clock.source
 
 
 def _cell(text: str | None) -> Cell:

@@ -1,11 +1,10 @@
 """Sections of text: headline and facts of the run, failed trials, verdicts, glossary."""
 
 from collections import Counter
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from seamark.model.plurals import counted
+from seamark.model.results.trial_meta import Machine, TrialMeta
 from seamark.model.scenario import factors_of_starts, why_no_p
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import about_servers
@@ -87,46 +86,26 @@ def _between(started: str, finished: str) -> str:
     return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S %Z} ({duration(took_s)})"
 
 
-def machine(meta: Document) -> list[tuple[str, str]]:
+def machine(meta: TrialMeta) -> list[tuple[str, str]]:
     """Return machine and software as recorded in meta.json; missing facts are left out."""
-    flat = dict(flattened(meta))
-
-    def first(*names: str) -> Any:
-        return next((flat[key] for name in names for key in flat if key.split(".")[-1] == name and flat[key]), None)
-
-    memory = first("ram_bytes", "memory_bytes", "ram_total_bytes", "mem_total_bytes")
-    processors = first("cpus", "cpu_count", "logical_cpus", "cores", "cpus_logical")
-    model = first("cpu_model", "cpu_name", "processor")
-    pairs = [
-        ("Host", first("hostname", "host", "node")),
-        ("CPU", f"{model or ''}{f' ({processors} logical CPUs)' if processors else ''}".strip() or None),
-        ("RAM", size(float(memory)) if isinstance(memory, int | float) else None),
-        ("GPUs", first("gpus", "gpu_names")),
-        ("Kernel", first("kernel", "kernel_release", "release")),
-        ("Operating system", first("os", "distribution", "platform")),
-        ("Python", first("python", "python_version")),
-        ("Seamark", first("seamark", "seamark_version")),
-        ("Git commit", _commit(first("git_commit", "commit"), first("git_dirty", "dirty"))),
-        ("Batch job", first("slurm_job_id", "job_id")),
-        ("Partition", first("partition")),
-        ("Container digest", first("container_digest", "image_digest")),
-    ]
-    return [(name, str(value)) for name, value in pairs if value not in (None, "", [], {})]
-
-
-def _commit(commit: Any, dirty: Any) -> str | None:
-    return f"{commit}{' with uncommitted changes' if dirty is True else ''}" if commit else None
-
-
-def flattened(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Return a nested document as pairs of a dotted name and a value."""
-    pairs: list[tuple[str, Any]] = []
-    for name, value in document.items():
-        if isinstance(value, Mapping):
-            pairs += flattened(value, f"{prefix}{name}.")
-        else:
-            pairs.append((f"{prefix}{name}", value))
-    return pairs
+    node, software = meta.machine or Machine(), meta.software
+    processors = f" ({node.cpus_logical} logical CPUs)" if node.cpus_logical else ""
+    commit = software.git_commit or meta.git_commit
+    changed = " with uncommitted changes" if software.git_dirty else ""
+    pairs = (
+        ("Host", node.hostname or meta.host or meta.node),
+        ("CPU", f"{node.cpu_model or ''}{processors}".strip()),
+        ("RAM", size(float(node.memory_bytes)) if node.memory_bytes else None),
+        ("Kernel", node.kernel),
+        ("Operating system", node.os),
+        ("Python", software.python),
+        ("Seamark", software.seamark),
+        ("Git commit", f"{commit}{changed}" if commit else None),
+        ("Batch job", meta.slurm_job_id),
+        ("Partition", meta.partition),
+        ("Container digest", meta.container_digest),
+    )
+    return [(name, value) for name, value in pairs if value]
 
 
 SEVERITY = {"invalid": 0, "suspect": 1, "note": 2}

@@ -2,15 +2,18 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 
 from seamark.errors import SiteError, UserError
+from seamark.model.results.deployment_record import ImageFacts, ImageRecord
+from seamark.model.results.values import OPTIONAL
 from seamark.model.service import Service
-from seamark.storage.paths import read_json, write_text
+from seamark.storage.codec import decode, encode
+from seamark.storage.paths import read, write_text
 
 DIGEST_LETTERS = 12
 HEAD = """\
@@ -55,43 +58,36 @@ class Image:
             self.origin == "file" or self.digest is None or self.read_record() is not None
         )
 
-    def new_record(self) -> Mapping[str, Any]:
+    def new_record(self) -> ImageRecord:
         """Return the record of a new image file, without the facts of its build."""
-        return {
-            "schema_version": 1,
-            "name": self.name,
-            "source": self.source,
-            "digest": self.digest,
-            "licence": self.licence,
-            "sha256": sha256_of(self.path),
-            "size_bytes": self.path.stat().st_size,
-        }
+        return ImageRecord(
+            name=self.name,
+            source=self.source,
+            digest=self.digest,
+            licence=self.licence,
+            sha256=sha256_of(self.path),
+            size_bytes=self.path.stat().st_size,
+        )
 
-    def read_record(self) -> Mapping[str, Any] | None:
+    def read_record(self) -> ImageRecord | None:
         """Return the record, None when it is missing or does not match size and digest of the file."""
         try:
-            record = read_json(self.record)
-            matches = record.get("size_bytes") == self.path.stat().st_size and record.get("digest") == self.digest
+            record = read(self.record, ImageRecord)
+            matches = (record.size_bytes, record.digest) == (self.path.stat().st_size, self.digest)
         except (OSError, ValueError):
             return None
         return record if matches else None
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts for the results of a measurement; `sha256` is that of the file."""
-        record = self.read_record() or {}
-        return _facts({"name": self.name, "source": self.source, "digest": self.digest} | dict(record), self.path)
+    def facts(self) -> ImageFacts:
+        """Return the facts for the results of a measurement."""
+        unrecorded = ImageRecord(name=self.name, source=self.source, digest=self.digest)
+        return (self.read_record() or unrecorded).facts(str(self.path))
 
 
-def facts_of_file(path: Path) -> dict[str, Any]:
+def facts_of_file(path: Path) -> ImageFacts:
     """Return the facts of an image by its file alone; all but the path are None without a record."""
     record = path.with_name(f"{path.name}.json")
-    return _facts(read_json(record) if record.is_file() else {}, path)
-
-
-def _facts(record: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    digest = record.get("digest") or (f"sha256:{record['sha256']}" if "sha256" in record else None)
-    facts = {name: record.get(name) for name in ("name", "source", "digest", "sha256", "size_bytes")}
-    return {**facts, "digest": digest, "path": str(path)}
+    return (read(record, ImageRecord) if record.is_file() else ImageRecord()).facts(str(path))
 
 
 def client_lock(service: Service, image: Image | None) -> str | None:
@@ -139,20 +135,30 @@ def digest_of_parts(*parts: bytes | str) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def read_lock(path: Path) -> dict[str, dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class LockEntry:
+    """One image of images.lock.yaml."""
+
+    source: str | None = None
+    digest: str | None = None
+    licence: str | None = None
+    size_bytes: int | None = field(default=None, metadata=OPTIONAL)
+
+
+def read_lock(path: Path) -> dict[str, LockEntry]:
     """Return the entries of images.lock.yaml by image name; none when the file is missing. UserError when damaged."""
     if not path.is_file():
         return {}
     try:
         entries = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        return {str(name): dict(entry) for name, entry in entries.items()}
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError) as cause:
+        return {str(name): decode(entry, LockEntry) for name, entry in entries.items()}
+    except (yaml.YAMLError, AttributeError, ValueError) as cause:
         raise UserError(f"{path}: no lock of images ({cause}). Remove it and run `bench prepare`.") from cause
 
 
-def write_lock(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
+def write_lock(path: Path, entries: Mapping[str, LockEntry]) -> None:
     """Write images.lock.yaml."""
-    body = yaml.safe_dump({name: dict(entries[name]) for name in sorted(entries)}, sort_keys=False)
+    body = yaml.safe_dump({name: encode(entries[name]) for name in sorted(entries)}, sort_keys=False)
     write_text(path, HEAD + body)
 
 

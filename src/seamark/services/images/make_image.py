@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from seamark.errors import SiteError
 from seamark.model.site import Site
@@ -22,7 +21,7 @@ from seamark.services.images.images import Image
 from seamark.services.images.registry import is_plain
 from seamark.services.runtimes.environments import PIP_OPTIONS, lock_directives
 from seamark.services.supervisor.control_files import acquire_lock
-from seamark.storage.paths import write_json
+from seamark.storage.paths import write
 
 WAIT_FOR_OTHER_S = 4 * 3600.0
 TAIL_LINES = 15
@@ -60,7 +59,7 @@ def pull(image: Image, site: Site, size_bytes: int | None) -> None:
         _require_space(image.path.parent, size_bytes)
         plain = ["--no-https"] if is_plain(image.source) else []
         _run(engine(site, ["pull", *plain, str(temporary), image.address], folder=image.path.parent), image)
-        _publish(image, site, temporary, {})
+        _publish(image, site, temporary)
 
 
 def build(image: Image, site: Site, files: Mapping[str, Path], base: Path) -> None:
@@ -91,7 +90,7 @@ def build(image: Image, site: Site, files: Mapping[str, Path], base: Path) -> No
         words += [word for argument in arguments for word in ("--build-arg", argument)]
         words += [str(temporary), image.source]
         _run(engine(site, words, folder=image.path.parent), image, context)
-        _publish(image, site, temporary, {"base": str(base)})
+        _publish(image, site, temporary, base=str(base))
 
 
 @contextlib.contextmanager
@@ -140,18 +139,18 @@ def _run(command: Sequence[str], image: Image, folder: Path | None = None) -> No
         )
 
 
-def _publish(image: Image, site: Site, temporary: Path, facts: Mapping[str, Any]) -> None:
+def _publish(image: Image, site: Site, temporary: Path, *, base: str | None = None) -> None:
     """Write the record, then move the image to its path."""
     temporary.chmod(0o644)
-    document = {
-        **replace(image, path=temporary).new_record(),
-        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "made_on": platform.node(),
-        "machine": platform.machine(),
-        "engine": _output([*engine(site, ["--version"])]).strip(),
-        **facts,
-    }
-    write_json(image.record, document)
+    record = replace(
+        replace(image, path=temporary).new_record(),
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        made_on=platform.node(),
+        machine=platform.machine(),
+        engine=_output([*engine(site, ["--version"])]).strip(),
+        base=base,
+    )
+    write(image.record, record)
     temporary.replace(image.path)
 
 

@@ -6,19 +6,19 @@ Each step is one image or one environment. A failed step does not affect the oth
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
+from seamark.model.results.deployment_record import ImageRecord
 from seamark.model.service import Service
 from seamark.planning.study import Study
 from seamark.services.images.engine_flags import unknown_flags
-from seamark.services.images.images import Image, client_lock, read_lock, sha256_of, write_lock
+from seamark.services.images.images import Image, LockEntry, client_lock, read_lock, sha256_of, write_lock
 from seamark.services.images.make_image import build, pull
 from seamark.services.images.registry import resolve_address
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.environments import COMPLETE, environment_folder, prepare_environment
-from seamark.storage.paths import expanded, write_json
+from seamark.storage.paths import expanded, write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,17 +28,13 @@ class Step:
     kind: str
     name: str
     source: str
-    path: Path
+    path: str
     digest: str | None
     licence: str
     state: str
     size_bytes: int | None = None
     flags: str | None = None
     why: str | None = None
-
-    def document(self) -> dict[str, Any]:
-        """Return the step for JSON."""
-        return {**vars(self), "path": str(self.path)}
 
 
 def missing(study: Study) -> list[Step]:
@@ -80,17 +76,17 @@ def _base_path(images: StudyImages) -> Path | None:
 
 
 def _step(image: Image) -> Step:
-    made = image.read_record() or {}
+    made = image.read_record() or ImageRecord()
     return Step(
         kind="image",
         name=image.name,
         source=image.source,
-        path=image.path,
+        path=str(image.path),
         digest=image.digest,
         licence=image.licence,
         state="there" if image.exists() else "missing",
-        size_bytes=made.get("size_bytes") or (image.path.stat().st_size if image.path.is_file() else None),
-        flags=made.get("flags"),
+        size_bytes=made.size_bytes or (image.path.stat().st_size if image.path.is_file() else None),
+        flags=made.flags,
     )
 
 
@@ -111,12 +107,12 @@ def _prepared_step(images: StudyImages, image: Image, verify: bool, say: Callabl
         raise SiteError(f"{image.path}: this image file of the scenario or recipe is missing. Put it there.")
     elif image.origin == "file" and image.read_record() is None:
         say(f"reading {image.path.name}")
-        write_json(image.record, image.new_record())
+        write(image.record, image.new_record())
     elif verify and (made := image.read_record()) is not None:
         say(f"reading {image.path.name}")
-        if sha256_of(image.path) != made["sha256"]:
+        if sha256_of(image.path) != made.sha256:
             raise SiteError(
-                f"{image.path}: its content is not what was made ({made['sha256'][:12]}): the file was damaged or"
+                f"{image.path}: its content is not what was made ({str(made.sha256)[:12]}): the file was damaged or"
                 " changed. Remove it, then prepare again."
             )
     _update_lock(images, image)
@@ -154,9 +150,8 @@ def _update_lock(images: StudyImages, image: Image) -> None:
     """Update the lock's entry of an image."""
     if image.origin == "file":
         return
-    entry: dict[str, Any] = {"source": image.source, "digest": image.digest, "licence": image.licence}
-    if made := image.read_record():
-        entry["size_bytes"] = made["size_bytes"]
+    made = image.read_record() or ImageRecord()
+    entry = LockEntry(source=image.source, digest=image.digest, licence=image.licence, size_bytes=made.size_bytes)
     entries = read_lock(images.lock_file)
     if entries.get(image.name) != entry:
         write_lock(images.lock_file, entries | {image.name: entry})
@@ -167,8 +162,8 @@ def _check_flags(images: StudyImages, image: Image) -> str | None:
     services = [service for service in _planned_services(images.study) if _serves_from(images, service, image)]
     for service in services:
         assert service.container is not None
-        made = dict(image.read_record() or {})
-        if made.get("flags") and made.get("flags_of") == _recipe(service):
+        made = image.read_record()
+        if made and made.flags and made.flags_of == _recipe(service):
             continue
         try:
             unknown = unknown_flags(image, service, images.study.site)
@@ -177,15 +172,15 @@ def _check_flags(images: StudyImages, image: Image) -> str | None:
         if unknown:
             raise UserError(*unknown)
         if made:
-            write_json(image.record, made | {"flags": "known", "flags_of": _recipe(service)})
+            write(image.record, replace(made, flags="known", flags_of=_recipe(service)))
     return "known" if services else None
 
 
-def _recipe(service: Service) -> list[str]:
+def _recipe(service: Service) -> tuple[str, ...]:
     container = service.container
     assert container is not None
     assert service.server is not None
-    return [*container.flags, *(container.command or ()), *service.server.command]
+    return (*container.flags, *(container.command or ()), *service.server.command)
 
 
 def _serves_from(images: StudyImages, service: Service, image: Image) -> bool:
@@ -220,7 +215,7 @@ def _environments(study: Study, *, make: bool, say: Callable[[str], None] = lamb
             kind="environment",
             name=lock,
             source=f"envs/{lock}.lock",
-            path=folder,
+            path=str(folder),
             digest=None,
             licence=service.licence,
             state=state,

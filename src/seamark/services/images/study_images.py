@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os.path import expandvars
 from pathlib import Path
-from typing import Any
 
 from seamark.model.service import PartImage, Service
 from seamark.planning.study import Study
-from seamark.services.images.images import Image, client_lock, digest_of_parts, full_address, image_file, read_lock
+from seamark.services.images.images import (
+    Image,
+    LockEntry,
+    client_lock,
+    digest_of_parts,
+    full_address,
+    image_file,
+    read_lock,
+)
 from seamark.storage.paths import expanded
 
 CLIENT = "client"
@@ -41,7 +48,7 @@ class StudyImages:
         return self.study.root / "containers" / "images.lock.yaml"
 
     @cached_property
-    def lock(self) -> dict[str, dict[str, Any]]:
+    def lock(self) -> dict[str, LockEntry]:
         """Entries of the lock, read once."""
         return read_lock(self.lock_file)
 
@@ -144,9 +151,9 @@ class StudyImages:
         return file if path.is_file() and image.read_record() is None else image
 
     def _from_registry(self, name: str, source: str, digest: str | None, licence: str) -> Image:
-        entry = self.lock.get(name, {})
-        if digest is None and entry.get("source") == source:
-            digest = entry.get("digest")
+        entry = self.lock.get(name, LockEntry())
+        if digest is None and entry.source == source:
+            digest = entry.digest
         path = image_file(self.folder, name, digest)
         return Image(name=name, origin="registry", source=source, digest=digest, licence=licence, path=path)
 

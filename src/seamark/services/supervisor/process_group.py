@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from seamark.config.recipe_checks import MAIN
 from seamark.dispatch.job import Node
+from seamark.model.results.deployment_record import PartRecord
 from seamark.model.service import Health
 from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event
 from seamark.services.supervisor.health import ServerState, accepts
@@ -43,16 +43,16 @@ class Member:
     ports: Mapping[str, int]
     commands: ProcessCommands | None = None
 
-    def document(self) -> dict[str, Any]:
+    def record(self) -> PartRecord:
         """Return its entry in endpoint.json."""
-        return {
-            "name": self.name,
-            "node": self.node.name,
-            "host": self.node.host,
-            "ports": dict(self.ports),
-            "pid": self.handle.pid,
-            "command": list(self.commands.command) if self.commands else None,
-        }
+        return PartRecord(
+            name=self.name,
+            node=self.node.name,
+            host=self.node.host,
+            ports=self.ports,
+            pid=self.handle.pid,
+            command=tuple(self.commands.command) if self.commands else None,
+        )
 
     def __str__(self) -> str:
         what = "The server" if self.name == MAIN else f"The part '{self.name}' of the server"

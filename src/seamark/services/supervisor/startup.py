@@ -211,7 +211,7 @@ class Startup:
             slurm_job_id=allocation(),
             load_nodes=tuple(node.name for node in nodes.load) if nodes else None,
             server_nodes=tuple(node.name for node in nodes.server) if nodes else None,
-            parts=tuple(member.document() for member in members if member.name != MAIN),
+            parts=tuple(member.record() for member in members if member.name != MAIN),
             metrics_url=self._metrics_url(spec.service.server),
             command=tuple(main.commands.command) if main and main.commands else None,
             gpus=spec.deployment.gpus,

@@ -11,6 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from seamark.model.results.trial_meta import (
+    Chrony,
+    Clock,
+    Gpu,
+    Gpus,
+    HugePages,
+    InfinibandPort,
+    Interface,
+    KernelClock,
+    Memory,
+    Network,
+    NumaNode,
+    Processors,
+)
 from seamark.telemetry.provenance.kernel_files import (
     ROOT,
     common_value,
@@ -20,7 +34,6 @@ from seamark.telemetry.provenance.kernel_files import (
     read_text,
 )
 
-Facts = dict[str, Any]
 OPTIONS = ("mitigations", "isolcpus", "nohz_full", "intel_pstate", "amd_pstate", "intel_idle.max_cstate", "idle")
 """Kernel options that change the speed of processors."""
 
@@ -30,7 +43,7 @@ def cpu_model(root: Path = ROOT) -> str | None:
     return _of_cpuinfo(root, "model name") or platform.processor() or None
 
 
-def processors(root: Path = ROOT) -> Facts:
+def processors(root: Path = ROOT) -> Processors:
     """Return model, sockets, cores, threads, clock limits in Hz, governor, turbo and NUMA nodes.
 
     A value that differs between CPUs begins with `mixed:`. None: unknown, as on many virtual machines.
@@ -40,28 +53,29 @@ def processors(root: Path = ROOT) -> Facts:
     topology = [path / "topology" for path in numbered_entries(folder, "cpu")]
     cores = {(read_text(path / "physical_package_id"), read_text(path / "core_id")) for path in topology}
     sockets = {read_text(path / "physical_package_id") for path in topology} - {None}
-    return {
-        "model": cpu_model(root),
-        "microcode": _of_cpuinfo(root, "microcode"),
-        "virtual": "hypervisor" in (_of_cpuinfo(root, "flags") or "").split(),
-        "online": read_text(folder / "online"),
-        "isolated": read_text(folder / "isolated") or None,
-        "allowed": len(os.sched_getaffinity(0)),
-        "sockets": len(sockets) or None,
-        "cores": len(cores) if sockets else None,
-        "threads": len(topology),
-        "smt": read_text(folder / "smt/control"),
-        "governor": common_value(read_text(path / "scaling_governor") for path in clocks),
-        "driver": common_value(read_text(path / "scaling_driver") for path in clocks),
-        "preference": common_value(read_text(path / "energy_performance_preference") for path in clocks),
-        "least_hz": _hz(clocks, "scaling_min_freq"),
-        "most_hz": _hz(clocks, "scaling_max_freq"),
-        "hardware_most_hz": _hz(clocks, "cpuinfo_max_freq"),
-        "turbo": turbo(root),
-        "idle_driver": read_text(folder / "cpuidle/current_driver"),
-        "numa_nodes": [{"cpus": read_text(path / "cpulist"), **_node_memory(path)} for path in _numa_nodes(root)],
-        "kernel_options": [word for word in (read_text(root / "proc/cmdline") or "").split() if _sets(word)],
-    }
+    words = (read_text(root / "proc/cmdline") or "").split()
+    return Processors(
+        model=cpu_model(root),
+        microcode=_of_cpuinfo(root, "microcode"),
+        virtual="hypervisor" in (_of_cpuinfo(root, "flags") or "").split(),
+        online=read_text(folder / "online"),
+        isolated=read_text(folder / "isolated") or None,
+        allowed=len(os.sched_getaffinity(0)),
+        sockets=len(sockets) or None,
+        cores=len(cores) if sockets else None,
+        threads=len(topology),
+        smt=read_text(folder / "smt/control"),
+        governor=common_value(read_text(path / "scaling_governor") for path in clocks),
+        driver=common_value(read_text(path / "scaling_driver") for path in clocks),
+        preference=common_value(read_text(path / "energy_performance_preference") for path in clocks),
+        least_hz=_hz(clocks, "scaling_min_freq"),
+        most_hz=_hz(clocks, "scaling_max_freq"),
+        hardware_most_hz=_hz(clocks, "cpuinfo_max_freq"),
+        turbo=turbo(root),
+        idle_driver=read_text(folder / "cpuidle/current_driver"),
+        numa_nodes=tuple(_numa_node(path) for path in numbered_entries(root / "sys/devices/system/node", "node")),
+        kernel_options=tuple(word for word in words if word.partition("=")[0] in OPTIONS),
+    )
 
 
 def turbo(root: Path = ROOT) -> bool | None:
@@ -79,16 +93,10 @@ def _hz(clocks: list[Path], name: str) -> str | int | None:
     return common_value(None if khz is None else khz * 1000 for khz in values_khz)
 
 
-def _numa_nodes(root: Path) -> list[Path]:
-    return numbered_entries(root / "sys/devices/system/node", "node")
-
-
-def _node_memory(node: Path) -> Facts:
-    for line in (read_text(node / "meminfo") or "").splitlines():
-        fields = line.split()
-        if "MemTotal:" in fields:
-            return {"memory_bytes": int(fields[fields.index("MemTotal:") + 1]) * 1024}
-    return {"memory_bytes": None}
+def _numa_node(node: Path) -> NumaNode:
+    lines = (line.split() for line in (read_text(node / "meminfo") or "").splitlines())
+    kib = next((int(words[words.index("MemTotal:") + 1]) for words in lines if "MemTotal:" in words), None)
+    return NumaNode(cpus=read_text(node / "cpulist"), memory_bytes=None if kib is None else kib * 1024)
 
 
 def _of_cpuinfo(root: Path, name: str) -> str | None:
@@ -99,21 +107,17 @@ def _of_cpuinfo(root: Path, name: str) -> str | None:
     return None
 
 
-def _sets(word: str) -> bool:
-    return word.partition("=")[0] in OPTIONS
-
-
-def memory(root: Path = ROOT) -> Facts:
+def memory(root: Path = ROOT) -> Memory:
     """Return memory and swap in bytes, huge pages by their size in kB, and kernel settings for pages."""
     sizes = meminfo(root)
-    return {
-        "total_bytes": sizes.get("MemTotal"),
-        "swap_bytes": sizes.get("SwapTotal"),
-        "transparent_hugepages": read_choice(root / "sys/kernel/mm/transparent_hugepage/enabled"),
-        "hugepages": _hugepages(root),
-        "numa_balancing": read_number(root / "proc/sys/kernel/numa_balancing"),
-        "swappiness": read_number(root / "proc/sys/vm/swappiness"),
-    }
+    return Memory(
+        total_bytes=sizes.get("MemTotal"),
+        swap_bytes=sizes.get("SwapTotal"),
+        transparent_hugepages=read_choice(root / "sys/kernel/mm/transparent_hugepage/enabled"),
+        hugepages=_hugepages(root),
+        numa_balancing=read_number(root / "proc/sys/kernel/numa_balancing"),
+        swappiness=read_number(root / "proc/sys/vm/swappiness"),
+    )
 
 
 def meminfo(root: Path = ROOT) -> dict[str, int]:
@@ -126,11 +130,13 @@ def meminfo(root: Path = ROOT) -> dict[str, int]:
     return sizes
 
 
-def _hugepages(root: Path) -> dict[str, Facts]:
+def _hugepages(root: Path) -> dict[str, HugePages]:
     pages = {}
     for folder in sorted((root / "sys/kernel/mm/hugepages").glob("hugepages-*")):
         size = folder.name.removeprefix("hugepages-")
-        pages[size] = {"total": read_number(folder / "nr_hugepages"), "free": read_number(folder / "free_hugepages")}
+        pages[size] = HugePages(
+            total=read_number(folder / "nr_hugepages"), free=read_number(folder / "free_hugepages")
+        )
     return pages
 
 
@@ -150,18 +156,18 @@ class _Timex(ctypes.Structure):
     )
 
 
-def clock(root: Path = ROOT) -> Facts:
+def clock(root: Path = ROOT) -> Clock:
     """Return the clock source, the kernel's estimate of its error in seconds, and chrony's state."""
     folder = root / "sys/devices/system/clocksource/clocksource0"
-    return {
-        "source": read_text(folder / "current_clocksource"),
-        "available": (read_text(folder / "available_clocksource") or "").split(),
-        "kernel": kernel_state(),
-        "chrony": chrony(),
-    }
+    return Clock(
+        source=read_text(folder / "current_clocksource"),
+        available=tuple((read_text(folder / "available_clocksource") or "").split()),
+        kernel=kernel_state(),
+        chrony=chrony(),
+    )
 
 
-def kernel_state() -> Facts | None:
+def kernel_state() -> KernelClock | None:
     """Return whether the clock is synchronised, and its error in seconds, by adjtimex(2); None if that fails."""
     state = _Timex()
     try:
@@ -170,16 +176,16 @@ def kernel_state() -> Facts | None:
     except (OSError, AttributeError):
         return None
     unit_s = 1e-9 if state.status & NANOSECONDS else 1e-6
-    return {
-        "synchronised": not state.status & UNSYNCHRONISED,
-        "offset_s": state.offset * unit_s,
-        "estimated_error_s": state.esterror * 1e-6,
-        "most_error_s": state.maxerror * 1e-6,
-        "frequency_ppm": round(state.freq / 65536, 6),
-    }
+    return KernelClock(
+        synchronised=not state.status & UNSYNCHRONISED,
+        offset_s=state.offset * unit_s,
+        estimated_error_s=state.esterror * 1e-6,
+        most_error_s=state.maxerror * 1e-6,
+        frequency_ppm=round(state.freq / 65536, 6),
+    )
 
 
-def chrony() -> Facts | None:
+def chrony() -> Chrony | None:
     """Return the state of `chronyc tracking`, offset in seconds (positive: this clock is fast); None without
     chrony."""
     if shutil.which("chronyc") is None:
@@ -194,14 +200,14 @@ def chrony() -> Facts | None:
         return None
     if result.returncode != 0 or not all(map(math.isfinite, (slow_s, rms_s, delay_s, dispersion_s))):
         return None
-    return {
-        "server": cells[1] or None,
-        "stratum": int(cells[2]),
-        "offset_s": -slow_s,
-        "rms_offset_s": rms_s,
-        "most_error_s": abs(slow_s) + dispersion_s + delay_s / 2,
-        "leap": cells[13] if len(cells) > 13 else None,
-    }
+    return Chrony(
+        server=cells[1] or None,
+        stratum=int(cells[2]),
+        offset_s=-slow_s,
+        rms_offset_s=rms_s,
+        most_error_s=abs(slow_s) + dispersion_s + delay_s / 2,
+        leap=cells[13] if len(cells) > 13 else None,
+    )
 
 
 DRIVER = ("proc/driver/nvidia/version", "dev/nvidiactl")
@@ -209,42 +215,39 @@ SM, MEMORY = 1, 2
 """NVML_CLOCK_SM and NVML_CLOCK_MEM."""
 
 
-def gpus(root: Path = ROOT) -> Facts:
+def gpus(root: Path = ROOT) -> Gpus:
     """Return driver, CUDA version and every GPU visible to this process; the reason if there is none.
 
     Power in watts, clocks in Hz, memory in bytes. A figure that a GPU lacks is None. The library is not imported
     without a driver.
     """
-    facts: Facts = {"reason": None, "driver": None, "cuda": None, "devices": []}
     if not any((root / name).exists() for name in DRIVER):
-        return facts | {"reason": "no NVIDIA driver"}
+        return Gpus(reason="no NVIDIA driver")
     try:
         import pynvml
 
         pynvml.nvmlInit()
     except Exception as cause:  # a broken driver is a fact about the node and no reason to lose a trial
-        return facts | {"reason": f"NVML: {type(cause).__name__}: {cause}"}
+        return Gpus(reason=f"NVML: {type(cause).__name__}: {cause}")
     try:
-        return facts | _driver(pynvml) | {"devices": _devices(pynvml)}
+        return _gpus(pynvml)
     except Exception as cause:
-        return facts | {"reason": f"NVML: {type(cause).__name__}: {cause}"}
+        return Gpus(reason=f"NVML: {type(cause).__name__}: {cause}")
     finally:
         _figure(pynvml, pynvml.nvmlShutdown)
 
 
-def _driver(nvml: Any) -> Facts:
+def _gpus(nvml: Any) -> Gpus:
     cuda = _figure(nvml, nvml.nvmlSystemGetCudaDriverVersion)
-    return {
-        "driver": _decoded(_figure(nvml, nvml.nvmlSystemGetDriverVersion)),
-        "cuda": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
-    }
+    handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+    return Gpus(
+        driver=_decoded(_figure(nvml, nvml.nvmlSystemGetDriverVersion)),
+        cuda=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+        devices=tuple(_device(nvml, handle) for handle in handles),
+    )
 
 
-def _devices(nvml: Any) -> list[Facts]:
-    return [_device(nvml, nvml.nvmlDeviceGetHandleByIndex(place)) for place in range(nvml.nvmlDeviceGetCount())]
-
-
-def _device(nvml: Any, handle: Any) -> Facts:
+def _device(nvml: Any, handle: Any) -> Gpu:
     def figure(name: str, *more: Any) -> Any:
         return _figure(nvml, lambda: getattr(nvml, name)(handle, *more))
 
@@ -254,23 +257,23 @@ def _device(nvml: Any, handle: Any) -> Facts:
 
     memory = figure("nvmlDeviceGetMemoryInfo")
     persistence = figure("nvmlDeviceGetPersistenceMode")
-    return {
-        "name": _decoded(figure("nvmlDeviceGetName")),
-        "uuid": _decoded(figure("nvmlDeviceGetUUID")),
-        "vbios": _decoded(figure("nvmlDeviceGetVbiosVersion")),
-        "memory_bytes": None if memory is None else memory.total,
-        "power_cap_w": _scaled(figure("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
-        "default_power_cap_w": _scaled(figure("nvmlDeviceGetPowerManagementDefaultLimit"), 1e-3),
-        "sm_hz": _scaled(figure("nvmlDeviceGetClockInfo", SM), 1e6),
-        "most_sm_hz": _scaled(figure("nvmlDeviceGetMaxClockInfo", SM), 1e6),
-        "most_memory_hz": _scaled(figure("nvmlDeviceGetMaxClockInfo", MEMORY), 1e6),
-        "set_sm_hz": _scaled(figure("nvmlDeviceGetApplicationsClock", SM), 1e6),
-        "set_memory_hz": _scaled(figure("nvmlDeviceGetApplicationsClock", MEMORY), 1e6),
-        "ecc": first("nvmlDeviceGetEccMode"),
-        "mig": first("nvmlDeviceGetMigMode"),
-        "persistence": None if persistence is None else bool(persistence),
-        "throttled_by": figure("nvmlDeviceGetCurrentClocksThrottleReasons"),
-    }
+    return Gpu(
+        name=_decoded(figure("nvmlDeviceGetName")),
+        uuid=_decoded(figure("nvmlDeviceGetUUID")),
+        vbios=_decoded(figure("nvmlDeviceGetVbiosVersion")),
+        memory_bytes=None if memory is None else memory.total,
+        power_cap_w=_scaled(figure("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
+        default_power_cap_w=_scaled(figure("nvmlDeviceGetPowerManagementDefaultLimit"), 1e-3),
+        sm_hz=_scaled(figure("nvmlDeviceGetClockInfo", SM), 1e6),
+        most_sm_hz=_scaled(figure("nvmlDeviceGetMaxClockInfo", SM), 1e6),
+        most_memory_hz=_scaled(figure("nvmlDeviceGetMaxClockInfo", MEMORY), 1e6),
+        set_sm_hz=_scaled(figure("nvmlDeviceGetApplicationsClock", SM), 1e6),
+        set_memory_hz=_scaled(figure("nvmlDeviceGetApplicationsClock", MEMORY), 1e6),
+        ecc=first("nvmlDeviceGetEccMode"),
+        mig=first("nvmlDeviceGetMigMode"),
+        persistence=None if persistence is None else bool(persistence),
+        throttled_by=figure("nvmlDeviceGetCurrentClocksThrottleReasons"),
+    )
 
 
 def _figure(nvml: Any, read: Callable[[], Any]) -> Any:
@@ -289,32 +292,32 @@ def _scaled(value: float | None, scale: float) -> float | None:
     return None if value is None else round(value * scale, 3)
 
 
-def network(root: Path = ROOT) -> Facts:
+def network(root: Path = ROOT) -> Network:
     """Return InfiniBand (and RoCE) ports, and the speed and MTU of each active interface."""
-    return {"infiniband": infiniband(root), "interfaces": interfaces(root)}
+    return Network(infiniband=infiniband(root), interfaces=interfaces(root))
 
 
-def infiniband(root: Path = ROOT) -> list[Facts]:
+def infiniband(root: Path = ROOT) -> tuple[InfinibandPort, ...]:
     """Return each port of each adapter: state, rate in bit/s, firmware; empty without an adapter."""
     folder = root / "sys/class/infiniband"
     adapters = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [_port(adapter, port) for adapter in adapters for port in numbered_entries(adapter / "ports", "")]
+    return tuple(_port(adapter, port) for adapter in adapters for port in numbered_entries(adapter / "ports", ""))
 
 
-def _port(adapter: Path, port: Path) -> Facts:
+def _port(adapter: Path, port: Path) -> InfinibandPort:
     rate = read_text(port / "rate")
-    return {
-        "adapter": adapter.name,
-        "port": int(port.name),
-        "type": read_text(adapter / "hca_type"),
-        "board": read_text(adapter / "board_id"),
-        "firmware": read_text(adapter / "fw_ver"),
-        "state": _word(read_text(port / "state")),
-        "physical_state": _word(read_text(port / "phys_state")),
-        "link_layer": read_text(port / "link_layer"),
-        "rate": rate,
-        "rate_bit_per_s": _bits(rate),
-    }
+    return InfinibandPort(
+        adapter=adapter.name,
+        port=int(port.name),
+        type=read_text(adapter / "hca_type"),
+        board=read_text(adapter / "board_id"),
+        firmware=read_text(adapter / "fw_ver"),
+        state=_word(read_text(port / "state")),
+        physical_state=_word(read_text(port / "phys_state")),
+        link_layer=read_text(port / "link_layer"),
+        rate=rate,
+        rate_bit_per_s=_bits(rate),
+    )
 
 
 def _word(state: str | None) -> str | None:
@@ -328,7 +331,7 @@ def _bits(rate: str | None) -> float | None:
     return None if match is None else float(match.group(1)) * 1e9
 
 
-def interfaces(root: Path = ROOT) -> list[Facts]:
+def interfaces(root: Path = ROOT) -> tuple[Interface, ...]:
     """Return name, driver, speed in bit/s and MTU in bytes of active interfaces, without the loopback."""
     folder = root / "sys/class/net"
     active = []
@@ -338,11 +341,11 @@ def interfaces(root: Path = ROOT) -> list[Facts]:
         speed = read_number(interface / "speed")
         driver = interface / "device/driver"
         active.append(
-            {
-                "name": interface.name,
-                "driver": driver.resolve().name if driver.exists() else None,
-                "speed_bit_per_s": speed * 1e6 if speed is not None and speed > 0 else None,
-                "mtu_bytes": read_number(interface / "mtu"),
-            }
+            Interface(
+                name=interface.name,
+                driver=driver.resolve().name if driver.exists() else None,
+                speed_bit_per_s=speed * 1e6 if speed is not None and speed > 0 else None,
+                mtu_bytes=read_number(interface / "mtu"),
+            )
         )
-    return active
+    return tuple(active)

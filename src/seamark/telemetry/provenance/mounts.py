@@ -7,11 +7,10 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from seamark.model.results.trial_meta import FileSystem, Stripes
 from seamark.telemetry.provenance.kernel_files import ROOT, read_text
 
-Facts = dict[str, Any]
 WAIT_S = 5.0
 
 
@@ -25,11 +24,11 @@ class Mount:
     options: str
 
 
-def mounts(paths: Mapping[str, Path], root: Path = ROOT) -> dict[str, Facts]:
+def mounts(paths: Mapping[str, Path], root: Path = ROOT) -> dict[str, FileSystem]:
     """Return the file system of each path, by role; for a missing path, of its nearest existing parent. On Lustre
     with its stripes by `lfs getstripe`."""
     table = mount_table(root)
-    return {role: _facts(path, table) for role, path in paths.items()}
+    return {role: _file_system(path, table) for role, path in paths.items()}
 
 
 def mount_table(root: Path = ROOT) -> list[Mount]:
@@ -49,23 +48,20 @@ def _plain(word: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), word)
 
 
-def _facts(path: Path, table: list[Mount]) -> Facts:
+def _file_system(path: Path, table: list[Mount]) -> FileSystem:
     existing = next((candidate for candidate in (path, *path.parents) if candidate.exists()), path).resolve()
     candidates = [mount for mount in table if existing.is_relative_to(mount.point)]
-    facts: Facts = {"path": str(path), "mount": None, "type": None, "source": None, "options": None}
-    if candidates:
-        deepest = max(len(mount.point.parts) for mount in candidates)
-        mount = next(mount for mount in reversed(candidates) if len(mount.point.parts) == deepest)
-        facts |= {
-            "mount": str(mount.point),
-            "type": mount.kind,
-            "source": mount.source,
-            "options": mount.options,
-        }
-    return facts | {
-        "free_bytes": _free_bytes(existing),
-        "stripes": stripes(existing) if facts["type"] == "lustre" else None,
-    }
+    # of several at one point the last one: it hides the others
+    mount = max(reversed(candidates), key=lambda mount: len(mount.point.parts), default=None)
+    return FileSystem(
+        path=str(path),
+        mount=str(mount.point) if mount else None,
+        type=mount.kind if mount else None,
+        source=mount.source if mount else None,
+        options=mount.options if mount else None,
+        free_bytes=_free_bytes(existing),
+        stripes=stripes(existing) if mount and mount.kind == "lustre" else None,
+    )
 
 
 def _free_bytes(path: Path) -> int | None:
@@ -76,7 +72,7 @@ def _free_bytes(path: Path) -> int | None:
     return status.f_bavail * status.f_frsize
 
 
-def stripes(path: Path) -> Facts | None:
+def stripes(path: Path) -> Stripes | None:
     """Return count, size in bytes and pool of a Lustre folder's stripes; None if lfs fails.
 
     Of a layout with several components, those of the first; `components` is their number.
@@ -93,12 +89,12 @@ def stripes(path: Path) -> Facts | None:
     if result.returncode != 0 or not counts:
         return None
     pool = re.search(r"pool:\s*(\S+)", result.stdout)
-    return {
-        "count": counts[0],
-        "size_bytes": sizes[0] if sizes else None,
-        "pool": pool.group(1) if pool else None,
-        "components": len(counts),
-    }
+    return Stripes(
+        count=counts[0],
+        size_bytes=sizes[0] if sizes else None,
+        pool=pool.group(1) if pool else None,
+        components=len(counts),
+    )
 
 
 def _figures(name: str, output: str) -> list[int]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from seamark.storage.codec import encode
 from seamark.telemetry.provenance.machine import described
 
 FOLD = 500
@@ -23,7 +24,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--folded", action="store_true", help=f"in lines of {FOLD} characters, to be joined again")
     arguments = parser.parse_args(argv)
     paths = {role: Path(path) for role, _, path in (assignment.partition("=") for assignment in arguments.paths)}
-    document = json.dumps(described(paths, whole=not arguments.moment))
+    document = json.dumps(encode(described(paths, whole=not arguments.moment)))
     width = FOLD if arguments.folded else len(document)
     print("\n".join(document[at : at + width] for at in range(0, len(document), width)), flush=True)
     return 0

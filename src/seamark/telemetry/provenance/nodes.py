@@ -1,32 +1,32 @@
 """All nodes of the current allocation, each described by itself."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from seamark.dispatch.identity import allocated_nodes, node
+from seamark.model.results.trial_meta import NodeRecord, NodeReport
+from seamark.storage.codec import parse
 from seamark.telemetry.provenance.machine import described
 
-Facts = dict[str, Any]
 WAIT_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """Facts by node name; `reason` says why other nodes are missing."""
+    """Reports by node name; `reason` says why other nodes are missing."""
 
-    seen: Mapping[str, Facts] = field(default_factory=dict)
+    seen: Mapping[str, NodeReport] = field(default_factory=dict)
     reason: str | None = None
 
     @property
-    def here(self) -> Facts:
-        """Facts of the node of this process."""
+    def here(self) -> NodeReport:
+        """The report of the node of this process."""
         return self.seen[node()]
 
 
@@ -40,15 +40,15 @@ def survey(paths: Mapping[str, Path] | None = None, *, whole: bool = False) -> N
     here = described(paths, whole=whole)
     count = allocated_nodes()
     if count == 1:
-        return Nodes(seen={here["node"]: here})
+        return Nodes(seen={here.node: here})
     answers, reason = _ask(count, paths, whole)
-    missing = count - len({here["node"], *answers})
+    missing = count - len({here.node, *answers})
     if missing > 0 and reason is None:
         reason = f"{missing} of {count} nodes did not answer"
-    return Nodes(seen={here["node"]: here, **answers}, reason=reason)
+    return Nodes(seen={here.node: here, **answers}, reason=reason)
 
 
-def _ask(count: int, paths: Mapping[str, Path], whole: bool) -> tuple[dict[str, Facts], str | None]:
+def _ask(count: int, paths: Mapping[str, Path], whole: bool) -> tuple[dict[str, NodeReport], str | None]:
     from seamark.dispatch.dispatcher import dispatcher_here  # a single node, and each one's own process, need none
 
     dispatcher, package = dispatcher_here(), str(Path(__file__).parents[3])
@@ -75,31 +75,27 @@ def _ask(count: int, paths: Mapping[str, Path], whole: bool) -> tuple[dict[str, 
     return answers, f"{step[0]}: {(result.stderr.strip().splitlines() or ['failed'])[-1]}" if failed else None
 
 
-def _answers(output: str) -> dict[str, Facts]:
-    """Return each node's document by name, joined from the lines of each task, which begin with its number."""
+def _answers(output: str) -> dict[str, NodeReport]:
+    """Return each node's report by name, joined from the lines of each task, which begin with its number."""
     parts: dict[str, str] = {}
     for line in output.splitlines():
         task, colon, piece = line.partition(": ")
         if colon and task.strip().isdigit():
             parts[task] = parts.get(task, "") + piece
-    documents = {}
-    for whole in parts.values():
-        try:
-            answer = json.loads(whole)
-            documents[str(answer["node"])] = answer
-        except (ValueError, KeyError, TypeError):
-            continue
-    return documents
+    reports = []
+    for text in parts.values():
+        with suppress(ValueError):
+            reports.append(parse(text, NodeReport))
+    return {report.node: report for report in reports}
 
 
-def after(before: Nodes, now: Nodes) -> dict[str, Facts]:
-    """Return each node with its machine and its states before and after, as in meta.json; `now` was surveyed with
-    `whole`."""
+def after(before: Nodes, now: Nodes) -> dict[str, NodeRecord]:
+    """Return each node with its machine and its states before and after; `now` was surveyed with `whole`."""
     return {
-        name: {
-            "machine": now.seen.get(name, {}).get("machine"),
-            "before": before.seen.get(name, {}).get("moment"),
-            "after": now.seen.get(name, {}).get("moment"),
-        }
+        name: NodeRecord(
+            machine=now.seen[name].machine if name in now.seen else None,
+            before=before.seen[name].moment if name in before.seen else None,
+            after=now.seen[name].moment if name in now.seen else None,
+        )
         for name in dict.fromkeys((*now.seen, *before.seen))
     }

@@ -1,30 +1,32 @@
 """Software of a measurement: versions, locks, git checkout, surrounding container."""
 
 import hashlib
-import json
 import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from seamark import __version__
+from seamark.model.results.trial_meta import Checkout, Software
+from seamark.storage.codec import parse
 
 CONTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 CHECKOUT = "SEAMARK_CHECKOUT"
 """Environment variable with the result of `git` for jobs in a container without git."""
 
 
-def software(root: Path, lock: Path | None) -> dict[str, Any]:
+def software(root: Path, lock: Path | None) -> Software:
     """Return versions of seamark and Python, the lock's digest and the state of the study's git checkout."""
-    return {
-        "seamark": __version__,
-        "python": platform.python_version(),
-        "lock": None if lock is None else lock.name,
-        "lock_sha256": None if lock is None else hashlib.sha256(lock.read_bytes()).hexdigest(),
-        "inside_container": container_around_us(),
-        **(json.loads(os.environ[CHECKOUT]) if CHECKOUT in os.environ else git(root)),
-    }
+    checkout = parse(os.environ[CHECKOUT], Checkout) if CHECKOUT in os.environ else git(root)
+    return Software(
+        seamark=__version__,
+        python=platform.python_version(),
+        lock=None if lock is None else lock.name,
+        lock_sha256=None if lock is None else hashlib.sha256(lock.read_bytes()).hexdigest(),
+        inside_container=container_around_us(),
+        git_commit=checkout.git_commit,
+        git_dirty=checkout.git_dirty,
+    )
 
 
 def container_around_us() -> str | None:
@@ -32,12 +34,11 @@ def container_around_us() -> str | None:
     return next((os.environ[name] for name in CONTAINER if name in os.environ), None)
 
 
-def git(root: Path) -> dict[str, Any]:
-    """Return commit and cleanness of the checkout that contains `root`; nulls outside of one."""
+def git(root: Path) -> Checkout:
+    """Return commit and cleanness of the checkout that contains `root`."""
     commit = _git(root, "rev-parse", "HEAD")
-    if commit is None:
-        return {"git_commit": None, "git_dirty": None}
-    return {"git_commit": commit, "git_dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no"))}
+    dirty = None if commit is None else bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    return Checkout(git_commit=commit, git_dirty=dirty)
 
 
 def os_name() -> str | None:
