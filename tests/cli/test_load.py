@@ -248,6 +248,44 @@ def test_classes_and_turns_are_shown_one_by_one(tmp_path):
     assert by_kind["chat/turn-1"]["requests"] == by_kind["chat/turn-2"]["requests"]
 
 
+PULSES = """
+from dataclasses import dataclass
+import numpy as np
+from seamark.model.service import Setting
+from seamark.patterns.patterns import Pattern
+from seamark.patterns.table import PatternKind
+
+@dataclass(frozen=True, kw_only=True)
+class Pulses(Pattern):
+    every_s: float
+
+    def blocks(self, rng):
+        for first in range(0, 1_000_000, 4):
+            yield np.repeat(first // 4, 4) * self.every_s
+
+    def expected(self, at_s):
+        return 4 * (int(at_s / self.every_s) + 1)
+
+every = Setting(name="every_s", type="float", role="workload", minimum=0.01, default=0.25, help="time between pulses")
+make = lambda settings, over_s: Pulses(every_s=settings["every_s"])
+pulses = PatternKind(make=make, reads=("concurrency",), rate="changing", settings=(every,))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.covers("E-CLI02")
+def test_a_pattern_in_a_file_of_the_working_folder_is_loaded_with_its_settings(tmp_path, echo):
+    (tmp_path / "my_patterns.py").write_text(PULSES)
+    words = ["--pattern", "my_patterns:pulses", "--duration", 2, "--json"]
+    address = f"http://127.0.0.1:{echo.server_port}/"
+    for more, requests in (((), 32), (("--set", "every_s=0.5"), 16)):
+        document = json.loads(bench_load(tmp_path, address, *words, *more).stdout)
+        assert document["counts"]["requests"] == document["counts"]["ok"] == requests
+    assert document["config"]["every_s"] == 0.5
+    wrong = bench_load(tmp_path, address, *words, "--set", "every_s=0")
+    assert "--set every_s=0: 0 is too small: at least 0.01." in wrong.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.covers("E-CLI02")
 @pytest.mark.parametrize(
@@ -263,16 +301,18 @@ def test_classes_and_turns_are_shown_one_by_one(tmp_path):
         (["http://127.0.0.1:99999/"], "not an address"),
         (["http://h/", "--rate", "5"], "a closed loop has none"),
         (["http://h/", "--pattern", "poisson"], "--rate"),
-        (["http://h/", "--duration", "-1"], "greater than 0"),
+        (["http://h/", "--duration", "-1"], "--duration -1.0: -1 is too small: at least 0.1 s."),
         (["http://h/", "--header", "no colon"], "NAME:VALUE"),
         (["http://h/", "--body", "missing.json"], "no such file"),
         (["http://h/", "--slo", "latncy_p99=1"], "latency_p99_s"),
         (["http://h/", "--slo", "latency_p99"], "not an objective"),
         (["http://h/", "--pattern", "gamma", "--rate", "5"], "needs burstiness"),
+        (["http://h/", "--pattern", "poison"], "Did you mean 'poisson'?"),
+        (["http://h/", "--pattern", "no_patterns:none"], "there is no module 'no_patterns'"),
         (["http://h/", "--set", "burstiness"], "NAME=VALUE"),
         (["http://h/v1/completions", "--output-tokens", "0"], "greater than 0"),
         (["http://127.0.0.1:1/v1/completions"], "nothing listens there"),
-        (["http://h/", "--turns", "0"], "greater than 0"),
+        (["http://h/", "--turns", "0"], "--turns 0: 0 is too small: at least 1"),
         (["http://h/", "--pattern", "poisson", "--rate", "1", "--think-time", "1"], "Add --turns 2 or more"),
         (["http://h/", "--mix", "{a: {}}"], "only the OpenAI API has classes"),
         (["http://h/v1/completions", "--mix", "{a: {promt_len: 3}}"], "Did you mean 'prompt_len'?"),

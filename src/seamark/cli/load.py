@@ -9,19 +9,16 @@ from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
 import click
-import yaml
 from rich.console import Console
 
 from seamark.cli.load_ends import LiveLine, ended_by_signals, output_file, write_output
-from seamark.cli.load_settings import load_settings, openai_settings, require_fit, settings_from, warmup
+from seamark.cli.load_settings import known_settings, load_options, load_settings, require_fit, settings_from
 from seamark.cli.options import json_option
 from seamark.errors import SiteError, UserError, did_you_mean
-from seamark.model.load_profile import AUTO, LoadProfile
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
 from seamark.model.scenario import Slo
 from seamark.model.service import Setting, Value
-from seamark.patterns.table import PATTERNS, pattern_of
 from seamark.storage.redaction import redacted_text
 
 OBJECTIVE = re.compile(r"^([a-z0-9_]+)(<=|>=|=)([0-9.eE+-]+)$")
@@ -33,38 +30,7 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 
 @click.command("load")
 @click.argument("address")
-@click.option(
-    "--pattern", type=click.Choice(PATTERNS), default="closed", show_default=True, help="Closed or open loop."
-)
-@click.option("--rate", type=float, help="Requests/s of an open loop.")
-@click.option("--ramp-to", type=float, help="Requests/s at the end of a ramp.")
-@click.option("--concurrency", type=int, default=1, show_default=True, help="Users, or connections of an open loop.")
-@click.option("--duration", type=float, default=10.0, show_default=True, help="Measured seconds.")
-@click.option(
-    "--warmup",
-    callback=warmup,
-    metavar="FLOAT|auto",
-    default="0",
-    show_default=True,
-    help="Seconds of load before measuring. auto: detect the start-up, at most a quarter of the duration.",
-)
-@click.option("--requests", type=int, help="Stop after this many requests.")
-@click.option(
-    "--timeout",
-    type=float,
-    default=30.0,
-    show_default=True,
-    help="Seconds until a request fails, even in the middle of its reply.",
-)
-@click.option("--turns", type=int, default=1, show_default=True, help="Sequential requests of a session.")
-@click.option(
-    "--think-time",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="Seconds between a reply and the user's next request.",
-)
-@click.option("--shards", type=int, default=1, show_default=True, help="Worker processes.")
+@load_options
 @click.option(
     "--carrier", default="local", show_default=True, help="Launcher of the workers: local, srun, dask or spark."
 )
@@ -98,6 +64,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
       bench load http://127.0.0.1:8000/v1/completions --prompt-tokens 128 --output-tokens 64
       bench load standing/vllm-1/v1/completions --concurrency 8
       bench load http://127.0.0.1:8000/ --pattern gamma --rate 50 --set burstiness=0.5
+      bench load http://127.0.0.1:8000/ --pattern my_patterns:sawtooth --set peak_rps=200 --set period_s=5
       bench load http://127.0.0.1:8000/v1/chat/completions --pattern poisson --rate 5 --turns 4 --think-time 2
       bench load http://10.0.0.5:8000/ --shards 8 --concurrency 64 --carrier dask --carrier-address tcp://10.0.0.1:8786
 
@@ -122,8 +89,8 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     url = _url(address)
     slos = tuple(map(_slo, asked["slos"]))
     api = url.path.endswith("/completions") and asked["body"] is None
-    known = openai_settings() if api else load_settings()
-    settings = _load_settings(asked, known)
+    known = known_settings(asked["pattern"], api=api)
+    settings = load_settings(asked, known)
     secure = _secure(url, asked)
     tls = tls_context(secure)
     output = output_file(asked["output"])
@@ -138,8 +105,8 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
         from seamark.drivers.openai.driver import first_model
 
         if here:
-            look(url, tls, asked["timeout"])
-        asks["model"] = first_model(url, asks, tls, asked["timeout"])
+            look(url, tls, asked["timeout_s"])
+        asks["model"] = first_model(url, asks, tls, asked["timeout_s"])
     target = Address(
         driver="seamark.drivers.openai:OpenAi" if api else "seamark.drivers.http:Http",
         settings={**asks, **secure},
@@ -149,7 +116,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     )
     request = first_request(target, asked["seed"])
     if here:
-        look(url, tls, asked["timeout"])
+        look(url, tls, asked["timeout_s"])
     console = Console(stderr=True)
     client = LoadRecord(
         status="ok",
@@ -225,62 +192,6 @@ def _secure(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
         raise UserError("--insecure, --cacert: one skips verification, the other verifies. Use one of them.")
     ca_file = asked["cacert"] and str(Path(asked["cacert"]).resolve())
     return {"tls": "unverified" if asked["insecure"] else "verified", "tls_ca_file": ca_file}
-
-
-def _load_settings(asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
-    if asked["pattern"] == "closed" and asked["rate"] is not None:
-        raise UserError("--rate: a closed loop has none. Add --pattern constant or poisson.")
-    if asked["rate"] is None and "rate_rps" in PATTERNS[asked["pattern"]].needs:
-        raise UserError(f"--pattern {asked['pattern']}: say how many requests/s with --rate.")
-    for name in ("rate", "ramp_to", "duration", "concurrency", "requests", "timeout", "shards", "turns"):
-        if asked[name] is not None and asked[name] <= 0:
-            raise UserError(f"--{name.replace('_', '-')} {asked[name]:g}: it must be greater than 0.")
-    for name in ("warmup", "think_time"):
-        if asked[name] != AUTO and asked[name] < 0:
-            raise UserError(f"--{name.replace('_', '-')} {asked[name]:g}: it must be 0 or greater.")
-    if asked["think_time"] and asked["pattern"] != "closed" and asked["turns"] == 1:
-        raise UserError("--think-time: in an open loop users think between turns alone. Add --turns 2 or more.")
-    settings: dict[str, Value] = {
-        "pattern": asked["pattern"],
-        "rate_rps": asked["rate"],
-        "ramp_to_rps": asked["ramp_to"],
-        "concurrency": asked["concurrency"],
-        "duration_s": asked["duration"],
-        "warmup_s": asked["warmup"],
-        "requests": asked["requests"],
-        "timeout_s": asked["timeout"],
-        "turns": asked["turns"] if asked["turns"] > 1 else None,
-        "think_time_s": asked["think_time"],
-        "mix": asked["mix"] and _mix(asked["mix"]),
-        "shards": asked["shards"],
-        **settings_from(asked["more"], known),
-    }
-    require_fit(settings, known)
-    try:
-        pattern_of(LoadProfile.of(settings))
-    except ValueError as error:
-        raise UserError(
-            f"--pattern {asked['pattern']}: {error}. Give what is missing with --set NAME=VALUE."
-        ) from None
-    return settings
-
-
-def _mix(text: str) -> str:
-    """Return the mix as its setting has it."""
-    from seamark.drivers.openai.requests import PER_REQUEST
-    from seamark.load.engine.mix import classes_of
-
-    try:
-        document = yaml.safe_load(text)
-        written = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise UserError(f"--mix {text}: not a mix ({' '.join(str(error).split())}).") from None
-    for each in classes_of(written):
-        for name in each.settings:
-            if name not in PER_REQUEST:
-                guess = did_you_mean(name, PER_REQUEST) or f" Known: {', '.join(PER_REQUEST)}."
-                raise UserError(f"--mix: {each.name}.{name}: a class cannot have it.{guess}")
-    return written
 
 
 def _prompts(url: SplitResult, asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:

@@ -1,16 +1,19 @@
-"""Settings of `bench load`, validated like those of scenarios. Its other options are in load.py."""
+"""Settings of `bench load` and their options, validated like those of scenarios. Its other options are in load.py."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import click
+import yaml
 
 from seamark.config.levels import TYPES, violation
 from seamark.errors import UserError, did_you_mean
-from seamark.model.load_profile import AUTO
+from seamark.model.load_profile import AUTO, LoadProfile
 from seamark.model.service import Setting, Value
-from seamark.patterns.table import LOAD_SETTINGS
+from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, kind_of, own_settings, pattern_of
 
-OPTIONS = {
+LOAD_OPTIONS = {
     "pattern": "--pattern",
     "rate_rps": "--rate",
     "ramp_to_rps": "--ramp-to",
@@ -21,39 +24,104 @@ OPTIONS = {
     "timeout_s": "--timeout",
     "turns": "--turns",
     "think_time_s": "--think-time",
-    "mix": "--mix",
     "shards": "--shards",
+}
+"""Settings of a load with an option of their own, generated from the setting."""
+OPTIONS = {
+    **LOAD_OPTIONS,
+    "mix": "--mix",
     "prompt_len": "--prompt-tokens",
     "gen_tokens": "--output-tokens",
     "model": "--model",
     "stream": "--stream",
 }
 """Settings with an option of their own."""
+NO_WARMUP = "0"
+"""A quick load measures from its first request on, unless --warmup is given."""
 OF_A_SERVER = ("model", "served_model", "max_model_len", "base_path")
 """Settings of a server that the OpenAI driver reads too."""
 TRUTHS = {"true": True, "false": False}
 NOUNS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
-def warmup(context: click.Context, parameter: click.Parameter, value: str) -> Value:
-    """Return the value of --warmup: seconds, or `auto`."""
+def load_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for each of LOAD_OPTIONS, with the type, default and help of its setting."""
+    settings = {setting.name: setting for setting in LOAD_SETTINGS}
+    for name, option in reversed(LOAD_OPTIONS.items()):
+        own: dict[str, Any] = {"type": TYPES[settings[name].type], "default": getattr(LoadProfile, name, None)}
+        if name == "pattern":
+            own["metavar"] = "|".join([*PATTERNS, "MODULE:NAME"])
+        elif name == "warmup_s":
+            own = {"callback": _warmup, "metavar": f"FLOAT|{AUTO}", "default": NO_WARMUP}
+        add = click.option(option, name, show_default=own["default"] is not None, help=settings[name].help, **own)
+        function = add(function)
+    return function
+
+
+def _warmup(context: click.Context, parameter: click.Parameter, value: str) -> Value:
     return AUTO if value == AUTO else float(click.FLOAT(value, parameter, context))
 
 
-def load_settings() -> dict[str, Setting]:
-    """Return the settings of every load, by name."""
-    return {setting.name: setting for setting in LOAD_SETTINGS}
+def known_settings(pattern: str, *, api: bool) -> dict[str, Setting]:
+    """Return the settings of a load by name, with those of a user's own pattern, and of the driver of the OpenAI API.
+
+    Raises UserError for a pattern that there is not.
+    """
+    try:
+        kind_of(pattern)
+        own = own_settings([pattern])
+    except ValueError as error:
+        raise UserError(f"--pattern {pattern}: {error}.{did_you_mean(pattern, PATTERNS)}") from None
+    return {**(_of_openai() if api else {}), **{setting.name: setting for setting in (*LOAD_SETTINGS, *own)}}
 
 
-def openai_settings() -> dict[str, Setting]:
-    """Return the settings of a load through the OpenAI API, by name: those of the shipped recipes that use it."""
+def load_settings(asked: Mapping[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
+    """Return the settings that differ from a load's defaults. Raises UserError for what cannot be."""
+    given = {name: asked[name] for name in LOAD_OPTIONS} | {"mix": asked["mix"] and _mix(asked["mix"])}
+    settings = {name: value for name, value in given.items() if value != getattr(LoadProfile, name, None)}
+    settings |= settings_from(asked["more"], known)
+    require_fit(settings, known)
+    load = LoadProfile.of(settings)
+    if load.closed and settings.get("rate_rps") is not None:
+        raise UserError("--rate: a closed loop has none. Add --pattern constant or poisson.")
+    if settings.get("rate_rps") is None and "rate_rps" in kind_of(load.pattern).needs:
+        raise UserError(f"--pattern {load.pattern}: say how many requests/s with --rate.")
+    if load.think_time_s and not load.closed and load.turns == 1:
+        raise UserError("--think-time: in an open loop users think between turns alone. Add --turns 2 or more.")
+    try:
+        pattern_of(LoadProfile.of({setting.name: setting.default for setting in known.values()} | settings))
+    except Exception as error:  # a user's own pattern may raise anything
+        why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise UserError(f"--pattern {load.pattern}: {why}. Give what is missing with --set NAME=VALUE.") from None
+    return settings
+
+
+def _mix(text: str) -> str:
+    """Return the mix as its setting has it."""
+    from seamark.drivers.openai.requests import PER_REQUEST
+    from seamark.load.engine.mix import classes_of
+
+    try:
+        document = yaml.safe_load(text)
+        written = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise UserError(f"--mix {text}: not a mix ({' '.join(str(error).split())}).") from None
+    for each in classes_of(written):
+        for name in each.settings:
+            if name not in PER_REQUEST:
+                guess = did_you_mean(name, PER_REQUEST) or f" Known: {', '.join(PER_REQUEST)}."
+                raise UserError(f"--mix: {each.name}.{name}: a class cannot have it.{guess}")
+    return written
+
+
+def _of_openai() -> dict[str, Setting]:
+    """Return the settings of the shipped recipes that use the OpenAI API, by name."""
     from seamark.config.read import read_services
     from seamark.planning.study import SHIPPED
 
     recipes = read_services(SHIPPED / "config" / "services").values()
     of_driver = [setting for each in recipes if each.driver.endswith("openai:OpenAi") for setting in each.settings]
-    read = {each.name: each for each in of_driver if each.role == "workload" or each.name in OF_A_SERVER}
-    return {**read, **load_settings()}
+    return {each.name: each for each in of_driver if each.role == "workload" or each.name in OF_A_SERVER}
 
 
 def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[str, Value]:

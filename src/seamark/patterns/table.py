@@ -258,7 +258,8 @@ PATTERN = Setting(
     role="workload",
     default=LoadProfile.pattern,
     allowed=tuple(PATTERNS),
-    help="closed: each of `concurrency` users sends when its last reply is complete. Others are open loop.",
+    help="closed: each of `concurrency` users sends when its last reply is complete. Others are open loop; "
+    "`module:name` is a pattern of your own, in a file of the working folder.",
 )
 CONCURRENCY, *_REST = COMMON_SETTINGS
 LOAD_SETTINGS: tuple[Setting, ...] = (

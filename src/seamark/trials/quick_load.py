@@ -25,7 +25,7 @@ from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
 from seamark.model.trial import Trial
-from seamark.patterns.table import LOAD_SETTINGS
+from seamark.patterns.table import LOAD_SETTINGS, own_settings
 from seamark.storage.paths import TrialFolder
 from seamark.storage.redaction import redacted
 from seamark.telemetry import provenance
@@ -82,7 +82,8 @@ def run_quick_load(
     sent, and stand in nothing that is written or returned. `launcher` starts the workers (None: on this machine).
     Raises LoadError for a load that cannot begin, or whose workers all died.
     """
-    settings = {setting.name: setting.default for setting in LOAD_SETTINGS} | dict(load_settings)
+    own = own_settings([load_settings.get("pattern")])
+    settings = {setting.name: setting.default for setting in (*LOAD_SETTINGS, *own)} | dict(load_settings)
     trial = _trial(address, settings, slos, seed)
     job = LoadJob(
         driver=address.driver,
