@@ -1,6 +1,7 @@
-"""What the jobs of a trial import: a fork server imports this module once for a run, before anything is measured.
+"""Modules that the fork server of a run's jobs imports once, before anything is measured.
 
-pandas is hidden from it: pyarrow imports that (0.3 s) only to ask whether a list of ours is a Series.
+pandas is hidden from the jobs of a trial: pyarrow would import it (0.3 s) only to test whether a list is a Series.
+The jobs of a scenario, which need it for tables and figures, call `show_pandas`.
 """
 
 import sys
@@ -8,11 +9,16 @@ from importlib.abc import MetaPathFinder
 
 
 class WithoutPandas(MetaPathFinder):
-    """Finds pandas nowhere, and has no opinion of anything else."""
+    """Refuses the import of pandas, and leaves all other modules to the other finders."""
 
     def find_spec(self, name: str, path: object, target: object = None) -> None:
         if name == "pandas":
-            raise ImportError("not needed in the jobs of a run")
+            raise ImportError("not needed in the jobs of a trial")
+
+
+def show_pandas() -> None:
+    """Make pandas importable in this process."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, WithoutPandas)]
 
 
 sys.meta_path.insert(0, WithoutPandas())

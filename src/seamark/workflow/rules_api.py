@@ -131,6 +131,9 @@ def metrics(plan_file: str, record: str, exposition: str = "") -> None:
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:
     """Sum up a scenario."""
+    from seamark.workflow.preloaded import show_pandas
+
+    show_pandas()
     from seamark.analysis.summary import write_summary
 
     study = _study(scenario_file, site)
@@ -139,6 +142,9 @@ def summary(scenario_file: str, site: str, scenario: str) -> None:
 
 def report(scenario_file: str, site: str, scenario: str) -> None:
     """Draw a scenario's report."""
+    from seamark.workflow.preloaded import show_pandas
+
+    show_pandas()
     from seamark.report.page.render import write_report
 
     study = _study(scenario_file, site)
