@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seamark.load.workers.records import BLOCK, Recorder, Segment
-from seamark.load.workers.segments import gather_samples, read_metadata, read_samples
+from seamark.load.workers.segments import gather_samples, read_samples
 from seamark.model.sample import MISSING_NS, SAMPLE, Failure
 
 METADATA = {"config_hash": "abc", "trial": "a--b--r1", "unit": "reply", "kinds": ["get"], "schema_version": 1}
@@ -43,10 +43,9 @@ def test_samples_hold_every_column_with_its_type_and_missing_times_are_null(tmp_
     assert gathered.cut == ()
 
 
-def test_metadata_is_json_under_our_key_and_reads_back(tmp_path: Path) -> None:
+def test_metadata_is_json_under_the_key_seamark(tmp_path: Path) -> None:
     gather_samples([write(tmp_path / "w0", 0, 1)], tmp_path / "samples.parquet", METADATA)
     assert json.loads(pq.read_schema(tmp_path / "samples.parquet").metadata[b"seamark"]) == METADATA
-    assert read_metadata(tmp_path / "samples.parquet") == METADATA
 
 
 def test_no_request_at_all_makes_an_empty_file_with_its_schema(tmp_path: Path) -> None:
@@ -72,13 +71,6 @@ def test_a_failure_while_writing_leaves_neither_a_part_nor_the_old_file_changed(
         gather_samples([tmp_path / "w0", tmp_path / "w1"], target, METADATA)
     assert target.read_bytes() == before
     assert [path.name for path in target.parent.iterdir()] == ["samples.parquet"]
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1PAR1", b"not parquet at all"])
-def test_metadata_of_a_damaged_file_is_an_error_with_a_remedy(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "samples.parquet").write_bytes(content)
-    with pytest.raises(ValueError, match="Remove the file"):
-        read_metadata(tmp_path / "samples.parquet")
 
 
 def test_ten_times_the_records_take_no_more_memory_to_gather(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What the load generator can do here, and whether a trial came close to it."""
 
-import json
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -10,9 +9,11 @@ from samples import a_load, a_trial, samples_of, write_chunks, write_samples
 
 from seamark.analysis.metrics import measure
 from seamark.analysis.metrics.resources import Ceiling
+from seamark.model.results.calibration import Calibration
 from seamark.model.results.load_record import ConnectionFigures, WorkerReport
 from seamark.model.sample import CHUNK, SAMPLE
-from seamark.storage.paths import TrialFolder, write_json
+from seamark.storage.codec import encode
+from seamark.storage.paths import TrialFolder, read, write_json
 from seamark.trials.calibration import Run, calibrate, calibration_file, ceiling_of, wire_ceilings
 
 pytestmark = pytest.mark.covers("E-FR09")
@@ -50,17 +51,17 @@ def test_costs_are_told_apart_however_reads_were_joined():
         a_run(50, 50_000, [1] * 9000 + [4] * 300, **costs_s),
         a_run(80, 50_000, [256] * 80, **costs_s),
     )
-    assert found == pytest.approx(
+    assert vars(found) == pytest.approx(
         {"requests_per_s": 1e5, "bytes_per_s": 5e9, "chunks_per_s": 2e5, "joined_chunks_per_s": 1e6}, rel=1e-6
     )
 
 
 def test_the_file_says_whether_the_client_or_something_else_held_a_load_back():
     run = a_run(100, 0, [2] * 100, request=1e-3, byte=0.0, read=0.0, joined=0.0)
-    said = run.said()
-    assert (said["client_cpu_ratio"], said["bound_by"]) == (pytest.approx(0.25), "server or machine")
-    assert (said["chunks_per_read"], said["requests_per_s"]) == (2.0, pytest.approx(250))
-    assert replace(run, wall_s=run.cpu_s).said()["bound_by"] == "client"
+    said = run.summary()
+    assert (said.client_cpu_ratio, said.bound_by) == (pytest.approx(0.25), "server or machine")
+    assert (said.chunks_per_read, said.requests_per_s) == (2.0, pytest.approx(250))
+    assert replace(run, wall_s=run.cpu_s).summary().bound_by == "client"
 
 
 def test_a_trials_ceiling_is_that_of_its_kind_of_worker_on_its_node_times_its_processes(tmp_path):
@@ -129,10 +130,10 @@ def test_a_trial_of_streams_at_four_fifths_of_the_chunks_its_client_can_read_is_
 @pytest.mark.serial
 @pytest.mark.services
 def test_calibration_of_this_machine_is_written_and_found_again(tmp_path):
-    document = calibrate(tmp_path, seconds=0.3)
-    kept = json.loads(calibration_file(tmp_path, document["node"]).read_text())
-    assert kept == json.loads(json.dumps(document))
-    wire = ceiling_of(tmp_path, a_load(node=document["node"], client={"workers": "wire", "processes": 1}))
+    calibration = calibrate(tmp_path, seconds=0.3)
+    kept = read(calibration_file(tmp_path, str(calibration.node)), Calibration)
+    assert encode(kept) == encode(calibration)
+    wire = ceiling_of(tmp_path, a_load(node=calibration.node, client={"workers": "wire", "processes": 1}))
     assert wire is not None
     assert wire.requests_per_s > 1000
     assert wire.bytes_per_s is not None
@@ -140,6 +141,6 @@ def test_calibration_of_this_machine_is_written_and_found_again(tmp_path):
     assert wire.chunks_per_s is not None
     assert wire.chunks_per_s > 3000
     assert wire.joined_chunks_per_s is None or wire.joined_chunks_per_s > wire.chunks_per_s
-    assert document["runs"]["joined_chunks"]["chunks_per_read"] > document["runs"]["chunks"]["chunks_per_read"] >= 1
-    assert 0 < document["runs"]["small_replies"]["client_cpu_ratio"] < 1.5
-    assert document["schedule_lag_us"]["p50"] <= document["schedule_lag_us"]["p99"]
+    assert calibration.runs["joined_chunks"].chunks_per_read > calibration.runs["chunks"].chunks_per_read >= 1
+    assert 0 < calibration.runs["small_replies"].client_cpu_ratio < 1.5
+    assert calibration.schedule_lag_us.p50 <= calibration.schedule_lag_us.p99

@@ -18,10 +18,11 @@ from seamark.dispatch.dispatcher import dispatcher_of
 from seamark.dispatch.identity import node
 from seamark.errors import UserError
 from seamark.model.plurals import counted
+from seamark.model.results.calibration import Calibration, WireCeiling
 from seamark.planning.study import Study
 from seamark.platform.connection_limits import TIME_WAIT_S, listen_queue, local_ports
 from seamark.platform.pinning import cores_here, split_cores
-from seamark.storage.paths import read_json
+from seamark.storage.paths import read
 from seamark.trials.calibration import calibration_file
 
 Level = Literal["ok", "warning", "problem"]
@@ -178,15 +179,14 @@ def _ceilings(study: Study) -> Finding:
     if not path.exists():
         remedy = "`bench doctor --calibrate` measures it, so that trials bound by their client are marked."
         return Finding(what="load generator", level="ok", seen="not calibrated on this machine", remedy=remedy)
-    known = read_json(path)
-    of = known["ceilings"]
-    mb = "" if of["wire"]["bytes_per_s"] is None else f" or {of['wire']['bytes_per_s'] / 1e6:,.0f} MB/s"
-    chunks = of["wire"].get("chunks_per_s")
-    mb += "" if chunks is None else f" or {chunks:,.0f} chunks/s"
+    known = read(path, Calibration)
+    of, wire = known.ceilings, known.ceilings.wire or WireCeiling()
+    large = "" if wire.bytes_per_s is None else f" or {wire.bytes_per_s / 1e6:,.0f} MB/s"
+    chunks = "" if wire.chunks_per_s is None else f" or {wire.chunks_per_s:,.0f} chunks/s"
+    rates = [f"{each.requests_per_s or 0.0:,.0f}" if each else "?" for each in (wire, of.threads, of.processes)]
     seen = (
-        f"a wire worker {of['wire']['requests_per_s']:,.0f} requests/s{mb}, threads "
-        f"{of['threads']['requests_per_s']:,.0f}, a process {of['processes']['requests_per_s']:,.0f}; sends "
-        f"{known['schedule_lag_us']['p99']:.0f} us late (p99 at 1,000/s); {known['at'][:10]}"
+        f"a wire worker {rates[0]} requests/s{large}{chunks}, threads {rates[1]}, a process {rates[2]}; sends"
+        f" {known.schedule_lag_us.p99 or 0.0:.0f} us late (p99 at 1,000/s); {(known.at or '')[:10]}"
     )
     return Finding(what="load generator", level="ok", seen=seen)
 

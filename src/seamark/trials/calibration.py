@@ -8,10 +8,10 @@ neither the server nor another program is measured, where cores are few. One fil
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,21 @@ from numpy.typing import NDArray
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.dispatch import identity
 from seamark.load.coordinator.coordinator import LoadJob
+from seamark.model.results.calibration import (
+    Calibration,
+    CalibrationRun,
+    Ceilings,
+    LagPercentiles,
+    WireCeiling,
+    WorkerCeiling,
+)
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.service import Value
 from seamark.model.site import Pinning
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import cores_here, split_cores
 from seamark.services.ephemeral_server import ephemeral_server
-from seamark.storage.codec import encode
-from seamark.storage.paths import read_json, write_json
+from seamark.storage.paths import read, write
 from seamark.telemetry import provenance
 from seamark.trials.measure import measure
 
@@ -65,16 +72,16 @@ class Run:
         """Chunks that came in the same read as the one before."""
         return int(self.chunks["events"].sum()) - len(self.chunks)
 
-    def said(self) -> dict[str, Any]:
-        """Return what the calibration's file says of it. `bound_by` is what held it back."""
+    def summary(self) -> CalibrationRun:
+        """Return what the calibration's file has of it."""
         busy = self.cpu_s / self.wall_s
-        return {
-            "requests_per_s": len(self.samples) / self.wall_s,
-            "chunks_per_s": (self.reads + self.joined) / self.wall_s or None,
-            "chunks_per_read": (self.reads + self.joined) / self.reads if self.reads else None,
-            "client_cpu_ratio": busy,
-            "bound_by": "client" if busy >= BOUND else "server or machine",
-        }
+        return CalibrationRun(
+            requests_per_s=len(self.samples) / self.wall_s,
+            chunks_per_s=(self.reads + self.joined) / self.wall_s or None,
+            chunks_per_read=(self.reads + self.joined) / self.reads if self.reads else None,
+            client_cpu_ratio=busy,
+            bound_by="client" if busy >= BOUND else "server or machine",
+        )
 
 
 def calibration_file(results: Path, node: str) -> Path:
@@ -89,17 +96,18 @@ def ceiling_of(results: Path, load: LoadRecord) -> Ceiling | None:
         return None
     speaks = any(worker.network for worker in load.workers)  # from an event loop, in however many processes
     try:
-        known = read_json(calibration_file(results, str(load.node)))
-        one = known["ceilings"]["wire" if speaks else load.client.workers]
-        many = min(load.client.processes or 0, int(known["cores"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        known = read(calibration_file(results, str(load.node)), Calibration)
+    except (OSError, ValueError):
         return None
-    names = ("bytes_per_s", "chunks_per_s", "joined_chunks_per_s")
-    rates = {name: None if one.get(name) is None else one[name] * many for name in names}
-    return Ceiling(requests_per_s=one["requests_per_s"] * many, **rates)
+    ceilings: Mapping[str, WorkerCeiling | None] = vars(known.ceilings)
+    one = ceilings.get("wire" if speaks else str(load.client.workers))
+    if one is None or one.requests_per_s is None:
+        return None
+    many = min(load.client.processes or 0, known.cores)
+    return Ceiling(**{name: rate * many for name, rate in vars(one).items() if rate is not None})
 
 
-def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = "auto") -> dict[str, Any]:
+def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = "auto") -> Calibration:
     """Measure for about seven times `seconds`, write the machine's file and return what is in it.
 
     `ceilings` has, for one worker of each kind, requests_per_s, and for wire workers bytes_per_s of large replies and
@@ -124,28 +132,29 @@ def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = 
     processes = _load("processes", {"concurrency": 1}, seconds, 0)
     lag_us = (timed.samples["sent_ns"] - timed.samples["due_ns"]) / 1e3
     node = identity.node()
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "at": provenance.now(),
-        "node": node,
-        "cores": len(os.sched_getaffinity(0)),
-        "machine": provenance.machine(),
-        "pinning": encode(split),
-        "ceilings": {
-            "wire": wire_ceilings(small, large, chunked, joined),
-            "threads": {"requests_per_s": _rate(threads)},
-            "processes": {"requests_per_s": _rate(processes)},
+    spaced = f"a chunk of each of {STREAMS} streams every {TURN_MS} ms"
+    calibration = Calibration(
+        schema_version=SCHEMA_VERSION,
+        at=provenance.now(),
+        node=node,
+        cores=len(os.sched_getaffinity(0)),
+        machine=provenance.machine(),
+        pinning=split,
+        ceilings=Ceilings(
+            wire=wire_ceilings(small, large, chunked, joined),
+            threads=WorkerCeiling(requests_per_s=_rate(threads)),
+            processes=WorkerCeiling(requests_per_s=_rate(processes)),
+        ),
+        runs={
+            "small_replies": small.summary(),
+            "large_replies": large.summary(),
+            "chunks": replace(chunked.summary(), bound_by=spaced),
+            "joined_chunks": joined.summary(),
         },
-        "runs": {
-            "small_replies": small.said(),
-            "large_replies": large.said(),
-            "chunks": chunked.said() | {"bound_by": f"a chunk of each of {STREAMS} streams every {TURN_MS} ms"},
-            "joined_chunks": joined.said(),
-        },
-        "schedule_lag_us": {name: float(np.percentile(lag_us, q)) for name, q in (("p50", 50), ("p99", 99))},
-    }
-    write_json(calibration_file(results, node), document)
-    return document
+        schedule_lag_us=LagPercentiles(p50=float(np.percentile(lag_us, 50)), p99=float(np.percentile(lag_us, 99))),
+    )
+    write(calibration_file(results, node), calibration)
+    return calibration
 
 
 def _streams(count: int) -> Mapping[str, Value]:
@@ -189,7 +198,7 @@ def _rate(run: Run) -> float:
     return float(len(samples) / ((samples["last_ns"].max() - samples["sent_ns"].min()) / 1e9))
 
 
-def wire_ceilings(small: Run, large: Run, chunked: Run, joined: Run) -> dict[str, float | None]:
+def wire_ceilings(small: Run, large: Run, chunked: Run, joined: Run) -> WireCeiling:
     """Solve for what a request, a byte, a chunk and a joined chunk cost in CPU time; return one over each."""
     request_s = small.cpu_s / len(small.samples)
     byte_s = (large.cpu_s / len(large.samples) - request_s) / LARGE_REPLY_BYTES
@@ -200,4 +209,4 @@ def wire_ceilings(small: Run, large: Run, chunked: Run, joined: Run) -> dict[str
     counts = [[run.reads, run.joined] for run in (chunked, joined)]
     read_s, joined_s = np.linalg.solve(counts, left_s).tolist()
     costs_s = {"requests": request_s, "bytes": byte_s, "chunks": read_s, "joined_chunks": joined_s}
-    return {f"{name}_per_s": 1 / cost_s if cost_s > 0 else None for name, cost_s in costs_s.items()}
+    return WireCeiling(**{f"{name}_per_s": 1 / cost_s if cost_s > 0 else None for name, cost_s in costs_s.items()})

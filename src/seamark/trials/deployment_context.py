@@ -90,9 +90,9 @@ class DeploymentContext:
             cores=endpoint.pinning.client if endpoint.pinning and self.site.carrier == "local" else (),
         )
 
-    def launcher(self, parent_pid: int) -> WorkerLauncher:
+    def launcher(self, parent_pid: int, endpoint: Endpoint) -> WorkerLauncher:
         """Return the launcher of this site's workers. Raises UserError for what is missing here."""
-        site, nodes = self.site, self.endpoint().load_nodes or ()
+        site, nodes = self.site, endpoint.load_nodes or ()
         python = None if site.carrier_python is None else expanded(site.carrier_python, self.study.root)
         return launcher_of(site.carrier, site.carrier_address, python, parent_pid, nodes)
 

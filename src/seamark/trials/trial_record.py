@@ -31,16 +31,17 @@ def record_of(
     trial: Trial,
     failure: LoadFailure | None = None,
     measured: MeasuredLoad | None = None,
+    endpoint: Endpoint | None = None,
 ) -> LoadRecord:
     """Return the record of a trial's load, without the facts that its samples give; `measured` is None for a load
-    that did not begin."""
+    that did not begin. Without `endpoint` that is read."""
     record = LoadRecord(
         schema_version=SCHEMA_VERSION,
         scenario=context.scenario,
         trial=trial.id,
         trial_id=trial.trial_id,
         config_hash=trial.config_hash,
-        server_identity=served_by(context).brief(),
+        server_identity=served_by(context, endpoint).brief(),
         status="failed" if failure else "ok",
         category=failure.category if failure else None,
         reason=redacted_text(failure.reason) if failure else None,
@@ -75,9 +76,9 @@ def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
     )
 
 
-def served_by(context: DeploymentContext) -> ServerRecord:
+def served_by(context: DeploymentContext, endpoint: Endpoint | None = None) -> ServerRecord:
     """Return the identity of the server that was started, as endpoint.json has it; without one, that of the plan."""
-    return context.endpoint().server_identity or context.server.record()
+    return (endpoint or context.endpoint()).server_identity or context.server.record()
 
 
 def keep_samples(folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord) -> LoadRecord:
@@ -119,9 +120,10 @@ def write_meta(
     folder: TrialFolder,
     before: provenance.Nodes,
     workers: Sequence[WorkerReport] = (),
+    endpoint: Endpoint | None = None,
 ) -> None:
     """Write meta.json: on what and with what this trial was measured. `workers` say where the load's workers ran."""
-    endpoint = context.endpoint()
+    endpoint = endpoint or context.endpoint()
     seen = provenance.survey(_paths(context, folder, endpoint), whole=True)
     slurm, around = batch_job(), container_around_us()
     software = provenance.software(context.study.root, context.lock)
@@ -142,7 +144,7 @@ def write_meta(
         node=node(),
         placement=context.site.placement,
         runtime=context.site.runtime,
-        server_identity=endpoint.server_identity or context.server.record(),
+        server_identity=served_by(context, endpoint),
         service_version=context.service.version,
         licence=context.service.licence,
         slurm=slurm,

@@ -96,20 +96,6 @@ def gather_chunks(segments: Sequence[Path], target: Path) -> int:
     return rows
 
 
-def read_metadata(samples: Path) -> dict[str, Any]:
-    """Return the metadata of a samples.parquet. Raises ValueError for a damaged or foreign file."""
-    try:
-        raw = (pq.read_schema(samples).metadata or {})[METADATA_KEY]
-        document = json.loads(raw)
-    except (pa.ArrowException, KeyError, ValueError) as cause:
-        raise ValueError(
-            f"{samples}: not a samples file of seamark, or damaged ({cause}). Remove the file and rerun."
-        ) from cause
-    if not isinstance(document, dict):
-        raise ValueError(f"{samples}: its metadata is not a JSON object. Remove the file and rerun.")
-    return document
-
-
 def read_samples(samples: Path, rows: int = ROWS_IN_GROUP) -> Iterator[pa.RecordBatch]:
     """Yield the samples in batches, in constant memory."""
     with pq.ParquetFile(samples) as file:

@@ -9,6 +9,7 @@ from pathlib import Path
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.model.plurals import counted
+from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import EnergyRecord, LoadRecord
 from seamark.model.trial import Trial
 from seamark.services.runtimes.environments import damage_hint
@@ -55,14 +56,36 @@ def _attempt(
 ) -> LoadRecord:
     """Measure once. A failure is a result, not an exception."""
     before, started_at = provenance.survey(), provenance.now()
-    measured, failure, restarted = _measured(context, trial, folder, parent_pid)
+    endpoint, restarted, measured, failure = Endpoint(), None, None, None
+    try:
+        endpoint, restarted = living_endpoint(context, trial, parent_pid)
+        if endpoint.ok:
+            measured = measure(
+                context.load_job(trial, endpoint),
+                folder.own_parts,
+                python=context.client_python(endpoint),
+                launcher=context.launcher(parent_pid, endpoint),
+                parent_pid=parent_pid,
+                server=context,
+                on_tick=context.on_tick(parent_pid),
+                telemetry=True,
+            )
+            failure = measured.failure
+        else:
+            category, reason = str(endpoint.category), str(endpoint.reason)
+            failure = LoadFailure(category=category, reason=reason, log_tail=endpoint.log_tail)
+    except (LoadError, OSError, ValueError, UserError) as error:
+        failure = failure_of(error, context)
+        if isinstance(error, LoadError) and failure.category == "client_died" and endpoint.environment:
+            hint = damage_hint(Path(endpoint.environment), failure.log_tail)
+            failure = replace(failure, reason=failure.reason + hint)
     energy = EnergyRecord() if measured is None or measured.energy is None else measured.energy
     load = replace(
-        record_of(context, trial, failure, measured),
+        record_of(context, trial, failure, measured, endpoint),
         attempt=attempt,
         started_at=started_at,
         server_restarted=restarted,
-        energy=replace(energy, idle_w=_idle_w(context)),
+        energy=replace(energy, idle_w=idle_power_w(context.folder.telemetry, endpoint.idle_unix_s)),
     )
     try:
         if measured is not None:
@@ -71,40 +94,11 @@ def _attempt(
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)
     shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written: the disk may be full
-    write_meta(context, trial, folder, before, load.workers)
+    write_meta(context, trial, folder, before, load.workers, endpoint)
     append_log(folder.log, trial.trial_id, "load ended", status=load.status, reason=load.reason)
     if load.ok:
         write(folder.record, load)
     return load
-
-
-def _measured(
-    context: DeploymentContext, trial: Trial, folder: TrialFolder, parent_pid: int
-) -> tuple[MeasuredLoad | None, LoadFailure | None, str | None]:
-    """Return the load, why it failed, and why the server was started again first; None for each that is not so."""
-    restarted = None
-    try:
-        endpoint, restarted = living_endpoint(context, trial, parent_pid)
-        if not endpoint.ok:
-            category, reason = str(endpoint.category), str(endpoint.reason)
-            failure = LoadFailure(category=category, reason=reason, log_tail=endpoint.log_tail)
-            return None, failure, restarted
-        measured = measure(
-            context.load_job(trial, endpoint),
-            folder.own_parts,
-            python=context.client_python(endpoint),
-            launcher=context.launcher(parent_pid),
-            parent_pid=parent_pid,
-            server=context,
-            on_tick=context.on_tick(parent_pid),
-            telemetry=True,
-        )
-    except (LoadError, OSError, ValueError, UserError) as error:
-        failure = failure_of(error, context)
-        if isinstance(error, LoadError) and failure.category == "client_died":
-            failure = replace(failure, reason=failure.reason + _remedy(context, failure))
-        return None, failure, restarted
-    return measured, measured.failure, restarted
 
 
 def _without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
@@ -115,16 +109,6 @@ def _without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
     reason = f"none of {counted(load.rows or 0, 'request')} succeeded; most failed with '{worst}'"
     tail = tuple(redacted(list(measured.outcome.log_tail)))
     return replace(load, status="failed", category="all_requests_failed", reason=reason, log_tail=tail)
-
-
-def _remedy(context: DeploymentContext, failure: LoadFailure) -> str:
-    """Return how to make the service's environment anew, where a load could not import a package of it."""
-    environment = context.endpoint().environment
-    return damage_hint(Path(environment), failure.log_tail) if environment else ""
-
-
-def _idle_w(context: DeploymentContext) -> dict[str, float]:
-    return idle_power_w(context.folder.telemetry, context.endpoint().idle_unix_s)
 
 
 def _pause(context: DeploymentContext, seconds: float, parent_pid: int) -> None:

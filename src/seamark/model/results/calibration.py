@@ -1,0 +1,68 @@
+""".calibration/NODE.json: how much the load generator can do on a machine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from seamark.model.results.deployment_record import PinningRecord
+from seamark.model.results.trial_meta import Machine
+from seamark.model.results.values import Moment, Number, Word
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerCeiling:
+    """The most that one worker reaches, None where it was not measured."""
+
+    requests_per_s: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WireCeiling(WorkerCeiling):
+    """The most of one wire worker: bytes of large replies, chunks of streams in reads of their own, and chunks that
+    came in the same read as the one before."""
+
+    bytes_per_s: Number = None
+    chunks_per_s: Number = None
+    joined_chunks_per_s: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceilings:
+    """Ceilings by kind of worker."""
+
+    wire: WireCeiling | None = None
+    threads: WorkerCeiling | None = None
+    processes: WorkerCeiling | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationRun:
+    """What one load against the null server reached, and what it was bound by."""
+
+    requests_per_s: Number = None
+    chunks_per_s: Number = None
+    chunks_per_read: Number = None
+    client_cpu_ratio: Number = None
+    bound_by: Word = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagPercentiles:
+    """Lateness of requests against their schedule in microseconds, at 1,000 requests/s."""
+
+    p50: Number = None
+    p99: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What the load generator can do on the machine `node` of so many `cores`."""
+
+    schema_version: int = 1
+    at: Moment = None
+    node: Word = None
+    cores: int
+    machine: Machine | None = None
+    pinning: PinningRecord | None = None
+    ceilings: Ceilings = Ceilings()
+    runs: Mapping[str, CalibrationRun] = field(default_factory=dict)
+    schedule_lag_us: LagPercentiles = LagPercentiles()
