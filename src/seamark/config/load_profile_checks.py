@@ -10,10 +10,10 @@ from seamark.config.levels import show
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.dotted import is_dotted
-from seamark.model.load_profile import AUTO, AUTO_RATIO
+from seamark.model.load_profile import LoadProfile
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Value
-from seamark.patterns.patterns import steps_of
+from seamark.patterns.patterns import Trace, steps_of
 from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, kind_of
 from seamark.patterns.trace_file import Row, digest_of, recorded_arrivals, recorded_rows
 
@@ -46,7 +46,7 @@ def check_load_profile(item: Item, workload: Workload, service: Service, mistake
     misread = {key for key in item.value if key not in workload.levels}
     if "pattern" in misread:
         return workload
-    patterns = [str(each) for each in workload.levels.get("pattern", ("closed",))]
+    patterns = [str(each) for each in workload.levels.get("pattern", (LoadProfile.pattern,))]
     patterns += [str(each["pattern"]) for each in workload.include if "pattern" in each]
     given = {key for key, values in workload.levels.items() if values != (None,)}
     for pattern in dict.fromkeys(patterns):
@@ -64,7 +64,7 @@ def check_load_profile(item: Item, workload: Workload, service: Service, mistake
             mistakes.add(
                 item.value.get("pattern", item), f"the pattern '{pattern}' needs {names}. Add {such} {lines}."
             )
-    most_turns = max((int(each) for each in _numbers(workload, "turns", 1.0)), default=1)
+    most_turns = max((int(each) for each in _numbers(workload, "turns", LoadProfile.turns)), default=1)
     unread = set.intersection(*(set(without_effect(pattern, most_turns)) for pattern in patterns))
     for name in sorted(unread & given):
         if name in item.value:
@@ -85,7 +85,7 @@ def check_load_profile(item: Item, workload: Workload, service: Service, mistake
 
 def _included(workload: Workload, pattern: str, name: str) -> bool:
     """Return whether a pattern appears only in include entries that set everything it needs."""
-    if pattern in workload.levels.get("pattern", ("closed",)):
+    if pattern in workload.levels.get("pattern", (LoadProfile.pattern,)):
         return False
     entries = [each for each in workload.include if each.get("pattern") == pattern]
     return all(each.get(name) is not None for each in entries)
@@ -164,7 +164,7 @@ def _check_traces(item: Item, workload: Workload, service: Service, mistakes: Mi
 
 
 def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: Service, mistakes: Mistakes) -> None:
-    until_s, scale = _longest_s(item, workload), min(_numbers(workload, "time_scale", 1.0), default=1.0)
+    until_s, scale = _longest_s(item, workload), min(_numbers(workload, "time_scale", Trace.time_scale), default=1.0)
     has_lengths = service.setting("prompt_len") is not None and workload.levels.get("trace_lengths") != (False,)
     mixes = [set(json.loads(mix)) - {"name"} for _, mix in _texts(item, workload, "mix")]
     rows = recorded_rows(text) if has_lengths or mixes else (Row(at_s=at_s) for at_s in recorded_arrivals(text))
@@ -227,21 +227,16 @@ def _numbers(workload: Workload, name: str, default: float) -> list[float]:
     return found if name in workload.levels else [default, *found]
 
 
-def _is_auto(workload: Workload) -> bool:
-    """Return whether a treatment has the warm-up `auto`."""
-    return AUTO in (*workload.levels.get("warmup_s", ()), *(entry.get("warmup_s") for entry in workload.include))
-
-
 def _longest_s(item: Item, workload: Workload) -> float | None:
     """Return warm-up plus duration of the longest load; None if a value could not be decoded."""
-    total_s = 0.0
-    for name in ("warmup_s", "duration_s"):
-        if name in item.value and name not in workload.levels:
-            return None
-        default = next(each.default for each in LOAD_SETTINGS if each.name == name)
-        longest_s = max(_numbers(workload, name, float(default or 0.0)), default=0.0)
-        total_s += longest_s * (1 + AUTO_RATIO if name == "duration_s" and _is_auto(workload) else 1)
-    return total_s
+    names = ("warmup_s", "duration_s")
+    if any(name in item.value and name not in workload.levels for name in names):
+        return None
+    levels = [
+        (*workload.levels.get(name, (None,)), *(entry[name] for entry in workload.include if name in entry))
+        for name in names
+    ]
+    return max(LoadProfile.of(dict(zip(names, values, strict=True))).length_s for values in product(*levels))
 
 
 def check_excluded(item: Item, workload: Workload, resources: Resources, mistakes: Mistakes) -> None:

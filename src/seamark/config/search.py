@@ -6,6 +6,7 @@ from typing import Any, cast, get_args
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.yaml_source import Item, Mistakes
+from seamark.model.load_profile import LoadProfile
 from seamark.model.scenario import Levels, Slo
 from seamark.model.search import Search, Searched
 from seamark.model.service import Value
@@ -125,7 +126,7 @@ def _check_setting(
         mistakes.add(item.value[setting], "is what 'search' looks for. Remove it: 'search.from' says where to begin.")
     elif any(setting in entry for entry in include):
         mistakes.add(item.value["include"], f"'{setting}' is what 'search' looks for. Remove it here.")
-    patterns = [str(each) for each in levels.get("pattern", ("closed",))]
+    patterns = [str(each) for each in levels.get("pattern", (LoadProfile.pattern,))]
     patterns += [str(entry["pattern"]) for entry in include if "pattern" in entry]
     wanted = [name for name, kind in PATTERNS.items() if kind.rate == "steady"]
     wanted = wanted if setting == "rate_rps" else ["closed"]
