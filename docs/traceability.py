@@ -23,6 +23,8 @@ class Claim:
     requirement: str
     test: str
     line: int
+    swept: bool = False
+    """The test runs in `make test-all` only."""
 
 
 def requirements(path: Path) -> dict[str, dict[str, str]]:
@@ -56,14 +58,15 @@ def page(parts: Mapping[str, Mapping[str, str]], claims: Iterable[Claim]) -> str
     """Return traceability.md."""
     shown_by: dict[str, list[str]] = {}
     for claim in claims:
-        shown_by.setdefault(claim.requirement, []).append(claim.test)
+        shown_by.setdefault(claim.requirement, []).append(f"`{claim.test}`{' (sweep)' * claim.swept}")
     total = sum(len(part) for part in parts.values())
     shown = sum(name in shown_by for part in parts.values() for name in part)
     lines = [
         "# What is asked, and which test shows it",
         "",
         "Made by `make docs` from [requirements.yaml](requirements.yaml) and the `covers` markers of the tests. Do",
-        "not edit. A test that stands here shows the requirement or a part of it; *open*: no test does yet.",
+        "not edit. A test that stands here shows the requirement or a part of it; *open*: no test does yet; *sweep*:",
+        "the test runs in `make test-all` only.",
         "",
         f"**{shown} of {total}** requirements are shown by at least one test.",
     ]
@@ -79,7 +82,7 @@ def page(parts: Mapping[str, Mapping[str, str]], claims: Iterable[Claim]) -> str
             "| --- | --- | --- |",
         ]
         for name, title in items.items():
-            tests = "<br>".join(f"`{test}`" for test in sorted(set(shown_by.get(name, [])))) or "*open*"
+            tests = "<br>".join(sorted(set(shown_by.get(name, [])))) or "*open*"
             lines.append(f"| {name} | {title} | {tests} |")
     return "\n".join(lines) + "\n"
 
@@ -90,9 +93,11 @@ def _claims_of_file(path: Path, name: str) -> list[Claim]:
     found: list[Claim] = []
     for test, function, outer in _tests(tree):
         markers = [*whole, *outer, *(call for each in function.decorator_list for call in _markers(each))]
+        swept = any(isinstance(each, ast.Attribute) and each.attr == "sweep" for each in function.decorator_list)
         for marker in markers:
             found += [
-                Claim(requirement=word, test=f"{name}::{test}", line=marker.lineno) for word in _ids(marker, path)
+                Claim(requirement=word, test=f"{name}::{test}", line=marker.lineno, swept=swept)
+                for word in _ids(marker, path)
             ]
     _no_stray_marker(tree, name)
     return found

@@ -39,11 +39,26 @@ def test_every_requirement_has_an_id_and_a_title_of_one_line():
     assert all(isinstance(title, str) and 20 < len(title) < 120 for part in PARTS.values() for title in part.values())
 
 
+@pytest.fixture(scope="module")
+def found():
+    """What all tests say that they show."""
+    return traceability.claims_of(ROOT / "tests")
+
+
 @pytest.mark.covers("E-TRACE")
-def test_every_marker_of_a_test_names_a_requirement():
-    found = traceability.claims_of(ROOT / "tests")
+def test_every_marker_of_a_test_names_a_requirement(found):
     traceability.check_ids(found, IDS)
     assert found
+
+
+@pytest.mark.covers("E-TRACE")
+def test_no_requirement_is_shown_by_sweeps_alone(found, tmp_path):
+    assert {claim.requirement for claim in found} == {claim.requirement for claim in found if not claim.swept}
+    text = '@pytest.mark.sweep\n@pytest.mark.covers("E0")\ndef test_one(): ...\n'
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_x.py").write_text(f"import pytest\n{text}")
+    [claim] = traceability.claims_of(tmp_path / "tests")
+    assert claim.swept
 
 
 def test_an_unknown_id_is_named_with_its_line_and_the_nearest_known_one():

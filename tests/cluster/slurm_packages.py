@@ -23,13 +23,13 @@ ACCOUNTING_NEEDED = ("slurmdbd", "mariadbd")
 @cache
 def unpacked() -> Path | None:
     """Return where Slurm's packages lie unpacked, None where Slurm is installed. Raises OSError where neither is."""
-    return None if _all_of(NEEDED) else _unpacked("slurm", (*SLURM, *SLURM_LIBRARIES))
+    return None if _all_of(NEEDED) else unpacked_packages("slurm", (*SLURM, *SLURM_LIBRARIES))
 
 
 @cache
 def unpacked_accounting() -> Path | None:
     """Return where slurmdbd and MariaDB lie unpacked, None where they are installed; OSError where neither is."""
-    return None if _all_of(ACCOUNTING_NEEDED) else _unpacked("slurmdbd", (*ACCOUNTING, *ACCOUNTING_LIBRARIES))
+    return None if _all_of(ACCOUNTING_NEEDED) else unpacked_packages("slurmdbd", (*ACCOUNTING, *ACCOUNTING_LIBRARIES))
 
 
 def places(*roots: Path | None) -> str:
@@ -71,7 +71,8 @@ def _there(name: str, where: str) -> str | None:
     return shutil.which(name, path=where) or shutil.which(f"{name}-wlm", path=where)
 
 
-def _unpacked(name: str, packages: tuple[str, ...]) -> Path:
+def unpacked_packages(name: str, packages: tuple[str, ...]) -> Path:
+    """Return where Debian packages lie unpacked, in the user's cache. Raises OSError where they cannot be had."""
     root = CACHE / "cluster" / name
     with alone(root):
         if not root.is_dir():

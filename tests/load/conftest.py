@@ -20,12 +20,13 @@ from seamark.model.sample import MISSING_NS
 ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 
 
-@pytest.fixture
-def null_server() -> Iterator[Callable[..., "Served"]]:
-    """Start null servers: `null_server("--delay-ms", 20)` returns one with its port and process."""
-    started: list[subprocess.Popen[str]] = []
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    process: "subprocess.Popen[str]"
+    port: int
 
-    def start(*arguments: object) -> Served:
+    @classmethod
+    def start(cls, *arguments: object) -> "Served":
         command = [
             sys.executable,
             str(ISOLATED_MAIN),
@@ -35,21 +36,38 @@ def null_server() -> Iterator[Callable[..., "Served"]]:
             *map(str, arguments),
         ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        started.append(process)
         assert process.stdout is not None
-        return Served(process=process, port=int(process.stdout.readline().split()[-1]))
+        return cls(process=process, port=int(process.stdout.readline().split()[-1]))
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def plain_server() -> Iterator[Served]:
+    """A null server that all tests of a module load."""
+    server = Served.start()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def null_server(plain_server: Served) -> Iterator[Callable[..., Served]]:
+    """Start null servers: `null_server("--delay-ms", 20)` returns one; without arguments it is that of the module."""
+    started: list[Served] = []
+
+    def start(*arguments: object) -> Served:
+        if not arguments:
+            return plain_server
+        started.append(Served.start(*arguments))
+        return started[-1]
 
     yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    process: "subprocess.Popen[str]"
-    port: int
+    for server in started:
+        server.end()
 
 
 @pytest.fixture

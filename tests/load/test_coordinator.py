@@ -143,7 +143,7 @@ def test_workers_die_with_their_parent(null_server: Callable, tmp_path: Path, nu
 
 
 def test_a_worker_that_is_never_ready_stops_the_load(null_server: Callable, tmp_path: Path) -> None:
-    with_listener_only = null_server()
+    with_listener_only = null_server("--delay-ms", 0)
     os.kill(with_listener_only.process.pid, signal.SIGSTOP)
     try:
         job = LoadJob(
@@ -190,7 +190,9 @@ def test_a_disk_that_fills_in_mid_load_fails_its_worker_with_a_reason_and_keeps_
     load: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    measured = load("odd_drivers:Filling", workers="processes", concurrency=2, shards=2, duration_s=0.5)
+    measured = load(
+        "odd_drivers:Filling", workers="processes", concurrency=2, shards=2, requests=2000, duration_s=20.0
+    )
     good, bad = measured.outcome.reports
     assert good.ok
     assert not bad.ok

@@ -245,7 +245,7 @@ def test_a_worker_that_never_comes_stops_the_load_with_the_last_words_there(
 
 @pytest.mark.services
 def test_a_carried_worker_says_why_it_cannot_begin(null_server: Callable, load: Callable, srun: Callable) -> None:
-    server = null_server()
+    server = null_server("--delay-ms", 0)
     server.process.kill()
     server.process.wait()
     with pytest.raises(LoadError, match=r"worker \d: .*(refused|Connect)") as failed:

@@ -195,7 +195,9 @@ def test_what_one_user_measured_counts_for_another_who_asks_the_same(first: Pers
 @two_users
 @pytest.mark.e2e
 @pytest.mark.covers("E-NFR06", "E-VAL")
-@pytest.mark.parametrize("verb", ["submit", "retry", "collect", "report"])
+@pytest.mark.parametrize(
+    "verb", ["submit", "report", *(pytest.param(verb, marks=pytest.mark.sweep) for verb in ("retry", "collect"))]
+)
 def test_a_study_that_is_closed_to_a_user_is_named_with_its_owner_and_a_remedy(
     first: Person, second: Person, verb: str
 ) -> None:

@@ -13,7 +13,7 @@ def path_with_rsync(folder: Path) -> str:
     """Return a PATH that has rsync, by a script in `folder` where it was unpacked. Raises OSError without one."""
     if shutil.which("rsync"):
         return os.environ["PATH"]
-    root = slurm_packages._unpacked("rsync", PACKAGES)
+    root = slurm_packages.unpacked_packages("rsync", PACKAGES)
     libraries = next(root.glob("usr/lib/*-linux-gnu"))
     script = folder / "rsync"
     folder.mkdir(parents=True, exist_ok=True)

@@ -65,6 +65,13 @@ def test_the_gpus_of_a_persistent_server_are_spread_over_all_its_nodes(study: St
         new_instance(study.root, study.root / "results", replace(asked, gpus=9), None)
 
 
+@pytest.fixture(scope="module")
+def empty_study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandingStudy]:
+    """A study for calls that leave nothing."""
+    with standing_study(tmp_path_factory.mktemp("empty") / "study") as study:
+        yield study
+
+
 @pytest.mark.covers("E-SVR04")
 def test_a_server_that_is_stopped_in_its_tracks_is_found_unwell(study: StandingStudy) -> None:
     study.started("null", "--name", "one")
@@ -121,12 +128,12 @@ def test_a_persistent_server_that_cannot_come_up_says_why_and_leaves_nothing(stu
     ],
 )
 def test_a_mistake_with_a_persistent_server_is_said_and_leaves_nothing(
-    study: StandingStudy, words: list[str], code: int, said: str
+    empty_study: StandingStudy, words: list[str], code: int, said: str
 ) -> None:
-    done = study.bench("servers", *words)
+    done = empty_study.bench("servers", *words)
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
-    assert list((study.root / "results").glob("standing/*")) == []
+    assert list((empty_study.root / "results").glob("standing/*")) == []
 
 
 @pytest.mark.covers("E-CLI01", "E-INT02")
@@ -144,6 +151,6 @@ def test_a_scenario_and_a_quick_load_measure_a_persistent_server_and_leave_it_ru
     assert study.bench("servers", "check", "one").returncode == 0
 
 
-def test_an_address_of_a_persistent_server_that_does_not_run_is_said_so(study: StandingStudy) -> None:
-    done = study.bench("load", "standing/none")
+def test_an_address_of_a_persistent_server_that_does_not_run_is_said_so(empty_study: StandingStudy) -> None:
+    done = empty_study.bench("load", "standing/none")
     assert (done.returncode, "no persistent server of that id runs" in done.stderr) == (3, True)
