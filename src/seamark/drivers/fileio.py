@@ -1,4 +1,4 @@
-"""File I/O as system calls: preadv and pwritev on aligned buffers. The files are made in fileio_files.py."""
+"""File I/O by system calls: preadv and pwritev on aligned buffers. fileio_files.py creates the files."""
 
 import errno
 import mmap
@@ -18,7 +18,7 @@ from seamark.model.sample import Failure
 from seamark.model.service import Value
 
 MAX_ORDER = 1 << 22
-"""Most offsets drawn beforehand; a thread that has used all begins anew."""
+"""Number of offsets drawn in advance; a thread that has used all starts over."""
 POOL_BYTES = 1 << 24
 """Random data that writes are taken from, so that nothing below can compress or share blocks."""
 
@@ -27,10 +27,10 @@ Position = tuple[int, int]
 
 
 class FileIo(Call):
-    """Reads or writes blocks; each session (thread) has files, buffers and a sequence of offsets of its own.
+    """Reads or writes blocks; each session (thread) has its own files, buffers and sequence of offsets.
 
-    Random offsets are one seeded permutation of all blocks that sessions enter at places far apart, so no block
-    comes twice before its turn. Sequential sessions stream through regions that do not overlap.
+    Random offsets are one seeded permutation of all blocks, entered by sessions at distant places, so no block
+    repeats early. Sequential sessions stream through disjoint regions.
     """
 
     unit = "operation"
@@ -66,7 +66,7 @@ class FileIo(Call):
         self._lock = threading.Lock()
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return bodies without content: what to read lies with each session, so that its blocks never repeat."""
+        """Return bodies without content: each session chooses its own blocks, so they never repeat."""
         if self._random:
             random = np.random.default_rng(seed)
             if self._blocks <= MAX_ORDER:
@@ -76,7 +76,7 @@ class FileIo(Call):
         return [Body(content=None)] * count
 
     def session(self) -> "_Session":
-        """Open the files anew: a position and a read-ahead for each thread."""
+        """Open the files again: a position and a read-ahead for each thread."""
         with self._lock:
             number = self._target.worker + self._opened * self._target.workers
             self._opened += 1
@@ -105,7 +105,7 @@ class FileIo(Call):
         return _Session(call, fds, ends)
 
     def failure(self, error: Exception) -> Failure:
-        """A full or failing device is the server's; anything else is a mistake of ours."""
+        """A full or failing device is the server's error; any other is a bug of the driver."""
         if isinstance(error, OSError) and error.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             return Failure.SERVER_ERROR
         return Failure.DRIVER
@@ -118,7 +118,7 @@ class _Session:
         self._ends = ends
 
     def close(self) -> None:
-        """Close the files; with `fsync: end` write what is dirty and note how long it took."""
+        """Close the files; with `fsync: end` write dirty pages and record the time."""
         if self._ends is not None:
             started = time.monotonic()
             for fd in self._fds:
@@ -173,7 +173,7 @@ def _reader(positions: Iterator[Position], block_bytes: int, *, drops: bool) -> 
 def _writer(positions: Iterator[Position], block_bytes: int, *, each: bool) -> Callable[[Body], Reply]:
     step = -(-block_bytes // PAGE_BYTES) * PAGE_BYTES
     pool = memoryview(mmap.mmap(-1, max(1, min(64, POOL_BYTES // step)) * step))
-    pool[:] = os.urandom(len(pool))  # new in every session: a device that knows a block already may not write it
+    pool[:] = os.urandom(len(pool))  # new in every session, because a device may skip the write of a known block
     blocks = cycle([[pool[at : at + block_bytes]] for at in range(0, len(pool), step)])
     good = Reply(bytes_sent=block_bytes)
     pwritev, fdatasync = os.pwritev, os.fdatasync
@@ -190,7 +190,7 @@ def _writer(positions: Iterator[Position], block_bytes: int, *, each: bool) -> C
 
 
 def stage(target: Target, seed: int) -> Mapping[str, Value]:
-    """Make the files. The facts say what they are and how reads are kept from the page cache."""
+    """Create the files. The facts describe them and how reads avoid the page cache."""
     files = Files.of(target)
     made = fileio_files.make(files, seed)
     alignment = fileio_files.direct_alignment_bytes(files.paths[0])
@@ -213,8 +213,8 @@ def stage(target: Target, seed: int) -> Mapping[str, Value]:
 
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
-    """Return what was really used (o_direct 1 or 0), the share of the files now in the page cache, and the time of
-    the last sync (the longest of all threads) where there was one."""
+    """Return the actual mode (o_direct 1 or 0), the ratio of the files in the page cache, and the duration of the
+    last sync (the longest of all threads) if there was one."""
     files = Files.of(target)
     found = {"o_direct": float(_direct(target, files, _int(target.settings, "block_bytes")))}
     ratio = fileio_files.cached_ratio(files)

@@ -1,6 +1,6 @@
-"""The files that file I/O works on: where they lie, how they are made, and what of them the page cache holds.
+"""Files for file I/O: their place, their creation, and their ratio in the page cache.
 
-Knows nothing of load: fileio.py reads and writes what is made here.
+Independent of loads: fileio.py reads and writes these files.
 """
 
 import ctypes
@@ -55,9 +55,9 @@ class Files:
 
 
 def make(files: Files, seed: int) -> Mapping[str, Value]:
-    """Make what is missing of the files, of random data, on the device and out of the page cache.
+    """Create the missing files, with random data, on the device and out of the page cache.
 
-    Returns seconds and bytes written. Raises SiteError when the folder cannot be made or has too little room.
+    Returns seconds and bytes written. Raises SiteError if the folder cannot be created or has too little space.
     """
     started = time.monotonic()
     try:
@@ -125,12 +125,12 @@ def allows_direct(path: Path, block_bytes: int) -> bool:
 
 
 def direct_alignment_bytes(path: Path) -> int | None:
-    """Return the smallest block O_DIRECT takes on that file, or None where it takes none."""
+    """Return the smallest block of O_DIRECT on that file, or None if it refuses O_DIRECT."""
     return next((size for size in (512, 4096) if allows_direct(path, size)), None)
 
 
 def cached_ratio(files: Files) -> float | None:
-    """Return the share of the files' pages that the page cache holds (mincore), or None where it cannot be told."""
+    """Return the ratio of the files' pages in the page cache (mincore), or None if unknown."""
     mincore = ctypes.CDLL(None, use_errno=True).mincore
     mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
     resident = pages = 0
@@ -148,7 +148,7 @@ def cached_ratio(files: Files) -> float | None:
 
 @contextmanager
 def _mapped(fd: int, at: int, length: int) -> Iterator[int]:
-    """Give the address of a private mapping; nothing is read by mapping alone."""
+    """Return the address of a private mapping; mapping alone reads nothing."""
     with mmap.mmap(fd, length, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=at) as memory:
         first = ctypes.c_char.from_buffer(memory)
         try:

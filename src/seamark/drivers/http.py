@@ -33,7 +33,7 @@ class Http(Wire):
         return self._url.hostname or "127.0.0.1", self._url.port or (443 if self.tls else 80)
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return the one request there is, `count` times."""
+        """Return the only request, `count` times."""
         return [Body(content=self._content)] * count
 
     def encode(self, body: Body) -> bytes:

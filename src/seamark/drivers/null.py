@@ -1,4 +1,4 @@
-"""Drivers that ask for nothing: what the generator itself can do, over real sockets and without any. No service."""
+"""Null drivers: measure the generator itself, over real sockets and without any. No service."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ class Null(Wire):
         return self._target.host, self._target.ports["main"]
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return the one request there is, `count` times."""
+        """Return the only request, `count` times."""
         return [Body(content=b"")] * count
 
     def encode(self, body: Body) -> bytes:
@@ -47,11 +47,11 @@ class NullCall(Call):
         self._target = target
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return the one request there is, `count` times."""
+        """Return the only request, `count` times."""
         return [Body(content=None)] * count
 
     def session(self) -> Session:
-        """Return a session, which holds nothing."""
+        """Return a session without state."""
         return _Session()
 
     def failure(self, error: Exception) -> Failure:

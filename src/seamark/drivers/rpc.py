@@ -1,4 +1,4 @@
-"""gRPC as drivers use it: a connection for each user, and the category of what goes wrong. Knows no service."""
+"""gRPC for drivers: a connection for each user, and the category of an error. Independent of any service."""
 
 import queue
 import time
@@ -11,7 +11,7 @@ CONNECT_S = 10.0
 MAX_REPLY_BYTES = 1 << 26
 """Most bytes of a reply where a driver does not say better."""
 TOO_LARGE = "Received message larger than max"
-"""So gRPC begins what it says of a reply that it refused for its size."""
+"""Prefix of gRPC's message about a reply that exceeds the size limit."""
 OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),  # else all channels of a process share one connection
@@ -50,7 +50,7 @@ def connected(address: str, most_bytes: int = MAX_REPLY_BYTES) -> grpc.Channel:
 
 
 def category(error: Exception) -> Failure:
-    """Return the category of what a connection or a call raised."""
+    """Return the category of an exception of a connection or a call."""
     if isinstance(error, ConnectionError):
         return Failure.CONNECT
     if not (isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call)):

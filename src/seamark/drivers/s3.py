@@ -32,12 +32,12 @@ UPLOADS_AT_ONCE = 8
 
 
 def key_of(kind: str, number: int) -> str:
-    """Return the key of an object: what is read and what is written lie apart."""
+    """Return the key of an object: read and written objects have different prefixes."""
     return f"{kind}/{number:07d}"
 
 
 def payload(size_bytes: int) -> bytes:
-    """Return the content of every object of that size, made piece by piece: a gibibyte is not held twice."""
+    """Return the content of every object of that size, built in pieces, so that a gibibyte is not held twice."""
     random = np.random.default_rng(PAYLOAD_SEED)
     content = io.BytesIO()
     for at in range(0, size_bytes, PIECE_BYTES):
@@ -46,9 +46,9 @@ def payload(size_bytes: int) -> bytes:
 
 
 def credentials(target: Target) -> "Credentials":
-    """Return the keys made for this run, or those of the AWS_* variables where someone else runs the server.
+    """Return the keys created for this run, or those of the AWS_* variables for a server that Seamark did not start.
 
-    Raises SiteError when there are none.
+    Raises SiteError if there are none.
     """
     from botocore.credentials import Credentials
 
@@ -86,7 +86,7 @@ class Signer:
         self._auth = S3SigV4QueryAuth(credentials(target), "s3", region(), expires=EXPIRES_S)
 
     def path(self, method: str, path: str) -> str:
-        """Return `path` with its signature, as it stands in a request line."""
+        """Return `path` with its signature, as in a request line."""
         request = self._request(method=method, url=self._endpoint + path)
         self._auth.add_auth(request)
         url: str = request.prepare().url
@@ -124,7 +124,7 @@ def _require_room(target: Target, needed: int) -> None:
 GET, PUT = "get", "put"
 KINDS = {"get": (GET,), "put": (PUT,), "mixed": (GET, PUT)}
 MAX_BODIES = 1 << 14
-"""Signing takes a few tenths of a millisecond a request."""
+"""Signing takes a few tenths of a millisecond per request."""
 
 
 class S3(Wire):
@@ -141,7 +141,7 @@ class S3(Wire):
         self._host = f"{target.host}:{target.ports['main']}"
         self.kinds: Sequence[str] = KINDS[self._operation]
         self.body_count = min(self._objects, MAX_BODIES) * len(self.kinds)
-        """Each object once for each kind, as far as signing them takes seconds at most."""
+        """Each object once per kind, as far as signing takes at most seconds."""
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return seeded requests: every object once in random order; PUTs have keys of their own."""
@@ -169,7 +169,7 @@ class S3(Wire):
         return http_request("PUT", path, host=self._host, headers=headers), self._payload
 
     def decoder(self) -> "ObjectDecoder":
-        """Return a decoder that knows how long an object is."""
+        """Return a decoder that knows the length of an object."""
         return ObjectDecoder(self._object_bytes, may_get=GET in self.kinds, may_put=PUT in self.kinds)
 
     @cached_property
@@ -183,9 +183,9 @@ class S3(Wire):
 
 
 class ObjectDecoder(HttpDecoder):
-    """Takes a good reply only when it is a whole object, or an empty answer to a PUT.
+    """Accepts a reply only if it is a whole object, or an empty answer to a PUT.
 
-    Only a GET's reply says when the object was last modified, which tells the two apart on one connection.
+    Only a GET's reply has the object's modification time, which distinguishes the two on one connection.
     """
 
     __slots__ = ("_is_object", "_may_get", "_may_put", "_object_bytes")
@@ -220,10 +220,10 @@ class ObjectDecoder(HttpDecoder):
 
 
 def populate(target: Target, seed: int) -> Mapping[str, Value]:
-    """Make the bucket if need be and put every object that is read; large ones in parts.
+    """Create the bucket if missing and put every object that will be read, large ones in parts.
 
-    Returns counts, bytes and seconds. Raises SiteError when the embedded server's disk is too small for what is
-    read and what may be written.
+    Returns counts, bytes and seconds. Raises SiteError if the embedded server's disk is too small for the objects to
+    be read and written.
     """
     from boto3.s3.transfer import TransferConfig
 
@@ -241,7 +241,7 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
     if bucket not in [found["Name"] for found in s3.list_buckets()["Buckets"]]:
         s3.create_bucket(Bucket=bucket)
     content = payload(size)
-    # in order and one after another: gateways buffer parts that come early
+    # sequential: gateways buffer parts that arrive early
     parts = TransferConfig(multipart_threshold=part, multipart_chunksize=part, use_threads=False)
 
     def put(number: int) -> None:

@@ -1,6 +1,6 @@
-"""Servers with the OpenAI API (vLLM, SGLang, llama.cpp, TGI and others) as a Wire driver: requests, and their check.
+"""Wire driver of servers with the OpenAI API (vLLM, SGLang, llama.cpp, TGI and others): requests and their check.
 
-Prompts, lengths and bodies are made before the clock; stream.py and replies.py read what comes back.
+Prompts, lengths and bodies are made before the clock starts; stream.py and replies.py decode replies.
 """
 
 import json
@@ -34,7 +34,7 @@ CHECK_S = 60.0
 
 
 class OpenAi(Wire):
-    """Completions or chats, streamed or whole. A reply is worth the tokens that the server says it generated."""
+    """Completions or chats, streamed or whole. The units of a reply are the tokens that the server reports."""
 
     unit = "token"
 
@@ -68,7 +68,7 @@ class OpenAi(Wire):
         return [Body(content=ask, kind=ask.turn) for ask in self._asks.drawn(count, seed)]
 
     def row_body(self, number: int, row: Row, seed: int) -> Body:
-        """Return the request that row `number` of a trace recorded. Raises UserError for one that cannot be."""
+        """Return the request for row `number` of a trace. Raises UserError for an impossible one."""
         return Body(content=self._asks.row(number, row, seed))
 
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
@@ -78,7 +78,7 @@ class OpenAi(Wire):
         return self._in_pieces(ask) if ask.blocks else self._request(_compact(self._document(ask)))
 
     def decoder(self) -> StreamDecoder | WholeDecoder:
-        """Return a decoder that counts tokens: as the server says, else by the tokenizer of the settings."""
+        """Return a decoder that counts tokens: by the server's usage, else by the tokenizer of the settings."""
         count = self._asks.count_tokens
         if count is None:
             return StreamDecoder(self._forms, self.most_units) if self._streams else WholeDecoder(self.most_units)
@@ -87,9 +87,9 @@ class OpenAi(Wire):
         return CountedWhole(self.most_units, count)
 
     def prompt_units(self, ask: Ask, limit_s: float) -> int | None:
-        """Send one request outside of a load, for one token; return how long the server says its prompts are.
+        """Send one request outside of a load, for one token; return the server's count of prompt tokens.
 
-        Raises OSError when it does not answer within `limit_s`, ValueError for an answer that says something else.
+        Raises OSError if it does not answer within `limit_s`, ValueError for an answer without a count.
         """
         document = self._document(ask) | {"stream": False, "max_tokens": 1}
         document.pop("stream_options", None)
@@ -118,7 +118,7 @@ class OpenAi(Wire):
         return {**self._fields, "max_tokens": ask.gen_tokens, **said}
 
     def _in_pieces(self, ask: Ask) -> tuple[bytes, ...]:
-        """Return a request whose blocks are the same bytes in every request that has them."""
+        """Return a request whose blocks are the same bytes in every request that shares them."""
         [ids] = ask.prompts
         assert not isinstance(ids, str)
         empty = _compact(self._document(replace(ask, prompts=[ids[:0]])))
@@ -143,12 +143,12 @@ class OpenAi(Wire):
 
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
-    """Ask for one token after each of a few other prompts; return how long the server says they are over how long
-    they were made (`prompt_tokens_ratio`), and the share that agrees (`prompt_tokens_right_ratio`).
+    """Request one token for each of several prompts; return the server's count of prompt tokens over the generated
+    length (`prompt_tokens_ratio`), and the ratio of prompts that agree (`prompt_tokens_right_ratio`).
 
-    Tokens that a chat template or the server's tokenizer adds make the ratio more than 1. Nothing is returned of a
-    server that does not count prompts. All of it takes `timeout_s` of the settings at most, and never more than
-    CHECK_S. Raises OSError, ValueError when it does not answer.
+    Tokens added by a chat template or the server's tokenizer make the first ratio exceed 1. Empty for a server that
+    does not count prompts. The total time is at most `timeout_s` of the settings and CHECK_S. Raises OSError, or
+    ValueError if the server does not answer.
     """
     until_s = time.monotonic() + min(CHECK_S, target.load.timeout_s)
     driver = OpenAi(target)
@@ -168,7 +168,7 @@ def _compact(document: Mapping[str, Any] | list[int]) -> bytes:
 
 
 def authorization(settings: Mapping[str, Value]) -> Mapping[str, str]:
-    """Return the header with the API key, which only the environment of the client holds."""
+    """Return the header with the API key, which only the environment of the client has."""
     name = settings.get("api_key_env")
     if name is None:
         return {}
@@ -182,7 +182,7 @@ def authorization(settings: Mapping[str, Value]) -> Mapping[str, str]:
 
 
 def _fields(settings: Mapping[str, Value], *, streams: bool) -> dict[str, Any]:
-    """Return the fields that are alike in all requests."""
+    """Return the fields that all requests share."""
     fields: dict[str, Any] = {"stream": streams}
     model = settings.get("served_model") or settings.get("model")
     if model is not None:
@@ -219,14 +219,14 @@ def _extra(settings: Mapping[str, Value]) -> dict[str, Any]:
 
 
 MODELS_S = 10.0
-"""How long the question takes at most, all of it."""
+"""Longest total time of the request for models."""
 LONGEST_NAME = 1000
 
 
 def first_model(url: SplitResult, settings: Mapping[str, Value], tls: ssl.SSLContext | None, limit_s: float) -> str:
-    """Return the first model of `/models`, asked within `limit_s` and MODELS_S.
+    """Return the first model of `/models`, within `limit_s` and MODELS_S.
 
-    Raises UserError: why there is none.
+    Raises UserError with the reason if there is none.
     """
     path = f"{str(settings['base_path']).rstrip('/')}/models"
     models, key, limit_s = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{path}", "", min(MODELS_S, limit_s)

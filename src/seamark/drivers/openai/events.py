@@ -1,14 +1,15 @@
-"""Events of a streamed reply: what one carries, read as JSON; and the wordings of a server, learnt from those read.
+"""Events of a streamed reply: their content, parsed as JSON, and a server's recurring forms, learnt from parsed
+events.
 
-An event that carries tokens is known by its beginning alone: everything from its first byte to the quote that opens a
-text, where keys, brackets and spaces must be as they were and other values may differ. Whatever begins so and goes on
-with anything but the closing quote has a text that is not empty, in a place where texts are tokens of an answer.
+An event with tokens is recognised by its prefix alone: everything from its first byte to the quote that opens a text,
+where keys, brackets and spaces must match and other values may differ. If such a prefix is followed by anything but
+the closing quote, the text is not empty and lies where texts are tokens of an answer.
 
-An event of reasoning alone is known as a whole, since what follows its text may be the beginning of the answer: texts
-and numbers may differ, but a text of the answer that was empty must be.
+An event of reasoning alone is recognised as a whole, because the text after it may begin the answer: texts and
+numbers may differ, but an empty text of the answer must be empty.
 
-An event that carries none (a role, an end, a usage) is known as a whole: every byte of it must be as it was, except
-for numbers and texts that mean nothing to us, and the counts of a usage. No server's wording is built in.
+An event without tokens (a role, an end, a usage) is recognised as a whole: every byte must match, except numbers and
+texts without meaning for a benchmark, and the counts of a usage. No server's form is built in.
 """
 
 import json
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 REASONING = ("reasoning_content", "reasoning")
-"""Where a message, or the delta of one, has tokens that come before its answer."""
+"""Places of tokens that precede the answer, in a message or its delta."""
 ANSWERS = ("content", "refusal")
 TEXTS = (*ANSWERS, *REASONING)
 """Where a message, or the delta of one, has tokens."""
@@ -26,13 +27,13 @@ CALLS = ("name", "arguments")
 """Where a call of a function has them."""
 
 MOST_CHOICES = 4096
-"""More choices than any server gives a reply: one with more is wrong, and is not looked at one by one."""
+"""Limit of choices per reply: a reply with more is wrong and is not parsed further."""
 
 _decode = json.JSONDecoder().decode
 
 
 class Usage(NamedTuple):
-    """Tokens that a server counted; None for what it does not say. `absurd`: its count is no whole number from 0."""
+    """A server's token counts; None if missing. `absurd`: a count is not a whole number from 0."""
 
     prompt: int | None
     completion: int | None
@@ -43,9 +44,9 @@ class Usage(NamedTuple):
 class Chunk:
     """One event of a stream, or a whole reply.
 
-    `carriers`: choices that carry a token; a role, an empty text and a usage alone do not. `answers`: one of them has
-    text that is no reasoning. `tokens`: how many tokens it says it carries, None where it does not. `choice`: index
-    of the first choice, None for a chunk without any, whose usage is that of the whole reply.
+    `carriers`: choices with a token; a role, an empty text and a usage alone are none. `answers`: one of them has
+    text that is not reasoning. `tokens`: the event's own token count, None if missing. `choice`: index of the first
+    choice, None for a chunk without any, whose usage is that of the whole reply.
     """
 
     carriers: int
@@ -84,7 +85,7 @@ def read_chunk(data: bytes) -> Chunk:
 
 
 def read_texts(data: bytes) -> list[tuple[tuple[int, str], str]]:
-    """Return the texts of tokens in a JSON document that is known to be good, each with its choice and place."""
+    """Return the texts of tokens in a valid JSON document, each with its choice and place."""
     choices = _objects(_decode(data.decode()).get("choices"))
     return [
         ((int(choice.get("index") or 0), place), text)
@@ -140,10 +141,10 @@ TAIL_BYTES = 16
 LONGEST_BYTES = 4096
 """Longer events are read, not learnt."""
 SEEN = 6
-"""Bytes of a read that hold the line of an HTTP chunk's size, up to four digits, with its end."""
+"""Bytes of a read that contain the size line of an HTTP chunk, up to four digits, with its end."""
 MOST_SIZES = 8192
 MOST_LESSONS = 16
-"""A server has a few forms of either kind; whatever else comes is read whole."""
+"""A server has few forms of either kind; any further one is parsed."""
 ITEM = b"[]"
 _STARTS = (b"data:{", b"data: {")
 
@@ -170,7 +171,7 @@ _COUNTED: dict[Path, bytes] = {
 }
 _INDEX = (b"choices", ITEM, b"index")
 _TELLING = (b"choices", b"object", b"error")
-"""What bears on the meaning of an event without tokens, besides the counts of a usage."""
+"""The meaning of an event without tokens, besides the counts of a usage."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -183,7 +184,7 @@ class Form:
     counts: bool
 
     def narrow(self, line: bytes) -> None:
-        """Take one more event into account: the tail is what all have in common."""
+        """Take one more event into account: the tail is the common suffix of all."""
         tail = self.tail
         while not line.endswith(tail):
             tail = tail[1:]
@@ -201,8 +202,8 @@ class Thought:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Silence:
-    """An event without a token, and what it says, but for its usage (`usage_in`). `closing`: the brackets that end
-    it, which tell most others apart at a glance."""
+    """An event without a token, with its meaning except its usage (`usage_in`). `closing`: the brackets that end it,
+    which distinguish most events at once."""
 
     whole: re.Pattern[bytes]
     chunk: Chunk
@@ -210,15 +211,15 @@ class Silence:
 
 
 def usage_in(found: re.Match[bytes]) -> Usage:
-    """Return the usage of an event that was found to be like one with a usage."""
+    """Return the usage of an event recognised as one with a usage."""
     prompt, completion = found.group("prompt", "completion")
     return Usage(int(prompt), int(completion))
 
 
 class Forms:
-    """What is known of one server's replies: forms of events, sizes of HTTP chunks (hexadecimal digits: bytes), how
-    reads that were one chunk began (where its content begins, the bytes of the read), and heads of streams on
-    connections that stay open, with their status. Shared by all connections of a worker."""
+    """Learnt forms of one server's replies: events, sizes of HTTP chunks (hexadecimal digits: bytes), prefixes of
+    reads that were one chunk (start of the content, bytes of the read), and heads of streams on persistent
+    connections, with their status. Shared by all connections of a worker."""
 
     def __init__(self) -> None:
         self.known: list[Form] = []
@@ -235,7 +236,7 @@ class Forms:
             self.whole_chunks[read[:SEEN]] = (first, len(read))
 
     def learn(self, line: bytes, chunk: Chunk) -> Form | None:
-        """Learn from a line `data: {...}` and what it was found to say. Return its form if it now has one."""
+        """Learn from a line `data: {...}` and its parsed event. Return its form if it has one now."""
         if chunk.failed or (chunk.carriers and chunk.usage is not None):
             return None
         if chunk.carriers and not chunk.answers:
@@ -275,10 +276,10 @@ class Forms:
 
 
 def _pattern(line: bytes, way: Way, *, any_choice: bool) -> tuple[re.Pattern[bytes], int]:
-    """Return the pattern of a line whose JSON is known to be good, and where its text of an answer ends.
+    """Return the pattern of a line with valid JSON, and the end of its answer text.
 
     The pattern of a silent event and of reasoning is that of the whole line; so is that of an answer whose tokens are
-    in no text. With `any_choice` it does not matter which choice a silent event is of.
+    in no text. With `any_choice` the choice of a silent event does not matter.
     """
     silent = way == "silent"
     at = line.index(b"{")

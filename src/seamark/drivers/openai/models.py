@@ -1,6 +1,6 @@
-"""The tiny model that an embedded vLLM serves: a Llama of random weights and a byte-level BPE, made from a seed.
+"""The tiny model of an embedded vLLM: a Llama of random weights and a byte-level BPE, generated from a seed.
 
-Models by name or folder are left to the server. Imported by workers of loads too, which have no torch.
+Models by name or folder are left to the server. Workers of loads import this module too and have no torch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,13 +13,13 @@ from seamark.load.driver import Target
 from seamark.model.service import Value
 
 TINY = "tiny"
-"""The `model` that is made here, in a folder of that name in the deployment's own; the server runs in that one."""
+"""The `model` that is generated here, in a folder of that name below the deployment's; the server runs there."""
 
 VOCABULARY = 32000
-"""As many tokens as usual models have, so that what is a prompt to them is one to this one."""
+"""Size of a usual vocabulary, so prompts for usual models are prompts for this one."""
 HIDDEN, HEADS, LAYERS, HEAD_DIM = 128, 4, 2, 32
 LONGEST = 32768
-"""Most tokens of a prompt and its reply: more than any load here asks for, and it costs nothing."""
+"""Longest prompt and reply in tokens: more than any load here needs, at no cost."""
 
 UNKNOWN, BEGIN, END, PADDING = "<unk>", "<s>", "</s>", "<pad>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
@@ -50,7 +50,7 @@ def write_tiny(folder: Path, seed: int) -> Mapping[str, Value]:
 
 
 def _tokenizer(seed: int) -> Any:
-    """Return a byte-level BPE that has learnt made-up words."""
+    """Return a byte-level BPE trained on made-up words."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -80,9 +80,9 @@ def _tokenizer(seed: int) -> Any:
 def _model(tokenizer: Any, seed: int) -> Any:
     """Return a Llama of random weights that answers with plain text only.
 
-    A part of a character would be kept back by the server until the rest of it comes, and an end mark would end a
-    reply before its time. So the first dimension is the same for every token, no layer changes it, and the head reads
-    it for those tokens alone, as a large negative number.
+    A server holds back a partial character until the rest arrives, and an end token would end a reply early.
+    Therefore the first dimension is equal for every token, no layer changes it, and the head reads it for those
+    tokens only, as a large negative number.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -115,8 +115,8 @@ def _model(tokenizer: Any, seed: int) -> Any:
 
 
 def _sentences(random: Random) -> Iterator[str]:
-    """Yield what the tokenizer learns from: made-up words of a few syllables, and the words of prompts, so that each
-    of these is one token at the start of a text and inside."""
+    """Yield the training texts of the tokenizer: made-up words of a few syllables, and the words of prompts, so that
+    each of these is one token at the start of a text and inside."""
     syllables = [consonant + vowel for consonant in "bcdfghjklmnprstvz" for vowel in "aeiou"]
     words = ["".join(random.choices(syllables, k=random.randint(1, 4))) for _ in range(40_000)]
     for _ in range(4000):

@@ -1,4 +1,4 @@
-"""Synthetic prompts of exact lengths, seeded: token ids, or texts of common words. Knows no protocol."""
+"""Synthetic prompts of exact lengths, seeded: token ids, or texts of common words. Independent of any protocol."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -87,8 +87,8 @@ class Ids:
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """Words that are a token each. `added`: tokens that the server puts before or after them. `count` tells the
-    tokens of a text, with those; None without a tokenizer."""
+    """Words of one token each. `added`: tokens that the server adds to them. `count` returns the tokens of a text,
+    including those; None without a tokenizer."""
 
     words: Sequence[str] = WORDS
     start: str = ""
@@ -111,11 +111,11 @@ class Texts:
         return made
 
     def draw(self, count: int, rng: np.random.Generator) -> Tokens:
-        """Return numbers of words."""
+        """Return the numbers of random words."""
         return rng.integers(len(self.words), size=count).astype(np.int32)
 
     def prompt(self, drawn: Tokens) -> Prompt:
-        """Return these words as a text."""
+        """Return words as a text."""
         return self.start + " ".join([self.words[at] for at in drawn])
 
     def check(self, prompt: Prompt, length: int) -> None:
@@ -156,9 +156,9 @@ def ids_of(tokenizer: Any) -> Ids:
 
 
 def texts_of(tokenizer: Any, *, whole: bool) -> Texts:
-    """Return prompts of words that are one token each to this tokenizer. Raises UserError when it has too few.
+    """Return prompt words that are one token each to this tokenizer. Raises UserError if there are too few.
 
-    `whole`: the text is all that the model reads, with the special tokens that the tokenizer adds to it.
+    `whole`: the text is the model's entire input, with the special tokens that the tokenizer adds.
     """
 
     def count(text: str, special: bool = False) -> int:

@@ -1,7 +1,7 @@
-"""Replies of the OpenAI API that come whole, and tokens counted by a tokenizer where the server does not count them.
+"""Whole replies of the OpenAI API, and tokens counted by a tokenizer if the server does not count them.
 
-The text is tokenised once and whole, without special tokens: tokens of single chunks need not add up to it. That is
-work of the load's own, after the last moment of the reply was stamped: `loop_lag` shows where it makes others late.
+The text is tokenised once and whole, without special tokens, because tokens of single chunks need not add up to it.
+The load does this after the reply's last timestamp: `loop_lag` shows if it delays other requests.
 """
 
 import re
@@ -14,12 +14,12 @@ from seamark.model.sample import Failure
 
 
 class WholeDecoder(HttpDecoder):
-    """Reads one reply after another. `units` is what the server counted (`counted`), else one for each choice that
-    has tokens; `prompt_units` is what it counted of the prompts, None where it did not.
+    """Decodes one reply after another. `units` is the server's count (`counted`), else one for each choice with
+    tokens; `prompt_units` is its count of the prompts, None if missing.
 
-    A reply without any token is empty, one with an error in it the server's, what is no JSON object wrong; so is a
-    count of tokens that is no whole number from 0, or more than both the `most_units` that a request asks for and the
-    bytes that came.
+    A reply without any token is empty, one with an error is the server's failure, one that is not a JSON object is
+    wrong. Also wrong is a token count that is not a whole number from 0, or that exceeds both the request's
+    `most_units` and the received bytes.
     """
 
     __slots__ = ("_most_units", "counted", "prompt_units")
@@ -62,14 +62,14 @@ class WholeDecoder(HttpDecoder):
 Count = Callable[[str], int]
 """Returns how many tokens a text is."""
 Place = tuple[int, str]
-"""The choice of a text, and the name of where it stands in it."""
+"""The choice of a text, and the name of its place in it."""
 
 _BETWEEN_EVENTS = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 class CountedStream(StreamDecoder):
-    """As StreamDecoder, but what the server does not say of the tokens of a reply and of its first event is counted.
-    Keeps the bytes of a reply until it is complete."""
+    """Like StreamDecoder, but counts what the server omits: tokens of a reply and of its first event. Keeps the bytes
+    of a reply until it is complete."""
 
     __slots__ = ("_count_tokens", "_reads")
 
@@ -118,7 +118,7 @@ class CountedWhole(WholeDecoder):
 
 
 def _tokens(events: Iterable[list[tuple[Place, str]]], count: Count) -> int:
-    """Return the tokens of the texts of some events, each place's put together."""
+    """Return the tokens of the texts of some events, joined by place."""
     texts: dict[Place, list[str]] = {}
     for event in events:
         for place, text in event:
@@ -127,7 +127,7 @@ def _tokens(events: Iterable[list[tuple[Place, str]]], count: Count) -> int:
 
 
 def _body(reads: Iterable[bytes]) -> bytes:
-    """Return the body of a reply that is known to be good."""
+    """Return the body of a valid reply."""
     kept: list[bytes] = []
 
     def keep(status: int, body: bytes) -> int:
@@ -144,7 +144,7 @@ def _body(reads: Iterable[bytes]) -> bytes:
 
 
 def _events(body: bytes) -> Iterator[bytes]:
-    """Yield the data of the server-sent events that hold JSON."""
+    """Yield the data of the server-sent events with JSON."""
     for block in _BETWEEN_EVENTS.split(body):
         lines = [line[len(b"data:") :].strip() for line in block.splitlines() if line.startswith(b"data:")]
         data = b"\n".join(lines)

@@ -89,9 +89,9 @@ class Lengths:
 
 
 KEPT_BYTES = 64 << 20
-"""Most memory that the different requests of a trial may take."""
+"""Memory limit of a trial's distinct requests."""
 TOKEN_BYTES = 6
-"""About what a token of a prompt takes in a request, as an id or a word."""
+"""Approximate size of a prompt token in a request, as an id or a word."""
 MOST_BODIES, FEWEST_BODIES = 4096, 16
 FIRST_ID, LAST_ID = 1000, 30000
 """Ids that are plain tokens in the vocabularies of the usual models: special ones lie below or above."""
@@ -109,10 +109,10 @@ CONTENT, BLOCK, SHARED = 0, 1, 2
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """What one request asks for: prompts, their length in tokens, and the most tokens of each reply.
+    """Content of one request: prompts, their length in tokens, and the token limit of each reply.
 
-    `blocks` name the first blocks of a prompt of ids, which other requests share. With `turn`, the prompts are what
-    was said in a session so far: by its user and by the model in turn.
+    `blocks` name the first blocks of a prompt of ids, which other requests share. With `turn`, the prompts are the
+    conversation of a session so far, user and model in turn.
     """
 
     prompts: Sequence[Prompt]
@@ -123,7 +123,7 @@ class Ask:
 
 
 class Asks:
-    """Makes what the requests of one trial ask for, seeded. Raises UserError for settings that cannot be."""
+    """Generates the contents of the requests of one trial, seeded. Raises UserError for impossible settings."""
 
     def __init__(self, settings: Mapping[str, Value], endpoint: str, turns: int) -> None:
         self._settings = settings
@@ -160,7 +160,7 @@ class Asks:
 
     @cached_property
     def count_tokens(self) -> Callable[[str], int] | None:
-        """Return what counts the tokens of a text, without special ones; None without a tokenizer."""
+        """Return the token counter of a text, without special tokens; None without a tokenizer."""
         tokenizer = self._tokenizer
         return None if tokenizer is None else lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
 
@@ -179,7 +179,7 @@ class Asks:
         return Ids(vocabulary=np.arange(first, last + 1, dtype=np.int32))
 
     def drawn(self, count: int, seed: int) -> list[Ask]:
-        """Return what `count` requests ask for; of sessions, as many whole ones as that holds."""
+        """Return the contents of `count` requests; of sessions, as many whole ones as fit."""
         longest = self._prompt_lengths.longest
         if longest is not None and self._shared > longest:
             raise UserError(f"prefix_len: {self._shared} tokens are more than the {longest} of the longest prompt.")
@@ -201,7 +201,7 @@ class Asks:
         ]
 
     def _sessions(self, count: int, rng: np.random.Generator) -> Iterator[list[Ask]]:
-        """Yield sessions. The prompt of a turn is all that was said before it, replies made up, and a new part."""
+        """Yield sessions. The prompt of a turn is the conversation so far, with made-up replies, and a new part."""
         turns, prompts = self._turns, self._prompts
         news = self._prompt_lengths.draw(count * turns, rng).reshape(count, turns).tolist()
         gens = self._gen_lengths.draw(count * turns, rng).reshape(count, turns).tolist()
@@ -234,13 +234,13 @@ class Asks:
             )
 
     def _told(self, tokens: Tokens, ends: Sequence[int]) -> list[Prompt]:
-        """Return what was said: in a chat each message by itself, else one text with all of it."""
+        """Return the conversation: separate messages for a chat, else one text."""
         if self._endpoint != "chat":
             return [self._prompts.prompt(tokens[: ends[-1]])]
         return [self._prompts.prompt(tokens[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
     def row(self, number: int, row: Row, seed: int) -> Ask:
-        """Return what row `number` of a trace asks for; a length that it does not say is drawn as settings say."""
+        """Return the content for row `number` of a trace; a missing length is drawn by the settings."""
         if self._turns > 1 or self._batch != 1:
             what = "turns" if self._turns > 1 else "batch"
             raise UserError(f"{what}: a row of a trace is one prompt. Set {what} to 1, or trace_lengths to false.")
@@ -276,7 +276,7 @@ class Asks:
 
 
 def one_of(settings: Mapping[str, Value], name: str, allowed: tuple[str, ...]) -> str:
-    """Return a setting that is one of some words, the first where it is not set. Raises UserError."""
+    """Return a setting with allowed values, the first if it is not set. Raises UserError."""
     value = settings.get(name) or allowed[0]
     if value not in allowed:
         raise UserError(f"{name}: '{value}' is none of {', '.join(allowed)}.{did_you_mean(value, allowed)}")

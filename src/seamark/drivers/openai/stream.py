@@ -1,8 +1,8 @@
-"""A streamed reply of the OpenAI API as it arrives: server-sent events over HTTP/1.1, cut anywhere. No clock.
+"""Incremental decoder of streamed OpenAI replies: server-sent events over HTTP/1.1, split anywhere. No clock.
 
-Three ways to know an event that carries tokens, each taken where the one before does not answer: the bytes with which
-the last such event of this reply began; the forms of this server's events; its JSON, read whole. The first two are
-sure of what they say (events.py), so counts are those of a reader who parses everything.
+Three ways to recognise an event with tokens, each used if the one before fails: the prefix of the last such event of
+this reply; the learnt forms of this server's events; a parse of its JSON. The first two are exact (events.py), so
+counts equal those of a full parse.
 """
 
 import re
@@ -32,7 +32,7 @@ MAX_EVENT_BYTES = 1 << 20
 """Most bytes of one event, its lines together."""
 LONG_BYTES = 1 << 14
 MOST_UNITS = 2**31 - 1
-"""More than this no sample can hold."""
+"""No sample can hold more than this."""
 NO_CHUNK = (0, 0)
 NOTHING_HELD = b""
 MOST_HEADS = 64
@@ -43,17 +43,17 @@ _SIZE = re.compile(rb"[0-9a-fA-F]{1,8}")
 
 
 class StreamDecoder(HttpDecoder):
-    """Reads one streamed reply after another.
+    """Decodes one streamed reply after another.
 
-    `events` counts the events that carried a token: content, reasoning, refusal or tool call; `answered`: one of
-    them was no reasoning. `units` is the same until the reply is complete and then what the server counted
-    (`counted`), summed over the choices of the reply. `first_units` are the tokens in the first such event, 0 where
-    the server does not say. `prompt_units` is what the server counted of the prompts, None while unknown.
+    `events` counts the events with a token: content, reasoning, refusal or tool call; `answered`: one of them was not
+    reasoning. `units` is the same until the reply is complete and then the server's count (`counted`), summed over
+    the choices of the reply. `first_units` are the tokens of the first such event, 0 if the server omits them.
+    `prompt_units` is the server's count of the prompts, None while unknown.
 
-    A reply without any token is empty, one with an error in it the server's. What cannot be read as JSON is wrong, as
-    is a reply that ends without an end mark, a count of tokens, or a reason why it ends. So is one whose count of
-    tokens is no whole number from 0, or more than both the `most_units` that a request asks for and the bytes that
-    came. An event of more than MAX_EVENT_BYTES makes a reply too large: it ends there.
+    A reply without any token is empty, one with an error is the server's failure. Invalid JSON is wrong, and so is a
+    reply that ends without an end marker, a token count, or a finish reason. Also wrong is a token count that is not
+    a whole number from 0, or that exceeds both the request's `most_units` and the received bytes. An event of more
+    than MAX_EVENT_BYTES makes a reply too large and ends it.
     """
 
     streams = True
@@ -118,7 +118,7 @@ class StreamDecoder(HttpDecoder):
     def feed(self, data: bytes) -> bool:
         """Take bytes as they arrived; return True when the reply is complete."""
         if self._state == _CHUNK_SIZE and not self._pending:
-            # most reads of a slow stream are one chunk that holds one event like those before: `_chunks` in short
+            # most reads of a slow stream are one chunk with one event like those before: a short form of `_chunks`
             first, length = self._whole_chunks.get(data[:SEEN], NO_CHUNK)
             if (
                 len(data) == length
@@ -138,7 +138,7 @@ class StreamDecoder(HttpDecoder):
         return super().feed(data)
 
     def _head(self, head: bytes) -> bool:
-        """Read a head; one that came before is known. They change with the date, every second."""
+        """Parse a head; a repeated one is looked up. Heads change with their date, every second."""
         heads = self._forms.heads
         if (status := heads.get(head)) is not None:
             self.status = status
@@ -153,7 +153,7 @@ class StreamDecoder(HttpDecoder):
         return good
 
     def _chunks(self, data: bytes) -> bool:
-        """Take whole chunks as long as they follow each other; leave what is cut or odd to the reader of any HTTP."""
+        """Consume whole chunks while they are complete; leave partial or unusual ones to the general HTTP decoder."""
         if self._state != _CHUNK_SIZE:
             return super()._chunks(data)
         begins, ends, size_of = self._begins, self._ends, self._sizes.get
@@ -208,7 +208,7 @@ class StreamDecoder(HttpDecoder):
         return at < end and super()._chunks(data[at:])
 
     def _size(self, digits: bytes) -> int:
-        """Return the size of a chunk, 0 for the last one and for a line that says more or other things."""
+        """Return the size of a chunk, 0 for the last one and for any other line."""
         if not _SIZE.fullmatch(digits):
             return 0
         size = int(digits, 16)
@@ -223,8 +223,8 @@ class StreamDecoder(HttpDecoder):
         self._last = last
 
     def _take(self, data: bytes) -> bool:
-        """Take a piece of the body: lines of events, each of which may go on in the next piece. Return whether the
-        event that goes on is too large."""
+        """Consume a piece of the body: lines of events, any of which may continue in the next piece. Return whether
+        the unfinished event is too large."""
         self.body_bytes += len(data)
         if self._held:
             if len(self._held) > LONG_BYTES and self._goes_on(data):
@@ -246,7 +246,8 @@ class StreamDecoder(HttpDecoder):
         return len(self._held) + self._lined_bytes > MAX_EVENT_BYTES
 
     def _goes_on(self, data: bytes) -> bool:
-        """Add to a long line what does not end it, and return whether it was that: it may come byte by byte."""
+        """Extend a long line by data without its end, and return whether it was such data: it may arrive byte by
+        byte."""
         if b"\n" in data or b"\r" in data or self._held[-1] == CARRIAGE_RETURN:
             return False
         if isinstance(self._held, bytes):
@@ -270,7 +271,7 @@ class StreamDecoder(HttpDecoder):
             self._wrong(Failure.SERVER_ERROR)
 
     def _event(self, line: bytes) -> None:
-        """Take an event whose data are one line: known by its form, or read."""
+        """Consume an event with one line of data: recognised by its form, or parsed."""
         if line.endswith(b"}"):
             for form in self._forms.known:
                 if line.endswith(form.tail) and (self.events or not form.counts):
@@ -297,7 +298,7 @@ class StreamDecoder(HttpDecoder):
         self._read(line)
 
     def _begin_as(self, beginning: bytes, form: Form) -> None:
-        """Expect the next events of this reply to begin like this one, whose last byte is of the text itself."""
+        """Expect the next events of this reply to begin like this one, whose last byte belongs to the text."""
         self._begins = beginning[:-1]
         self._skip = len(self._begins)
         self._after_text = 5 if self._crlf else 4
@@ -315,7 +316,7 @@ class StreamDecoder(HttpDecoder):
         self._thinks = True
 
     def _has_quote(self, data: bytes, first: int, after: int) -> bool:
-        """Whether there is a quote in what should be a text of reasoning: another text may follow it."""
+        """Whether a supposed reasoning text contains a quote: another text may follow it."""
         return data.find(b'"', first + self._skip, after - len(self._ends)) >= 0
 
     def _read(self, line: bytes) -> None:
@@ -341,7 +342,7 @@ class StreamDecoder(HttpDecoder):
                 self._begin_as(found.group(), form)
 
     def _heed(self, chunk: Chunk, usage: Usage | None) -> None:
-        """Take what an event says besides its text."""
+        """Apply the meaning of an event besides its text."""
         if chunk.failed:
             self._wrong(Failure.SERVER_ERROR)
         elif usage is not None and usage.absurd:
@@ -376,7 +377,8 @@ class StreamDecoder(HttpDecoder):
         return True
 
     def _read_last(self) -> None:
-        """Read what the last event with a token says besides: in some streams it alone has the usage or the end."""
+        """Parse the last event with a token for the rest of its content: in some streams it alone has the usage or
+        the end."""
         try:
             chunk = read_chunk(_value(self._last))
         except ValueError:
@@ -385,12 +387,12 @@ class StreamDecoder(HttpDecoder):
             self._heed(chunk, chunk.usage)
 
     def _wrong(self, failure: Failure) -> None:
-        """Note what is wrong with this reply: the first thing counts."""
+        """Record a fault of this reply: the first one counts."""
         self.failure = self.failure or failure
 
 
 def _value(line: bytes) -> bytes:
-    """Return what a line of an event says."""
+    """Return the meaning of an event's line."""
     return line.partition(b":")[2].strip()
 
 

@@ -40,24 +40,24 @@ class PostgresCalls(Call):
         return [Body(content=f"execute {operation}{_texts(body.content)}".encode()) for body in bodies]
 
     def session(self) -> "_Session":
-        """Connect, and prepare what is prepared."""
+        """Connect and prepare the statements."""
         return _Session(self._target, self._requests)
 
     def failure(self, error: Exception) -> Failure:
-        """Sort what psycopg2 raises; SQLSTATE decides where there is one."""
+        """Classify an exception of psycopg2, by its SQLSTATE if it has one."""
         if isinstance(error, psycopg2.InterfaceError):
             return Failure.RESET
         if not isinstance(error, psycopg2.Error):
             return Failure.DRIVER
         if error.pgcode is None and isinstance(error, psycopg2.OperationalError):
-            # libpq's own errors have no SQLSTATE: no connection could be made, or it broke
+            # libpq's own errors have no SQLSTATE: no connection was made, or it broke
             return Failure.CONNECT if "connection to server at" in str(error) else Failure.RESET
         return category(error.pgcode or "")
 
 
 class _Session:
-    """One connection and what is prepared on it. `call` runs one transaction; one that failed is rolled back, so that
-    the next can begin."""
+    """One connection with its prepared statements. `call` runs one transaction; a failed one is rolled back, so the
+    next can begin."""
 
     def __init__(self, target: Target, requests: Requests) -> None:
         self._connection = tables.connect(target, target.load.timeout_s)
@@ -80,8 +80,8 @@ def _roll_back(cursor: Cursor) -> None:
 
 
 def _statement(cursor: Cursor, rows: int, *, counts_bytes: bool) -> Run:
-    """One statement, good when it has so many rows. They are counted where they arrived and, as in pgbench, not
-    looked at: making objects of them is the client's work, not the server's."""
+    """One statement, good if it returns the expected number of rows. They are counted as received and, as in pgbench,
+    not parsed: parsing is the client's work, not the server's."""
     execute = cursor.execute
 
     def call(body: Body) -> Reply:

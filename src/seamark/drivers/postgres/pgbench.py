@@ -1,9 +1,8 @@
-"""PostgreSQL: indexed reads, writes, batches, and pgbench's TPC-B-like transaction; its tables, and whether they are
-right after it.
+"""PostgreSQL: indexed reads, writes, batches, and pgbench's TPC-B-like transaction; its tables and their check.
 
-Connections are psycopg2's. A prepared statement is then sent in the server's own protocol (prepared.py): through
-psycopg2 it would be text that the server has to parse each time. psycopg2 lies in the service's environment alone, so
-what needs it is imported where it is used.
+psycopg2 makes the connections. A prepared statement is then sent in the server's own protocol (prepared.py), because
+psycopg2 would send text that the server parses each time. psycopg2 exists in the service's environment only, so it is
+imported where it is used.
 """
 
 from collections.abc import Mapping
@@ -50,7 +49,7 @@ def _encrypted(target: Target) -> bool:
     try:
         connection = connect(target)
     except psycopg2.OperationalError:
-        return False  # who connects for the load says what is wrong
+        return False  # the load's own connection reports the error
     try:
         return bool(connection.info.ssl_in_use)
     finally:

@@ -1,7 +1,7 @@
 """Prepared statements in PostgreSQL's own protocol (version 3, extended query), as a Call driver.
 
-A connection is made, logged in and prepared by psycopg2; then its socket is taken over. A request is what libpq sends
-for PQexecPrepared, and so for `pgbench -M prepared`: Bind, Describe, Execute, Sync. Its reply ends in ReadyForQuery.
+psycopg2 makes the connection, logs in and prepares; then its socket is taken over. A request is what libpq sends for
+PQexecPrepared, and so for `pgbench -M prepared`: Bind, Describe, Execute, Sync. Its reply ends in ReadyForQuery.
 """
 
 import os
@@ -29,8 +29,8 @@ class NotConnectedError(ConnectionError):
 
 
 class PostgresPrepared(Call):
-    """One prepared statement a request; good when it finds or changes the rows that it asks for. They are counted
-    where they arrived and, as in pgbench, not looked at."""
+    """One prepared statement per request, good if it returns or changes the expected number of rows. They are counted
+    as received and, as in pgbench, not parsed."""
 
     unit = "transaction"
 
@@ -51,7 +51,7 @@ class PostgresPrepared(Call):
         return _Session(_login(self._target, self._requests.operation), ReplyDecoder(tag))
 
     def failure(self, error: Exception) -> Failure:
-        """Sort what goes wrong with a connection; what the server says of a statement is in the reply."""
+        """Classify an error of the connection; an error of a statement is in the reply."""
         if isinstance(error, NotConnectedError):
             return Failure.CONNECT
         return Failure.RESET if isinstance(error, OSError) else Failure.DRIVER
@@ -102,7 +102,7 @@ def _login(target: Target, operation: str) -> socket.socket:
 
 
 def _taken_over(connection: "psycopg2.extensions.connection") -> socket.socket:
-    """Return the socket of a connection that has no more use for it: it is left with one that leads nowhere."""
+    """Return the socket of a connection, which keeps a dummy in its place."""
     taken = socket.socket(fileno=os.dup(connection.fileno()))
     with open(os.devnull, "r+b") as nowhere:
         os.dup2(nowhere.fileno(), connection.fileno())

@@ -27,11 +27,12 @@ READY = b"Z\0\0\0\5"
 IDLE = b"I"
 HEADER_BYTES = 5
 MAX_REPLY_BYTES = 1 << 24
-"""Most bytes of a reply: more than the rows of any statement here take."""
+"""Size limit of a reply: more than the rows of any statement here."""
 
 
 class ReplyDecoder:
-    """Reads the replies to one request after another; `tag` is what the server says of a statement that went well."""
+    """Decodes the replies to one request after another; `tag` is the server's completion tag of a successful
+    statement."""
 
     streams = False
     counted = True

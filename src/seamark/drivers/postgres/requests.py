@@ -1,4 +1,4 @@
-"""What transactions on PostgreSQL's pgbench tables are asked for: seeded numbers, in the terms of no client."""
+"""Seeded parameters of transactions on PostgreSQL's pgbench tables, independent of any client."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ PREPARED: Mapping[str, Prepared] = {
         "prepare update(bigint) as update pgbench_accounts set filler = 'updated' where aid = $1", changes=True
     ),
 }
-"""By operation. An update leaves balances alone, so that TPC-B's sums still hold."""
+"""By operation. An update does not change balances, so TPC-B's sums still hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +72,8 @@ class Requests:
         return min(MAX_BODIES, self.accounts)
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
-        """Return seeded numbers: the parameters of a prepared statement, the keys of an insert_batch, or what a TPC-B
-        is made of (aid, bid, tid, delta)."""
+        """Return seeded numbers: the parameters of a prepared statement, the keys of an insert_batch, or the values
+        of a TPC-B transaction (aid, bid, tid, delta)."""
         random = np.random.default_rng(seed)
         if self.operation == "insert_batch":
             return [Body(content=keys) for keys in random.integers(0, 1 << 62, (count, self.batch)).tolist()]

@@ -1,6 +1,6 @@
-"""pgbench's tables, made over psycopg2 by COPY as `pgbench -i` makes them; and how to log in. Measures nothing.
+"""pgbench's tables, filled through psycopg2 by COPY as `pgbench -i` does, and the login. Measures nothing.
 
-Everything lies in the schema `seamark`, so a database of the user's is not disturbed.
+All tables lie in the schema `seamark`, so a user's database is not disturbed.
 """
 
 import io
@@ -16,7 +16,7 @@ from seamark.model.service import Value
 
 SCHEMA = "seamark"
 ACCOUNTS, TELLERS = 100_000, 10
-"""Rows for each unit of scale; there is one branch for each."""
+"""Rows per unit of scale; one branch each."""
 BIGINT_FROM_SCALE = 20_000
 CREATE = """
 drop schema if exists {schema} cascade;
@@ -44,10 +44,10 @@ select (select coalesce(sum(abalance), 0) from pgbench_accounts),
 
 
 def connect(target: Target, timeout_s: float = 0.0) -> "psycopg2.extensions.connection":
-    """Return an autocommitting connection whose search path is our schema.
+    """Return an autocommitting connection with Seamark's schema as its search path.
 
     The embedded server's password lies beside its data; without that file libpq's variables (PGUSER, PGPASSWORD,
-    PGDATABASE) and ~/.pgpass hold. The server ends a statement that takes longer than `timeout_s` (0: never).
+    PGDATABASE) and ~/.pgpass apply. The server ends a statement that exceeds `timeout_s` (0: never).
     """
     password = target.data / "password"
     own = {"user": "bench", "password": password.read_text(encoding="ascii").strip()} if password.exists() else {}
@@ -131,7 +131,7 @@ def _rows(scale: int, per_branch: int, filler: str) -> Iterator[str]:
 
 
 class _Lines(io.TextIOBase):
-    """Lets COPY read what an iterator yields, without holding it all."""
+    """File object for COPY over an iterator, in constant memory."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
         self._pieces = pieces

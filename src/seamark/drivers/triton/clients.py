@@ -53,7 +53,7 @@ class TritonHttp(Wire):
         )
 
     def decoder(self) -> HttpDecoder:
-        """Return a decoder that knows which replies are right."""
+        """Return a decoder that verifies replies."""
         return HttpDecoder(HttpReplyCheck(self._requests), most_bytes=self._requests.most_reply_bytes)
 
 
@@ -93,7 +93,7 @@ class TritonGrpc(Call):
         return contents
 
     def session(self) -> "GrpcSession":
-        """Return a session whose connection is open."""
+        """Return a session with an open connection."""
         return GrpcSession(self._requests, self._address, self._timeout_s)
 
     def failure(self, error: Exception) -> Failure:
@@ -111,7 +111,7 @@ class GrpcSession:
         self._infer = self._channel.unary_unary(INFER)  # bytes in, bytes out
 
     def call(self, body: Body) -> Reply:
-        """Ask for one inference and look at the shapes of what came."""
+        """Request one inference and check the shapes of the reply."""
         received: bytes = self._infer(body.content, timeout=self._timeout_s)
         right = self._right(service_pb2.ModelInferResponse.FromString(received))
         return Reply(

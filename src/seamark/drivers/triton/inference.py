@@ -1,6 +1,6 @@
 """Triton: the model repository of its server, the driver of the trial's protocol, and a check of its replies.
 
-tritonclient lies in the service's environment alone, so what needs it is imported where it is used.
+tritonclient exists in the service's environment only, so it is imported where it is used.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from seamark.model.service import Value
 
 CHECKED_REQUESTS = 8
 CHECK_S = 30.0
-"""How long one of them may take: a server that hangs is not waited for."""
+"""Time-out of one request, so that a hanging server does not block the check."""
 
 
 def driver(target: Target) -> Wire | Call:
@@ -40,7 +40,7 @@ def stage(target: Target, seed: int) -> Mapping[str, Value]:
 
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
-    """Return the share of a few requests whose outputs are what numpy computes, asked over the trial's protocol."""
+    """Return the ratio of a few requests whose outputs equal numpy's, over the trial's protocol."""
     from tritonclient import grpc, http
 
     settings = target.settings

@@ -1,4 +1,4 @@
-"""The models that Triton serves here: their tensors, their repository on disk, and what they must answer."""
+"""The models that Triton serves here: their tensors, their repository on disk, and their correct answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ MODELS: Mapping[str, Model] = {
 
 
 def expected(model: str, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Return the outputs that a right server gives, computed here with numpy."""
+    """Return the outputs of a correct server, computed with numpy."""
     if model == "addsub":
         return {"SUM": inputs["X"] + inputs["Y"], "DIFFERENCE": inputs["X"] - inputs["Y"]}
     first, second = _weights()
@@ -74,7 +74,7 @@ def write_repository(folder: Path, settings: Mapping[str, Value]) -> None:
 
 
 def _config(name: str, settings: Mapping[str, Value]) -> str:
-    """Return config.pbtxt: ours names every choice that bears on speed, so that no default of a version decides."""
+    """Return config.pbtxt. It states every option that affects speed, so no default of a version decides."""
     model = MODELS[name]
     in_python = settings["backend"] == "python"
     lines = [

@@ -1,4 +1,5 @@
-"""What a trial asks of Triton: seeded inputs of a model, and the shapes its replies must have. Knows no protocol."""
+"""Requests of a trial to Triton: seeded inputs of a model, and the expected shapes of replies. Independent of
+protocol."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,13 +12,13 @@ from seamark.drivers.triton.models import MODELS, Array, Model
 from seamark.model.service import Value
 
 KEPT_BYTES = 64 << 20
-"""Most memory that the different requests of a trial may take."""
+"""Memory limit of a trial's distinct requests."""
 MOST_SAID_BYTES = 1 << 16
-"""Most bytes that a reply takes beside its tensors."""
+"""Size limit of a reply besides its tensors."""
 MOST_KNOWN = 4096
 
 HEADER_END = b"}}]}"
-"""Ends the JSON part of a reply whose outputs are all binary; the tensors follow at once."""
+"""End of the JSON part of a reply whose outputs are all binary; the tensors follow directly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +48,13 @@ class Requests:
 
     @property
     def most_reply_bytes(self) -> int:
-        """Return how long a good reply is at most: its tensors, and what is said of them."""
+        """Return the largest size of a good reply: its tensors and their description."""
         floats = sum(prod(output.of(self.batch, self.largest)) for output in self.model.outputs)
         return 4 * floats + MOST_SAID_BYTES
 
     @property
     def body_count(self) -> int:
-        """How many different requests to make: at most 1024, fewer where they would not fit."""
+        """Number of distinct requests: at most 1024, fewer if they would not fit."""
         return max(16, min(1024, KEPT_BYTES // (self.model.item_bytes * self.batch * self.largest)))
 
     def arrays(self, count: int, seed: int) -> Iterator[Mapping[str, Array]]:
@@ -78,9 +79,9 @@ class Requests:
 
 
 class HttpReplyCheck:
-    """Counts the items of a reply; a reply that lacks an output, or has one of another shape or length, is wrong.
+    """Counts the items of a reply; a reply without an output, or with one of another shape or length, is wrong.
 
-    The JSON of a reply says the same for all requests of one size, so it is read once and then known by its bytes.
+    The JSON part is equal for all requests of one size, so it is parsed once and then compared by its bytes.
     """
 
     def __init__(self, requests: Requests) -> None:
@@ -101,7 +102,8 @@ class HttpReplyCheck:
         return self._requests.batch
 
     def _read(self, header: bytes) -> int:
-        """Return the bytes of tensors that a reply's JSON announces; ValueError when the outputs are not ours."""
+        """Return the size of the tensors that a reply's JSON announces. Raises ValueError if the outputs differ from
+        the request's."""
         try:
             outputs = json.loads(header)["outputs"]
             sizes = {output["name"]: output["parameters"]["binary_data_size"] for output in outputs}

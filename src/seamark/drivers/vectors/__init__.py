@@ -1,1 +1,1 @@
-"""Vector stores behind one interface: a Collection is built, takes vectors in, and is searched."""
+"""Vector stores behind one interface: a Collection is built, filled with vectors, and searched."""

@@ -17,7 +17,7 @@ Distances = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 GOLDEN_SEED = 42
-"""Seed 0 of a trial gives numpy's default_rng(42), whose recalls are known; seed s gives default_rng(42 + s)."""
+"""Seed 0 of a trial is numpy's default_rng(42), with known recalls; seed s is default_rng(42 + s)."""
 
 DEPTH = 100
 """Exact neighbours kept for each query: the largest k of a search."""
@@ -61,7 +61,7 @@ class Dataset:
 
     @staticmethod
     def load(folder: Path) -> "Dataset":
-        """Read what `save` wrote; the vectors stay on disk until they are touched."""
+        """Read the output of `save`; vectors stay on disk until they are accessed."""
         vectors: Any = np.load(folder / "vectors.npy", mmap_mode="r")
         return Dataset(vectors=vectors, queries=np.load(folder / "queries.npy"), truth=np.load(folder / "truth.npy"))
 
@@ -95,10 +95,10 @@ def in_batches(rows: int, count: int, batch: int, seed: int) -> list[Ids]:
 
 
 def recall_at_k(data: Dataset, found: Ids, k: int) -> float:
-    """Return the mean share of the k nearest that the answers `found` (q, >= k) hold; ties with the k-th count.
+    """Return the mean ratio of the k nearest in the answers `found` (q, >= k); ties with the k-th count.
 
-    Distances are computed here from the ids, never taken from the store. An id of -1, an id that does not exist and
-    an id said twice find nothing.
+    Distances are computed here from the ids, never taken from the store. An id of -1, an unknown id and a repeated id
+    count as misses.
     """
     ids = found[:, :k]
     within = data.truth[:, k - 1 : k] * (1.0 + EPSILON_RATIO)
@@ -122,7 +122,7 @@ class Collection(Protocol):
         """Store all vectors; they can be searched, with their index complete, when this returns."""
 
     def search(self, queries: Vectors, k: int) -> Ids:
-        """Return the ids (q, k) found for each query, -1 where none was found."""
+        """Return the ids (q, k) for each query, -1 for a missing one."""
 
 
 def fill(collection: Collection, data: Dataset, clock: Callable[[], float] = time.monotonic) -> Mapping[str, Value]:

@@ -1,6 +1,6 @@
-"""FAISS as a library: the Call driver that searches an index of it, which is built before the load. No server.
+"""FAISS as a library: the Call driver that searches its index, which is built before the load. No server.
 
-The library lies in the service's environment alone, so faiss_index.py is imported where it is used.
+The library exists in the service's environment only, so faiss_index.py is imported where it is used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
 
 
 class Search(Call):
-    """Searches the index that `stage` built; every worker process holds a copy of its own."""
+    """Searches the index built by `stage`; every worker process has its own copy."""
 
     unit = "query"
     kinds: Sequence[str] = ("search",)
@@ -47,7 +47,7 @@ class Search(Call):
         self._index = FaissIndex.read(target.data / INDEX_FILE, target.settings).index
         self._queries: Vectors = np.load(target.data / "queries.npy")
         self.body_count = max(len(self._queries), 64)
-        """One body for each query, so that each is asked once before any is asked again."""
+        """One body for each query, so that every query is sent once before any repeats."""
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return batches of queries: all queries in seeded order, again and again, cut into batches."""

@@ -57,7 +57,7 @@ class FaissIndex:
         self.index.add(vectors)
 
     def search(self, queries: Vectors, k: int) -> Ids:
-        """Return the ids (q, k) found, -1 where none was."""
+        """Return the ids (q, k), -1 for a missing one."""
         ids: Ids = self.index.search(queries, k)[1]
         return ids
 
@@ -80,7 +80,7 @@ def write_index(target: Target, seed: int) -> Mapping[str, Value]:
 
 
 class SearchSession:
-    """One thread's searches. FAISS gives the interpreter's lock back while it searches."""
+    """The searches of one thread. FAISS releases the interpreter's lock while it searches."""
 
     def __init__(self, index: Any, settings: Mapping[str, Value]) -> None:
         self._index = index
@@ -92,7 +92,7 @@ class SearchSession:
         self._ids = np.empty((batch, self._k), dtype=np.int64)
 
     def call(self, body: Body) -> Reply:
-        """Search one batch; an answer in which a query found nothing at all is empty."""
+        """Search one batch; an answer without any id for a query is empty."""
         if self._owner is None:  # OpenMP keeps its number of threads for each calling thread
             self._owner = threading.get_ident()
             faiss.omp_set_num_threads(self._threads)
@@ -106,9 +106,9 @@ class SearchSession:
 
 
 def _resident_bytes_of(path: Path) -> int:
-    """Return the memory that an index takes once it is read, without what building it left behind."""
+    """Return the memory of an index after loading, without the remains of building it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # glibc keeps freed memory, and would put the index there unseen
+    if trim is not None:  # glibc keeps freed memory and would reuse it for the index unseen
         trim(0)
     before_bytes = _resident_bytes()
     index = faiss.read_index(str(path))

@@ -1,6 +1,6 @@
-"""Milvus: its collections filled and loaded before the load, the driver of the trial's operation, and recall.
+"""Milvus: its collections, filled and loaded before the load; the driver of the trial's operation; recall.
 
-pymilvus lies in the service's environment alone, so what needs it is imported where it is used.
+pymilvus exists in the service's environment only, so it is imported where it is used.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def driver(target: Target) -> Call:
 
 
 def populate(target: Target, seed: int) -> Mapping[str, Value]:
-    """Generate the data set, store, index and load it, and make the empty collection of inserts."""
+    """Generate the data set, store, index and load it, and create the empty collection of inserts."""
     from seamark.drivers.vectors.milvus_collection import MilvusCollection, client_of, make_inserted
 
     settings = target.settings
@@ -32,9 +32,9 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
 
 
 def quality(target: Target, seed: int) -> Mapping[str, float]:
-    """Return the recall over all queries, or how many vectors of this load the server has.
+    """Return the recall over all queries, or the number of this load's vectors in the server.
 
-    The classes of a mix have bodies of other seeds: there is nothing to count for them.
+    The classes of a mix have bodies of other seeds, so nothing can be counted for them.
     """
     from seamark.drivers.vectors.milvus_collection import MilvusCollection, client_of, count_inserted
 

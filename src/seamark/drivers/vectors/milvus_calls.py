@@ -1,4 +1,4 @@
-"""The Call drivers of Milvus: one searches, one inserts, each over connections of its own."""
+"""Call drivers of Milvus: one searches, one inserts, each over its own connections."""
 
 from collections.abc import Callable, Sequence
 
@@ -26,7 +26,7 @@ Read = Callable[[bytes, int], Reply]
 
 
 class _Calls(Call):
-    """What both drivers have: connections, and the categories of what goes wrong."""
+    """Common part of both drivers: connections, and the categories of errors."""
 
     def __init__(self, target: Target) -> None:
         self._settings = target.settings
@@ -52,7 +52,7 @@ class Search(_Calls):
         self._batch = whole(target.settings, "batch")
         self._queries: Vectors = np.load(target.data / "queries.npy")
         self.body_count = max(len(self._queries), 64)
-        """One body for each query, so that each is asked once before any is asked again."""
+        """One body for each query, so that every query is sent once before any repeats."""
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return batches of queries: all queries in seeded order, again and again, cut into batches."""
@@ -60,7 +60,7 @@ class Search(_Calls):
         return [Body(content=self._searching.request(self._queries[batch])) for batch in batches]
 
     def session(self) -> "MilvusSession":
-        """Return a session whose connection is open."""
+        """Return a session with an open connection."""
         return MilvusSession(self._address, "Search", self._timeout_s, self._read)
 
     def _read(self, reply: bytes, sent: int) -> Reply:
@@ -75,9 +75,9 @@ class Search(_Calls):
 
 
 class Insert(_Calls):
-    """Inserts vectors of the data set, `batch` a request, into a collection of its own.
+    """Inserts vectors of the data set, `batch` per request, into a collection of its own.
 
-    Milvus answers when they are in its log: they are found and indexed later.
+    Milvus answers once they are in its log; searches and the index have them later.
     """
 
     unit = "vector"
@@ -99,7 +99,7 @@ class Insert(_Calls):
         return [Body(content=insert_request(fields, self._vectors[batch], seed)) for batch in batches]
 
     def session(self) -> "MilvusSession":
-        """Return a session whose connection is open."""
+        """Return a session with an open connection."""
         return MilvusSession(self._address, "Insert", self._timeout_s, self._read)
 
     def _read(self, reply: bytes, sent: int) -> Reply:
@@ -110,7 +110,7 @@ class Insert(_Calls):
 
 
 class MilvusSession:
-    """One user's connection, and the one call that it makes."""
+    """One user's connection and its call."""
 
     def __init__(self, address: str, call: str, timeout_s: float, read: Read) -> None:
         self._timeout_s = timeout_s
@@ -120,7 +120,7 @@ class MilvusSession:
         self._metadata = credentials()
 
     def call(self, body: Body) -> Reply:
-        """Make one request and look whether its reply is whole."""
+        """Send one request and check that its reply is whole."""
         sent: bytes = body.content
         return self._read(self._ask(sent, timeout=self._timeout_s, metadata=self._metadata), len(sent))
 

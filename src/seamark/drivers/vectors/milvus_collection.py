@@ -1,4 +1,4 @@
-"""Collections of a Milvus server: made, filled, indexed, loaded into its query nodes, searched, counted."""
+"""Collections of a Milvus server: created, filled, indexed, loaded into its query nodes, searched, counted."""
 
 import base64
 import os
@@ -18,7 +18,7 @@ from seamark.load.driver import Target
 from seamark.model.service import Value
 
 INSERT_BYTES = 8 << 20
-"""Vectors in one request of the filling: Milvus takes requests of up to 64 MB."""
+"""Vectors per request while filling: Milvus accepts requests of up to 64 MB."""
 FEWEST_INDEXED = 1024
 """Milvus builds no index for a segment of fewer vectors: it compares with each of them."""
 ASKED_QUERIES = 100
@@ -29,12 +29,12 @@ STALLED_S = 300.0
 
 
 def token() -> str:
-    """Return what to log in with where the server wants it: USER:PASSWORD, from the variable MILVUS_TOKEN."""
+    """Return the credentials USER:PASSWORD from the variable MILVUS_TOKEN, if the server needs them."""
     return os.environ.get("MILVUS_TOKEN", "")
 
 
 def credentials() -> tuple[tuple[str, str], ...]:
-    """Return what goes with each call where there is a token."""
+    """Return the metadata of each call if there is a token."""
     given = token()
     return (("authorization", base64.b64encode(given.encode()).decode()),) if given else ()
 
@@ -46,7 +46,7 @@ def address_of(target: Target) -> str:
 
 @contextmanager
 def client_of(target: Target) -> Iterator[MilvusClient]:
-    """Give a client of the target's server."""
+    """Yield a client of the target's server."""
     client = MilvusClient(uri=f"http://{address_of(target)}", token=token())
     try:
         yield client
@@ -86,7 +86,7 @@ class MilvusCollection:
         self.facts["indexed_vectors"] = sum(one.num_rows for one in segments if one.index_name)
 
     def search(self, queries: Vectors, k: int) -> Ids:
-        """Return the ids (q, k) found, -1 where none was, by the same requests as a load's but for their size."""
+        """Return the ids (q, k), -1 for a missing one, by the same requests as a load's except for their size."""
         searching = Searching.of({**self._settings, "k": k, "consistency": "strong"})
         parts = [queries[start : start + ASKED_QUERIES] for start in range(0, len(queries), ASKED_QUERIES)]
         channel = rpc.connected(address_of(self._target))
@@ -112,7 +112,7 @@ class MilvusCollection:
         _await(rows, f"index {count} vectors")
 
     def _loaded(self, count: int) -> list[Any]:
-        """Wait until the query nodes hold all vectors as they were stored, with their index; return the segments."""
+        """Wait until the query nodes have all vectors in their final form, with index; return the segments."""
         plain = self._settings["index"] == "flat"
 
         def segments() -> list[Any]:
@@ -138,8 +138,8 @@ class MilvusCollection:
 
 
 def make_inserted(client: MilvusClient, settings: Mapping[str, Value]) -> None:
-    """Make the collection that loads insert into: empty, with its index declared, and loaded, so that what comes is
-    indexed and can be searched."""
+    """Create the collection for inserts: empty, with its index declared, and loaded, so that new vectors are indexed
+    and can be searched."""
     dimensions = settings["dimensions"]
     assert isinstance(dimensions, int)
     _make(client, INSERTED, dimensions)
@@ -168,7 +168,7 @@ def _index(client: MilvusClient, name: str, settings: Mapping[str, Value]) -> No
 
 
 def _await(look: Callable[[], tuple[bool, int]], what: str) -> None:
-    """Return once `look` says that it is done. Raises SiteError when its number has not changed for STALLED_S."""
+    """Return once `look` reports completion. Raises SiteError if its number has not changed for STALLED_S."""
     seen, since_s = -1, time.monotonic()
     while True:
         done, number = look()

@@ -1,7 +1,7 @@
-"""What Milvus is asked and what it answers, as pymilvus's own messages. Requests are bytes before the clock starts.
+"""Requests and replies of Milvus, as pymilvus's own messages. Requests are encoded before the clock starts.
 
-Sending them ourselves costs a request 0.5 ms of the client's processor where MilvusClient.search takes 1.1 ms, and it
-is sent once: pymilvus itself tries again by itself.
+Sending them directly costs 0.5 ms of CPU per request, MilvusClient.search 1.1 ms, and each is sent once, while
+pymilvus retries by itself.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ INSERTED = "seamark_inserts"
 KINDS = {"flat": "FLAT", "ivf": "IVF_FLAT", "hnsw": "HNSW"}
 METRICS = {"l2": "L2"}
 GUARANTEES = {"strong": 0, "eventually": 1, "bounded": 2}
-"""What Milvus takes in place of a point in time that a search must see."""
+"""Milvus's value for the time up to which a search must see all data."""
 TIMED_OUT, CANCELLED = 10001, 10000
 PARAMETERS = range(1100, 1200)
 
@@ -47,8 +47,8 @@ class RefusedError(Exception):
 
 
 def schema_of(collection: str, dimensions: int) -> CollectionSchema:
-    """Return the fields of a collection: ids are ours where it is searched, Milvus's where loads insert, and there
-    each vector has the number of its load."""
+    """Return the fields of a collection: ids are Seamark's where it is searched, Milvus's where loads insert, and
+    there each vector has the number of its load."""
     ours = collection == SEARCHED
     schema = MilvusClient.create_schema(auto_id=not ours, enable_dynamic_field=False)
     schema.add_field("id", DataType.INT64, is_primary=True)
@@ -59,7 +59,7 @@ def schema_of(collection: str, dimensions: int) -> CollectionSchema:
 
 
 def index_of(settings: Mapping[str, Value]) -> dict[str, Any]:
-    """Return the index that the settings name, in Milvus's words."""
+    """Return the index of the settings, in Milvus's terms."""
     kind = str(settings["index"])
     params = {
         "flat": {},
@@ -88,14 +88,14 @@ class Searching:
 
     @staticmethod
     def of(settings: Mapping[str, Value]) -> "Searching":
-        """Return it for a trial's settings. Raises UserError for what Milvus refuses."""
+        """Return it for a trial's settings. Raises UserError for settings that Milvus refuses."""
         require_sense(settings)
         k = settings["k"]
         assert isinstance(k, int)
         return Searching(settings=settings, k=k, guarantee=GUARANTEES[str(settings["consistency"])])
 
     def request(self, queries: Vectors) -> bytes:
-        """Return a search for these queries (q, d) as it is sent."""
+        """Return the encoded search for these queries (q, d)."""
         knobs = {"hnsw": {"ef": self.settings["ef_search"]}, "ivf": {"nprobe": self.settings["nprobe"]}}
         params = {
             "metric_type": METRICS[str(self.settings["metric"])],
@@ -117,7 +117,7 @@ class Searching:
         return list(self._results(reply).topks)
 
     def ids(self, reply: bytes) -> Ids:
-        """Return the ids (q, k) of a reply, -1 where none was found. Raises RefusedError, DecodeError."""
+        """Return the ids (q, k) of a reply, -1 for a missing one. Raises RefusedError, DecodeError."""
         results = self._results(reply)
         counts = list(results.topks)
         flat = np.array(results.ids.int_id.data, dtype=np.int64)
@@ -133,13 +133,13 @@ class Searching:
 
 
 def insert_request(fields: list[dict[str, Any]], vectors: Vectors, load: int) -> bytes:
-    """Return an insertion of these vectors (n, d), each with the number of the load, as it is sent."""
+    """Return the encoded insertion of these vectors (n, d), each with the number of the load."""
     rows = [{"load": load, "vector": vector} for vector in vectors]
     return bytes(Prepare.row_insert_param(INSERTED, rows, "", fields, []).SerializeToString())
 
 
 def inserted(reply: bytes) -> int:
-    """Return how many vectors Milvus says it has taken. Raises RefusedError, DecodeError."""
+    """Return the number of vectors that Milvus accepted. Raises RefusedError, DecodeError."""
     message = milvus_pb2.MutationResult.FromString(reply)
     require_good(message.status)
     return int(message.insert_cnt)

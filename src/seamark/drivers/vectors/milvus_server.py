@@ -1,7 +1,7 @@
 """The Milvus server of the PyPI distribution `milvus`, unpacked so that it can be started without its Python wrapper.
 
-The wrapper asks whatever listens on port 9091 whether it is healthy, and has the etcd inside it on a fixed port.
-Started by itself, the server takes every port and path from its environment.
+The wrapper sends health probes to whatever listens on port 9091, and has a fixed port for the etcd inside it. Started
+directly, the server takes every port and path from its environment.
 """
 
 from pathlib import Path
