@@ -1,4 +1,4 @@
-"""From a scenario to its report: the plan, the rules, the targets. Where to run: profiles/; what to ask: config/."""
+"""From a scenario to its report: plan, rules and targets. profiles/ decides where jobs run, config/ what they measure."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ resource_scopes:
     slot="local",
 
 
-# One load at a time. Also here, because the job of a batch system is not told what the profile says of resources.
+# One load at a time. Repeated here, because a batch job does not receive the resources of the profile.
 workflow.register_resource("slot", dag.slots)
 
 

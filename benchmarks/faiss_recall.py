@@ -1,9 +1,9 @@
-"""FAISS on the golden data: recall against the known values, and our load's speed against a bare loop of searches.
+"""Recall of FAISS against golden values, and Seamark's load against a bare search loop.
 
     python benchmarks/faiss_recall.py --rounds 3 --seconds 2
 
-The bare loop calls `index.search` one query after another in the same environment and counts nothing: what it does
-more a second than our load with one user is what our load costs.
+The bare loop calls `index.search` one query after another in the same environment and counts nothing: its higher
+rate, compared with a load of one user, is the cost of the load.
 """
 
 import argparse
@@ -36,7 +36,7 @@ GOLDEN: tuple[tuple[str, str | None, Mapping[int, float]], ...] = (
     ("ivf", "nprobe", {1: 0.076, 8: 0.339, 32: 0.704, 128: 1.0}),
     ("hnsw", "ef_search", {10: 0.399, 80: 0.866, 320: 0.987}),
 )
-"""Index, the setting that trades speed for recall, and recall@10 at its levels, for 20,000 vectors of 64."""
+"""Index, its setting between speed and recall, and recall@10 at its levels, for 20,000 vectors of 64."""
 
 BARE_LOOP = """
 import json, sys, time, faiss, numpy as np
@@ -57,7 +57,7 @@ print(count / took)
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What our load saw."""
+    """Result of Seamark's load."""
 
     queries_per_s: float
     p50_us: float
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def searched(driver: str, settings: Mapping[str, Any], data: Path, python: Path, users: int, seconds: float) -> Seen:
-    """Search in a closed loop of so many users."""
+    """Search in a closed loop of that many users."""
     load: dict[str, Any] = {"pattern": "closed", "concurrency": users, "duration_s": seconds, "warmup_s": WARMUP_S}
     job = LoadJob(driver=driver, workers="threads", settings={**settings, **load}, seed=0, data=data)
     with tempfile.TemporaryDirectory(prefix="seamark-load-") as parts:
@@ -125,7 +125,7 @@ def searched(driver: str, settings: Mapping[str, Any], data: Path, python: Path,
 
 
 def bare_loop(data: Path, knob: str | None, level: int, python: Path, seconds: float) -> float:
-    """Return the queries per second of the plainest loop there is."""
+    """Return the queries per second of a bare loop."""
     told = json.dumps([str(data / "index.faiss"), str(data / "queries.npy"), knob, level, seconds])
     done = subprocess.run(
         [str(python), "-c", BARE_LOOP, told], capture_output=True, text=True, check=False, timeout=60 + seconds

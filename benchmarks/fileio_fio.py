@@ -1,9 +1,9 @@
-"""File I/O as Seamark and as fio measure it: the same file, the same kind of load, taking turns.
+"""File I/O: Seamark against fio, in turns on the same file with the same load.
 
     python benchmarks/fileio_fio.py --rounds 5 --seconds 3
 
-fio comes from the distribution: apt-get update && apt-get install fio. It is asked for plain preadv calls in threads
-(ioengine=psync, thread=1), direct, random without repeats, as Seamark makes them.
+fio comes from the distribution: apt-get update && apt-get install fio. It runs plain preadv calls in threads
+(ioengine=psync, thread=1), direct, random without repeats, as Seamark does.
 """
 
 import argparse
@@ -34,13 +34,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a tool saw in one run."""
+    """Result of a tool in one run."""
 
     iops: float
     mean_us: float
     p99_us: float
     cpu_us: float
-    """Processor time of the tool, with the kernel's on its behalf, for one operation."""
+    """CPU time per operation of the tool, including the kernel's on its behalf."""
 
 
 def main() -> None:

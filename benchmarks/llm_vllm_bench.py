@@ -1,11 +1,11 @@
-"""A language model as Seamark and as `vllm bench serve` measure it: one server, the same prompts, the same arrivals.
+"""Language model: Seamark against `vllm bench serve`, on one server with the same prompts and arrivals.
 
     python benchmarks/llm_vllm_bench.py --rounds 3
 
-The server is vLLM's CPU build with the tiny model, started by the keeper as a trial's is. Prompts are those of the
-openai driver, written out for vLLM. Its arrivals are Poisson, burstiness 1: a first run of its own, which also warms
-the server, gives the times, and Seamark replays them as a trace; in a closed loop both have the same users. Both take
-turns. Both count by the server's usage, so numbers of tokens must be the same: they are printed.
+The server is vLLM's CPU build with the tiny model, started by the supervisor as in a trial. Prompts are those of the
+openai driver, written out for vLLM. Arrivals are vLLM's, Poisson, burstiness 1: a separate first run, which also
+warms the server, yields the times, and Seamark replays them as a trace. In a closed loop both have the same users.
+Both take turns and count by the server's usage, so numbers of tokens must be equal; they are printed.
 """
 
 import argparse
@@ -77,7 +77,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a client saw: times in s, of each request or, for `itl_s`, of each gap; `starts_s` of its sends."""
+    """Result of a client: times in s, of each request or, for `itl_s`, of each gap; `starts_s` of its sends."""
 
     starts_s: np.ndarray
     ttft_s: np.ndarray
@@ -87,7 +87,7 @@ class Seen:
     wall_s: float
 
     def figures(self) -> dict[str, float]:
-        """Return what is compared; times in ms."""
+        """Return the compared metrics; times in ms."""
         found = {}
         for name, times_s in (("TTFT", self.ttft_s), ("TPOT", self.tpot_s), ("ITL", self.itl_s)):
             found[f"{name} mean, ms"] = float(times_s.mean()) * 1e3
@@ -139,7 +139,7 @@ def compare(endpoint: dict[str, Any], load: Load, lengths: dict[str, Value], rou
 
 
 def show(load: Load, lengths: Mapping[str, Value], seen: Mapping[str, Sequence[Seen]]) -> None:
-    """Print medians over the rounds, their ratio, and why what does not agree differs."""
+    """Print medians over the rounds, their ratio, and the reason for each difference."""
     figures = {tool: [one.figures() for one in runs] for tool, runs in seen.items()}
     counted = {tool: [one.tokens for one in runs] for tool, runs in seen.items()}
     print(
@@ -209,7 +209,7 @@ def write_prompts(endpoint: Mapping[str, Any], lengths: Mapping[str, Value], req
 def by_seamark(
     endpoint: Mapping[str, Any], load: Load, lengths: Mapping[str, Value], trace: Path, root: Path
 ) -> Seen:
-    """Run the load as a trial does; derive what vLLM's benchmark reports from the raw records."""
+    """Run the load as a trial does; derive the metrics of vLLM's benchmark from the raw records."""
     settings = {**lengths, "requests": load.requests, "concurrency": load.users or load.requests}
     if load.rate is not None:
         settings |= {"pattern": "trace", "trace": str(trace)}
@@ -237,7 +237,7 @@ def by_seamark(
 
 
 def by_vllm(endpoint: Mapping[str, Any], load: Load, lengths: Mapping[str, Value], prompts: Path, root: Path) -> Seen:
-    """Run `vllm bench serve`; read what it keeps of each request."""
+    """Run `vllm bench serve`; read its records of each request."""
     paced = ["--max-concurrency", load.users] if load.users else ["--request-rate", load.rate, "--burstiness", 1]
     command = [
         *(vllm() / "vllm", "bench", "serve", "--backend", "openai", "--endpoint", "/v1/completions"),

@@ -1,7 +1,7 @@
-"""Memory of a load worker against the number of its requests: it must not grow. Prints a table.
+"""Memory of a load worker against the number of its requests, which must not grow. Prints a table.
 
 Run from the root: `.venv/bin/python benchmarks/load_memory.py [--requests 2000000]`. Two drivers: `NullCall` answers
-in the process and shows the engine alone; `Null` asks the null server over real sockets.
+within the process and shows the engine alone; `Null` sends requests to the null server over real sockets.
 """
 
 import argparse

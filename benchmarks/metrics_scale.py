@@ -1,7 +1,7 @@
-"""How time and memory of metrics grow with the requests of a trial, and those of a summary with its trials.
+"""Time and memory of metrics by number of requests, and of a summary by number of trials.
 
-Run from the root: `python benchmarks/metrics_scale.py [--requests N ...] [--trials N ...] [--folder DIR]`. Makes its
-own samples; each line is measured in a process of its own, so that its peak memory is its own.
+Run from the root: `python benchmarks/metrics_scale.py [--requests N ...] [--trials N ...] [--folder DIR]`. Generates
+its own samples; each row is measured in a process of its own, with its own peak memory.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""What Seamark and Snakemake cost beside the loads: by size of a study, and between the trials of a run.
+"""Overhead of Seamark and Snakemake beside the loads: by size of a study, and between the trials of a run.
 
-    python benchmarks/orchestration.py dry 250 2000 10000     dry runs of studies that are planned, nothing measured
+    python benchmarks/orchestration.py dry 250 2000 10000     dry runs of planned studies without results
     python benchmarks/orchestration.py dry --slurm 2000       the same at a site with a batch system (none is called)
-    python benchmarks/orchestration.py run 100 2000           real runs of short loads: CPU time of a trial
-    python benchmarks/orchestration.py finished 2000 10000    studies that are done: report, and submitting once more
+    python benchmarks/orchestration.py run 100 2000           real runs of short loads: CPU time per trial
+    python benchmarks/orchestration.py finished 2000 10000    finished studies: report, and another submit
     python benchmarks/orchestration.py gaps                   one run: wall time and its parts, gaps between trials
 
-Every study is one deployment of the null service. The studies of `finished` were not measured: one trial was, and its
-folder is copied under the names of the others, with Snakemake's records of it. Prints a table for each.
+Every study is one deployment of the null service. The studies of `finished` were not measured: the folder of one
+measured trial is copied under the names of the others, with Snakemake's records of it. Prints a table for each.
 """
 
 import argparse
@@ -46,7 +46,7 @@ FORK_SERVER = "seamark.platform.fork_server.server"
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Run the requested measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
     dry = kinds.add_parser("dry")
@@ -72,7 +72,7 @@ def main() -> None:
 
 @contextmanager
 def study_of(trials: int, seconds: float = SHORT_S, repetitions: int = REPETITIONS) -> Iterator[Path]:
-    """Give a new study with a scenario of so many trials of one deployment."""
+    """Yield a new study with a scenario of `trials` trials of one deployment."""
     with tempfile.TemporaryDirectory(prefix="seamark-orchestration-") as folder:
         root = Path(folder) / "study"
         subprocess.run([*BENCH, "init", root], check=True, capture_output=True)
@@ -130,7 +130,7 @@ def _look(pid: int, servers: dict[int, float]) -> float:
 
 
 def dry_run(slurm: bool) -> Callable[[Path], dict[str, float]]:
-    """Return how a dry run is measured: of a planned study, by the very command that `bench submit` uses."""
+    """Return the measurement of a dry run: of a planned study, by the command that `bench submit` uses."""
 
     def measure(root: Path) -> dict[str, float]:
         from seamark.planning.study import Study
@@ -153,7 +153,7 @@ def dry_run(slurm: bool) -> Callable[[Path], dict[str, float]]:
 
 
 def real_run(root: Path) -> dict[str, float]:
-    """Run a study of short loads; return what a trial took."""
+    """Run a study of short loads; return the cost per trial."""
     from seamark.planning.study import Study
 
     count = len(Study.at(root, scenario=SCENARIO, site="local").plan.trials)

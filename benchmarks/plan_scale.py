@@ -1,4 +1,4 @@
-"""How long a plan takes and how much memory, by number of trials: `python benchmarks/plan_scale.py`. Prints a table.
+"""Time and memory of planning by number of trials: `python benchmarks/plan_scale.py`. Prints a table.
 
 Each size runs in a process of its own: read a scenario of three factors, plan it, write plan.json, read it back.
 """

@@ -1,16 +1,17 @@
-"""PostgreSQL as Seamark, pgbench and psycopg2 alone measure it: one server, the same tables and statements, in turns.
+"""PostgreSQL: Seamark against pgbench and psycopg2 alone, on one server with the same tables and statements, in
+turns.
 
     python benchmarks/postgres_pgbench.py --rounds 5 --seconds 3
 
-Server and pgbench come from the service's own environment (envs/postgres.lock), started by the keeper as a trial's
-are. `lookup` is pgbench's select-only script with prepared statements, `tpcb` its default script, statement by
-statement (simple protocol). All speak TCP over as many new connections in each run, each client in a thread or
-process of its own (pgbench -j as many as -c). A first round of a second each warms the server and is not counted.
+Server and pgbench come from the service's own environment (envs/postgres.lock), started by the supervisor as in a
+trial. `lookup` is pgbench's select-only script with prepared statements, `tpcb` its default script, statement by
+statement (simple protocol). All use TCP and the same number of new connections in each run, each client in a thread
+or process of its own (pgbench -j equals -c). A first round of one second each warms the server and is not counted.
 
 psycopg2 has no call for a prepared statement: it sends `execute lookup(1)` as text, where pgbench sends numbers to a
-statement by its name. A bare loop of execute and fetchone in processes, without a stamp or record of a request, is
-therefore the most that anything built on psycopg2 can reach; Seamark is compared with both. Processor time is that of
-client processes for one transaction, the kernel's on their behalf included.
+statement by name. A bare loop of execute and fetchone in processes, without timestamps or records, is therefore the
+upper limit of any client built on psycopg2; Seamark is compared with both. CPU time is that of client processes per
+transaction, including the kernel's on their behalf.
 """
 
 import argparse
@@ -40,7 +41,7 @@ from seamark.storage.paths import DeploymentFolder
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")
 ACCOUNTS = 100_000
-"""Rows for each unit of scale."""
+"""Rows per unit of scale."""
 SCRIPTS = {"lookup": ("-S", "-M", "prepared"), "tpcb": ("-M", "simple")}
 TOOLS = ("pgbench", "psycopg2", "seamark")
 PSYCOPG2 = """
@@ -78,12 +79,12 @@ print(json.dumps([told.get() for _ in processes]))
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a tool saw in one run."""
+    """Result of a tool in one run."""
 
     tps: float
     mean_ms: float
     cpu_us: float
-    """The client's processor time for one transaction."""
+    """The client's CPU time per transaction."""
 
 
 def main() -> None:
@@ -175,7 +176,7 @@ def by_seamark(
 
 
 def by_psycopg2(endpoint: Mapping[str, Any], scale: int, clients: int, seconds: int) -> Seen:
-    """Measure with psycopg2 and nothing else: a process for each client."""
+    """Measure psycopg2 alone: a process for each client."""
     login = {
         "host": endpoint["host"],
         "port": endpoint["ports"]["main"],

@@ -1,8 +1,8 @@
-"""What the reference server itself can do, before it is believed: its ceiling, and how late it is below it.
+"""Ceiling of the reference server, and its lateness below it, measured before results rely on it.
 
 Run from the root: `.venv/bin/python benchmarks/reference_server.py [--rounds 3] [--seconds 3]`. The client is a bare
-epoll loop in this process, on a core of its own where there are two. Prints medians over the rounds, the share of its
-core that the server used, and its own lateness; `client adds` is a client's TTFT less the truth.
+epoll loop in this process, on a core of its own if there are two. Prints medians over the rounds, the ratio of its
+core that the server used, and its own lateness; `client adds` is the client's TTFT minus the server's.
 """
 
 import argparse
@@ -36,7 +36,7 @@ CORES = sorted(os.sched_getaffinity(0))
 
 @dataclass
 class Served:
-    """A server under test; its truth and what it said once it has ended."""
+    """A server under test; its record of times and its output once it has ended."""
 
     process: "subprocess.Popen[str]"
     port: int
@@ -75,7 +75,7 @@ def known(*arguments: object) -> Iterator[Served]:
 
 
 def request(tokens: int) -> bytes:
-    """Return a request for a stream of so many tokens."""
+    """Return a request for a stream of that many tokens."""
     body = b'{"model":"known","prompt":"a b c","stream":true,"max_tokens":%d}' % tokens
     return b"POST /v1/completions HTTP/1.1\r\nHost: known\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
@@ -94,8 +94,10 @@ def connect(port: int, count: int) -> dict[int, socket.socket]:
 def closed_loop(
     served: Served, users: int, tokens: int, seconds: float, between_s: float = 0.0
 ) -> tuple[float, float]:
-    """Let every user ask again as soon as the answer is whole; return replies/s and the server's share of a core.
-    Users begin `between_s` apart."""
+    """Let every user send again once its reply is whole; return replies/s and the server's ratio of a core.
+
+    Users begin `between_s` apart.
+    """
     data, connections, poll = request(tokens), connect(served.port, users), select.epoll()
     for descriptor in connections:
         poll.register(descriptor, select.EPOLLIN)
@@ -147,7 +149,7 @@ def open_loop(served: Served, rate: float, seconds: float, users: int = 512) -> 
 
 
 def ceilings(rounds: int, seconds: float) -> None:
-    """Print how many replies and chunks a second there can be."""
+    """Print the highest rates of replies and of chunks."""
     for users, tokens, what in ((64, 1, "requests/s, one-token streams"), (64, 256, "chunks/s, a write each")):
         rates, shares = [], []
         for _ in range(rounds):
@@ -161,7 +163,7 @@ def ceilings(rounds: int, seconds: float) -> None:
 
 
 def paced(rate: int, seconds: float, users: int = 64, tokens: int = 64) -> None:
-    """Print the lateness of streams that together have so many chunks a second."""
+    """Print the lateness of streams with that total rate of chunks."""
     gap_s = users / rate
     with known("--ttft-ms", gap_s * 1000, "--gap-ms", gap_s * 1000) as served:
         got, share = closed_loop(served, users, tokens, seconds, between_s=gap_s / users)
@@ -170,7 +172,7 @@ def paced(rate: int, seconds: float, users: int = 64, tokens: int = 64) -> None:
 
 
 def timed(rate: int, seconds: float) -> None:
-    """Print lateness at so many requests a second, and what a bare client adds to the truth."""
+    """Print the lateness at that rate of requests, and the additional time of a bare client."""
     with known("--ttft-ms", 20, "--early-head", "off", "--role-chunk", "off") as served:
         seen_ns = open_loop(served, rate, seconds)
         share = served.busy_s() / seconds

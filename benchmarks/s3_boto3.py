@@ -139,7 +139,7 @@ PEERS = {"boto3": BOTO3, "minio": MINIO, "aiobotocore": AIOBOTOCORE}
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a client did in one run, and the server's share of its core meanwhile."""
+    """Result of a client in one run, and the server's ratio of its core."""
 
     rate_rps: float
     cpu_us: float

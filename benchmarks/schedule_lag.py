@@ -1,13 +1,12 @@
-"""How late the open loop sends: its own lateness at some rates, load and server on cores of their own, and not.
+"""Schedule lag of the open loop at several rates, with and without cores of their own for load and server.
 
     python benchmarks/schedule_lag.py [--seconds 5] [--rounds 3] [--rates 100 1000 10000] [--fifo]
 
-The null server answers; each request is due by a constant schedule. Lateness is `sent - due` of every request: the
-median over the rounds of each round's p50, p99 and max, the least p99 of a round, and the share of the worker's core
-that was its own work and its waiting by spinning. `not run` is how long the worker was ready and the kernel ran
-others on its core: lateness with a cause outside of us. With --fifo both run in real time (SCHED_FIFO, needs root):
-that shows the engine alone on a machine that is busy. The kernel holds real time up for 50 ms of each second, which
-10,000 requests/s run into: --seconds 0.8 for those.
+The null server answers; each request is due by a constant schedule. Lag is `sent - due` of every request: the median
+over the rounds of each round's p50, p99 and max, the lowest p99 of a round, and the ratio of the worker's core used
+by its work and by spinning. `not run` is the time in which the worker was ready and the kernel ran other processes on
+its core. With --fifo both run in real time (SCHED_FIFO, needs root), which shows the engine alone on a busy machine.
+The kernel throttles real time for 50 ms of each second, which affects 10,000 requests/s: use --seconds 0.8 for those.
 """
 
 import argparse
@@ -31,7 +30,7 @@ CONNECTIONS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What one load says of itself, in us and as shares of a core."""
+    """A load's own report, in us and as ratios of a core."""
 
     p50: float
     p99: float
@@ -72,7 +71,7 @@ def main() -> None:
 
 
 def one(rate: float, seconds: float, pattern: str, server: Sequence[int], client: Sequence[int], fifo: bool) -> Round:
-    """Run one load and return what it says."""
+    """Run one load and return its report."""
     settings = {"pattern": pattern, "rate_rps": rate, "concurrency": CONNECTIONS, "duration_s": seconds}
     waited_ns = [0]
     with (
@@ -115,12 +114,12 @@ def one(rate: float, seconds: float, pattern: str, server: Sequence[int], client
 
 
 def children() -> list[int]:
-    """Return our own children: the server, and the worker once there is one."""
+    """Return this process's children: the server, and the worker once it exists."""
     return [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
 
 
 def first(pids: Sequence[int]) -> None:
-    """Have these run before everything else."""
+    """Schedule these before all other processes."""
     for pid in pids:
         os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(PRIORITY))
 

@@ -1,9 +1,9 @@
-"""Triton as Seamark and as NVIDIA's perf_analyzer 2.51 measure it: one server, the same requests, taking turns.
+"""Triton: Seamark against NVIDIA's perf_analyzer 2.51, on one server with the same requests, in turns.
 
     python benchmarks/triton_perf_analyzer.py --rounds 3 --seconds 5
 
-Both send binary tensors of the same shapes in a closed loop. perf_analyzer sends one request again and again, Seamark
-a thousand different ones. It is taken out of the tritonclient 2.51.0 wheel into SEAMARK_CACHE.
+Both send binary tensors of the same shapes in a closed loop. perf_analyzer repeats one request, Seamark sends a
+thousand different ones. perf_analyzer comes from the tritonclient 2.51.0 wheel, extracted into SEAMARK_CACHE.
 """
 
 import argparse
@@ -42,7 +42,7 @@ ITEMS: Mapping[str, Mapping[str, tuple[int, ...]]] = {"mlp": {"x": (64,)}, "adds
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What is measured: one kind of load."""
+    """A measured cell: one kind of load."""
 
     protocol: str
     concurrency: int
@@ -51,7 +51,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a client saw of a cell."""
+    """Result of a client for a cell."""
 
     items_per_s: float
     p50_ms: float
@@ -100,7 +100,7 @@ def main() -> None:
 
 @contextmanager
 def serving(service: Service, settings: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Callable[[], None]]]:
-    """Start Triton under a keeper; give its endpoint, and what says that it is still needed."""
+    """Start Triton under a supervisor; yield its endpoint, and the function that renews its lease."""
     with tempfile.TemporaryDirectory(prefix="seamark-triton-") as name:
         folder = DeploymentFolder(root=Path(name) / "deployments" / "triton")
         site = Site(
@@ -128,7 +128,7 @@ def by_seamark(
     seconds: float,
     needed: Callable[[], None],
 ) -> Seen:
-    """Measure a cell with our own load, after a warm-up that runs into it."""
+    """Measure a cell with Seamark's load, after a warm-up that runs into it."""
     load: dict[str, Any] = {
         "pattern": "closed",
         "concurrency": cell.concurrency,
@@ -161,7 +161,7 @@ def by_seamark(
 
 
 class PerfAnalyzer:
-    """The peer, out of the wheel that carries it, with the two libraries that it needs."""
+    """perf_analyzer, extracted from its wheel with the two libraries that it needs."""
 
     def __init__(self, environment: Path) -> None:
         self.folder = CACHE / "perf_analyzer-2.51.0"

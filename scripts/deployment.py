@@ -1,4 +1,4 @@
-"""Runs one deployment from its start to its end. Arguments: scenario file, site, scenario, deployment."""
+"""Runs the whole life of one deployment. Arguments: scenario file, site, scenario, deployment."""
 
 import sys
 

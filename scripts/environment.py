@@ -1,4 +1,4 @@
-"""Makes the environment of a service from its lock. Arguments: scenario file, site, then the job's wildcards."""
+"""Creates the environment of a service from its lock. Arguments: scenario file, site, then the job's wildcards."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Turns the samples of one trial into its metrics. Arguments: plan.json and its load.json."""
+"""Derives the metrics of one trial from its samples. Arguments: plan.json and its load.json."""
 
 import sys
 

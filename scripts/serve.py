@@ -1,4 +1,5 @@
-"""Starts the server of a deployment under its keeper. Arguments: scenario file, site, then the job's wildcards."""
+"""Starts the server of a deployment under its supervisor. Arguments: scenario file, site, then the job's
+wildcards."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Sums up all trials of a scenario. Arguments: scenario file, site, then the job's wildcards."""
+"""Summarises all trials of a scenario. Arguments: scenario file, site, then the job's wildcards."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Ends the server of a deployment and records its life. Arguments: scenario file, site, then the job's wildcards."""
+"""Ends the server of a deployment and writes deployment.json. Arguments: scenario file, site, then the job's
+wildcards."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Shows that a deployment answers before anything is measured. Arguments: scenario file, site, then the wildcards."""
+"""Checks that a deployment answers before anything is measured. Arguments: scenario file, site, then the
+wildcards."""
 
 import sys
 

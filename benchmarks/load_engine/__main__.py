@@ -1,9 +1,9 @@
-"""Seamark's load engine and its peers side by side: `python benchmarks/load_engine [--part sse truth ...]`.
+"""Seamark's load engine against other clients: `python benchmarks/load_engine [--part sse truth ...]`.
 
-Every client does the same work in its turn, on the last core; the server has the first: nginx for plain GET, else a
-compiled OpenAI API whose truth is known. Peers come from PyPI into environments of their own in the cache folder,
-made on first use (guidellm alone takes 6 GB); nginx, wrk and a C compiler from the distribution:
-apt-get install nginx-light wrk gcc libc6-dev. A peer that fails is a line of the table.
+All clients do the same work in turns, on the last core; the server has the first: nginx for plain GET, else a
+compiled OpenAI API with known times. Other clients come from PyPI into environments in the cache folder, created on
+first use (guidellm alone takes 6 GB); nginx, wrk and a C compiler from the distribution: apt-get install nginx-light
+wrk gcc libc6-dev. A client that fails is a row of the table.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PARTS = ("get", "sse", "chunks", "truth", "lag", "memory", "start")
 
 
 def main() -> None:
-    """Measure the parts that are asked for."""
+    """Measure the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--rounds", type=int, default=3, help="of get, sse, chunks and start")

@@ -1,5 +1,5 @@
-"""aiohttp and uvloop alone: `URL USERS REQUESTS TOKENS PROMPT_TOKENS` streams completions and counts events, or with
-`URL USERS SECONDS` gets the address again and again and prints how often a second."""
+"""aiohttp and uvloop alone: `URL USERS REQUESTS TOKENS PROMPT_TOKENS` streams completions and counts events; `URL
+USERS SECONDS` requests the address repeatedly and prints the rate."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ import uvloop
 
 
 async def get(url: str, users: int, seconds: float) -> None:
-    """Ask for an address for some seconds; print requests/s."""
+    """Request an address for some seconds; print requests/s."""
     done = 0
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=users)) as session:
         end_s = time.monotonic() + seconds
@@ -27,7 +27,7 @@ async def get(url: str, users: int, seconds: float) -> None:
 
 
 async def stream(url: str, users: int, requests: int, tokens: int, prompt_tokens: int) -> None:
-    """Ask for so many streams; print how many events there were."""
+    """Request that many streams; print the number of events."""
     body = {
         "model": "known",
         "prompt": list(range(1000, 1000 + prompt_tokens)),

@@ -1,4 +1,4 @@
-"""The compiled server that streams are asked of: built here, run on a core of its own, its truth read."""
+"""The compiled server of streams: built here, run on a core of its own, with its own record of times."""
 
 import hashlib
 import shutil
@@ -19,14 +19,14 @@ RECORD = np.dtype(
 
 @dataclass(kw_only=True)
 class Answerer:
-    """A server that runs; `truth` is there once it has ended: an array of RECORD, in order of arrival."""
+    """A running server; `truth` exists once it has ended: an array of RECORD, in order of arrival."""
 
     process: "subprocess.Popen[str]"
     port: int
     truth: np.ndarray | None = None
 
     def busy_s(self) -> float:
-        """Return how long it has been on a core."""
+        """Return its CPU time so far."""
         return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[0]) / 1e9
 
 

@@ -1,4 +1,4 @@
-"""The clients: how each is told its load, and what it says of its requests. Versions are in environments.py."""
+"""The clients: how each receives its load and reports its requests. Versions are in environments.py."""
 
 import json
 import os
@@ -27,14 +27,14 @@ class Client(Protocol):
         """Return the command that runs a load."""
 
     def environment(self) -> Mapping[str, str]:
-        """Return what it needs of variables beside ours."""
+        """Return the additional environment variables of the client."""
 
     def seen(self, folder: Path) -> Seen:
-        """Return what it says of each request. Raises ClientError when there is nothing."""
+        """Return its report of each request. Raises ClientError if there is none."""
 
 
 class Seamark:
-    """Our engine with the openai driver: tokens by usage, a record of each request and of each read."""
+    """Seamark's engine with the openai driver: tokens by usage, a record of each request and of each read."""
 
     name = "seamark"
 
@@ -60,7 +60,7 @@ class Seamark:
         return {}
 
     def said(self, folder: Path) -> dict[str, Any]:
-        """Return what the run said of itself."""
+        """Return the run's own report."""
         said: dict[str, Any] = json.loads((folder / "said.json").read_text())
         return said
 
@@ -76,7 +76,7 @@ class Seamark:
 
 
 class Vllm:
-    """`vllm bench serve` of the version that the service is."""
+    """`vllm bench serve` in the version of the service."""
 
     name = "vllm bench serve"
 

@@ -1,4 +1,4 @@
-"""What a client costs: memory per million requests, and time from its command to its first request."""
+"""Cost of a client: memory per million requests, and time from its command to its first request."""
 
 import functools
 import json
@@ -29,8 +29,8 @@ FEWER = 5
 
 
 def memory() -> None:
-    """Print how the largest memory grows with the number of requests, for a million of them: two loads for each
-    client, one of them a fifth of the other. Results that are made at the end count too."""
+    """Print the growth of peak memory per million requests: two loads for each client, one a fifth of the other.
+    Results built at the end count too."""
     ours = Seamark(read=False)
     asked: dict[str, tuple[Client, Load, int]] = {
         f"{EVERY[name].name}, {count:,} of 1": (ours if name == "seamark" else EVERY[name], Load(requests=count), 0)
@@ -65,7 +65,7 @@ def memory_row(column: Column) -> list[str]:
 
 
 class BenchLoad:
-    """The command that a user types."""
+    """The command as typed by a user."""
 
     name = "bench load"
 
@@ -97,7 +97,7 @@ def start(rounds: int) -> None:
 
 
 def seconds_row(found: list[float]) -> list[str]:
-    """Return median, least and most."""
+    """Return median, minimum and maximum."""
     return [f"{value:.3f}" for value in (statistics.median(found), min(found), max(found))]
 
 
@@ -123,6 +123,6 @@ def warm(rounds: int) -> list[float]:
 
 
 def settings_of(load: Load, port: int, folder: Path) -> str:
-    """Return our own description of a load."""
+    """Return Seamark's description of a load."""
     Seamark().command(load, port, folder)
     return (folder / "load.json").read_text()

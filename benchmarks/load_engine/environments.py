@@ -1,4 +1,4 @@
-"""Where the peers are installed: an environment of its own for each, made on first use."""
+"""Environments of the other clients, one each, created on first use."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ QUIET = {
 
 
 def peer(name: str) -> Path:
-    """Return the folder of a peer's programs. Makes its environment when it is not there."""
+    """Return the folder of a client's programs. Creates its environment if missing."""
     folder = CACHE / name
     complete = folder / ".complete"
     pins = "\n".join(PINS[name])
@@ -55,7 +55,7 @@ def for_vllm() -> Path:
 
 
 def tokenizer() -> Path:
-    """Return a folder with the tokenizer of the tiny model: peers want one, also where they are not to use it."""
+    """Return a folder with the tokenizer of the tiny model: clients require one, even where they do not use it."""
     folder = CACHE / "tiny"
     if not (folder / "tokenizer.json").exists():
         code = (

@@ -1,4 +1,4 @@
-"""What every client is asked to do, and what it says of it."""
+"""The load of every client, and its report."""
 
 from dataclasses import dataclass
 
@@ -24,10 +24,10 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a client says of each request, in the order of its own start stamps: seconds, n of each.
+    """A client's report of each request, in the order of its own start times: seconds, n of each.
 
-    `ttft_s` is from its start stamp to what it takes for the first token, `tpot_s` the mean time of a further token,
-    `lag_s` how late it says that it sent (None: it does not say).
+    `ttft_s` is from its start time to its first token, `tpot_s` the mean time per further token, `lag_s` its own
+    schedule lag (None: not reported).
     """
 
     ttft_s: np.ndarray

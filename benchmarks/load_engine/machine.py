@@ -1,4 +1,4 @@
-"""The machine that is measured on: its cores, its description, and what a tree of processes takes of it."""
+"""The machine of the comparison: its cores, its description, and the resources of a process tree."""
 
 import os
 import platform
@@ -56,7 +56,7 @@ class Watch(threading.Thread):
         self.join()
 
     def cpu_s_at(self, at_ns: float) -> float:
-        """Return the CPU time that was used by then."""
+        """Return the CPU time used until then."""
         return self._at(at_ns, 1)
 
     def rss_bytes_at(self, at_ns: float) -> float:
@@ -64,7 +64,7 @@ class Watch(threading.Thread):
         return self._at(at_ns, 2)
 
     def reads_at(self, at_ns: float) -> float:
-        """Return how many calls of read(2) there were by then."""
+        """Return the number of read(2) calls until then."""
         return self._at(at_ns, 3)
 
     def most_rss_bytes(self) -> int:

@@ -1,6 +1,6 @@
-"""Seamark's own engine as a program, so that it is watched as the peers are: `python ours.py LOAD.json`.
+"""Seamark's engine as a program, to be monitored like the other clients: `python ours.py LOAD.json`.
 
-Runs one load through `run_load`, as a trial does, and writes what its records say beside the file.
+Runs one load through `run_load`, as a trial does, and writes a summary of its records beside the file.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""How much a client bears: one-token streams a second, and chunks a second in 64 long streams."""
+"""Capacity of a client: one-token streams per second, and chunks per second in 64 long streams."""
 
 import functools
 import tempfile
@@ -30,7 +30,7 @@ wrk.body = '{"model":"known","prompt":[1000,1001,1002,1003,1004,1005,1006,1007],
 
 
 def ceiling(tokens: int, seconds: float) -> float:
-    """Print what the server itself can do with wrk as its client; return chunks/s."""
+    """Print the ceiling of the server itself with wrk as its client; return chunks/s."""
     with tempfile.TemporaryDirectory(prefix="seamark-ceiling-") as name:
         script = Path(name) / "post.lua"
         script.write_text(POST.replace("TOKENS", str(tokens)))

@@ -1,4 +1,4 @@
-"""Rounds of turns, and lines of tables. A client that fails is a line that says why."""
+"""Rounds of turns, and rows of tables. A client that fails is a row with the reason."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from turn import Turn
 
 @dataclass(kw_only=True)
 class Column:
-    """What the turns of one client gave; `failed` is why the last one that failed did."""
+    """Results of one client's turns; `failed` is the reason of its last failure."""
 
     turns: list[Turn] = field(default_factory=list)
     failed: str | None = None

@@ -1,4 +1,4 @@
-"""How true a client is: its TTFT and TPOT against the server's, and its arrivals against their schedule."""
+"""Accuracy of a client: its TTFT and TPOT against the server's, and its arrivals against their schedule."""
 
 import functools
 from collections.abc import Callable

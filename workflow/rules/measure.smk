@@ -1,4 +1,4 @@
-# One trial: load, what was watched meanwhile, its metrics. A trial whose samples are complete needs no server.
+# One trial: load, telemetry, metrics. A trial with complete samples needs no server.
 
 
 rule load:

@@ -1,4 +1,4 @@
-# What is made once, outside every trial: the written plan, and the environment of each service.
+# Outputs outside of all trials, created once: the plan, and the environment of each service.
 
 
 rule plan:

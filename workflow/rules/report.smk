@@ -1,4 +1,4 @@
-# What is said of a whole scenario: the summary of its trials, and the pages made from it.
+# Outputs of a whole scenario: the summary of its trials, and the pages of its report.
 
 
 rule summary:

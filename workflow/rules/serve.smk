@@ -1,5 +1,5 @@
-# A server's life: started with a keeper, shown to work, ended when its trials are done. `together` only connects those
-# deployments that a site has in one job.
+# Life of a server: started by a supervisor, warmed up, ended after its trials. `together` connects the deployments
+# that a site runs in one job.
 
 
 rule together:
