@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a driver is made from: where the service is and how this trial's settings are.
+    """What a driver is made from: where the service is, and the settings of the trial.
 
-    `ports` maps the recipe's port names to numbers; empty for what runs inside the client. `data` is the
+    A driver reads the settings of its service from `settings`, and those of the load, such as `timeout_s`, from
+    `load`. `ports` maps the recipe's port names to numbers; empty for what runs inside the client. `data` is the
     deployment's private folder, which driver and server share on one node.
     """
 
