@@ -18,9 +18,9 @@ from seamark.model.trial import Plan
 
 
 class Dispatcher(Protocol):
-    """How jobs get the machines that they run on. Stateless: what it is asked about comes as an argument.
+    """Allocation of machines to jobs. Stateless: the data of a job comes as arguments.
 
-    Every method that calls a batch system raises SiteError where it does not answer.
+    Every method that calls a batch system raises SiteError if that does not answer.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Dispatcher(Protocol):
         """Return why the site would never start a job of the plan, and the remedy; None where each can start."""
 
     def executor_resources(self, resources: Resources, site: Site) -> Mapping[str, str | int]:
-        """Return a job's resources as Snakemake's executor takes them, beyond memory and run time."""
+        """Return a job's resources for Snakemake's executor, beyond memory and run time."""
 
     def prepare_executor(self, root: Path, site: Site) -> None:
         """Prepare Snakemake's executor for a run of the study at `root`. Only for the process of Snakemake."""
@@ -58,13 +58,14 @@ class Dispatcher(Protocol):
         """Return a line for each job that the latest run of a study lost or could not submit: reason and remedy."""
 
     def forget_losses(self, root: Path) -> None:
-        """Forget what is recorded of an earlier run's jobs."""
+        """Remove the records of an earlier run's jobs."""
 
     def nodes(self, count: int) -> tuple[Node, ...]:
-        """Return `count` nodes of the allocation of this process, its own first. SiteError where there are fewer."""
+        """Return `count` nodes of the allocation of this process, its own first. Raises SiteError if there are
+        fewer."""
 
     def address_of(self, node: str) -> str:
-        """Return the address by which other nodes reach a node, its name where none is known."""
+        """Return the address by which other nodes reach a node, its name if none is known."""
 
     def step(
         self, command: Sequence[str], *, tasks: int, nodes: Sequence[str] = (), count: int | None = None
@@ -90,7 +91,7 @@ def dispatcher_here() -> Dispatcher:
 
 
 def batch_dispatcher(site: Site) -> Dispatcher:
-    """Return what runs a site's batch jobs, such as builds of images, also where its trials run without one."""
+    """Return the dispatcher of a site's batch jobs, such as builds of images, even if its trials run without one."""
     return dispatcher_of(site) if is_batch(site) else DISPATCHERS["slurm"]
 
 

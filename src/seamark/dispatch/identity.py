@@ -1,6 +1,6 @@
-"""Identity of this process: node, machine, batch allocation. Reads the batch system's environment variables for all.
+"""Identity of this process: node, machine, batch allocation. The only reader of batch systems' environment variables.
 
-A process on a compute node knows its environment, not the site that it was submitted from. So identity is read from
+A process on a compute node knows its environment, not the site from which it was submitted. So identity is read from
 the environment, by functions: a further batch system adds its variables here.
 """
 

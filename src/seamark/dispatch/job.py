@@ -66,17 +66,17 @@ TEARDOWN_MIN = 2
 TOGETHER_MIN = 1
 SPARE = 1.2
 LOAD_SPARE_S = 20.0
-"""What a load may take beyond its time: a share of it, and what a worker needs to begin and to end."""
+"""Allowance of a load beyond its time: a ratio of it, and the time in which a worker begins and ends."""
 
 
 def loads_min(trials: Iterable[Trial]) -> int:
-    """Return the minutes that the loads of some trials may take, one after another; a search with all its probes."""
+    """Return the minutes for the loads of some trials, one after another; a search with all its probes."""
     return math.ceil(sum(map(_load_s, trials)) / 60)
 
 
 def minutes_of(trials: Iterable[Trial]) -> dict[str, int]:
-    """Return what each trial of a deployment adds to the minutes of its loads, by id: 0 for most of those that take
-    seconds, so that together they do not ask for an hour."""
+    """Return the additional minutes of each trial of a deployment, by id: 0 for most trials of seconds, so that
+    together they do not request an hour."""
     minutes, seconds = {}, 0.0
     for trial in trials:
         before, seconds = math.ceil(seconds / 60), seconds + _load_s(trial)
@@ -101,9 +101,9 @@ def _load_s(trial: Trial) -> float:
 
 
 def gpus_per_node(deployment: Deployment, service: Service) -> int:
-    """Return the GPUs to ask of each node, so that the server's nodes together have those of the deployment.
+    """Return the GPUs to request per node, so that the server's nodes together have those of the deployment.
 
-    Slurm gives every node of a job alike: a node that only sends load then has as many, and uses none.
+    Slurm gives every node of a job the same number: a node that only sends load then has as many, unused.
     """
     return -(-deployment.gpus // service.nodes_served(deployment.nodes))
 

@@ -16,7 +16,7 @@ from seamark.telemetry.sampler import Reading
 ROOT = Path("/")
 CLASS = "sys/class/powercap"
 MOST_W = 1000.0
-"""No package draws more: a counter that may have wrapped around twice since the last read gives no value."""
+"""No package draws more: a counter that may have wrapped around twice since the last read has no value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +32,8 @@ class Domain:
 def domains(root: Path = ROOT) -> list[Domain]:
     """Return the packages, and the memory domains that no package counter includes.
 
-    Cores and graphics are parts of a package, and the platform domain (psys) includes packages: all of these are left
-    out, so that the sum counts nothing twice.
+    Cores and graphics are parts of a package, and the platform domain (psys) includes packages: all of these are
+    excluded, so that nothing is counted twice.
     """
     rapl_domains = []
     for zone in sorted((root / CLASS).glob("intel-rapl:*")):
@@ -211,7 +211,7 @@ def after_load(before: Consumed, root: Path = ROOT, idle_w: Mapping[str, float] 
 
 def idle_power_w(telemetry: Path, between_unix_s: Sequence[float] | None) -> dict[str, float]:
     """Return the mean power in watts by scope (gpu, package) over that time of a deployment's telemetry: from energy
-    counters where there are, else from power readings. Empty where nothing is known."""
+    counters if available, else from power readings. Empty if neither is."""
     if not between_unix_s:
         return {}
     from seamark.telemetry.cut import cut

@@ -42,7 +42,7 @@ class Gpus:
                 yield f"gpu{position}", self._nvml.nvmlDeviceGetHandleByUUID(word)
 
     def read(self) -> Iterator[Reading]:
-        """Yield the figures of each GPU; one that a model lacks is left out."""
+        """Yield the metrics of each GPU, without those that a model lacks."""
         nvml = self._nvml
         for source, handle in self._handles:
             figures: tuple[tuple[str, str, Callable[[], float]], ...] = (

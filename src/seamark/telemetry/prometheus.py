@@ -20,7 +20,7 @@ MOST_SERIES = 500
 MOST_BYTES = 1 << 23
 """A longer page is cut there."""
 TIMEOUT_S = 1.0
-"""How long a scrape takes at most, all of it."""
+"""Longest total time of a scrape."""
 UNITS = (
     ("_seconds", "s"),
     ("_bytes", "bytes"),
@@ -53,7 +53,7 @@ class Prometheus:
         self._dropped_said = False
 
     def read(self) -> Iterator[Reading]:
-        """Yield the endpoint's series, up to MOST_SERIES; histogram buckets come last and are cut first."""
+        """Yield the endpoint's series, up to MOST_SERIES; histogram buckets come last and are omitted first."""
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + self._interval_s * 0.9
@@ -97,9 +97,9 @@ def _is_bucket(name: str) -> bool:
 
 
 def parse(text: str) -> Iterator[tuple[str, float]]:
-    """Give name (with labels, as printed) and value of each sample of the text format; NaN and infinity are left out.
+    """Yield name (with labels, as printed) and value of each sample of the text format, without NaN and infinity.
 
-    A line that is no sample is passed over: half of a page that was cut off must not cost the other half.
+    A malformed line is skipped: the first half of a truncated page must remain usable.
     """
     for found in LINE.finditer(text):
         line = found.group().strip()
@@ -116,7 +116,7 @@ def parse(text: str) -> Iterator[tuple[str, float]]:
 
 
 def _end_of_name(line: str) -> int:
-    """Return where name and labels end; label values may hold braces, spaces and escaped quotes."""
+    """Return the end of name and labels; label values may contain braces, spaces and escaped quotes."""
     brace, space = line.find("{"), line.find(" ")
     if brace < 0 or (0 <= space < brace):
         return space if space >= 0 else len(line)
@@ -146,7 +146,7 @@ def unit_of(name: str, types: Mapping[str, str]) -> str:
 
 
 def _grows(word: str, types: Mapping[str, str]) -> bool:
-    """Return whether a series is a counter by `types`: its own, or that of the metric whose part it is."""
+    """Return whether a series is a counter by `types`: its own type, or that of the metric to which it belongs."""
     if word in types:
         return types[word] == "counter"
     return any(

@@ -1,4 +1,4 @@
-"""Slurm's commands: sbatch, squeue, scancel and queries. Every option that a job is submitted with stands here."""
+"""Slurm's commands: sbatch, squeue, scancel and queries. Contains every option with which a job is submitted."""
 
 import os
 import subprocess
@@ -74,9 +74,9 @@ def clock(minutes: int) -> str:
 
 
 def submit(job: JobSpec, site_options: Mapping[str, str | int], *, wait: bool = False) -> tuple[str, int]:
-    """Submit a job; return its number and the exit code of sbatch, which with `wait` is the job's own.
+    """Submit a job; return its number and the exit code of sbatch, which with `wait` is that of the job.
 
-    Raises SiteError when there is no Slurm or it refuses the job.
+    Raises SiteError if Slurm is missing or refuses the job.
     """
     job.logs.mkdir(parents=True, exist_ok=True)
     command = ["sbatch", "--parsable", f"--job-name={job.name}", f"--chdir={job.folder}"]
@@ -92,7 +92,7 @@ def submit(job: JobSpec, site_options: Mapping[str, str | int], *, wait: bool = 
 
 
 def submit_script(script: Path, options: Sequence[str]) -> str:
-    """Submit a job script; return the job's number. Raises SiteError when there is no Slurm or it refuses the job."""
+    """Submit a job script; return the job's number. Raises SiteError if Slurm is missing or refuses the job."""
     done = run(["sbatch", "--parsable", *options, str(script)])
     if done.returncode != 0:
         raise SiteError(f"sbatch refuses {script}: {done.stderr.strip()}")
@@ -113,7 +113,7 @@ def jobs(folder: Path | None = None) -> list[Job]:
 
 
 def run(command: list[str], within_s: float | None = ANSWER_S) -> "subprocess.CompletedProcess[str]":
-    """Run a command of Slurm. Raises SiteError when it is not installed or takes too long."""
+    """Run a command of Slurm. Raises SiteError if it is not installed or exceeds its time-out."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def answer(*command: str) -> str:
 
 
 def query(*command: str, within_s: float = ANSWER_S) -> str | None:
-    """Return the output of a command with times in seconds since 1970, None where it fails or takes too long."""
+    """Return the output of a command with times in seconds since 1970, None on failure or time-out."""
     environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=True, env=environment)

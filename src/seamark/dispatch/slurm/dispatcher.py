@@ -120,7 +120,7 @@ def _overlong(plan: Plan, site: Site) -> str | None:
 
 
 def _unfit_for_one_job(plan: Plan, site: Site) -> str | None:
-    """Return why the plan's deployments cannot go into jobs together as the site says, None where they can."""
+    """Return why the plan's deployments cannot share jobs as configured by the site, None if they can."""
     count = site.deployments_per_job
     first, *others = plan.deployments
     if count == 1 or not others:

@@ -21,7 +21,7 @@ from seamark.dispatch.slurm.job_states import JobState, poll
 from seamark.dispatch.slurm.lost_jobs import record_refusal
 
 UNREACHABLE = ("Unable to contact slurm controller", "Connection refused")
-"""Messages of sbatch after which it is certain that there is no job."""
+"""Messages of sbatch that exclude a submitted job."""
 RETRY_S = 600.0
 LONGEST_PAUSE_S = 20.0
 LONGEST_POLL_S = 180.0
@@ -41,7 +41,7 @@ class StudyExecutor(SlurmExecutor):  # type: ignore[misc]
         super().__init__(*arguments)  # starts the thread that polls
 
     def shutdown(self) -> None:
-        """Give up on jobs that wait for the controller, then shut down."""
+        """Abandon jobs that wait for the controller, then shut down."""
         self._shut_down.set()
         super().shutdown()
 
@@ -72,7 +72,7 @@ class StudyExecutor(SlurmExecutor):  # type: ignore[misc]
         async with self.status_rate_limiter:
             try:
                 return await asyncio.to_thread(poll, self.root, self.run_uuid, self.queue_deadline_s)
-            except OSError as error:  # a full disk: what cannot be recorded is polled again
+            except OSError as error:  # a full disk: an unrecorded state is polled again
                 self.logger.warning(f"Slurm jobs were not polled: {error}")
                 return {}
 

@@ -1,4 +1,4 @@
-"""States of a run's Slurm jobs, recorded from poll to poll: what Slurm forgets or never starts has an end too."""
+"""States of a run's Slurm jobs, recorded from poll to poll, so that forgotten and never started jobs end as well."""
 
 import time
 from collections.abc import Mapping

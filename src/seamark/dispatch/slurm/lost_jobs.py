@@ -1,4 +1,4 @@
-"""Why a run lost Slurm jobs or could submit none: how each ended, what sbatch said, and the remedy."""
+"""Reasons for lost and refused Slurm jobs: how each ended, sbatch's message, and the remedy."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ def _line(number: str, job: JobState, deployments: list[str]) -> str:
 
 
 def refused(reasons: Iterable[str]) -> list[str]:
-    """Return a line for each reason, in sbatch's words, why it refused a job."""
+    """Return a line for each reason, in sbatch's words, for which it refused a job."""
     return [f"Slurm refuses a job: {SBATCH.sub('', reason).rstrip('.')}. {_remedy(reason)}" for reason in reasons]
 
 

@@ -1,4 +1,4 @@
-"""Facts of a Slurm site, found on its login node: partitions, QoS, limits, accounts, container engines."""
+"""Facts of a Slurm site, queried on its login node: partitions, QoS, limits, accounts, container engines."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def query_site(environment: Mapping[str, str] = os.environ) -> Output:
 
 
 def _module_init(environment: Mapping[str, str]) -> Path | None:
-    """Return the file that brings the command `module` to a shell, None where there is none."""
+    """Return the file that defines the command `module` for a shell, None without one."""
     homes_of_shell = (query("bash", "-lc", 'printf "%s\\n" "$LMOD_PKG" "$MODULESHOME"') or "").splitlines()
     homes = [environment.get("LMOD_PKG"), environment.get("MODULESHOME"), *homes_of_shell]
     files = (Path(home) / "init" / "bash" for home in homes if home)
@@ -171,7 +171,7 @@ def _partitions(output: Output, select: str) -> Iterator[PartitionFacts]:
 
 
 def _gpus(text: str) -> tuple[int, str]:
-    """Return a node's number of GPUs and the name of their gres: with a type where there are several."""
+    """Return a node's number of GPUs and the name of their gres: with a type if there are several."""
     kinds = Counter[str]()
     for entry in text.split(","):
         if match := GPU.match(entry):

@@ -180,7 +180,7 @@ class StudyImages:
 
 
 def _base_identity(base: str) -> str:
-    """Return what distinguishes versions of a base that is a file or folder: name, size, modification time."""
+    """Return the version mark of a base that is a file or folder: name, size, modification time."""
     path = Path(base).expanduser()
     try:
         status = path.stat()

@@ -118,7 +118,7 @@ class Instance:
         return "ended", _reason(end) if end else "its job ended before the server started."
 
     def stop(self, why: str = "stop") -> bool:
-        """End its server, its job and all its processes. False when one is left after a minute."""
+        """End its server, its job and all its processes. Returns False if one remains after a minute."""
         job = self.queued_job()
         gone = servers.stop(self.folder, why)
         if job is not None:
@@ -158,7 +158,7 @@ def instances(results: Path) -> Iterator[Instance]:
 
 
 def find_instance(results: Path, name: str) -> Instance:
-    """Return the persistent server of that id. UserError names the known ones."""
+    """Return the persistent server of that id. Raises UserError with the existing names."""
     by_id = {instance.id: instance for instance in instances(results)}
     name = name.removeprefix(f"{STANDING}/")
     if name not in by_id:

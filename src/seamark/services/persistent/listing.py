@@ -100,7 +100,7 @@ def tunnel_command(site: Site, endpoint: ServerRun) -> str | None:
 
 
 def server_folder(results: Path, name: str) -> DeploymentFolder:
-    """Return the files of a server by its id in `list_servers`. UserError names the known ids."""
+    """Return the files of a server by its id in `list_servers`. Raises UserError with the existing ids."""
     folders = {instance.id: instance.folder for instance in instances(results)}
     folders |= {
         f"{path.parents[1].name}/{path.name}": DeploymentFolder(root=path)

@@ -123,7 +123,7 @@ def serve_planned(
     identity: ServerRecord | None = None,
     evict: bool = True,
 ) -> Endpoint:
-    """Serve a deployment as `serve` does, with what the study has for it: recipe, seed, images, binds and locks.
+    """Serve a deployment with the study's recipe, seed, images, binds and locks; see `serve`.
 
     Servers of trials and persistent servers start here. `site` may have another address than the study's own.
     """
@@ -169,7 +169,7 @@ def _environment(
 def leave_out(
     deployment: Deployment, service: Service, site: Site, folder: DeploymentFolder, *, category: str, reason: str
 ) -> None:
-    """Write an endpoint.json that says why no server is started."""
+    """Write an endpoint.json with the reason why no server is started."""
     write(folder.endpoint, replace(_no_answer(deployment, service, site, reason), category=category))
 
 
@@ -197,7 +197,7 @@ def why_ended(folder: DeploymentFolder) -> ServerEnd | None:
 
 
 def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WAIT_S) -> bool:
-    """End the server and wait until all its processes are gone. False when one is left after `wait_s`."""
+    """End the server and wait until all its processes are gone. Returns False if one remains after `wait_s`."""
     control = control_files_of(folder)
     if not control.root.exists():
         return True

@@ -1,4 +1,4 @@
-"""Health probes: whether a server answers, and proof that the process that answers is the one that was started."""
+"""Health probes: whether a server answers, and proof that the answering process belongs to it."""
 
 import ssl
 import subprocess
@@ -14,7 +14,7 @@ from seamark.platform.tls import reason_of
 from seamark.services.supervisor.events import FailedError
 
 PROBE_TIMEOUT_S = 2.0
-"""Longest an HTTP or TCP probe takes in all; a command may take twice as long."""
+"""Total time-out of an HTTP or TCP probe; a command may take twice as long."""
 ServerState = Literal["waiting", "healthy", "port_taken"]
 
 

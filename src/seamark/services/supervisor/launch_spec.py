@@ -1,4 +1,4 @@
-"""Launch spec: what a supervisor is given to serve, and the commands made from a recipe's templates."""
+"""Launch spec: the input of a supervisor, and the commands made from a recipe's templates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -86,7 +86,8 @@ class Template:
         self.values = dict(values)
 
     def fill(self, text: str) -> str:
-        """Return `text` with its placeholders filled. UserError names the recipe, the string and the known names."""
+        """Return `text` with its placeholders filled. Raises UserError with the recipe, the string and the known
+        names."""
         try:
             return text.format(**self.values)
         except (KeyError, IndexError, ValueError, AttributeError) as cause:

@@ -59,7 +59,7 @@ class RemoteNode:
         connection.settimeout(ANSWER_S)
 
     def request(self, do: str, **arguments: Any) -> Any:
-        """Return the agent's result. Raises what the agent raised: FailedError, UserError or OSError."""
+        """Return the agent's result. Raises the agent's exception: FailedError, UserError or OSError."""
         with self._lock:
             if self.lost is None:
                 try:
@@ -234,7 +234,7 @@ class RemoteNodes:
             self.connected[name] = RemoteNode(self._nodes[name], connection, received)
 
     def _require_agents(self, missing: Sequence[str], *, overdue: bool) -> None:
-        """Raise FailedError when the missing agents cannot come any more."""
+        """Raise FailedError if the missing agents cannot connect any more."""
         assert self._step is not None
         still_missing = [name for name in missing if name not in self.connected]
         code = self._step.poll()

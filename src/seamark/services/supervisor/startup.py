@@ -29,7 +29,7 @@ from seamark.telemetry.sampler import Sampler
 
 
 class Startup:
-    """Startup of one deployment; `answer` returns what is known of it at any time."""
+    """Startup of one deployment; `answer` returns the current facts at any time."""
 
     def __init__(self, spec: LaunchSpec, liveness: LivenessMonitor) -> None:
         self.spec = spec

@@ -45,7 +45,7 @@ CHILDREN_GRACE_S = 2.0
 
 
 def supervise(spec: LaunchSpec, guard: int) -> None:
-    """Serve until there is a reason to end, then end every process. The exit record says what went wrong."""
+    """Serve until there is a reason to end, then end every process. The exit record has that reason."""
     liveness = LivenessMonitor(spec.folder, spec.site.lease_s, guard)
     liveness.install_signal_handlers()
     startup = Startup(spec, liveness)
@@ -106,7 +106,8 @@ def _shut_down(startup: Startup, end: dict[str, Any]) -> None:
 
 
 def _end_processes(startup: Startup) -> None:
-    """Send the server its stop signal; then SIGTERM, and at last SIGKILL, to what is left below this process."""
+    """Send the server its stop signal; then SIGTERM, and at last SIGKILL, to the remaining processes below this
+    one."""
     if startup.group:
         startup.group.end(startup.liveness.heartbeat)
         _returncode(startup)

@@ -85,7 +85,7 @@ def _state(root: Path, pid: str) -> tuple[str, float] | None:
 
 
 def machine(paths: Mapping[str, Path] | None = None, root: Path = ROOT) -> Machine:
-    """Return what does not change during a trial. `paths` are those that it uses, by role."""
+    """Return the facts that do not change during a trial. `paths` are those that it uses, by role."""
     cpu, pages = processors(root), memory(root)
     return Machine(
         hostname=node(),
