@@ -113,6 +113,17 @@ def test_a_job_that_its_qos_would_never_start_is_refused(on_slurm: SlurmStudy) -
     assert on_slurm.jobs() == []
 
 
+@pytest.mark.covers("E-FR03", "E-NFR04")
+def test_a_job_whose_command_is_longer_than_an_argument_may_be_is_run(on_slurm: SlurmStudy) -> None:
+    on_slurm.write(repetitions=1)
+    longer = ("--wrapper-prefix", "w" * 100_000, "--apptainer-args", "a" * 60_000)  # as those of many trials are
+    done = on_slurm.bench("submit", "-c", "config/scenarios/try.yaml", "--", *longer)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(on_slurm.trials()) == 2
+    (job,) = on_slurm.jobs()
+    assert job["JobState"] == "COMPLETED"
+
+
 def gpus_seen(study: SlurmStudy) -> dict[str, str]:
     """Return what CUDA_VISIBLE_DEVICES is for the servers that run now, by their supervisors."""
     seen = {}

@@ -1,8 +1,8 @@
-"""Executor of Snakemake on Slurm: a subclass of its Slurm plugin's that waits for no job that will not end.
+"""Snakemake's executor on Slurm: a subclass of its Slurm plugin that waits for no job that will never end.
 
-The plugin waits for ever for a job that was preempted or held, or that Slurm has forgotten; it counts a job as failed
-when the controller is away for a moment, and does not log why sbatch refused a group of jobs. Imported only by the
-process of Snakemake.
+The plugin waits for ever for a job that was preempted or held, that Slurm has forgotten, or whose command is longer
+than an argument may be. It counts a job as failed when the controller is away for a moment, and does not log why
+sbatch refused a group of jobs. Only the process of Snakemake imports this module.
 """
 
 import asyncio
@@ -38,6 +38,8 @@ class StudyExecutor(SlurmExecutor):  # type: ignore[misc]
     def __init__(self, *arguments: Any) -> None:
         self._unreachable_since_s: dict[Any, float] = {}
         self._shut_down = threading.Event()
+        # the command of a group of some hundred trials is longer than the 128 KiB that one argument may have
+        arguments[0].executor_settings.pass_command_as_script = True
         super().__init__(*arguments)  # starts the thread that polls
 
     def shutdown(self) -> None:
