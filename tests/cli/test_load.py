@@ -295,7 +295,7 @@ def test_a_pattern_in_a_file_of_the_working_folder_is_loaded_with_its_settings(t
         (["localhost:80"], "Did you mean 'http://localhost:80'?"),
         (["http://127.0.0.1:80/", "--insecure"], "no certificate"),
         (["https://h/", "--cacert", "missing.pem"], "missing.pem contains no readable certificate"),
-        (["https://h/", "--cacert", "a", "--insecure"], "Use one of both"),
+        (["https://h/", "--cacert", "a", "--insecure"], "Use one of them"),
         (["http://nowhere.invalid/"], "no host has the name 'nowhere.invalid'"),
         (["http://127.0.0.1:1/"], "nothing listens there"),
         (["http://127.0.0.1:99999/"], "not an address"),

@@ -37,6 +37,7 @@ def test_a_pattern_has_the_rate_and_burstiness_its_name_promises(pattern: Patter
     gaps_s = [later - earlier for earlier, later in pairwise(at_s)]
     assert 1 / fmean(gaps_s) == pytest.approx(2, rel=0.02)
     assert pvariance(gaps_s) / fmean(gaps_s) ** 2 == pytest.approx(cv2, rel=0.06)
+    assert pattern.gap_variation**2 == pytest.approx(cv2 or 1), "of even arrivals the bound"
 
 
 @pytest.mark.parametrize(

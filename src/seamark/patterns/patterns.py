@@ -41,7 +41,7 @@ class Pattern(Protocol):
 
     @property
     def gap_variation(self) -> float:
-        """Largest coefficient of variation of the gaps between arrivals: 1 unless a pattern is burstier."""
+        """Coefficient of variation of the gaps between arrivals, or a bound on it: 1, as of Poisson arrivals."""
         return 1.0
 
     def arrivals(self, rng: np.random.Generator) -> Iterator[float]:
