@@ -40,10 +40,10 @@ test-serial: .venv/dev # what measures time runs while nothing else does
 
 test-sweep: .venv/dev
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(HERE) -m "sweep and not serial"
-	$(BIN)/pytest $(HERE) -m "sweep and serial"
+	$(BIN)/pytest tests/cluster -m sweep
 
 test-slurm: .venv/dev
-	$(BIN)/pytest tests/cluster/test_slurm_*.py
+	$(BIN)/pytest -m "not sweep" tests/cluster/test_slurm_*.py
 
 test-apptainer: .venv/dev
 	$(BIN)/pytest tests/cluster/test_apptainer_*.py

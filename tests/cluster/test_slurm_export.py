@@ -166,7 +166,13 @@ def test_exported_scripts_measure_every_trial_once_and_nothing_is_left_for_snake
 
 
 @pytest.mark.covers("E-FR03", "E-CLI05")
-@pytest.mark.parametrize("how", [[], ["--batch", "--signal=TERM"]], ids=["scancel", "time-is-up"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param([], id="scancel"),
+        pytest.param(["--batch", "--signal=TERM"], id="time-is-up", marks=pytest.mark.sweep),
+    ],
+)
 def test_a_job_that_is_cut_short_leaves_finished_trials_and_no_process_and_the_next_goes_on(
     exported: Callable[..., Submitted], how: list[str]
 ) -> None:

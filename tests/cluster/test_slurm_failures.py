@@ -197,6 +197,7 @@ def test_jobs_that_a_lost_or_killed_run_left_end_before_the_next_measures_and_no
     assert_whole(study, harmed.measured, trials=2 * len(HARMS))
 
 
+@pytest.mark.sweep
 @pytest.mark.covers("E-NFR04", "E-SVR06", "E-MLX01")
 def test_a_controller_that_restarts_and_a_node_that_dies_end_no_run(study: SlurmStudy, daemons: ExitStack) -> None:
     write(study, "cpu", 1)

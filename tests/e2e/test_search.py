@@ -56,7 +56,7 @@ def test_a_search_finds_the_capacity_that_the_objective_implies_and_is_a_trial_l
         duration_s=3,
         warmup_s=0.5,
         slos=["latency_mean_s <= 0.01"],
-        search={"setting": "rate_rps", "from": 50, "to": 1200, "within": 0.15, "budget_s": 60},
+        search={"setting": "rate_rps", "from": 100, "to": 1200, "within": 0.15, "budget_s": 40},
     )
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr
