@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from seamark.errors import SiteError
+from seamark.model.results.deployment_record import LockHolder
 from seamark.services.supervisor.node_locks import RUNTIME_DIR, locked, node_folder, open_lock, try_lock
 
 OTHER = 65534
@@ -51,7 +52,7 @@ def test_a_folder_that_another_user_has_made_blocks_nothing(place: Path) -> None
     os.chown(squat, OTHER, OTHER)
     folder = node_folder()
     assert folder.is_relative_to(Path.home() / ".cache/seamark/nodes")
-    with locked("load.lock", {}, pytest.fail, pytest.fail):
+    with locked("load.lock", LockHolder(), pytest.fail, pytest.fail):
         assert list(squat.iterdir()) == []
 
 
@@ -79,19 +80,24 @@ def test_where_no_folder_can_be_had_the_reasons_and_the_variable_are_named(
         node_folder()
 
 
+ADA = LockHolder(pid=7, user="ada", study="/s")
+
+
 @pytest.mark.slow
 def test_one_that_waits_hears_for_whom_after_two_seconds_and_not_before(place: Path) -> None:
-    heard: list[tuple[float, dict[str, object]]] = []
+    heard: list[tuple[float, LockHolder]] = []
     began_s = time.monotonic()
     release = threading.Timer(3.0, lambda: first.__exit__(None, None, None))
-    first = locked("load.lock", {"pid": 7, "user": "ada", "study": "/s"}, pytest.fail, pytest.fail)
+    first = locked("load.lock", ADA, pytest.fail, pytest.fail)
     first.__enter__()
     release.start()
-    with locked("load.lock", {}, lambda: None, lambda holder: heard.append((time.monotonic() - began_s, holder))):
+    with locked(
+        "load.lock", LockHolder(), lambda: None, lambda holder: heard.append((time.monotonic() - began_s, holder))
+    ):
         waited_s = time.monotonic() - began_s
     assert waited_s >= 3.0
     assert heard[0][0] >= 2.0
-    assert heard[0][1] == {"pid": 7, "user": "ada", "study": "/s"}
+    assert heard[0][1] == ADA
 
 
 def test_a_lock_whose_file_was_removed_is_taken_on_the_new_file(place: Path) -> None:

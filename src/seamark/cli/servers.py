@@ -12,6 +12,7 @@ from rich.text import Text
 from seamark.cli.options import duration_s, json_option
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import config_folder, results_of, site_of
+from seamark.storage.paths import read_or_none
 
 if TYPE_CHECKING:
     from seamark.model.results.deployment_record import ServerRun
@@ -129,11 +130,10 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
     from seamark.model.results.deployment_record import DeploymentRecord, Endpoint
     from seamark.services.persistent.listing import endpoint_text, is_healthy, server_folder
     from seamark.services.persistent.request import service_named
-    from seamark.services.supervisor.control_files import read_record
     from seamark.services.supervisor.deployment import alive, why_ended
 
     folder = server_folder(results_of(Path.cwd(), site), server)
-    endpoint = read_record(folder.endpoint, Endpoint) or Endpoint()
+    endpoint = read_or_none(folder.endpoint, Endpoint) or Endpoint()
     lives = endpoint.ok and alive(folder)
     well = lives and is_healthy(endpoint, service_named(Path.cwd(), str(endpoint.service)), timeout)
     where = endpoint_text(endpoint) if lives else None
@@ -153,7 +153,7 @@ def check(server: str, site: str, as_json: bool, timeout: float) -> int:
             f"{server}: runs at {where}, but does not answer within {timeout:g} s. Its log: {folder.server_log}"
         )
     else:
-        record = read_record(folder.record, DeploymentRecord)
+        record = read_or_none(folder.record, DeploymentRecord)
         end = why_ended(folder) or (record.ended if record else None)
         why = (end.reason if end else None) or (record.reason if record else None) or "its server does not run"
         click.echo(f"{server}: not running: {why}")
@@ -193,7 +193,8 @@ def start(
       bench servers start postgres --set scale=4 --time 2h
       bench servers start vllm --site meluxina --gpus 4 --partition gpu --account p200000 --time 4h
     """
-    from seamark.services.persistent.request import Request, new_instance, service_named, settings_from
+    from seamark.services.persistent.instance import Request
+    from seamark.services.persistent.request import new_instance, service_named, settings_from
 
     root = Path.cwd()
     try:

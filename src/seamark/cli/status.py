@@ -13,6 +13,7 @@ from rich.text import Text
 from seamark.cli.options import json_option, open_study, scenario_option
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
+from seamark.storage.codec import encode
 from seamark.trials.conflicts import conflicts, refusal
 from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.workflow.run_inventory import Component, components
@@ -37,7 +38,7 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
     if as_json:
         servers = {row[0]: row[1] for row in _servers(study)}
         parts = [vars(each) for each in components(study)]
-        of_others = {"conflicts": [each.document() for each in conflicts(study)]}
+        of_others = {"conflicts": encode(conflicts(study))}
         click.echo(json.dumps({**now.document(), "deployments": servers, "components": parts, **of_others}, indent=1))
         return 1 if now.failed else 0
     console = Console()

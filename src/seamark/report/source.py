@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from seamark.analysis.checks import verdict_of, worst
 from seamark.analysis.metrics import marked, with_present_codes
@@ -12,11 +12,10 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.trial import Plan, Trial
 from seamark.report.ordering import in_order
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json, read_or_none
 from seamark.storage.redaction import redacted, redacted_text
 
 Document = Mapping[str, Any]
-Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,11 +123,11 @@ def read_results(root: Path) -> Results:
     deployments = {
         planned.id: record
         for planned in plan.deployments
-        if (record := _read(folder.deployment(planned.id).record, DeploymentRecord)) is not None
+        if (record := read_or_none(folder.deployment(planned.id).record, DeploymentRecord)) is not None
     }
     metas: dict[str, TrialMeta] = {}
     for trial in trials:
-        if trial.service not in metas and (meta := _read(trial.folder.meta, TrialMeta)) is not None:
+        if trial.service not in metas and (meta := read_or_none(trial.folder.meta, TrialMeta)) is not None:
             metas[trial.service] = meta
     return Results(
         folder=folder,
@@ -151,13 +150,6 @@ def _optional(path: Path) -> Document | None:
         return None
 
 
-def _read(path: Path, noun: type[Noun]) -> Noun | None:
-    try:
-        return read(path, noun)
-    except (OSError, ValueError):
-        return None
-
-
 def _marked(path: Path) -> Document | None:
     document = _optional(path)
     return document and marked(dict(document))
@@ -165,7 +157,7 @@ def _marked(path: Path) -> Document | None:
 
 def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[Document]) -> TrialRecord:
     metrics = _marked(folder.metrics)
-    load = _read(folder.load, LoadRecord) or LoadRecord(status="failed")
+    load = read_or_none(folder.load, LoadRecord) or LoadRecord(status="failed")
     if metrics is None:
         damaged = folder.metrics.is_file()
         metrics = {

@@ -268,6 +268,14 @@ def read(path: Path, noun: type[Noun]) -> Noun:
         return parse(path.read_text(encoding="utf-8"), noun)
 
 
+def read_or_none(path: Path, noun: type[Noun]) -> Noun | None:
+    """Read a document, None when it is missing, damaged or unreadable."""
+    try:
+        return read(path, noun)
+    except (OSError, ValueError):
+        return None
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a document as a JSON object, checked against its noun if it has one. Raises like `read`."""
     with _damage_named(path):

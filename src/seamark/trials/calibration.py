@@ -33,7 +33,7 @@ from seamark.model.site import Pinning
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.pinning import cores_here, split_cores
 from seamark.services.ephemeral_server import ephemeral_server
-from seamark.storage.paths import read, write
+from seamark.storage.paths import read_or_none, write
 from seamark.telemetry import provenance
 from seamark.trials.measure import measure
 
@@ -95,9 +95,8 @@ def ceiling_of(results: Path, load: LoadRecord) -> Ceiling | None:
     if any(worker.carrier != "local" for worker in load.workers):
         return None
     speaks = any(worker.network for worker in load.workers)  # from an event loop, in however many processes
-    try:
-        known = read(calibration_file(results, str(load.node)), Calibration)
-    except (OSError, ValueError):
+    known = read_or_none(calibration_file(results, str(load.node)), Calibration)
+    if known is None:
         return None
     ceilings: Mapping[str, WorkerCeiling | None] = vars(known.ceilings)
     one = ceilings.get("wire" if speaks else str(load.client.workers))

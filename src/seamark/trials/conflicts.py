@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -14,7 +12,7 @@ from seamark.model.server_identity import BRIEF, ServerIdentity, ServerRecord, b
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
-from seamark.storage.paths import TrialFolder, read
+from seamark.storage.paths import TrialFolder, read_or_none
 from seamark.trials.trial_files import commit_mark, complete, put_aside
 
 MOST_DIFFERENCES = 4
@@ -41,10 +39,6 @@ class Conflict:
         if self.measured is None or self.measured == self.asked:
             return f"{what} with another configuration{'' if self.measured is None else f' on {self.asked}'}{shown}."
         return f"{what} on {self.measured}; this run asks for {self.asked}{shown}."
-
-    def document(self) -> dict[str, Any]:
-        """Return the conflict as plain data for JSON."""
-        return {**vars(self), "trials": list(self.trials), "differences": list(self.differences)}
 
 
 class CommitMarks:
@@ -122,14 +116,14 @@ def put_conflicts_aside(study: Study, deployment: str | None = None) -> tuple[st
 
 def _search_mark(folder: TrialFolder, trial: Trial) -> Measurement | None:
     """Return what says where the probes of a search without a result were measured; None for other trials."""
-    return _measurement(folder.search) if trial.search else None
+    return read_or_none(folder.search, Measurement) if trial.search else None
 
 
 def _conflict(study: Study, trials: Sequence[Trial], server: ServerIdentity) -> Conflict:
     first = trials[0]
     folder = study.folder(study.scenario.name).trial(first.id)
     mark = commit_mark(folder) or _search_mark(folder, first) or Measurement()
-    known, meta = mark.server_identity, _measurement(folder.meta)
+    known, meta = mark.server_identity, read_or_none(folder.meta, Measurement)
     whole = known if meta is None or meta.server_identity is None else meta.server_identity
     found = [] if whole is None or same_server(known, server) else _served_otherwise(whole, server)
     if mark.config_hash != first.config_hash:
@@ -161,10 +155,3 @@ def _configured_otherwise(folder: TrialFolder, trial: Trial) -> list[str]:
         return []
     found = differences(dict(old["settings"]), dict(trial.settings))
     return found or ["what a file of its settings holds, or how trials are made, has changed (config_hash)"]
-
-
-def _measurement(path: Path) -> Measurement | None:
-    try:
-        return read(path, Measurement)
-    except (OSError, ValueError):
-        return None

@@ -4,18 +4,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from seamark.errors import SiteError
+from seamark.model.results.deployment_record import LockHolder, Waiting
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.process_tree import exit_on_signals
 from seamark.services.supervisor.node_locks import locked, node_folder
-from seamark.storage.paths import write_json
+from seamark.storage.paths import write
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.permissions import user_named
-from seamark.trials.progress import held_by
 
 RENEW_S = 1.0
 """Age at which waiting.json is written again; readers take a much older one for left behind."""
@@ -35,13 +34,13 @@ def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None
             raise SystemExit(reason)
 
     suffix = f"-{context.deployment.id}" if context.site.placement == "share" else ""
-    facts = {"pid": os.getpid(), "user": user_named(os.getuid()), "study": str(context.study.root)}
+    own = LockHolder(pid=os.getpid(), user=user_named(os.getuid()), study=str(context.study.root))
     try:
         node_folder()
     except SiteError as lacking:
         raise SystemExit(str(lacking)) from None
     try:
-        with locked(f"load{suffix}.lock", facts, on_wait, lambda holder: _write_waiting(context, holder)):
+        with locked(f"load{suffix}.lock", own, on_wait, lambda holder: _write_waiting(context, holder)):
             context.folder.waiting.unlink(missing_ok=True)
             with exit_on_signals(signal.SIGTERM):
                 yield
@@ -49,11 +48,11 @@ def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None
         context.folder.waiting.unlink(missing_ok=True)
 
 
-def _write_waiting(context: DeploymentContext, holder: Mapping[str, Any]) -> None:
+def _write_waiting(context: DeploymentContext, holder: LockHolder) -> None:
     """Name the holder of the lock: once in the log of the job, and in waiting.json for as long as the wait lasts."""
     path = context.folder.waiting
     if not path.exists():
-        print(f"Waiting for another load on this node: {held_by(holder)}.", file=sys.stderr, flush=True)
+        print(f"Waiting for another load on this node: {holder}.", file=sys.stderr, flush=True)
     elif time.time() - path.stat().st_mtime < RENEW_S:
         return
-    write_json(path, {"schema_version": SCHEMA_VERSION, "holder": dict(holder)})
+    write(path, Waiting(schema_version=SCHEMA_VERSION, holder=holder))

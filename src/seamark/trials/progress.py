@@ -2,18 +2,19 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from seamark.model.results.deployment_record import Waiting
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Plan, Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json, read_or_none
 
 WAITING_STALE_S = 15.0
 
@@ -66,7 +67,7 @@ class Progress:
         """How far the trials that run are, in trials: so that a search moves the whole."""
         return sum(state.part for state in self.states)
 
-    def document(self) -> Mapping[str, Any]:
+    def document(self) -> Mapping[str, object]:
         """Return what `bench status --json` prints."""
         return {
             "schema_version": 1,
@@ -147,21 +148,13 @@ def _tried(trial: Trial, files: TrialFolder, server: ServerIdentity | None) -> S
     return State(trial=trial.id, deployment=trial.deployment, state=status, category=category, reason=reason)
 
 
-def held_by(holder: Mapping[str, Any]) -> str:
-    """Return who holds a node's lock: process, user and study."""
-    if not holder:
-        return "a process that has not said who it is"
-    return f"process {holder.get('pid')} of {holder.get('user')}, in the study {holder.get('study')}"
-
-
 def _waiting(path: Path) -> str | None:
     """Return what a deployment's load waits for, by the file that it writes anew every second while it waits."""
-    try:
-        if time.time() - path.stat().st_mtime > WAITING_STALE_S:
-            return None
-        return f"waits for another load on its node: {held_by(read_json(path)['holder'])}"
-    except (OSError, ValueError, KeyError, AttributeError):
-        return None
+    waiting = read_or_none(path, Waiting)
+    with suppress(OSError):
+        if waiting and time.time() - path.stat().st_mtime <= WAITING_STALE_S:
+            return f"waits for another load on its node: {waiting.holder}"
+    return None
 
 
 def _probe(search: Path) -> tuple[str | None, float]:

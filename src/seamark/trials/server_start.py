@@ -2,15 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from seamark.load.coordinator.coordinator import LoadError
-from seamark.model.results.deployment_record import Endpoint
+from seamark.model.results.deployment_record import Endpoint, WarmUp
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.supervisor import deployment as servers
-from seamark.storage.paths import read, write_json
+from seamark.storage.paths import read, write
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.load_lock import exclusive_load
@@ -53,7 +51,7 @@ def serve(context: DeploymentContext) -> None:
 def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
     """Send a server its first requests, of the load of `trial`; warmup.json counts them, their times are not kept."""
     with exclusive_load(context, parent_pid):
-        write_json(context.folder.warmup, _send_first_requests(context, trial, parent_pid))
+        write(context.folder.warmup, _send_first_requests(context, trial, parent_pid))
 
 
 def living_endpoint(context: DeploymentContext, trial: Trial, parent_pid: int) -> tuple[Endpoint, str | None]:
@@ -74,20 +72,22 @@ def living_endpoint(context: DeploymentContext, trial: Trial, parent_pid: int) -
     return read(context.folder.endpoint, Endpoint), why
 
 
-def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: int) -> Mapping[str, Any]:
-    """Return the document of warmup.json."""
-    endpoint = read(context.folder.endpoint, Endpoint)
-    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "status": "failed", "requests": 0}
+def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: int) -> WarmUp:
+    endpoint, warm_up = (
+        read(context.folder.endpoint, Endpoint),
+        WarmUp(schema_version=SCHEMA_VERSION, status="failed"),
+    )
     if not endpoint.ok:
-        return document
+        return warm_up
     parts = context.folder.runtime / "warmup"
     settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0}
     job = replace(context.load_job(trial, endpoint), settings=settings, seed=trial.seed + 1)
     python, on_tick = context.client_python(endpoint), context.on_tick(parent_pid)
     try:
         outcome = measure(job, parts, python=python, parent_pid=parent_pid, on_tick=on_tick).outcome
-        document |= {"status": "ok" if outcome.completed else "failed", "requests": outcome.completed}
+        status = "ok" if outcome.completed else "failed"
+        warm_up = replace(warm_up, status=status, requests=outcome.completed)
     except LoadError as error:
-        document |= {"reason": error.reason, "log_tail": list(error.log_tail)}
+        warm_up = replace(warm_up, reason=error.reason, log_tail=tuple(error.log_tail))
     shutil.rmtree(parts, ignore_errors=True)
-    return document
+    return warm_up

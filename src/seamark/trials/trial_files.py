@@ -5,7 +5,7 @@ from pathlib import Path
 from seamark.model.results.load_record import CommitMark, LoadRecord, SamplesRecord
 from seamark.model.server_identity import ServerIdentity, belongs, same_server
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, amend, read, read_json
+from seamark.storage.paths import TrialFolder, amend, read, read_json, read_or_none
 from seamark.trials.repeated_failures import NOT_TRIED
 
 BROKEN_OFF = "interrupted"
@@ -23,10 +23,8 @@ def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdenti
 
 def commit_mark(folder: TrialFolder) -> CommitMark | None:
     """Return what tells a finished measurement from another one, None where there is none that can be read."""
-    try:
-        return read(folder.record, SamplesRecord).mark
-    except (OSError, ValueError):
-        return None
+    record = read_or_none(folder.record, SamplesRecord)
+    return record.mark if record else None
 
 
 def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: ServerIdentity | None = None) -> bool:

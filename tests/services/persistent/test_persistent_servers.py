@@ -14,7 +14,8 @@ from standing_study import StandingStudy, kill, standing_study
 from seamark.dispatch.job import resources_of
 from seamark.dispatch.slurm.commands import sbatch_options
 from seamark.errors import UserError
-from seamark.services.persistent.request import Request, new_instance
+from seamark.services.persistent.instance import Request
+from seamark.services.persistent.request import new_instance
 
 pytestmark = pytest.mark.services
 

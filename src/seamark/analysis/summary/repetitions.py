@@ -10,7 +10,7 @@ from seamark.analysis.checks.nodes import Seen, add_machine, nodes_differ
 from seamark.analysis.metrics.objectives import look_up
 from seamark.analysis.summary.outcome import Outcome
 from seamark.model.results.trial_meta import TrialMeta
-from seamark.storage.paths import TrialFolder, read
+from seamark.storage.paths import TrialFolder, read_or_none
 
 THROUGHPUT_FACTOR = 1.5
 RESPONSE_FACTOR = 2.0
@@ -95,11 +95,8 @@ class ComparedNodes:
 
     def add(self, group: str, folder: TrialFolder) -> None:
         """Note the nodes of a good trial; of one without a readable meta.json nothing is known."""
-        try:
-            meta = read(folder.meta, TrialMeta)
-        except (OSError, ValueError):
-            return
-        for name, node in meta.all_nodes().items():
+        meta = read_or_none(folder.meta, TrialMeta)
+        for name, node in meta.all_nodes().items() if meta else ():
             if node.machine is not None:
                 add_machine(self._seen.setdefault(group, {}), name, node.machine)
 

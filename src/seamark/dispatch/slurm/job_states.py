@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seamark.dispatch.slurm.commands import ENDED, query
-from seamark.storage.paths import read_json, write_json
+from seamark.storage.paths import read_or_none, write
 
 WAITING = ("PENDING", "SPECIAL_EXIT", "REQUEUE_HOLD")
 OVERDUE = "OVERDUE"
@@ -32,6 +32,15 @@ class JobState:
         return self.state in ENDED or self.state in (OVERDUE, FORGOTTEN)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordedJobs:
+    """jobs.json: the jobs of a study's latest run by number."""
+
+    schema_version: int = 1
+    run: str
+    jobs: Mapping[str, JobState]
+
+
 def poll(root: Path, run: str, queue_deadline_s: float | None) -> Mapping[str, JobState]:
     """Return the jobs of the run named `run` by their numbers, and record them; cancel those that are overdue.
 
@@ -40,14 +49,14 @@ def poll(root: Path, run: str, queue_deadline_s: float | None) -> Mapping[str, J
     listing = query("squeue", "--states=all", "--noheader", f"--format={FORMAT}", "--name", run, within_s=50.0)
     if listing is None:
         return {}
-    before = recorded_jobs(root) if _recorded_run(root) == run else {}
+    recorded = read_or_none(record_of(root), RecordedJobs)
+    before = recorded.jobs if recorded and recorded.run == run else {}
     jobs = update_states(parsed(listing), before, time.time(), queue_deadline_s)
     jobs = {
         number: replace(job, state=_accounted(number)) if job.state == FORGOTTEN else job
         for number, job in jobs.items()
     }
-    document = {"schema_version": 1, "run": run, "jobs": {number: asdict(job) for number, job in jobs.items()}}
-    write_json(record_of(root), document)
+    write(record_of(root), RecordedJobs(run=run, jobs=jobs))
     if overdue := [number for number, job in jobs.items() if job.state == OVERDUE]:
         query("scancel", *overdue, within_s=50.0)
     return jobs
@@ -89,12 +98,10 @@ def record_of(root: Path) -> Path:
     return root / ".seamark" / "jobs.json"
 
 
-def recorded_jobs(root: Path) -> dict[str, JobState]:
-    """Return the jobs of a study's latest run, by number; nothing where none is recorded."""
-    try:
-        return {number: JobState(**job) for number, job in read_json(record_of(root))["jobs"].items()}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+def recorded_jobs(root: Path) -> Mapping[str, JobState]:
+    """Return the jobs of a study's latest run, by number; none where none is recorded."""
+    recorded = read_or_none(record_of(root), RecordedJobs)
+    return recorded.jobs if recorded else {}
 
 
 def _accounted(number: str) -> str:
@@ -102,10 +109,3 @@ def _accounted(number: str) -> str:
     command = ("sacct", "-X", "--noheader", "--parsable2", "--format=State", f"--jobs={number}")
     words = (query(*command, within_s=8.0) or "").split()
     return words[0] if words and words[0] in ENDED else FORGOTTEN
-
-
-def _recorded_run(root: Path) -> str | None:
-    try:
-        return str(read_json(record_of(root))["run"])
-    except (OSError, ValueError, KeyError):
-        return None

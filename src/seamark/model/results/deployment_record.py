@@ -167,6 +167,39 @@ class DeploymentRecord(ServerRun):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LockHolder:
+    """The process that holds a lock of a node."""
+
+    pid: Count = None
+    user: Word = None
+    study: Word = None
+
+    def __str__(self) -> str:
+        if self.pid is None:
+            return "a process that has not said who it is"
+        return f"process {self.pid} of {self.user}, in the study {self.study}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """waiting.json: who holds the lock that a load of the deployment waits for."""
+
+    schema_version: int = 1
+    holder: LockHolder = LockHolder()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUp:
+    """warmup.json: how many of a server's first requests were answered, or why none were."""
+
+    schema_version: int = 1
+    status: str
+    requests: int = 0
+    reason: Word = field(default=None, metadata=OPTIONAL)
+    log_tail: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """A service's environment that was made: .environments/NAME-DIGEST.json."""
 

@@ -1,6 +1,5 @@
 """Sections that make a run repeatable: configuration, software, commands, deployments, nodes."""
 
-import contextlib
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from seamark.report.numbers import ABSENT, duration, level, size
 from seamark.report.page.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
 from seamark.report.source import Document, Results
 from seamark.report.tables.summary import slug
-from seamark.storage.paths import read
+from seamark.storage.paths import read_or_none
 from seamark.storage.redaction import redacted, redacted_text
 
 MOST_ROWS = 200
@@ -199,8 +198,8 @@ def nodes_section(results: Results) -> Section | None:
 
 def _metas(results: Results) -> Iterator[TrialMeta]:
     for trial in results.ok:
-        with contextlib.suppress(OSError, ValueError):
-            yield read(trial.folder.meta, TrialMeta)
+        if meta := read_or_none(trial.folder.meta, TrialMeta):
+            yield meta
 
 
 def _facts(machine: Machine) -> tuple[str | None, ...]:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -13,7 +14,7 @@ from seamark.model.results.deployment_record import ImageFacts, ImageRecord
 from seamark.model.results.values import OPTIONAL
 from seamark.model.service import Service
 from seamark.storage.codec import decode, encode
-from seamark.storage.paths import read, write_text
+from seamark.storage.paths import read, read_or_none, write_text
 
 DIGEST_LETTERS = 12
 HEAD = """\
@@ -71,12 +72,11 @@ class Image:
 
     def read_record(self) -> ImageRecord | None:
         """Return the record, None when it is missing or does not match size and digest of the file."""
-        try:
-            record = read(self.record, ImageRecord)
-            matches = (record.size_bytes, record.digest) == (self.path.stat().st_size, self.digest)
-        except (OSError, ValueError):
-            return None
-        return record if matches else None
+        record = read_or_none(self.record, ImageRecord)
+        with suppress(OSError):
+            if record and (record.size_bytes, record.digest) == (self.path.stat().st_size, self.digest):
+                return record
+        return None
 
     def facts(self) -> ImageFacts:
         """Return the facts for the results of a measurement."""

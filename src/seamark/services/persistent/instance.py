@@ -5,10 +5,9 @@ import csv
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -17,10 +16,11 @@ from seamark.dispatch.dispatcher import DISPATCHERS, Dispatcher, job_of
 from seamark.dispatch.job import Job
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerEnd
+from seamark.model.results.values import OPTIONAL
+from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import read_control_file, read_record
-from seamark.storage.paths import DeploymentFolder, read_json, write_json
+from seamark.storage.paths import DeploymentFolder, read, read_or_none, write, write_json
 from seamark.telemetry.cut import cut
 
 STANDING = "standing"
@@ -30,6 +30,29 @@ The name is that of older versions, whose servers must still be found.
 """
 
 STOP_JOB_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """standing.json: a server of one service for `time_s` on a site, and its batch job once it has one. None stands
+    for the default of the site or of its batch system."""
+
+    schema_version: int = 1
+    id: str = ""
+    service: str
+    site: str
+    settings: Mapping[str, Value]
+    time_s: float
+    nodes: int = 1
+    gpus: int = 0
+    cpus_per_task: int = 1
+    mem_gb: int = 1
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    container: str | None = None
+    job: str | None = field(default=None, metadata=OPTIONAL)
+    dispatcher: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,21 +92,26 @@ class Instance:
     @property
     def job(self) -> str | None:
         """The id of its batch job, None where it runs without one."""
-        document = read_control_file(self.request) or {}
-        return document.get("job")
+        request = self.stored_request()
+        return request.job if request else None
 
     @property
     def dispatcher(self) -> Dispatcher:
         """The dispatcher of its batch job; Slurm's for a server of an older version."""
-        return DISPATCHERS[(read_control_file(self.request) or {}).get("dispatcher", "slurm")]
+        request = self.stored_request()
+        return DISPATCHERS[(request and request.dispatcher) or "slurm"]
 
-    def note(self, **facts: Any) -> None:
-        """Add facts to the request, such as the id of its job."""
-        write_json(self.request, read_json(self.request) | facts)
+    def stored_request(self) -> Request | None:
+        """Return the request that the server was started for, None when its file is missing or damaged."""
+        return read_or_none(self.request, Request)
+
+    def note_job(self, job: str, dispatcher: str) -> None:
+        """Add its batch job to the request."""
+        write(self.request, replace(read(self.request, Request), job=job, dispatcher=dispatcher))
 
     def endpoint(self) -> Endpoint | None:
         """Return its endpoint.json, None before the start and after the end."""
-        return read_record(self.folder.endpoint, Endpoint)
+        return read_or_none(self.folder.endpoint, Endpoint)
 
     def is_live(self) -> bool:
         """Return whether its server runs, or its job is pending or running."""
@@ -102,7 +130,7 @@ class Instance:
         endpoint = self.endpoint()
         if endpoint and endpoint.ok and servers.alive(self.folder):
             return "running", ""
-        record = read_record(self.folder.record, DeploymentRecord)
+        record = read_or_none(self.folder.record, DeploymentRecord)
         if record is not None and record.status == "failed":
             return "failed", str(record.reason)
         if record is not None:

@@ -12,10 +12,10 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.services.persistent.instance import STANDING, Instance, instances
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import control_files_of, read_control_file, read_heartbeat, read_record
+from seamark.services.supervisor.control_files import control_files_of, read_heartbeat
 from seamark.services.supervisor.events import FailedError
 from seamark.services.supervisor.health import answers
-from seamark.storage.paths import DeploymentFolder
+from seamark.storage.paths import DeploymentFolder, read_or_none
 
 RETRY_S = 0.2
 
@@ -47,11 +47,11 @@ def list_servers(results: Path, *, ended: bool = False) -> list[ListedServer]:
 def _of_instance(instance: Instance) -> ListedServer:
     state, why = instance.state()
     endpoint = instance.endpoint()
-    run = endpoint or read_record(instance.folder.record, DeploymentRecord) or Endpoint()
+    run = endpoint or read_or_none(instance.folder.record, DeploymentRecord) or Endpoint()
     heartbeat = read_heartbeat(control_files_of(instance.folder))
     return ListedServer(
         id=instance.id,
-        service=(read_control_file(instance.request) or {}).get("service"),
+        service=request.service if (request := instance.stored_request()) else None,
         state=state,
         endpoint=endpoint_text(run) if state == "running" else None,
         node=heartbeat.node if heartbeat else run.node,
@@ -65,7 +65,7 @@ def _of_instance(instance: Instance) -> ListedServer:
 def _of_trials(results: Path) -> Iterator[ListedServer]:
     for path in sorted(results.glob("*/deployments/*/endpoint.json")):
         folder = DeploymentFolder(root=path.parent)
-        endpoint = read_record(path, Endpoint)
+        endpoint = read_or_none(path, Endpoint)
         if endpoint is None or not servers.alive(folder):
             continue
         heartbeat = read_heartbeat(control_files_of(folder))

@@ -2,59 +2,22 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from seamark.config.read import read_services
 from seamark.errors import UserError, did_you_mean
 from seamark.model.service import Service, Value
-from seamark.model.trial import SCHEMA_VERSION, Deployment
+from seamark.model.trial import RESOURCES, Deployment
 from seamark.planning.study import Study, config_folder
 from seamark.planning.study_paths import require_paths
-from seamark.services.persistent.instance import STANDING, Instance
-from seamark.storage.paths import read_json, write_json, write_text
+from seamark.services.persistent.instance import STANDING, Instance, Request
+from seamark.storage.paths import read, write, write_text
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
 SCENARIO_LINE = re.compile(r"^.*scenario\.yaml:\d+:(?: (?:workload|resources)\.)?")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A server of one service for `time_s` on a site. None stands for the default of the site or of Slurm."""
-
-    service: str
-    site: str
-    settings: Mapping[str, Value]
-    time_s: float
-    nodes: int = 1
-    gpus: int = 0
-    cpus_per_task: int = 1
-    mem_gb: int = 1
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    container: str | None = None
-
-    @classmethod
-    def of(cls, instance: Instance) -> "Request":
-        """Return the stored request of an instance."""
-        document = read_json(instance.request)
-        return cls(**{name: document[name] for name in cls.__dataclass_fields__})
-
-    def as_scenario(self) -> dict[str, Any]:
-        """Return the scenario with this server as its only deployment."""
-        batch = {name: getattr(self, name) for name in ("partition", "account", "qos")}
-        return {
-            "scenario": STANDING,
-            "site": self.site,
-            **{name: value for name, value in batch.items() if value is not None},
-            "resources": {name: getattr(self, name) for name in ("nodes", "gpus", "cpus_per_task", "mem_gb")},
-            **({"artifacts": {"container": self.container}} if self.container else {}),
-            "workload": {"service": self.service, **self.settings},
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +66,8 @@ def new_instance(root: Path, results: Path, request: Request, name: str | None) 
     """Create the folder of a new persistent server and validate its request. UserError lists every mistake."""
     instance = Instance(root=_folder(results / STANDING, request.service, name))
     try:
-        write_text(instance.scenario, yaml.safe_dump(request.as_scenario(), sort_keys=False))
-        write_json(instance.request, {"schema_version": SCHEMA_VERSION, "id": instance.id, **asdict(request)})
+        write_text(instance.scenario, yaml.safe_dump(_scenario(request), sort_keys=False))
+        write(instance.request, replace(request, id=instance.id))
         return instance, validate_request(root, instance)
     except UserError as mistake:
         instance.remove()
@@ -112,9 +75,22 @@ def new_instance(root: Path, results: Path, request: Request, name: str | None) 
         raise type(mistake)(*lines) from None
 
 
+def _scenario(request: Request) -> Mapping[str, object]:
+    """Return the scenario with this server as its only deployment."""
+    batch = {name: getattr(request, name) for name in ("partition", "account", "qos")}
+    return {
+        "scenario": STANDING,
+        "site": request.site,
+        **{name: value for name, value in batch.items() if value is not None},
+        "resources": {name: getattr(request, name) for name in RESOURCES},
+        **({"artifacts": {"container": request.container}} if request.container else {}),
+        "workload": {"service": request.service, **request.settings},
+    }
+
+
 def validate_request(root: Path, instance: Instance) -> ValidatedRequest:
     """Validate the stored request of an instance. Its deployment gets the instance's id, so its data is its own."""
-    request = Request.of(instance)
+    request = read(instance.request, Request)
     study = Study.at(root, scenario=str(instance.scenario), site=request.site)
     service = _without_loads(study.services[request.service])
     study = replace(study, services={**study.services, service.name: service})

@@ -22,8 +22,8 @@ from seamark.platform.process_tree import exit_on_signals
 from seamark.services.persistent.instance import STANDING, Instance
 from seamark.services.persistent.request import ValidatedRequest, validate_request
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.control_files import read_record
 from seamark.services.supervisor.events import log_event
+from seamark.storage.paths import read_or_none
 
 POLL_S = 1.0
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -83,19 +83,19 @@ def submit(instance: Instance, validated: ValidatedRequest) -> str:
     except BaseException:
         instance.remove()
         raise
-    instance.note(job=number, dispatcher=dispatcher.name)
+    instance.note_job(number, dispatcher.name)
     return number
 
 
 def wait(instance: Instance, number: str, report: Callable[[str], None]) -> ServerRun:
     """Wait until the server of a job answers or has failed; return its endpoint.json. `report` gets job states."""
     while True:
-        answer = read_record(instance.folder.endpoint, Endpoint)
+        answer = read_or_none(instance.folder.endpoint, Endpoint)
         if answer is not None and (not answer.ok or servers.alive(instance.folder)):
             return answer
         job = job_of(instance.dispatcher, number)
         if job is None:
-            return read_record(instance.folder.record, DeploymentRecord) or _unserved(instance, number)
+            return read_or_none(instance.folder.record, DeploymentRecord) or _unserved(instance, number)
         where = f"({job.reason})" if job.state == "PENDING" else f"on {job.nodes}"
         report(f"job {number}: {job.state.lower()} {where}")
         time.sleep(POLL_S)

@@ -15,9 +15,9 @@ from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Part, Server
 from seamark.platform.privilege import as_user, user_for
 from seamark.services.runtimes.containers import client_environment, container_command, inside
-from seamark.services.supervisor.control_files import MARK, control_files_of, is_alive, read_record
+from seamark.services.supervisor.control_files import MARK, control_files_of, is_alive
 from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot, Template, printed, switches
-from seamark.storage.paths import DeploymentFolder
+from seamark.storage.paths import DeploymentFolder, read_or_none
 from seamark.telemetry.gpu import chosen_gpus
 
 PACKAGE = Path(seamark.__file__).parent
@@ -200,7 +200,7 @@ def persistent_endpoint(results: Path, address: str) -> Endpoint:
     """Return the endpoint of the persistent server at `standing/ID`. SiteError when it does not run."""
     name = address.removeprefix(PERSISTENT_PREFIX)
     folder = DeploymentFolder(root=results / PERSISTENT_PREFIX / name)
-    endpoint = read_record(folder.endpoint, Endpoint)
+    endpoint = read_or_none(folder.endpoint, Endpoint)
     if endpoint is None or not endpoint.ok or not is_alive(control_files_of(folder)):
         raise SiteError(
             f"{address}: no persistent server of that id runs. `bench servers ps --all` lists them;"

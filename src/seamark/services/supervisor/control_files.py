@@ -11,16 +11,14 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TextIO
 
 from seamark.dispatch.identity import allocation, boot_id, node
 from seamark.platform.process_tree import send, with_mark
-from seamark.storage.paths import DeploymentFolder, read, read_json, write_json
-
-Noun = TypeVar("Noun")
+from seamark.storage.paths import DeploymentFolder, read_or_none, write
 
 MARK = "SEAMARK_KEEPER"
 """Environment variable of every process of a deployment; its value is the folder of the control files."""
@@ -124,27 +122,26 @@ class Heartbeat:
     monotonic_ns: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class StopRequest:
+    """Request that the supervisor stops; `why` goes into its exit record."""
+
+    why: str = "stop"
+
+
 def write_heartbeat(control: ControlFiles, pid: int, clock: Clock = NODE_CLOCK) -> None:
     """Write a heartbeat of supervisor `pid`. Not synced to disk: after a crash of the node it means nothing."""
-    document = {
-        "pid": pid,
-        "node": node(),
-        "boot": boot_id(),
-        "allocation": allocation(),
-        "monotonic_ns": clock.monotonic_ns(),
-    }
+    heartbeat = Heartbeat(
+        pid=pid, node=node(), boot=boot_id(), allocation=allocation(), monotonic_ns=clock.monotonic_ns()
+    )
     temporary = control.heartbeat.with_name(".beat.tmp")
-    temporary.write_text(json.dumps(document))
+    temporary.write_text(json.dumps(vars(heartbeat)))
     temporary.replace(control.heartbeat)
 
 
 def read_heartbeat(control: ControlFiles) -> Heartbeat | None:
     """Return the last heartbeat, None when it is missing or damaged."""
-    document = read_control_file(control.heartbeat)
-    try:
-        return Heartbeat(**document) if document else None
-    except TypeError:
-        return None
+    return read_or_none(control.heartbeat, Heartbeat)
 
 
 def is_alive(control: ControlFiles, clock: Clock = NODE_CLOCK) -> bool:
@@ -193,7 +190,7 @@ def supervisors_below(results_root: Path) -> Iterator[ControlFiles]:
 def request_stop(control: ControlFiles, why: str) -> None:
     """Request that a live supervisor stops; `why` goes into its exit record."""
     if control.heartbeat.exists() and not control.exit_record.exists():
-        write_control_file(control.stop_request, {"why": why})
+        write_control_file(control.stop_request, StopRequest(why=why))
 
 
 def wait_until_gone(control: ControlFiles, wait_s: float) -> bool:
@@ -238,26 +235,10 @@ def modified_ns(path: Path) -> int | None:
         return None
 
 
-def read_control_file(path: Path) -> dict[str, Any] | None:
-    """Return a JSON object, None when it is missing or damaged."""
-    try:
-        return read_json(path)
-    except (OSError, ValueError):
-        return None
-
-
-def read_record(path: Path, noun: type[Noun]) -> Noun | None:
-    """Return the noun of a document, None when it is missing or damaged."""
-    try:
-        return read(path, noun)
-    except (OSError, ValueError):
-        return None
-
-
-def write_control_file(path: Path, document: Mapping[str, Any]) -> None:
+def write_control_file(path: Path, noun: object) -> None:
     """Write a control file atomically; on a full disk an empty one, since its presence alone is a signal."""
     try:
-        write_json(path, document)
+        write(path, noun)
     except OSError:
         with contextlib.suppress(OSError):
             path.touch()

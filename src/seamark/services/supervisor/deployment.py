@@ -30,12 +30,12 @@ from seamark.services.runtimes.environments import prepare_environment
 from seamark.services.supervisor.control_files import (
     MARK,
     ControlFiles,
+    StopRequest,
     acquire_lock,
     control_files_of,
     is_alive,
     kill_strays,
     read_heartbeat,
-    read_record,
     request_stop,
     supervisors_below,
     touch,
@@ -44,7 +44,7 @@ from seamark.services.supervisor.control_files import (
 )
 from seamark.services.supervisor.events import log_tail, timestamp
 from seamark.services.supervisor.launch_spec import LaunchSpec
-from seamark.storage.paths import DeploymentFolder, expanded, write
+from seamark.storage.paths import DeploymentFolder, expanded, read_or_none, write
 
 STOP_WAIT_S = 30.0
 """How long `stop` waits for the supervisor and its server to end."""
@@ -189,7 +189,7 @@ def why_ended(folder: DeploymentFolder) -> ServerEnd | None:
     control = control_files_of(folder)
     if control.exit_record.exists():
         unwritten = ServerEnd(why="crash", reason="Its exit record could not be written: is the disk full?")
-        return read_record(control.exit_record, ServerEnd) or unwritten
+        return read_or_none(control.exit_record, ServerEnd) or unwritten
     if not control.heartbeat.exists() or is_alive(control):
         return None
     lost = "The supervisor left no exit record: it was killed, or its node went down."
@@ -210,12 +210,12 @@ def teardown(folder: DeploymentFolder, loads: Sequence[Path]) -> DeploymentRecor
     stop(folder, "teardown")
     control = control_files_of(folder)
     endpoint = (
-        read_record(folder.endpoint, Endpoint)
-        or read_record(control.answer, Endpoint)
+        read_or_none(folder.endpoint, Endpoint)
+        or read_or_none(control.answer, Endpoint)
         or Endpoint(schema_version=SCHEMA_VERSION)
     )
     end = why_ended(folder) or ServerEnd(why="teardown")
-    records = [read_record(load, LoadRecord) for load in loads]
+    records = [read_or_none(load, LoadRecord) for load in loads]
     record = DeploymentRecord(
         **{each.name: getattr(endpoint, each.name) for each in fields(ServerRun)},
         ended=replace(end, at=None),
@@ -268,20 +268,22 @@ def _start_and_wait(spec: LaunchSpec, control: ControlFiles, parent_pid: int) ->
         while True:
             if not orphaned and os.getppid() != parent_pid:
                 orphaned = True
-                write_control_file(control.stop_request, {"why": "interrupted"})
-            if answer := read_record(control.answer, Endpoint):
+                write_control_file(control.stop_request, StopRequest(why="interrupted"))
+            if answer := read_or_none(control.answer, Endpoint):
                 if not orphaned:
                     return answer
                 reason = "The run that started this server has ended."
                 return replace(answer, status="failed", category="interrupted", reason=reason)
             if supervisor.poll() is not None:
-                return read_record(control.answer, Endpoint) or _supervisor_lost(spec, control, supervisor.returncode)
+                return read_or_none(control.answer, Endpoint) or _supervisor_lost(
+                    spec, control, supervisor.returncode
+                )
             time.sleep(0.02)
             if not orphaned and time.monotonic() - renewed > 1.0:
                 touch(control.lease)
                 renewed = time.monotonic()
     except BaseException:
-        write_control_file(control.stop_request, {"why": "stop"})
+        write_control_file(control.stop_request, StopRequest())
         raise
 
 

@@ -9,13 +9,13 @@ from seamark.services.supervisor.control_files import (
     HEARTBEAT_INTERVAL_S,
     NODE_CLOCK,
     Clock,
+    StopRequest,
     control_files_of,
     modified_ns,
-    read_control_file,
     write_heartbeat,
 )
 from seamark.services.supervisor.events import EndedError
-from seamark.storage.paths import DeploymentFolder
+from seamark.storage.paths import DeploymentFolder, read_or_none
 
 TICK_S = 0.05
 FILES_INTERVAL_S = 0.2
@@ -76,8 +76,8 @@ class LivenessMonitor:
 
     def _check_files(self, now_s: float) -> None:
         if self.control.stop_request.exists():
-            request = read_control_file(self.control.stop_request) or {}
-            raise EndedError(str(request.get("why", "stop")), "A stop was requested.")
+            request = read_or_none(self.control.stop_request, StopRequest) or StopRequest()
+            raise EndedError(request.why, "A stop was requested.")
         if self.control.published.exists() and not self._endpoint.exists():
             raise EndedError("endpoint-removed", "Its endpoint.json was removed: the server is no longer needed.")
         lease_ns = modified_ns(self.control.lease)

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from seamark.dispatch.identity import allocation, node
 from seamark.errors import SiteError
+from seamark.model.results.deployment_record import LockHolder
 from seamark.services.supervisor.events import FailedError
+from seamark.storage.codec import parse
 
 RUNTIME_DIR = "SEAMARK_RUNTIME_DIR"
 """Environment variable: parent of the folder in place of TEMPORARY, for tests and where TEMPORARY is shared."""
@@ -94,9 +96,9 @@ def try_lock(name: str) -> TextIO | None:
 @contextmanager
 def locked(
     name: str,
-    holder: dict[str, Any],
+    holder: LockHolder,
     on_wait: Callable[[], object],
-    on_report: Callable[[dict[str, Any]], object],
+    on_report: Callable[[LockHolder], object],
 ) -> Iterator[None]:
     """Hold the lock of that name; `holder` is written into it for other processes to read.
 
@@ -111,7 +113,7 @@ def locked(
         time.sleep(POLL_S)
     with file:
         file.truncate(0)
-        file.write(json.dumps(holder))
+        file.write(json.dumps(vars(holder)))
         file.flush()
         yield
 
@@ -124,13 +126,12 @@ def _is_current(file: TextIO, name: str) -> bool:
         return False
 
 
-def _holder(name: str) -> dict[str, Any]:
+def _holder(name: str) -> LockHolder:
     try:
         with open_lock(name) as file:
-            holder = json.load(file)
+            return parse(file.read(), LockHolder)
     except (OSError, ValueError):
-        return {}
-    return holder if isinstance(holder, dict) else {}
+        return LockHolder()
 
 
 def claim_gpus(count: int, claims: ExitStack) -> None:

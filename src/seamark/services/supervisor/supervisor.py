@@ -14,10 +14,10 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from seamark.errors import UserError
-from seamark.model.trial import SCHEMA_VERSION
+from seamark.model.results.deployment_record import ServerEnd
 from seamark.platform.process_tree import (
     alive_below,
     become_subreaper,
@@ -38,7 +38,6 @@ from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
 from seamark.services.supervisor.node_locks import claim_gpus
 from seamark.services.supervisor.startup import Startup
-from seamark.storage.codec import encode
 from seamark.storage.paths import write
 
 CHILDREN_GRACE_S = 2.0
@@ -52,7 +51,7 @@ def supervise(spec: LaunchSpec, guard: int) -> None:
     log = spec.folder.server_log
     log_start = log.stat().st_size if log.exists() else 0
     data_lock, gpus = None, contextlib.ExitStack()
-    end: dict[str, Any] = {"why": "crash", "reason": f"The supervisor failed; see its log {liveness.control.log}."}
+    end = ServerEnd(why="crash", reason=f"The supervisor failed; see its log {liveness.control.log}.")
     try:
         liveness.tick()
         if spec.site.placement == "share":
@@ -68,41 +67,41 @@ def supervise(spec: LaunchSpec, guard: int) -> None:
             reap(but=startup.group.pids() if startup.group else ())
             time.sleep(TICK_S)
     except EndedError as ended:
-        end = {"why": ended.why, "reason": ended.reason}
+        end = ServerEnd(why=ended.why, reason=ended.reason)
     except FailedError as failed:
-        end = {"why": "failed", "category": failed.category, "reason": failed.reason, "log_tail": failed.log_tail}
+        tail = tuple(failed.log_tail)
+        end = ServerEnd(why="failed", category=failed.category, reason=failed.reason, log_tail=tail)
     except (UserError, OSError) as cause:
-        end = {"why": "failed", "category": "setup_failed", "reason": str(cause)}
+        end = ServerEnd(why="failed", category="setup_failed", reason=str(cause))
     finally:
         exited_log = startup.group.exited_log if startup.group else None
         if exited_log is not None and exited_log != log:
             log, log_start = exited_log, 0
-        lines = end.get("log_tail") or (log_tail(log, log_start) if end["why"] in ("crash", "failed") else [])
-        _shut_down(startup, {**end, "log_tail": lines})
+        if not end.log_tail and end.why in ("crash", "failed"):
+            end = replace(end, log_tail=tuple(log_tail(log, log_start)))
+        _shut_down(startup, end)
         gpus.close()
         if data_lock:
             data_lock.close()
             _clear_data(spec.data)
 
 
-def _shut_down(startup: Startup, end: dict[str, Any]) -> None:
+def _shut_down(startup: Startup, end: ServerEnd) -> None:
     """Write the exit record at once, for the load to see; end every process; add the server's exit code."""
     control = startup.liveness.control
     returncode = _returncode(startup)
-    end = {"schema_version": SCHEMA_VERSION, **end, "returncode": returncode, "at": timestamp()}
+    end = replace(end, returncode=returncode, at=timestamp())
     write_control_file(control.exit_record, end)
-    log_event("server-down", why=end["why"], reason=end["reason"])
+    log_event("server-down", why=end.why, reason=end.reason)
     if startup.sampler:
         startup.sampler.stop()
     if not control.answer.exists():
-        category = end.get("category") or ("server_died" if end["why"] == "crash" else "interrupted")
-        failed = replace(
-            startup.answer("failed"), category=category, reason=end["reason"], log_tail=tuple(end["log_tail"])
-        )
-        write_control_file(control.answer, encode(failed))
+        category = end.category or ("server_died" if end.why == "crash" else "interrupted")
+        answer = replace(startup.answer("failed"), category=category, reason=end.reason, log_tail=end.log_tail)
+        write_control_file(control.answer, answer)
     _end_processes(startup)
     if returncode is None and (returncode := _returncode(startup)) is not None:
-        write_control_file(control.exit_record, end | {"returncode": returncode})
+        write_control_file(control.exit_record, replace(end, returncode=returncode))
 
 
 def _end_processes(startup: Startup) -> None:
@@ -151,8 +150,7 @@ def guard(supervisor: int, control: ControlFiles, data: Path) -> int:
     returncode = os.waitstatus_to_exitcode(status)
     if not control.exit_record.exists():
         reason = f"The supervisor ended with {exit_text(returncode)}; its server was ended with it."
-        end = {"schema_version": SCHEMA_VERSION, "why": "crash", "returncode": None, "reason": reason}
-        write_control_file(control.exit_record, {**end, "log_tail": [], "at": timestamp()})
+        write_control_file(control.exit_record, ServerEnd(why="crash", reason=reason, at=timestamp()))
         log_event("supervisor-killed", reason=reason)
     _clear_data(data)
     control.heartbeat.unlink(missing_ok=True)
