@@ -1,7 +1,10 @@
 """Model of a page: sections of text, tables, figures and code, free of HTML and Markdown."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+Kind = Literal["text", "number", "verdict", "code", "time", "absent", "short"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -9,17 +12,17 @@ class Cell:
     """Cell of a table. `title` is its tooltip; `share` (0..1) draws a bar behind a number."""
 
     text: str
-    kind: Literal["text", "number", "verdict", "code", "time", "absent", "short"] = "text"
+    kind: Kind = "text"
     title: str | None = None
     share: float | None = None
-    href: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """Head of a column, with its unit."""
+    """Column of a table: its head with a unit and a tooltip, and its cells from top to bottom."""
 
     name: str
+    cells: Sequence[Cell]
     unit: str = ""
     title: str | None = None
     numeric: bool = False
@@ -27,12 +30,15 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Table: each row has as many cells as there are columns."""
+    """Table of columns that have equally many cells."""
 
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
     footnotes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> tuple[tuple[Cell, ...], ...]:
+        return tuple(zip(*(column.cells for column in self.columns), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +92,31 @@ class Section:
     title: str
     blocks: tuple[Block, ...] = ()
     sections: tuple["Section", ...] = ()
+
+
+def column(
+    name: str,
+    cells: Iterable[Cell | str | None],
+    kind: Kind = "text",
+    *,
+    why: str = "",
+    unit: str = "",
+    numeric: bool = False,
+    title: str | None = None,
+) -> Column:
+    """Return a column; text becomes a cell of `kind`, None an absent one with the reason `why`."""
+    whole = [
+        cell if isinstance(cell, Cell) else absent(why) if cell is None else Cell(text=cell, kind=kind)
+        for cell in cells
+    ]
+    return Column(name=name, cells=whole, unit=unit, title=title, numeric=numeric)
+
+
+def figures(
+    name: str, cells: Iterable[Cell | str | None], unit: str = "", title: str | None = None, *, why: str = ""
+) -> Column:
+    """Return a column of numbers."""
+    return column(name, cells, "number", why=why, unit=unit, title=title, numeric=True)
 
 
 def known(text: str, *, title: str | None = None, share: float | None = None) -> Cell:

@@ -4,12 +4,14 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import pandas as pd
+
 from seamark.config.mix import MIX, mix_text
 from seamark.model.plurals import counted
 from seamark.model.results.trial_meta import Clock, Gpus, Machine, TrialMeta
 from seamark.model.service import Value
 from seamark.report.numbers import ABSENT, duration, level, size
-from seamark.report.page.content import Block, Cell, Code, Column, Facts, Section, Table, Text, absent
+from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column
 from seamark.report.source import Document, Results
 from seamark.report.tables.summary import slug
 from seamark.storage.paths import read_or_none
@@ -61,17 +63,14 @@ def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
                 long=True,
             )
         )
-    columns = (Column(name="treatment"), *(Column(name=name) for name in varying))
-    rows = tuple(
-        (
-            Cell(text=str(treatment["treatment"]), kind="code"),
-            *(Cell(text=level(config[n], n)) if n in config else absent(UNSET) for n in varying),
-        )
-        for treatment, config in list(zip(treatments, configs, strict=True))[:MOST_ROWS]
+    shown = configs[:MOST_ROWS]
+    columns = (
+        column("treatment", [str(t["treatment"]) for t in treatments[:MOST_ROWS]], kind="code"),
+        *(column(n, [level(c[n], n) if n in c else None for c in shown], why=UNSET) for n in varying),
     )
-    left_out = len(treatments) - len(rows)
+    left_out = len(configs) - len(shown)
     notes = (f"In plan.json: {counted(left_out, 'more treatment')}.",) if left_out else ()
-    return (*blocks, Table(columns=columns, rows=rows, footnotes=notes))
+    return (*blocks, Table(columns=columns, footnotes=notes))
 
 
 def _listed(names: Sequence[str], config: Document) -> str:
@@ -107,46 +106,34 @@ def reproduce_section(results: Results) -> Section:
 
 def _software(results: Results) -> Table:
     """Return version, runtime, lock with its digest, and licence of each service."""
-    heads = ("version", "runtime", "lock", "SHA-256 of the lock", "container digest", "licence")
-    found = []
-    for service, meta in sorted(results.metas.items()):
-        lock = (meta.software.lock, meta.software.lock_sha256)
-        values = (meta.service_version, meta.runtime, *lock, meta.container_digest, meta.licence)
-        found.append((service, dict(zip(heads, values, strict=True))))
-    known = [head for head in heads if any(values[head] for _, values in found)]
-    rows = tuple(
-        (Cell(text=service), *(Cell(text=str(values[h] or ABSENT), kind="code") for h in known))
-        for service, values in found
-    )
-    return Table(columns=(Column(name="service"), *(Column(name=head) for head in known)), rows=rows)
+    services = dict(sorted(results.metas.items()))
+    every = list(services.values())
+    facts = {
+        "version": [meta.service_version for meta in every],
+        "runtime": [meta.runtime for meta in every],
+        "lock": [meta.software.lock for meta in every],
+        "SHA-256 of the lock": [meta.software.lock_sha256 for meta in every],
+        "container digest": [meta.container_digest for meta in every],
+        "licence": [meta.licence for meta in every],
+    }
+    known = [column(head, [str(value or ABSENT) for value in own], "code") for head, own in facts.items() if any(own)]
+    return Table(columns=(column("service", services), *known))
 
 
 def deployments_table(results: Results) -> Table:
     """Return start, uptime, end, trials, node and batch job of each deployment."""
+    records = dict(list(results.deployments.items())[:MOST_ROWS])
+    every = list(records.values())
     columns = (
-        Column(name="deployment"),
-        Column(name="started"),
-        Column(name="uptime"),
-        Column(name="end"),
-        Column(name="trials", unit="ok of n"),
-        Column(name="node"),
-        Column(name="Batch job"),
+        column("deployment", records, kind="code"),
+        column("started", [(record.started_at or ABSENT).replace("T", " ")[:19] for record in every], kind="time"),
+        column("uptime", [duration(record.uptime_s) for record in every]),
+        column("end", [(record.ended and record.ended.why) or ABSENT for record in every]),
+        column("trials", [f"{t.ok} of {t.n}" if (t := r.trials) else ABSENT for r in every], unit="ok of n"),
+        column("node", [record.node or ABSENT for record in every], kind="code"),
+        column("Slurm job", [record.slurm_job_id or ABSENT for record in every], kind="code"),
     )
-    rows = []
-    for name, record in list(results.deployments.items())[:MOST_ROWS]:
-        end, trials = record.ended, record.trials
-        rows.append(
-            (
-                Cell(text=name, kind="code"),
-                Cell(text=(record.started_at or ABSENT).replace("T", " ")[:19], kind="time"),
-                Cell(text=duration(record.uptime_s)),
-                Cell(text=(end and end.why) or ABSENT),
-                Cell(text=f"{trials.ok} of {trials.n}" if trials else ABSENT),
-                Cell(text=record.node or ABSENT, kind="code"),
-                Cell(text=record.slurm_job_id or ABSENT, kind="code"),
-            )
-        )
-    return Table(columns=columns, rows=tuple(rows))
+    return Table(columns=columns)
 
 
 MOST_NODES = 100
@@ -155,42 +142,37 @@ UNKNOWN = "this node does not say"
 
 def nodes_section(results: Results) -> Section | None:
     """Return hardware and load of each node, from its last trial with a result; None without any."""
-    machines: dict[str, Machine] = {}
-    trials: Counter[str] = Counter()
-    load: dict[str, float] = {}
-    others: dict[str, int] = {}
-    for meta in _metas(results):
-        for name, node in meta.all_nodes().items():
-            if node.machine is None:
-                continue
-            machines[name] = node.machine
-            trials[name] += 1
-            for state in (node.before, node.after):
-                if state is not None:
-                    load[name] = max(load.get(name, 0.0), *(state.load_average or [0.0]))
-                    seen = state.others.processes
-                    others[name] = max(others.get(name, 0), seen) if seen is not None else others.get(name, 0)
-    if not machines:
-        return None
-    heads = ("node", "trials", "CPU", "clock", "memory", "kernel", "GPUs", "InfiniBand", "time", "load", "others")
-    rows = [
-        (
-            Cell(text=name, kind="code"),
-            Cell(text=str(trials[name]), kind="number"),
-            *(_cell(text) for text in _facts(machine)),
-            Cell(text=f"{load[name]:.2f}", kind="number") if name in load else absent(UNKNOWN),
-            Cell(text=str(others[name]), kind="number") if name in others else absent(UNKNOWN),
-        )
-        for name, machine in list(machines.items())[:MOST_NODES]
+    seen = [
+        (name, node.machine, state and max(state.load_average or [0.0]), state and state.others.processes)
+        for meta in _metas(results)
+        for name, node in meta.all_nodes().items()
+        if node.machine is not None
+        for state in (node.before, node.after)
     ]
-    more = len(machines) - len(rows)
+    if not seen:
+        return None
+    frame = pd.DataFrame(seen, columns=["node", "machine", "load", "others"]).astype({"load": float, "others": float})
+    by_node = frame.groupby("node", sort=False)
+    nodes = by_node.agg({"machine": "last", "load": "max", "others": "max"}).assign(trials=by_node.size() // 2)
+    shown = nodes.head(MOST_NODES)
+    facts = zip(*map(_facts, shown["machine"]), strict=True)
+    heads = ("CPU", "clock", "memory", "kernel", "GPUs", "InfiniBand", "time")
+    loads = [None if pd.isna(load) else f"{load:.2f}" for load in shown["load"]]
+    others = [None if pd.isna(count) else f"{count:.0f}" for count in shown["others"]]
+    columns = (
+        column("node", shown.index, "code"),
+        column("trials", map(str, shown["trials"]), "number"),
+        *(column(head, texts, why=UNKNOWN) for head, texts in zip(heads, facts, strict=True)),
+        column("load", loads, "number", why=UNKNOWN),
+        column("others", others, "number", why=UNKNOWN),
+    )
+    more = len(nodes) - len(shown)
     explained = Text(
         text="What each node says of itself; everything else is in `meta.json` of a trial. `load` is the greatest "
         "load average, `others` the most processes of other users, before a trial or after it.",
     )
     table = Table(
-        columns=tuple(Column(name=head) for head in heads),
-        rows=tuple(rows),
+        columns=columns,
         footnotes=(f"In the trials' meta.json: {counted(more, 'more node')}.",) if more > 0 else (),
     )
     return Section(id="nodes", title="Nodes", blocks=(explained, table))
@@ -242,7 +224,3 @@ def _time(clock: Clock) -> str | None:
     if clock.kernel:
         return f"{clock.source}, {'kept' if clock.kernel.synchronised else 'not kept by NTP'}"
     return clock.source
-
-
-def _cell(text: str | None) -> Cell:
-    return absent(UNKNOWN) if text is None else Cell(text=text)

@@ -1,15 +1,18 @@
 """Sections of text: headline and facts of the run, failed trials, verdicts, glossary."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+
+import pandas as pd
 
 from seamark.model.plurals import counted
 from seamark.model.results.trial_meta import Machine, TrialMeta
 from seamark.model.scenario import factors_of_starts, why_no_p
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import about_servers
-from seamark.report.page.content import Block, Cell, Code, Column, Facts, Section, Table, Text, known
-from seamark.report.source import Document, Results, TrialRecord
+from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
+from seamark.report.source import Document, Results
 
 MOST_PLACES = 8
 
@@ -116,56 +119,53 @@ MOST_TRIALS, MOST_FAILED, LOG_LINES = 4, 60, 15
 
 def verdicts_section(results: Results) -> Section:
     """Return each reason once: number of trials, text, remedy, and the trials' ids."""
-    found: dict[tuple[str, str], list[tuple[TrialRecord, Document]]] = {}
-    for trial in results.ok:
-        for reason in trial.reasons:
-            key = (str(reason.get("severity") or "note"), str(reason.get("code")))
-            found.setdefault(key, []).append((trial, reason))
-    for treatment in results.treatments:
-        for reason in treatment.get("reasons") or ():
-            if reason.get("code") in OF_COMPARISONS:
-                key = (str(reason.get("severity") or "note"), str(reason.get("code")))
-                found.setdefault(key, []).extend(
-                    (trial, reason) for trial in results.trials_of(treatment) if trial.ok
-                )
-    if not found:
+    of_comparisons = [
+        (trial, reason)
+        for treatment in results.treatments
+        for reason in treatment.get("reasons") or ()
+        if reason.get("code") in OF_COMPARISONS
+        for trial in results.trials_of(treatment)
+        if trial.ok
+    ]
+    every = [*((trial, reason) for trial in results.ok for reason in trial.reasons), *of_comparisons]
+    if not every:
         text = (
             "No check found anything against these numbers." if results.ok else "No trial is ok, so none was checked."
         )
         return Section(id="verdicts", title="Verdicts", blocks=(Text(text=text, kind="plain"),))
-    rows = []
-    for (severity, code), cases in sorted(
-        found.items(), key=lambda item: (SEVERITY.get(item[0][0], 3), -len(item[1]))
-    ):
-        texts = Counter(str(reason.get("text") or "") for _, reason in cases)
-        example, _ = texts.most_common(1)[0]
-        more = len(texts) - 1
-        most = 2 if severity == "note" else MOST_TRIALS
-        shown = ", ".join(trial.id for trial, _ in cases[:most])
-        rest = len(cases) - most
-        rows.append(
-            (
-                Cell(text=severity.upper(), kind="verdict"),
-                Cell(text=code, kind="code"),
-                known(f"{len(cases)} of {len(results.ok)}"),
-                Cell(text=example + (f" (and {more} more like it)" if more else "")),
-                Cell(text=str(cases[0][1].get("remedy") or "")),
-                Cell(text=shown + (f" and {rest} more" if rest > 0 else ""), kind="code"),
-            )
-        )
+    frame = pd.DataFrame(
+        [{"severity": "note", "text": "", "remedy": "", **why, "trial": trial.id} for trial, why in every]
+    )
+    frame["grave"] = frame["severity"].map(SEVERITY).fillna(3)
+    frame["cases"] = frame.groupby(["severity", "code"])["code"].transform("size")
+    frame = frame.sort_values(["grave", "cases"], ascending=[True, False], kind="stable")
+    found = [own for _, own in frame.groupby(["severity", "code"], sort=False)]
     columns = (
-        Column(name="severity"),
-        Column(name="code"),
-        Column(name="trials", numeric=True),
-        Column(name="what was seen"),
-        Column(name="what to do"),
-        Column(name="which trials"),
+        column("severity", [str(own["severity"].iloc[0]).upper() for own in found], "verdict"),
+        column("code", [str(own["code"].iloc[0]) for own in found], "code"),
+        figures("trials", [f"{len(own)} of {len(results.ok)}" for own in found]),
+        column("what was seen", [_commonest(own["text"]) for own in found]),
+        column("what to do", [str(own["remedy"].iloc[0]) for own in found]),
+        column("which trials", [_first(list(own["trial"]), own["severity"].iloc[0]) for own in found], "code"),
     )
     explained = Text(
         text="INVALID: do not use the number. SUSPECT: the number may be right, but something speaks against it. "
         "NOTE: nothing is wrong; something is not shown, or is good to know.",
     )
-    return Section(id="verdicts", title="Verdicts", blocks=(explained, Table(columns=columns, rows=tuple(rows))))
+    return Section(id="verdicts", title="Verdicts", blocks=(explained, Table(columns=columns)))
+
+
+def _commonest(texts: Iterable[str]) -> str:
+    """Return the commonest text, and how many others there are."""
+    counts = Counter(texts)
+    more = f" (and {len(counts) - 1} more like it)" if len(counts) > 1 else ""
+    return f"{counts.most_common(1)[0][0]}{more}"
+
+
+def _first(trials: Sequence[str], severity: str) -> str:
+    most = 2 if severity == "note" else MOST_TRIALS
+    rest = f" and {len(trials) - most} more" if len(trials) > most else ""
+    return ", ".join(trials[:most]) + rest
 
 
 def failures_section(results: Results) -> Section | None:
@@ -173,20 +173,17 @@ def failures_section(results: Results) -> Section | None:
     failed = [trial for trial in results.trials if not trial.ok]
     if not failed:
         return None
-    columns = (Column(name="trial"), Column(name="status"), Column(name="category"), Column(name="reason"))
-    rows = tuple(
-        (
-            Cell(text=trial.id, kind="code"),
-            Cell(text=trial.status, kind="verdict"),
-            Cell(text=trial.category or "unknown", kind="code"),
-            Cell(text=trial.reason or "no reason was recorded"),
-        )
-        for trial in failed[:MOST_FAILED]
+    shown = failed[:MOST_FAILED]
+    columns = (
+        column("trial", [trial.id for trial in shown], "code"),
+        column("status", [trial.status for trial in shown], "verdict"),
+        column("category", [trial.category or "unknown" for trial in shown], "code"),
+        column("reason", [trial.reason or "no reason was recorded" for trial in shown]),
     )
-    more = len(failed) - len(rows)
+    more = len(failed) - len(shown)
     notes = (f"{more:,} more {'is' if more == 1 else 'are'} in the results' summary.",) if more else ()
     logs: dict[tuple[str, ...], list[str]] = {}
-    for trial in failed[:MOST_FAILED]:
+    for trial in shown:
         if trial.log_tail:
             logs.setdefault(trial.log_tail[-LOG_LINES:], []).append(trial.id)
     lacking = "has no result and is" if len(failed) == 1 else "have no result and are"
@@ -196,7 +193,7 @@ def failures_section(results: Results) -> Section | None:
             f"`bench retry -c {results.source}` runs them again.",
             kind="warning",
         ),
-        Table(columns=columns, rows=rows, footnotes=notes),
+        Table(columns=columns, footnotes=notes),
         *(
             Code(
                 text="\n".join(tail),

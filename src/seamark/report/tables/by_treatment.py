@@ -1,6 +1,7 @@
 """Tables with a row for each treatment: streamed replies, kinds of request, objectives, energy."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from seamark.report.numbers import (
     BOUND_NOTE,
@@ -14,7 +15,7 @@ from seamark.report.numbers import (
     unit_words,
 )
 from seamark.report.ordering import levels_of, numeric
-from seamark.report.page.content import Cell, Column, Table, absent, known
+from seamark.report.page.content import Cell, Column, Table, absent, column, figures, known
 from seamark.report.source import Document
 
 MOST_KINDS = 200
@@ -43,6 +44,7 @@ OBJECTIVE_NOTES = (
     "unfinished ones do not meet.",
 )
 ENERGY = (("per_request_j", "J/request"), ("per_unit_j", "J/unit"), ("power_w", "W"), ("idle_power_w", "W idle"))
+OVER_REPETITIONS = "median over the repetitions"
 ENERGY_UNKNOWN = "not known: `energy_reason` of the trials' metrics.json says why"
 ENERGY_SCOPES = {
     "gpu": "the deployment's GPUs",
@@ -51,7 +53,6 @@ ENERGY_SCOPES = {
 }
 
 Objective = tuple[str, str, float]
-Row = tuple[Cell, ...]
 
 
 def streams_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
@@ -60,64 +61,54 @@ def streams_table(workload: str, treatments: Sequence[Document], named: bool) ->
     shown = [group for group in STREAM_TIMES if any(_differs(treatment, group) for treatment in treatments)]
     if not shown:
         return None
-    places = [(group, quantile) for group in shown for quantile in ("p50", "p99")]
     columns = [
-        Column(name=f"{STREAM_TIMES[group][0]} {quantile}", unit="ms", title=STREAM_TIMES[group][1], numeric=True)
-        for group, quantile in places
-    ]
-    rows = [
-        (
-            *_levels(treatment, treatments),
-            *(marked(treatment.get(group) or {}, q, _codes(treatment), STREAM_WITHHELD) for group, q in places),
+        figures(
+            f"{STREAM_TIMES[group][0]} {quantile}",
+            [marked(t.get(group) or {}, quantile, codes_of(t), STREAM_WITHHELD) for t in treatments],
+            "ms",
+            STREAM_TIMES[group][1],
         )
-        for treatment in treatments
+        for group in shown
+        for quantile in ("p50", "p99")
     ]
     caption = f"{workload}: streamed replies" if named else "Streamed replies"
-    return _table(caption, treatments, columns, rows, (STREAM_NOTE, *notes_of(rows)))
+    return _table(caption, treatments, columns, (STREAM_NOTE, *notes_of(columns)))
 
 
 def kinds_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
     """Return a row for each kind of request and treatment; None where all requests are alike."""
     if not any(treatment.get("by_kind") for treatment in treatments):
         return None
-    kinds = [list((treatment.get("by_kind") or {}).items()) for treatment in treatments]
-    shown = [group for group in KIND_TIMES if any(kind.get(group) for own in kinds for _, kind in own)]
-    places = [(group, quantile) for group in shown for quantile in KIND_QUANTILES]
+    every = [(t, name, kind) for t in treatments for name, kind in (t.get("by_kind") or {None: None}).items()]
+    rows = every[:MOST_KINDS]
+    shown = [group for group in KIND_TIMES if any(kind and kind.get(group) for _, _, kind in every)]
+
+    def cells(make: Callable[[Document, Document], Cell]) -> list[Cell]:
+        return [absent(KIND_NONE) if kind is None else make(kind, treatment) for treatment, _, kind in rows]
+
+    requests = cells(lambda kind, _: known(f"{kind['requests']:,}"))
+    rates = cells(lambda kind, _: _spread(kind["requests_per_s"], "not known"))
+    errors = cells(lambda kind, _: ratio_cell(kind["errors"]["rate"], "no request of this kind has ended"))
     columns = [
-        Column(name="kind"),
-        Column(name="requests", title="due in the measured windows of all repetitions", numeric=True),
-        Column(name="rate", unit="requests/s", title="good ones that were due in the window, a second", numeric=True),
+        column("kind", [name for _, name, _ in rows], why=KIND_NONE),
+        figures("requests", requests, "", "due in the measured windows of all repetitions"),
+        figures("rate", rates, "requests/s", "good ones that were due in the window, a second"),
         *(
-            Column(name=f"{KIND_TIMES[group]} {q}", unit="ms", title="median over the repetitions", numeric=True)
-            for group, q in places
+            figures(f"{KIND_TIMES[group]} {q}", cells(partial(_kind_time, group, q)), "ms", OVER_REPETITIONS)
+            for group in shown
+            for q in KIND_QUANTILES
         ),
-        Column(name="errors", unit="%", title="failed requests of those that ended", numeric=True),
+        figures("errors", errors, "%", "failed requests of those that ended"),
     ]
-    rows: list[Row] = []
-    for treatment, own in zip(treatments, kinds, strict=True):
-        at = _levels(treatment, treatments)
-        if not own:
-            rows.append((*at, *(absent(KIND_NONE) for _ in columns)))
-        for name, kind in own:
-            rows.append(
-                (
-                    *at,
-                    Cell(text=name),
-                    known(f"{kind['requests']:,}"),
-                    _spread(kind["requests_per_s"], "not known"),
-                    *(_kind_time(kind, group, q, saturation_mark(_codes(treatment))) for group, q in places),
-                    ratio_cell(kind["errors"]["rate"], "no request of this kind has ended"),
-                )
-            )
-    more = len(rows) - MOST_KINDS
-    texts = [cell.text for row in rows for cell in row]
+    more = len(every) - MOST_KINDS
+    texts = [cell.text for own in columns for cell in own.cells]
     notes = (
         KIND_NOTE,
         *(note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note[0] in text for text in texts)),
         *((f"{more} more rows: `by_kind` in summary.json has them.",) if more > 0 else ()),
     )
     caption = f"{workload}: kinds of request" if named else "Kinds of request"
-    return _table(caption, treatments, columns, rows[:MOST_KINDS], notes)
+    return _table(caption, [treatment for treatment, _, _ in rows], columns, notes, treatments)
 
 
 def objectives_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
@@ -130,35 +121,26 @@ def objectives_table(workload: str, treatments: Sequence[Document], named: bool)
         return None
     columns = []
     if offers:
+        offered = [_rate(t, "offered_rps") if _is_open(t) else absent(CLOSED_LOOP) for t in treatments]
+        achieved = [_rate(t, "achieved_rps") for t in treatments]
         columns += [
-            Column(name="offered", unit="requests/s", title="due inside the measured window", numeric=True),
-            Column(name="achieved", unit="requests/s", title="answered inside the measured window", numeric=True),
+            column("offered", offered, unit="requests/s", title="due inside the measured window", numeric=True),
+            column(
+                "achieved", achieved, unit="requests/s", title="answered inside the measured window", numeric=True
+            ),
         ]
     if good:
-        columns += [
-            Column(name="goodput", unit="requests/s", title="requests that meet their objectives", numeric=True),
-            Column(name="goodput", unit="%", title="the same as a share of all requests due", numeric=True),
-        ]
-    for metric, op, limit in objectives:
-        columns += [
-            Column(name=_objective_label(metric, op, limit), unit=_unit(metric), numeric=True),
-            Column(name="met"),
-        ]
-    rows = []
-    for treatment in treatments:
-        cells = [*_levels(treatment, treatments)]
-        if offers:
-            offered = _rate(treatment, "offered_rps") if _is_open(treatment) else absent(CLOSED_LOOP)
-            cells += [offered, _rate(treatment, "achieved_rps")]
-        if good:
-            share = _median(treatment, "goodput")
-            cells += [_rate(treatment, "goodput_per_s"), ratio_cell(share, "No objective on a single request.")]
-        for objective in objectives:
-            cells += _judgement(treatment, objective)
-        rows.append(tuple(cells))
+        rates = [_rate(t, "goodput_per_s") for t in treatments]
+        shares = [ratio_cell(_median(t, "goodput"), "No objective on a single request.") for t in treatments]
+        columns.append(figures("goodput", rates, "requests/s", "requests that meet their objectives"))
+        columns.append(figures("goodput", shares, "%", "the same as a share of all requests due"))
+    for objective in objectives:
+        values, met = zip(*(_judgement(t, objective) for t in treatments), strict=True)
+        columns.append(figures(_objective_label(*objective), values, _unit(objective[0])))
+        columns.append(column("met", met))
     notes = OBJECTIVE_NOTES if good else OBJECTIVE_NOTES[:1] if objectives else ()
     caption = f"{workload}: objectives and rates" if named else "Objectives and rates"
-    return _table(caption, treatments, columns, rows, notes)
+    return _table(caption, treatments, columns, notes)
 
 
 def energy_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
@@ -167,21 +149,14 @@ def energy_table(workload: str, treatments: Sequence[Document], named: bool) -> 
     if not scopes:
         return None
     energies = [treatment.get("energy") or {} for treatment in treatments]
-    shown = [(name, unit) for name, unit in ENERGY if any(_median(each, name) is not None for each in energies)]
     columns = [
-        *(Column(name="energy", unit=unit, title="median over the repetitions", numeric=True) for _, unit in shown),
-        Column(name="of"),
+        figures("energy", [figure_cell(_median(e, name), ENERGY_UNKNOWN) for e in energies], unit, OVER_REPETITIONS)
+        for name, unit in ENERGY
+        if any(_median(energy, name) is not None for energy in energies)
     ]
-    rows = [
-        (
-            *_levels(treatment, treatments),
-            *(figure_cell(_median(energy, name), ENERGY_UNKNOWN) for name, _ in shown),
-            Cell(text=str(energy["scope"])) if energy else absent(ENERGY_UNKNOWN),
-        )
-        for treatment, energy in zip(treatments, energies, strict=True)
-    ]
-    notes = tuple(f"{scope}: {ENERGY_SCOPES.get(scope, scope)}." for scope in scopes)
-    return _table(f"{workload}: energy" if named else "Energy", treatments, columns, rows, notes)
+    columns.append(column("of", [energy.get("scope") for energy in energies], why=ENERGY_UNKNOWN))
+    notes = [f"{scope}: {ENERGY_SCOPES.get(scope, scope)}." for scope in scopes]
+    return _table(f"{workload}: energy" if named else "Energy", treatments, columns, notes)
 
 
 def marked(times: Document, name: str, codes: Iterable[str], why: str) -> Cell:
@@ -195,9 +170,9 @@ def marked(times: Document, name: str, codes: Iterable[str], why: str) -> Cell:
     return known(f"{statistic(times, name)}{unsteady}", title=notes or None)
 
 
-def notes_of(rows: Iterable[Sequence[Cell]]) -> list[str]:
+def notes_of(columns: Iterable[Column]) -> list[str]:
     """Return the footnotes of the marks in a table's cells."""
-    titles = {cell.title or "" for row in rows for cell in row}
+    titles = {cell.title or "" for own in columns for cell in own.cells}
     return [note for note in (BOUND_NOTE, UNSTEADY_NOTE) if any(note in title for title in titles)]
 
 
@@ -211,21 +186,29 @@ def ratio_cell(value: float | None, why: str) -> Cell:
     return absent(why) if value is None else known(percent(value))
 
 
-def _table(
-    caption: str, treatments: Sequence[Document], columns: Iterable[Column], rows: Iterable[Row], notes: Iterable[str]
-) -> Table:
-    """Return a table whose first columns are the factors of the treatments."""
-    heads = (Column(name=name, numeric=numeric(values)) for name, values in levels_of(treatments).items())
-    return Table(columns=(*heads, *columns), rows=tuple(rows), caption=caption, footnotes=tuple(notes))
+def factor_columns(rows: Sequence[Document], treatments: Sequence[Document]) -> list[Column]:
+    """Return a column for each factor that varies among `treatments`."""
+    return [
+        column(name, [level((row.get("factors") or {}).get(name), name) for row in rows], numeric=numeric(values))
+        for name, values in levels_of(treatments).items()
+    ]
 
 
-def _levels(treatment: Document, treatments: Sequence[Document]) -> list[Cell]:
-    factors = treatment.get("factors") or {}
-    return [Cell(text=level(factors.get(name), name)) for name in levels_of(treatments)]
-
-
-def _codes(treatment: Document) -> list[str]:
+def codes_of(treatment: Document) -> list[str]:
+    """Return the codes of a treatment's reasons."""
     return [str(reason["code"]) for reason in treatment.get("reasons") or ()]
+
+
+def _table(
+    caption: str,
+    rows: Sequence[Document],
+    columns: Iterable[Column],
+    notes: Iterable[str],
+    treatments: Sequence[Document] | None = None,
+) -> Table:
+    """Return a table whose first columns are the factors that vary among `treatments`, or else its rows."""
+    heads = factor_columns(rows, rows if treatments is None else treatments)
+    return Table(columns=(*heads, *columns), caption=caption, footnotes=tuple(notes))
 
 
 def _median(figures: Document, name: str) -> float | None:
@@ -241,12 +224,12 @@ def _differs(treatment: Document, group: str) -> bool:
     return first is None or any(times.get(name) != first.get(name) for name in ("mean", "max"))
 
 
-def _kind_time(kind: Document, group: str, quantile: str, mark: str) -> Cell:
+def _kind_time(group: str, quantile: str, kind: Document, treatment: Document) -> Cell:
     times = kind.get(group)
     if times is None:
         return absent("no reply of this kind was streamed")
-    bound = quantile in (times.get("lower_bounds") or ())
-    return _spread(times.get(quantile) or {}, KIND_WITHHELD, "≥ " if bound else "", mark)
+    bound = "≥ " if quantile in (times.get("lower_bounds") or ()) else ""
+    return _spread(times.get(quantile) or {}, KIND_WITHHELD, bound, saturation_mark(codes_of(treatment)))
 
 
 def _spread(figure: Document, why: str, before: str = "", after: str = "") -> Cell:

@@ -6,7 +6,7 @@ from typing import Any
 
 from seamark.model.plurals import counted
 from seamark.report.numbers import BOUND_NOTE, MEAN_NOTE, SEARCHED, bracket, level, number, span, statistic
-from seamark.report.page.content import Block, Cell, Column, Table, Text, absent, known
+from seamark.report.page.content import Block, Cell, Column, Table, Text, absent, column, figures, known
 from seamark.report.source import Document, Results, TrialRecord
 from seamark.storage.paths import read_json
 
@@ -63,76 +63,61 @@ def _searches(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Document
 def _found(searched: Sequence[Searched], first: Document) -> Table:
     """Return the load found for each treatment, with its spread over the repetitions."""
     unit = SEARCHED[first["setting"]]
+    every = [one.treatment.get("search") or {} for one in searched]
+    found = [known_of.get("found") or {} for known_of in every]
+    why = "no repetition found a load that meets the objectives"
+    middles = [None if one.get("median") is None else number(one["median"]) for one in found]
+    spans = [None if one.get("median") is None else span(one.get("min"), one.get("max")) for one in found]
+    outcomes = [", ".join(f"{name} ({n})" for name, n in (one.get("outcomes") or {}).items()) for one in every]
+    confirmed = [f"{of.get('confirmed', 0)} / {len(one.searches)}" for of, one in zip(every, searched, strict=True)]
+    between = "decided to pass, decided to fail: the medians over the repetitions"
     columns = (
-        *((Column(name="treatment"),) if any(one.factors for one in searched) else ()),
-        Column(name="found", unit=unit, title="median over the repetitions", numeric=True),
-        Column(name="min – max", unit=unit, title="over the repetitions", numeric=True),
-        Column(
-            name="between",
-            title="decided to pass, decided to fail: the medians over the repetitions",
-            numeric=True,
-        ),
-        Column(name="outcome", title="of each repetition"),
-        Column(name="confirmed", unit="of n", title="decided to pass, by 1 + confirm probes at least", numeric=True),
-        Column(name="probes", numeric=True),
+        *_factors([one.factors for one in searched]),
+        figures("found", middles, unit, "median over the repetitions", why=why),
+        figures("min – max", spans, unit, "over the repetitions", why=why),
+        figures("between", [bracket(one) for one in every], "", between),
+        column("outcome", outcomes, title="of each repetition"),
+        figures("confirmed", confirmed, "of n", "decided to pass, by 1 + confirm probes at least"),
+        figures("probes", [str(sum(len(search["probes"]) for _, search in one.searches)) for one in searched]),
     )
-    rows = []
-    for one in searched:
-        known_of = one.treatment.get("search") or {}
-        found = known_of.get("found") or {}
-        why = "no repetition found a load that meets the objectives"
-        middle = found.get("median")
-        rows.append(
-            (
-                *((Cell(text=one.factors),) if any(other.factors for other in searched) else ()),
-                known(number(middle)) if middle is not None else absent(why),
-                known(span(found.get("min"), found.get("max"))) if middle is not None else absent(why),
-                known(bracket(known_of)),
-                Cell(text=", ".join(f"{name} ({count})" for name, count in (known_of.get("outcomes") or {}).items())),
-                known(f"{known_of.get('confirmed', 0)} / {len(one.searches)}"),
-                known(str(sum(len(search["probes"]) for _, search in one.searches))),
-            )
-        )
     limits = " and ".join(f"{slo['metric']} {slo['op']} {slo['limit']:g}" for slo in first["slos"])
-    return Table(columns=columns, rows=tuple(rows), caption=f"The largest {first['setting']} at which {limits}")
+    return Table(columns=columns, caption=f"The largest {first['setting']} at which {limits}")
 
 
 def _probes(searched: Sequence[Searched], first: Document) -> Table:
     """Return every probe in the order of measurement."""
-    named = any(one.factors for one in searched)
+    every = [
+        (one.factors, trial, place, probe, probe["level"] == search["found"])
+        for one in searched
+        for trial, search in one.searches
+        for place, probe in enumerate(search["probes"], 1)
+    ]
+    rows = every[:MOST_ROWS]
+    probes = [probe for _, _, _, probe, _ in rows]
+    levels = [known(number(probe["level"]), title="found" if found else None) for _, _, _, probe, found in rows]
+    ended_s = [None if (s := probe.get("over_saturated_at_s")) is None else number(s) for probe in probes]
+    verdicts = [SAID[probe["verdict"]] + (", found" if found else "") for _, _, _, probe, found in rows]
     columns = (
-        *((Column(name="treatment"),) if named else ()),
-        Column(name="repetition", numeric=True),
-        Column(name="probe", numeric=True),
-        Column(name=first["setting"], unit=SEARCHED[first["setting"]], numeric=True),
-        Column(name="requests", numeric=True),
-        *(Column(name=objective_label(slo), title=f"limit {slo['limit']:g}", numeric=True) for slo in first["slos"]),
-        Column(name="ended early", unit="s", title="the server could not keep up", numeric=True),
-        Column(name="verdict"),
-        Column(name="why"),
+        *_factors([factors for factors, _, _, _, _ in rows]),
+        figures("repetition", [str(trial.repetition) for _, trial, _, _, _ in rows]),
+        figures("probe", [str(place) for _, _, place, _, _ in rows]),
+        figures(first["setting"], levels, SEARCHED[first["setting"]]),
+        figures("requests", [number(probe["requests"]) for probe in probes]),
+        *(
+            figures(objective_label(slo), [_figure(probe, slo) for probe in probes], "", f"limit {slo['limit']:g}")
+            for slo in first["slos"]
+        ),
+        figures("ended early", ended_s, "s", "the server could not keep up", why="it ran to its end"),
+        column("verdict", verdicts),
+        column("why", [str(probe["why"]) for probe in probes]),
     )
-    rows = []
-    for one in searched:
-        for trial, search in one.searches:
-            for place, probe in enumerate(search["probes"], 1):
-                early = probe.get("over_saturated_at_s")
-                at_found = probe["level"] == search["found"]
-                rows.append(
-                    (
-                        *((Cell(text=one.factors),) if named else ()),
-                        known(str(trial.repetition)),
-                        known(str(place)),
-                        known(number(probe["level"]), title="found" if at_found else None),
-                        known(number(probe["requests"])),
-                        *(_figure(probe, slo) for slo in first["slos"]),
-                        absent("it ran to its end") if early is None else known(number(early)),
-                        Cell(text=SAID[probe["verdict"]] + (", found" if at_found else "")),
-                        Cell(text=str(probe["why"])),
-                    )
-                )
-    more = len(rows) - MOST_ROWS
-    notes = (f"In search.json of their trials: {counted(more, 'more probe')}.",) if more > 0 else ()
-    return Table(columns=columns, rows=tuple(rows[:MOST_ROWS]), caption="Probes", footnotes=notes)
+    more = len(every) - len(rows)
+    notes = (f"In search.json of their trials: {counted(more, 'more probe')}.",) if more else ()
+    return Table(columns=columns, caption="Probes", footnotes=notes)
+
+
+def _factors(factors: Sequence[str]) -> list[Column]:
+    return [column("treatment", factors)] if any(factors) else []
 
 
 def _figure(probe: Mapping[str, Any], slo: Document) -> Cell:
@@ -176,33 +161,24 @@ def knee_blocks(knees: Sequence[Document]) -> list[Block]:
         return []
     if len(knees) == 1:
         return [Text(text=f"{_sentence(knees[0])} {METHOD}", kind="note")]
-    names = list(knees[0]["fixed"])
     factor = str(knees[0]["factor"])
+    knee = [absent(_outside(f)) if f["knee"] is None else _levels(factor, [f["knee"]]) for f in knees]
+    between = [_outside(f) if f["knee"] is None else _levels(factor, f["between"], " – ") for f in knees]
+    rates = [None if found["knee"] is None else number(found["requests_per_s"]) for found in knees]
+    means = [None if found["knee"] is None else _mean(found) for found in knees]
+    agree = "In how many repetitions the knee is at the same level."
+    full = [_levels(factor, found["saturated"]) or "none" for found in knees]
     columns = (
-        *(Column(name=name) for name in names),
-        Column(name=f"knee: {factor}", numeric=True),
-        Column(name="between", title="The neighbouring levels: the knee lies between them."),
-        Column(name="requests/s", numeric=True),
-        Column(name="mean response", unit="ms", numeric=True),
-        Column(name="repetitions", title="In how many repetitions the knee is at the same level."),
-        Column(name="saturated", title="Levels that add waiting and no throughput."),
+        *(column(name, [level(found["fixed"].get(name), name) for found in knees]) for name in knees[0]["fixed"]),
+        figures(f"knee: {factor}", knee),
+        column("between", between, title="The neighbouring levels: the knee lies between them."),
+        figures("requests/s", rates, why="There is no knee."),
+        figures("mean response", means, "ms", why="There is no knee."),
+        column("repetitions", [f"{found['agree']} of {found['of']}" for found in knees], title=agree),
+        column("saturated", full, title="Levels that add waiting and no throughput."),
     )
-    rows = []
-    for found in knees:
-        inside = found["knee"] is not None
-        rows.append(
-            (
-                *(Cell(text=level(found["fixed"].get(name), name)) for name in names),
-                known(_levels(factor, [found["knee"]])) if inside else absent(_outside(found)),
-                Cell(text=_levels(factor, found["between"], " – ") if inside else _outside(found)),
-                known(number(found["requests_per_s"])) if inside else absent("There is no knee."),
-                known(_mean(found)) if inside else absent("There is no knee."),
-                Cell(text=f"{found['agree']} of {found['of']}"),
-                Cell(text=_levels(factor, found["saturated"]) or "none"),
-            )
-        )
     notes = (METHOD, *((MEAN_NOTE,) if any(found.get("mean_conditional") for found in knees) else ()))
-    return [Table(columns=columns, rows=tuple(rows), caption=f"Knee of each sweep by {factor}", footnotes=notes)]
+    return [Table(columns=columns, caption=f"Knee of each sweep by {factor}", footnotes=notes)]
 
 
 def _sentence(found: Document) -> str:

@@ -8,16 +8,17 @@ from seamark.report.numbers import (
     ABSENT,
     SEARCHED,
     bracket,
-    level,
     number,
     span,
     unit_words,
 )
-from seamark.report.ordering import SERVER, levels_of, mixture, trial_marks
-from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, known
+from seamark.report.ordering import SERVER, mixture, trial_marks
+from seamark.report.page.content import Cell, Section, Table, Text, absent, column, figures, known
 from seamark.report.source import Document, Results, TrialRecord
 from seamark.report.tables.by_treatment import (
+    OVER_REPETITIONS,
     energy_table,
+    factor_columns,
     figure_cell,
     kinds_table,
     marked,
@@ -60,90 +61,53 @@ def summary_section(results: Results) -> Section:
 
 def workload_table(workload: str, treatments: Sequence[Document], named: bool) -> Table:
     """Return a row for each treatment: its factors, throughput, response times, errors, quality and verdict."""
-    levels = levels_of(treatments)
     qualities, alike = qualities_of(treatments)
     own = {name: about for t in treatments for name, about in (t.get("own") or {}).items()}
-    bandwidth = any((t.get("bandwidth_mb_per_s") or {}).get("median") is not None for t in treatments)
     unit = next((u for t in treatments if (u := (t.get("throughput") or {}).get("unit"))), "")
     searched = next((str(search["setting"]) for t in treatments if (search := t.get("search"))), None)
-    most = max((v for t in treatments if (v := (t.get("throughput") or {}).get("median"))), default=None)
-    columns = [
-        *(
-            Column(name=name, numeric=all(isinstance(v, int | float) for v in values))
-            for name, values in levels.items()
-        ),
-        *(
-            (
-                Column(
-                    name="largest load", unit=SEARCHED[searched], title="found; median of repetitions", numeric=True
-                ),
-                Column(name="between", title="the bracket of the search, with its confidence", numeric=True),
-            )
-            if searched
-            else ()
-        ),
-        Column(name="throughput", unit=unit_words(unit), title="median over the repetitions", numeric=True),
-        Column(name="min – max", unit=unit_words(unit), title="over the repetitions", numeric=True),
-        *([Column(name="bandwidth", unit="MB/s", title="10^6 bytes a second", numeric=True)] if bandwidth else []),
-        *(
-            Column(name=name, unit="ms", title="response time, raw samples of all repetitions pooled", numeric=True)
-            for name in ("p50", "p95", "p99")
-        ),
-        Column(name="errors", unit="%", title="failed requests of those sent", numeric=True),
-        *(
-            Column(name=name.replace("_", " "), title="median over the repetitions", numeric=True)
-            for name in qualities
-        ),
-        *(
-            Column(name=name.replace("_", " "), unit=about["unit"], title=about["meaning"], numeric=True)
-            for name, about in own.items()
-        ),
-        Column(name="ok", unit="of n", title="repetitions with a result, of those planned", numeric=True),
-        Column(name="verdict", title="the worst of the repetitions"),
+    throughput = [t.get("throughput") or {} for t in treatments]
+    most = max((value for one in throughput if (value := one.get("median"))), default=None)
+    spans = [
+        known(span(one.get("min"), one.get("max"))) if t.get("repetitions") else absent(NOT_MEASURED)
+        for one, t in zip(throughput, treatments, strict=True)
     ]
-    rows = []
-    for treatment in treatments:
-        factors = treatment.get("factors") or {}
-        throughput = treatment.get("throughput") or {}
-        measured = bool(treatment.get("repetitions"))
-        middle = throughput.get("median")
-        reasons = "; ".join(f"{code} ({count})" for code, count in reason_counts(treatment).items())
-        rows.append(
-            (
-                *(
-                    Cell(text=level(factors.get(n), n), kind="number" if c.numeric else "text")
-                    for n, c in zip(levels, columns, strict=False)
-                ),
-                *((_found(treatment), known(bracket(treatment.get("search")))) if searched else ()),
-                _throughput(throughput, unit, middle / most if middle is not None and most else None),
-                known(span(throughput.get("min"), throughput.get("max"))) if measured else absent(NOT_MEASURED),
-                *(
-                    [figure_cell((treatment.get("bandwidth_mb_per_s") or {}).get("median"), "not known")]
-                    if bandwidth
-                    else []
-                ),
-                *(_response(treatment, name) for name in ("p50", "p95", "p99")),
-                ratio_cell((treatment.get("errors") or {}).get("rate"), NOT_MEASURED),
-                *(figure_cell((treatment.get("quality") or {}).get(name), "not measured") for name in qualities),
-                *(
-                    figure_cell((treatment.get("own") or {}).get(name, {}).get("median"), "not measured")
-                    for name in own
-                ),
-                _complete(treatment),
-                Cell(text=str(treatment.get("verdict") or "INVALID"), kind="verdict", title=reasons or None),
-            )
-        )
-    missing = any(cell.title == WITHHELD for row in rows for cell in row)
-    return Table(
-        columns=tuple(columns),
-        rows=tuple(rows),
-        caption=workload if named else "",
-        footnotes=(
-            *((alike,) if alike else ()),
-            *((FOOTNOTE,) if missing else ()),
-            *notes_of(rows),
-        ),
+    columns = factor_columns(treatments, treatments)
+    if searched:
+        brackets = [bracket(t.get("search")) for t in treatments]
+        found = SEARCHED[searched], "found; median of repetitions"
+        columns.append(figures("largest load", [_found(t) for t in treatments], *found))
+        columns.append(figures("between", brackets, "", "the bracket of the search, with its confidence"))
+    units = unit_words(unit)
+    columns.append(
+        figures("throughput", [_throughput(one, unit, most) for one in throughput], units, OVER_REPETITIONS)
     )
+    columns.append(figures("min – max", spans, units, "over the repetitions"))
+    bandwidth = [(t.get("bandwidth_mb_per_s") or {}).get("median") for t in treatments]
+    if any(value is not None for value in bandwidth):
+        cells = [figure_cell(value, "not known") for value in bandwidth]
+        columns.append(figures("bandwidth", cells, "MB/s", "10^6 bytes a second"))
+    for name in ("p50", "p95", "p99"):
+        cells = [_response(t, name) for t in treatments]
+        columns.append(figures(name, cells, "ms", "response time, raw samples of all repetitions pooled"))
+    errors = [ratio_cell((t.get("errors") or {}).get("rate"), NOT_MEASURED) for t in treatments]
+    columns.append(figures("errors", errors, "%", "failed requests of those sent"))
+    for name in qualities:
+        cells = [figure_cell((t.get("quality") or {}).get(name), "not measured") for t in treatments]
+        columns.append(figures(name.replace("_", " "), cells, "", OVER_REPETITIONS))
+    for name, about in own.items():
+        cells = [figure_cell((t.get("own") or {}).get(name, {}).get("median"), "not measured") for t in treatments]
+        columns.append(figures(name.replace("_", " "), cells, about["unit"], about["meaning"]))
+    done = [_complete(t) for t in treatments]
+    columns.append(figures("ok", done, "of n", "repetitions with a result, of those planned"))
+    columns.append(column("verdict", [_verdict(t) for t in treatments], title="the worst of the repetitions"))
+    missing = any(cell.title == WITHHELD for each in columns for cell in each.cells)
+    notes = (*((alike,) if alike else ()), *((FOOTNOTE,) if missing else ()), *notes_of(columns))
+    return Table(columns=tuple(columns), caption=workload if named else "", footnotes=notes)
+
+
+def _verdict(treatment: Document) -> Cell:
+    reasons = "; ".join(f"{code} ({count})" for code, count in reason_counts(treatment).items())
+    return Cell(text=str(treatment.get("verdict") or "INVALID"), kind="verdict", title=reasons or None)
 
 
 def _found(treatment: Document) -> Cell:
@@ -198,11 +162,11 @@ def _response(treatment: Document, name: str) -> Cell:
     return marked(times, name, reason_counts(treatment), WITHHELD if treatment.get("repetitions") else NOT_MEASURED)
 
 
-def _throughput(throughput: Document, unit: str, share: float | None) -> Cell:
-    """Return the median; with its own unit where that is not the column's."""
+def _throughput(throughput: Document, unit: str, most: float | None) -> Cell:
+    """Return the median, with a bar of its share of the `most`; with its own unit where that is not the column's."""
     middle, own = throughput.get("median"), throughput.get("unit")
     if middle is None or own == unit:
-        return figure_cell(middle, NOT_MEASURED, share=share)
+        return figure_cell(middle, NOT_MEASURED, share=middle / most if middle is not None and most else None)
     return known(f"{number(middle)} {unit_words(own)}")
 
 
@@ -212,42 +176,30 @@ def trials_section(results: Results, most: int = 400) -> Section:
     days = {trial.started_at[:10] for trial in ordered if trial.started_at}
     clock = slice(11, 19) if len(days) == 1 else slice(0, 19)
     servers = trial_marks(results.summary)
-    columns = (
-        Column(name="trial"),
-        *([Column(name=SERVER)] if servers else []),
-        Column(name="block", numeric=True),
-        Column(name="position", numeric=True),
-        Column(name="started", unit=days.pop() if len(days) == 1 else ""),
-        Column(name="throughput", numeric=True),
-        Column(name="unit"),
-        *(Column(name=name, unit="ms", numeric=True) for name in ("p50", "p99")),
-        Column(name="errors", unit="%", numeric=True),
-        Column(name="window", unit="s", title="measured window, from the start of the load", numeric=True),
-        Column(name="verdict"),
-    )
-    rows = tuple(
-        (
-            Cell(text=trial.id, kind="code"),
-            *([Cell(text=servers.get(trial.id, ABSENT))] if servers else []),
-            known(str(trial.block)),
-            known(str(trial.position)),
-            Cell(text=trial.started_at.replace("T", " ")[clock] if trial.started_at else ABSENT, kind="time"),
-            figure_cell(trial.throughput, "no result"),
-            Cell(text=unit_words(trial.unit)),
-            *(
-                marked(trial.latency_ms, name, trial.codes, WITHHELD if trial.ok else "no result")
-                for name in ("p50", "p99")
-            ),
-            ratio_cell(trial.error_rate, "no result"),
-            known(f"{trial.window_s[0]:g} – {trial.window_s[1]:g}") if trial.window_s else absent("no window"),
-            Cell(text=trial.verdict if trial.ok else trial.status, kind="verdict", title=_codes(trial)),
-        )
-        for trial in ordered[:most]
-    )
-    more = len(ordered) - len(rows)
-    notes = (
-        FOOTNOTE,
-        *notes_of(rows),
-        *((f"In the results' summary: {counted(more, 'more trial')}.",) if more else ()),
-    )
-    return Section(id="trials", title="All trials", blocks=(Table(columns=columns, rows=rows, footnotes=notes),))
+    shown = ordered[:most]
+    columns = [column("trial", [trial.id for trial in shown], "code")]
+    if servers:
+        columns.append(column(SERVER, [servers.get(trial.id, ABSENT) for trial in shown]))
+    started = [trial.started_at.replace("T", " ")[clock] if trial.started_at else ABSENT for trial in shown]
+    windows = [f"{t.window_s[0]:g} – {t.window_s[1]:g}" if t.window_s else None for t in shown]
+    columns += [
+        figures("block", [str(trial.block) for trial in shown]),
+        figures("position", [str(trial.position) for trial in shown]),
+        column("started", started, "time", unit=days.pop() if len(days) == 1 else ""),
+        figures("throughput", [figure_cell(trial.throughput, "no result") for trial in shown]),
+        column("unit", [unit_words(trial.unit) for trial in shown]),
+        *(
+            figures(q, [marked(t.latency_ms, q, t.codes, WITHHELD if t.ok else "no result") for t in shown], "ms")
+            for q in ("p50", "p99")
+        ),
+        figures("errors", [ratio_cell(trial.error_rate, "no result") for trial in shown], "%"),
+        figures("window", windows, "s", "measured window, from the start of the load", why="no window"),
+        column(
+            "verdict",
+            [Cell(text=t.verdict if t.ok else t.status, kind="verdict", title=_codes(t)) for t in shown],
+        ),
+    ]
+    more = len(ordered) - len(shown)
+    left_out = (f"In the results' summary: {counted(more, 'more trial')}.",) if more else ()
+    table = Table(columns=tuple(columns), footnotes=(FOOTNOTE, *notes_of(columns), *left_out))
+    return Section(id="trials", title="All trials", blocks=(table,))
