@@ -1,4 +1,4 @@
-"""The rooms of src/seamark, their ranks, and the arrows between them as the code has them. Imports none of it."""
+"""The rooms of src/seamark, their floors, and the imports between them, read from the source. Imports none of it."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -17,17 +17,19 @@ class Room:
 
 
 ROOMS: Mapping[str, Room] = {
-    "errors": Room(floor=0, what="errors that are printed without a traceback, and 'did you mean'"),
-    "stats": Room(floor=0, what="quantiles, histogram, steady state, rank tests; no word of benchmarks"),
-    "model": Room(floor=1, what="frozen nouns: scenario, load profile, service, site, plan, trial, sample"),
+    "errors": Room(floor=0, what="errors printed without a traceback, and the nearest guess"),
+    "stats": Room(floor=0, what="quantiles, histogram, steady state, rank tests; independent of benchmarks"),
+    "model": Room(floor=1, what="frozen nouns: scenario, load profile, service, site, plan, trial, sample, results"),
     "patterns": Room(floor=2, what="load patterns: the times at which requests are due, computed or from a trace"),
     "storage": Room(floor=2, what="every path of a study, and files written atomically"),
     "analysis": Room(floor=3, what="from samples and telemetry to metrics, verdicts and the summary of a scenario"),
-    "dispatch": Room(floor=3, what="how jobs get machines: here or by Slurm; identity of node and job, fencing"),
+    "dispatch": Room(
+        floor=3, what="allocation of machines to jobs: local or Slurm; identity of node and job, fencing"
+    ),
     "platform": Room(floor=3, what="processes, ports, sockets, timers, TLS, pinning, fork server"),
     "config": Room(floor=4, what="YAML decoded into the nouns, with every mistake at once; JSON Schemas"),
     "load": Room(floor=4, what="load generation: engine, workers, coordinator; owns the only request clock"),
-    "testservers": Room(floor=4, what="a server that does nothing, and one whose answers are known"),
+    "testservers": Room(floor=4, what="test servers: null server and reference server"),
     "drivers": Room(floor=5, what="the protocol of each service: requests encoded, replies decoded"),
     "planning": Room(floor=5, what="from a scenario and a site to deployments and trials; names, hashes, seeds"),
     "report": Room(floor=5, what="tables, figures and pages"),
@@ -38,7 +40,7 @@ ROOMS: Mapping[str, Room] = {
     "workflow": Room(floor=8, what="the DAG for Snakemake, its rules' functions, derivation, exported Slurm scripts"),
     "cli": Room(floor=9, what="the command bench, a thin module a verb"),
 }
-"""The one place where a new room gets its floor. House rule: nothing but errors.py lies loose in the package."""
+"""Floors of all rooms; a new room is a row here. Nothing but errors.py lies loose in the package."""
 
 Arrows = dict[str, dict[str, str]]
 """Room -> room that it imports -> one place where it does, as `src/seamark/planning/plan.py:6`."""
@@ -66,7 +68,7 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def sources(package: Path) -> Iterator[tuple[str, Path]]:
-    """Give room and path of every Python file of the package; `shipped` holds copies, not code of ours."""
+    """Yield room and path of every Python file of the package; `shipped` has copies of other files."""
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
         if parts[0] != "shipped" and parts != ("__init__",):
@@ -74,7 +76,7 @@ def sources(package: Path) -> Iterator[tuple[str, Path]]:
 
 
 def rooms_in(package: Path) -> set[str]:
-    """Return the rooms that the package really has."""
+    """Return the rooms that exist in the package."""
     return {room for room, _ in sources(package)}
 
 

@@ -1,4 +1,4 @@
-"""Writes the pages and schemas that are derived from code and tests; --check writes nothing and says what differs.
+"""Writes the pages and schemas derived from code and tests; --check writes nothing and prints the differences.
 
 Called as `python docs/make.py [--check]`; `make docs` does so, and the tests run the check.
 """
@@ -23,7 +23,7 @@ from seamark.errors import UserError  # noqa: E402
 
 
 def between(text: str, name: str, content: str) -> str:
-    """Return `text` with what stands between `<!-- name: begin ... -->` and `<!-- name: end -->` replaced."""
+    """Return `text` with the part between `<!-- name: begin ... -->` and `<!-- name: end -->` replaced."""
     begin, end = text.find(f"<!-- {name}: begin"), text.find(f"<!-- {name}: end")
     if not 0 <= begin < end:
         raise UserError(f"the marks '<!-- {name}: begin -->' and '<!-- {name}: end -->' are missing or out of order.")
@@ -40,7 +40,7 @@ def traceability_page() -> str:
 
 
 def architecture_page() -> str:
-    """Return docs/architecture.md with the layers drawn from the code."""
+    """Return docs/architecture.md with the layers derived from the code."""
     found = layers.arrows(ROOT / "src" / "seamark")
     unknown = [room for room in found if room not in layers.ROOMS]
     if unknown:
@@ -49,14 +49,14 @@ def architecture_page() -> str:
 
 
 def measurement_page() -> str:
-    """Return docs/measurement.md with the figures and the reasons as the code has them."""
+    """Return docs/measurement.md with the metrics and the reasons of the code."""
     text = (DOCS / "measurement.md").read_text(encoding="utf-8")
     text = between(text, "metrics", reference.metrics_tables())
     return between(text, "reasons", reference.reasons_tables())
 
 
 def schema(name: str) -> str:
-    """Return one of the JSON Schemas of what a person writes."""
+    """Return the JSON Schema of a scenario, recipe or site."""
     return model_schema.as_text(model_schema.schemas(read_services(ROOT / "config" / "services"))[name])
 
 
@@ -74,7 +74,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def derived() -> tuple[dict[str, str], list[str]]:
-    """Return every page that can be made, and the mistakes of those that cannot."""
+    """Return every derived page, and the mistakes of those that cannot be derived."""
     pages, mistakes = {}, []
     for name, make in PAGES.items():
         try:
@@ -85,7 +85,7 @@ def derived() -> tuple[dict[str, str], list[str]]:
 
 
 def differences(pages: Mapping[str, str]) -> list[str]:
-    """Return a diff for each page that is not what the code and the tests say now."""
+    """Return a diff for each page that is not current."""
     found = []
     for name, text in pages.items():
         path = ROOT / name
@@ -97,7 +97,7 @@ def differences(pages: Mapping[str, str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write every page, or with --check say which ones differ; return the exit code."""
+    """Write every page, or with --check print the differences; return the exit code."""
     if arguments not in ([], ["--check"]):
         print("usage: python docs/make.py [--check]", file=sys.stderr)
         return 2

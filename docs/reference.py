@@ -1,4 +1,4 @@
-"""What the code says, said again for readers: commands, services, figures, verdicts. Each from its one source."""
+"""Derived parts of the pages: commands, services, metrics and verdicts, each from its single source in the code."""
 
 import ast
 import inspect
@@ -45,15 +45,15 @@ def cli_page() -> str:
         MADE.format(source="the help of each command"),
         "",
         "A file is named relative to the study, the folder in which `bench` is called. `-c` takes a scenario file,",
-        "`--site` a name from `config/sites`. Colours go away with `NO_COLOR=1` and where the output is no terminal.",
+        "`--site` a name from `config/sites`. Colours are off with `NO_COLOR=1` and without a terminal.",
         "",
         "| exit code | meaning |",
         "| --- | --- |",
         "| 0 | done |",
         "| 1 | some trials failed |",
-        "| 2 | a mistake in what was asked; nothing was run |",
+        "| 2 | usage error; nothing was run |",
         "| 3 | the site lacks something, such as Slurm, an image or space |",
-        "| 130 | stopped by Ctrl-C; `bench submit` goes on from there |",
+        "| 130 | stopped by Ctrl-C; `bench submit` resumes |",
     ]
     for path, context in commands():
         text = "\n".join(line.rstrip() for line in context.command.get_help(context).splitlines())
@@ -69,7 +69,7 @@ def services_page(folder: Path) -> str:
         "",
         MADE.format(source="the recipes in `config/services`"),
         "",
-        "| service | component | version | licence | where it runs | seen running here |",
+        "| service | component | version | licence | where it runs | tested here |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for service in services.values():
@@ -93,7 +93,7 @@ def services_page(folder: Path) -> str:
 
 def settings_table(settings: tuple[Setting, ...]) -> list[str]:
     """Return the lines of a table of settings."""
-    lines = ["| setting | role | type | default | allowed | what |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| setting | role | type | default | allowed | meaning |", "| --- | --- | --- | --- | --- | --- |"]
     for each in settings:
         default = "none" if each.default is None else f"`{show(each.default)}`"
         unit = f", {each.unit}" if each.unit else ""
@@ -107,9 +107,9 @@ def settings_table(settings: tuple[Setting, ...]) -> list[str]:
 def _service(service: Service) -> list[str]:
     lines = [_cell(service.summary).rstrip(".") + ".", ""]
     if service.not_run_here:
-        lines += [f"> **Not run here.** {_cell(service.not_run_here)}", ""]
+        lines += [f"> **Not tested here.** {_cell(service.not_run_here)}", ""]
     elif unseen := service.unseen(contained=True):
-        lines += [f"> **Its container was not run here.** {_cell(unseen)}", ""]
+        lines += [f"> **Its container was not tested here.** {_cell(unseen)}", ""]
     lines += [_cell(service.why), ""] if service.why else []
     environment = f"`envs/{service.environment}.lock`" if service.environment else "the base environment"
     if service.environment and not (ROOT / "envs" / f"{service.environment}.lock").exists():
@@ -140,7 +140,7 @@ def _service(service: Service) -> list[str]:
 
 
 def _nodes(server: Server) -> list[tuple[str, str]]:
-    """What a recipe says of several nodes; nothing for a server of one process."""
+    """Return the facts of a recipe on several nodes; none for a server of one process."""
     if not server.parts:
         return []
     own = "beside the load, on all nodes" if server.load_nodes == "shared" else "on nodes of its own"
@@ -151,7 +151,7 @@ def _nodes(server: Server) -> list[tuple[str, str]]:
     ]
     if server.network_environment:
         variables = ", ".join(f"`{name}={value}`" for name, value in server.network_environment.items())
-        facts.append(("network", f"{variables} for every process; `network_environment` of the site comes on top"))
+        facts.append(("network", f"{variables} for every process; `network_environment` of the site overrides it"))
     return facts
 
 
@@ -178,14 +178,14 @@ def _cell(text: str) -> str:
 
 
 def metrics_tables() -> str:
-    """Return a table of the figures of metrics.json; those that differ only in their last word share a row."""
+    """Return a table of the metrics of metrics.json; those that differ only in their last word share a row."""
     rows: dict[tuple[str, str, str, str], list[str]] = {}
     for metric in METRICS:
         group, _, last = metric.path.rpartition(".")
         meaning = metric.meaning.replace(last, "…") if group else metric.meaning
         way = "—" if metric.better == "neither" else metric.better
         rows.setdefault((group, metric.unit, way, meaning), []).append(last)
-    lines = ["| figure | unit | better | meaning |", "| --- | --- | --- | --- |"]
+    lines = ["| metric | unit | better | meaning |", "| --- | --- | --- | --- |"]
     for (group, unit, which, meaning), names in rows.items():
         inside = f"{group}." if group else ""
         figure = f"`{inside}{names[0]}`" if len(names) == 1 else f"`{inside}…`: {', '.join(names)}"
@@ -202,11 +202,11 @@ def reasons() -> Iterator[tuple[str, str, str, str]]:
         made = _reason(function)
         if made is not None and _words(made, "code"):
             code, severity, remedy = (" or ".join(_words(made, key)) for key in ("code", "severity", "remedy"))
-            yield code, severity, (check.__doc__ or "").splitlines()[0], remedy
+            yield code, severity, (check.__doc__ or "").partition("\n\n")[0], remedy
 
 
 def reasons_tables() -> str:
-    """Return the codes of all checks, and those of trials without figures."""
+    """Return the codes of all checks, and those of trials without metrics."""
     lines = ["| code | severity | why | remedy |", "| --- | --- | --- | --- |"]
     lines += [
         f"| `{code}` | {severity} | {_cell(why)} | {_cell(remedy)} |" for code, severity, why, remedy in reasons()
@@ -223,7 +223,7 @@ def _reason(function: ast.FunctionDef) -> ast.Call | None:
 
 
 def _words(made: ast.Call, key: str) -> list[str]:
-    """Return the texts that an argument can have: all of an `x if y else z`; a value in a text is N."""
+    """Return the possible texts of an argument: all of an `x if y else z`; an inserted value is N."""
     return list(_texts(next(each.value for each in made.keywords if each.arg == key)))
 
 

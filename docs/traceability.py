@@ -1,4 +1,4 @@
-"""Which test shows which requirement: read from `@pytest.mark.covers(...)` in tests/, without importing a test."""
+"""Requirements and the tests that show them: read from `@pytest.mark.covers(...)` in tests/, without imports."""
 
 import ast
 import sys
@@ -18,7 +18,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One test says that it shows one requirement."""
+    """A claim of one test to show one requirement."""
 
     requirement: str
     test: str
@@ -34,7 +34,7 @@ def requirements(path: Path) -> dict[str, dict[str, str]]:
 
 
 def claims_of(tests: Path) -> list[Claim]:
-    """Return what every test below `tests` says it shows. Raises UserError for a marker that cannot be read."""
+    """Return the claims of every test below `tests`. Raises UserError for a marker that cannot be read."""
     found: list[Claim] = []
     for path in sorted(tests.rglob("test_*.py")):
         found += _claims_of_file(path, path.relative_to(tests.parent).as_posix())
@@ -62,10 +62,10 @@ def page(parts: Mapping[str, Mapping[str, str]], claims: Iterable[Claim]) -> str
     total = sum(len(part) for part in parts.values())
     shown = sum(name in shown_by for part in parts.values() for name in part)
     lines = [
-        "# What is asked, and which test shows it",
+        "# Requirements and the tests that show them",
         "",
         "Made by `make docs` from [requirements.yaml](requirements.yaml) and the `covers` markers of the tests. Do",
-        "not edit. A test that stands here shows the requirement or a part of it; *open*: no test does yet; *sweep*:",
+        "not edit. A listed test shows the requirement or a part of it; *open*: no test does yet; *sweep*:",
         "the test runs in `make test-all` only.",
         "",
         f"**{shown} of {total}** requirements are shown by at least one test.",
@@ -122,7 +122,7 @@ def _pytestmark(node: ast.stmt) -> list[ast.Call]:
 
 
 def _markers(node: ast.AST) -> Iterator[ast.Call]:
-    """Give every call of `pytest.mark.covers` at or below a node."""
+    """Yield every call of `pytest.mark.covers` at or below a node."""
     for each in ast.walk(node):
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr == "covers":
             yield each
@@ -136,7 +136,7 @@ def _ids(marker: ast.Call, path: Path) -> list[str]:
 
 
 def _no_stray_marker(tree: ast.Module, name: str) -> None:
-    """Raise UserError for a marker on what pytest does not collect: it would be counted by nobody."""
+    """Raise UserError for a marker on a function that pytest does not collect."""
     for node in ast.walk(tree):
         if isinstance(node, Function) and not node.name.startswith("test_"):
             for marker in (call for each in node.decorator_list for call in _markers(each)):

@@ -52,7 +52,7 @@ class LoadProfile:
         minimum=1,
         maximum=100,
         unit="requests",
-        help="Requests of a session, each sent when the reply to the one before is in. None is 1: no sessions.",
+        help="Requests per session, each sent after the reply to the previous one. Default 1: no sessions.",
     )
     think_time_s: float = _setting(
         "float",
@@ -78,14 +78,14 @@ class LoadProfile:
         unit="s",
         words=(AUTO,),
         help="Load before the measured part; it runs into it without a drain. auto: a quarter of `duration_s`, of "
-        "which only a start-up is cut off, and the rest measured.",
+        "which only a detected start-up is cut, and the rest measured.",
     )
     requests: int | None = _setting(
         "int",
         None,
         minimum=1,
         maximum=10**12,
-        help="Stop after so many requests, if that comes before the end of the duration.",
+        help="Stop after this number of requests, if it is reached before the end of the duration.",
     )
     timeout_s: float = _setting(
         "float",
@@ -93,8 +93,8 @@ class LoadProfile:
         minimum=0.001,
         maximum=LONGEST_S,
         unit="s",
-        help="A request with no complete reply this long after it was sent is recorded as timed out, however much of "
-        "its reply has come: connecting, TLS and every byte are in it.",
+        help="A request without a complete reply after this time is recorded as timed out, even in the middle of "
+        "its reply. Connecting, TLS and every byte count.",
     )
     mix: str | None = _setting(
         "str",
@@ -112,7 +112,7 @@ class LoadProfile:
         "bool",
         False,
         optional=True,
-        help="End the load as soon as the server falls behind for good: outstanding requests grow. None is false.",
+        help="End the load once the server falls behind permanently: outstanding requests grow. Default false.",
     )
     detects_warmup: bool = False
     parameters: Mapping[str, Value] = field(default_factory=dict)

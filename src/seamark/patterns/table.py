@@ -185,7 +185,7 @@ PATTERNS: Mapping[str, PatternKind] = {
                 minimum=1e-6,
                 maximum=LONGEST_S,
                 unit="s",
-                help="bursts: period between the starts of bursts. Each lies in the middle of its a period.",
+                help="bursts: period between the starts of bursts. Each lies in the middle of its period.",
             ),
         ),
         examples={"burst_s": "1", "burst_every_s": "10"},
