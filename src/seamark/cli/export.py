@@ -66,7 +66,7 @@ def slurm(
         click.echo(json.dumps(export.document(), indent=1))
         return
     for script, job in export.jobs.items():
-        click.echo(f"{told / script}: {job.said()}")
+        click.echo(f"{told / script}: {job.summary()}")
     for note in export.notes:
         click.echo(f"Note: {note}")
     click.echo(

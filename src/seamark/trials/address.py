@@ -1,4 +1,4 @@
-"""What is at an address: whether it can be loaded, in words, and what it answers to one request by hand."""
+"""Check of an address before a quick load: one connection, and one request by hand."""
 
 import contextlib
 import socket
@@ -12,16 +12,16 @@ from seamark.load.fetch import connect
 from seamark.platform.tls import reason_of
 
 LOOK_S = 10.0
-"""How long connecting takes at most, with TLS."""
+"""Longest time to connect, TLS included."""
 ANSWER_S = 1.0
-"""How long the request by hand takes at most, all of it."""
+"""Longest time of the request by hand."""
 MOST_BYTES = 4096
 SHOWN = 120
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What one request got: the beginning of the reply as text, or why there was none; and what may help."""
+    """Answer to one request: the beginning of the reply, or why there was none, and a remedy."""
 
     text: str
     remedy: str = ""
@@ -40,7 +40,7 @@ def port_of(url: SplitResult) -> int:
 
 
 def answer_of(url: SplitResult, tls: ssl.SSLContext | None, request: bytes) -> Answer:
-    """Send one request and return how the answer begins. Raises nothing."""
+    """Send one request and return the beginning of the reply. Raises nothing."""
     try:
         until_s = time.monotonic() + ANSWER_S
         with contextlib.closing(_connected(url, tls, ANSWER_S)) as connection:

@@ -1,8 +1,7 @@
-"""Measures what the load generator can do on this machine, and finds it again for a trial that ran here.
+"""Calibration of the load generator on this machine, and its ceiling for trials that ran here.
 
-Against the null server, which does nothing, what is left is the client's own cost. It is taken in CPU time: then
-neither the server nor another program is measured, where cores are few. One file for each machine, in the results:
-`.calibration/<node>.json`.
+Against the null server only the client's own cost is left. It is measured in CPU time: on a machine of few cores the
+server and other programs then do not count. One file per machine in the results: `.calibration/<node>.json`.
 """
 
 import os
@@ -46,10 +45,10 @@ LARGE_REPLY_BYTES = 1 << 20
 TIMED_RPS = 1000.0
 CHUNKS = 256
 STREAMS, TURN_MS = 128, 1
-"""So many streams get a chunk every ms: as much as may be asked of a client that is to read each by itself."""
+"""Streams, and interval of their chunks: as many as a client can still read one by one."""
 JOINED = 32
 BOUND = 0.9
-"""From this share of a core on, the client was what held a load back."""
+"""Busy share of a core from which on the client was the bottleneck."""
 
 Kind = Literal["wire", "threads", "processes"]
 
@@ -85,7 +84,7 @@ class Run:
 
 
 def calibration_file(results: Path, node: str) -> Path:
-    """Return where the calibration of a machine lies."""
+    """Return the calibration file of a machine."""
     return results / ".calibration" / f"{node}.json"
 
 

@@ -1,4 +1,4 @@
-"""Trials that are there from another server or configuration than is asked for: found, named, put aside."""
+"""Conflicts: trials measured on another server or in another configuration than planned, named and put aside."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ OF_A_TRIAL = ("settings", "search", "slos")
 
 @dataclass(frozen=True, kw_only=True)
 class Conflict:
-    """Trials that are there from one other server or configuration. `differences` are those of the first one."""
+    """Trials of one other server or configuration. `differences` are those of the first one."""
 
     trials: tuple[str, ...]
     measured: str | None
-    """Where they were measured; None where that was not recorded."""
+    """Where they were measured; None if that was not recorded."""
     asked: str
     differences: tuple[str, ...]
 
     def text(self) -> str:
-        """Return one sentence for people."""
+        """Return one sentence for a message."""
         what = f"{counted(len(self.trials), 'trial')} {'was' if len(self.trials) == 1 else 'were'} measured"
         shown = "; ".join(self.differences[:MOST_DIFFERENCES])
         more = len(self.differences) - MOST_DIFFERENCES
@@ -42,7 +42,7 @@ class Conflict:
 
 
 class CommitMarks:
-    """The commit marks of a scenario's trials, each read once, and which of its trials they say are measured."""
+    """Commit marks of a scenario's trials, each read once."""
 
     def __init__(self, study: Study, scenario: str) -> None:
         self._folder = study.folder(scenario)
@@ -56,21 +56,21 @@ class CommitMarks:
         return self._marks[trial.id]
 
     def server(self, trial: Trial) -> ServerIdentity:
-        """Return the server that a trial is to be measured on."""
+        """Return the server that a trial is planned for."""
         return self._servers[trial.deployment]
 
     def measured(self, trial: Trial) -> bool:
-        """Return whether a trial was measured as it is planned, and its samples are all there or pruned."""
+        """Return whether a trial was measured as planned, and its samples are complete or pruned."""
         mark = self.of(trial)
         own = self._folder.trial(trial.id)
         return mark is not None and complete(own, mark, trial.config_hash, self.server(trial))
 
 
 def conflicts(study: Study, marks: CommitMarks | None = None, deployment: str | None = None) -> tuple[Conflict, ...]:
-    """Return the measured trials of a study's plan, or of one deployment, that do not count as measured now.
+    """Return the trials of a study's plan, or of one deployment, that were measured in another way than planned.
 
-    Those that are alike come together. Each commit mark is read once; one that knows no server, since it was made
-    before servers had identities, counts as long as its configuration is the trial's.
+    Equal ones come together. A commit mark without a server, of a version before server identities, counts as
+    measured if its configuration is the trial's.
     """
     name = study.scenario.name
     marks = CommitMarks(study, name) if marks is None else marks
@@ -85,14 +85,14 @@ def conflicts(study: Study, marks: CommitMarks | None = None, deployment: str | 
 
 
 def require_no_conflicts(study: Study, besides: Sequence[str] = ()) -> None:
-    """Raise UserError when trials are there from another server or configuration, but for those named `besides`."""
+    """Raise UserError when there are conflicts, except for trials in `besides`."""
     found = [each for each in conflicts(study) if not set(each.trials) <= set(besides)]
     if found:
         raise UserError(*refusal(study, found))
 
 
 def refusal(study: Study, found: Sequence[Conflict]) -> Iterator[str]:
-    """Give the lines that name conflicts, and how to keep both measurements or to measure anew."""
+    """Yield the lines that name conflicts, and how to keep both measurements or measure again."""
     folder, site = study.folder(study.scenario.name).root, study.site_name
     folder = folder.relative_to(study.root) if folder.is_relative_to(study.root) else folder
     paths = f"`paths: {{results: results-{site}, reports: reports-{site}}}` in config/sites/{site}.yaml"
@@ -106,7 +106,7 @@ def refusal(study: Study, found: Sequence[Conflict]) -> Iterator[str]:
 
 
 def put_conflicts_aside(study: Study, deployment: str | None = None) -> tuple[str, ...]:
-    """Put the files of conflicting trials into `attempts`, so that they are measured anew; return their ids."""
+    """Put the files of conflicting trials into `attempts`, so that they are measured again; return their ids."""
     folder = study.folder(study.scenario.name)
     names = [name for each in conflicts(study, deployment=deployment) for name in each.trials]
     for name in names:
@@ -115,7 +115,7 @@ def put_conflicts_aside(study: Study, deployment: str | None = None) -> tuple[st
 
 
 def _search_mark(folder: TrialFolder, trial: Trial) -> Measurement | None:
-    """Return what says where the probes of a search without a result were measured; None for other trials."""
+    """Return where the probes of a search without a result were measured; None for other trials."""
     return read_or_none(folder.search, Measurement) if trial.search else None
 
 
@@ -137,7 +137,7 @@ def _conflict(study: Study, trials: Sequence[Trial], server: ServerIdentity) -> 
 
 
 def _served_otherwise(whole: ServerRecord, server: ServerIdentity) -> list[str]:
-    """Return what differs between servers, but for where they are. Recipes of two runtimes are not compared."""
+    """Return the differences of two servers except their places. Recipes of two runtimes are not compared."""
     left_out = BRIEF if whole.runtime == server.runtime else (*BRIEF, "recipe")
     asked = server.record() if whole.service is not None else server.brief()
     old, new = ({name: part for name, part in vars(each).items() if name not in left_out} for each in (whole, asked))
@@ -145,7 +145,7 @@ def _served_otherwise(whole: ServerRecord, server: ServerIdentity) -> list[str]:
 
 
 def _configured_otherwise(folder: TrialFolder, trial: Trial) -> list[str]:
-    """Return which settings of a trial have changed, as its effective_config.yaml says."""
+    """Return the settings of a trial that have changed since its effective_config.yaml."""
     try:
         document = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
         old = {name: document["trial"].get(name) for name in OF_A_TRIAL}

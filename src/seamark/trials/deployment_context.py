@@ -1,4 +1,4 @@
-"""DeploymentContext: what each phase of a deployment needs. Starts no server and no load."""
+"""DeploymentContext: parts, files and server of a deployment, for each phase of its life."""
 
 import os
 import time
@@ -27,12 +27,12 @@ from seamark.telemetry.provenance.software import container_around_us
 
 LOG_LINES = 20
 ON_PURPOSE = ("stop", "sigterm", "interrupted", "evicted", "endpoint-removed", "teardown")
-"""Why the supervisor ends a server that is well: its run or batch job was ended, or given up for lost."""
+"""Reasons for which the supervisor ends a healthy server: its run or batch job was ended, or lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentContext:
-    """One deployment of a study: its parts, its files, its server, and what a load of it is made of."""
+    """One deployment of a study: its parts, files and server, and the load jobs of its trials."""
 
     study: Study
     scenario: str
@@ -61,7 +61,7 @@ class DeploymentContext:
 
     @cached_property
     def server(self) -> ServerIdentity:
-        """The server that the deployment's trials are to be measured on."""
+        """The identity of the server that the deployment is planned for."""
         return server_identity(self.study, self.scenario, self.deployment)
 
     @property
@@ -72,7 +72,7 @@ class DeploymentContext:
         return None if name is None else self.study.locks / f"{name}.lock"
 
     def endpoint(self) -> Endpoint:
-        """Return endpoint.json, without a fact where there is none."""
+        """Return endpoint.json; an empty record without one."""
         return read(self.folder.endpoint, Endpoint) if self.folder.endpoint.exists() else Endpoint()
 
     def load_job(self, trial: Trial, endpoint: Endpoint) -> LoadJob:
@@ -91,7 +91,7 @@ class DeploymentContext:
         )
 
     def launcher(self, parent_pid: int, endpoint: Endpoint) -> WorkerLauncher:
-        """Return the launcher of this site's workers. Raises UserError for what is missing here."""
+        """Return the launcher of this site's workers. Raises UserError when it cannot run here."""
         site, nodes = self.site, endpoint.load_nodes or ()
         python = None if site.carrier_python is None else expanded(site.carrier_python, self.study.root)
         return launcher_of(site.carrier, site.carrier_address, python, parent_pid, nodes)
@@ -108,12 +108,12 @@ class DeploymentContext:
         return lambda: self.abandoned(parent_pid) or self._end()
 
     def abandoned(self, parent_pid: int) -> str | None:
-        """Renew the server's lease; return why its phase must end when the run that it belongs to has gone."""
+        """Renew the server's lease; return why the phase must end once its run has ended."""
         servers.renew(self.folder)
         return None if os.getppid() == parent_pid else "interrupted: the run that asked for this load has gone"
 
     def withdrawn(self) -> str | None:
-        """Return why no trial can be measured: the server was ended on purpose. None where it was not."""
+        """Return the message for a server that was ended on purpose, so that no trial can be measured; else None."""
         end = servers.why_ended(self.folder)
         why = end.why if end else None
         if why in ON_PURPOSE or not self.folder.endpoint.exists():
@@ -122,7 +122,7 @@ class DeploymentContext:
 
     def end_reason(self, wait_s: float = 0.0) -> str | None:
         """Return how the server ended, None while it runs; wait up to `wait_s` for its end to be recorded. Raises
-        SystemExit where it was ended on purpose: then nothing is known of the trial, and nothing is written."""
+        SystemExit when it was ended on purpose: the trial then has no result."""
         until_s = time.monotonic() + wait_s
         while not (ended := self._end()) and time.monotonic() < until_s:
             time.sleep(0.02)

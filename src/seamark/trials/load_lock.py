@@ -1,4 +1,4 @@
-"""The lock of a node under load: one load at a time, as two would measure each other."""
+"""Lock of a node under load: one load at a time, since two would disturb each other."""
 
 import os
 import signal
@@ -17,14 +17,14 @@ from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.permissions import user_named
 
 RENEW_S = 1.0
-"""Age at which waiting.json is written again; readers take a much older one for left behind."""
+"""Age at which waiting.json is written again; readers ignore a much older one."""
 
 
 @contextmanager
 def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None]:
-    """Wait until no other load of this user runs on this node; raise SystemExit when the run that waits has gone.
+    """Wait until no other load of this user runs on this node; raise SystemExit when the waiting run has ended.
 
-    Where deployments share nodes, only loads of the same one exclude each other. Loads of other users are not waited
+    If deployments share nodes, only loads of the same one exclude each other. Loads of other users are not waited
     for: they may never end, and the checks report them as work of others. waiting.json names the holder of the lock
     during a longer wait. Inside, SIGTERM raises SystemExit, so that the processes of the load end with this one.
     """

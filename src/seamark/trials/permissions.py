@@ -1,4 +1,4 @@
-"""Whose files a run would write, and what to do where they are another user's. Changes nothing."""
+"""Permissions of the files that a run writes, and the remedy when they belong to another user."""
 
 import os
 import pwd
@@ -18,7 +18,7 @@ REMEDY = (
 
 
 def require_ours(study: Study) -> None:
-    """Raise UserError, before anything runs, when something that a run writes is another user's and closed to us."""
+    """Raise UserError, before anything runs, when a run could not write a file or folder of another user."""
     closed = [path for path in dict.fromkeys(map(_nearest, _written(study))) if not _may(path, os.W_OK)]
     if closed:
         more = f" So are {len(closed) - SHOWN} more." if len(closed) > SHOWN else ""
@@ -26,7 +26,7 @@ def require_ours(study: Study) -> None:
 
 
 def refusal(path: Path) -> str:
-    """Return what to say of a file or folder that the system has refused us."""
+    """Return the message for a file or folder to which the system has refused access."""
     found = _nearest(path)
     if found.exists() and not _may(found, os.R_OK):
         return f"{found}: it is {owner(found)}'s, and you may not read it. Have the owner share it: chmod -R g+rX."
@@ -34,12 +34,12 @@ def refusal(path: Path) -> str:
 
 
 def owner(path: Path) -> str:
-    """Return the name of the user whose a file is, or its number where that has no name."""
+    """Return the name of a file's owner, or the number if it has no name."""
     return user_named(path.stat().st_uid)
 
 
 def user_named(uid: int) -> str:
-    """Return the name of a user, or the number where that has none."""
+    """Return the name of a user, or the number if it has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -55,12 +55,12 @@ def _closed(path: Path) -> str:
 
 
 def _nearest(path: Path) -> Path:
-    """Return the path, or the lowest folder above it that is there: what decides whether it can be made."""
+    """Return the path, or the lowest existing folder above it, which decides whether the path can be created."""
     return next((each for each in (path, *path.absolute().parents) if os.path.lexists(each)), path)
 
 
 def _written(study: Study) -> Iterator[Path]:
-    """Give what a run writes, renames or appends to, folders before what is in them."""
+    """Yield the paths that a run writes, folders before their content."""
     name = study.scenario.name
     folder = study.folder(name)
     yield from (study.root / ".snakemake", study.root / ".seamark", study.results, folder.root)

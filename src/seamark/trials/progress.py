@@ -1,4 +1,4 @@
-"""How far a scenario is: what every trial's folder says. Reads files only, so it works while a run goes on."""
+"""Progress of a scenario, from the files of its trials, also while a run is active."""
 
 import time
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ WAITING_STALE_S = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Where one trial is: planned, running, ok, failed or timeout, and why it failed; `detail` says what it is at.
+    """State of one trial: planned, running, ok, failed, timeout, damaged or other, with the reason of a failure.
 
-    `part` is the share of a running search's budget that its finished probes took. One that is `other` was measured
-    on another server, or as something else, than is asked for now.
+    `detail` is the present activity; `part` the share of a running search's budget that its finished probes took. A
+    trial that is `other` was measured on another server or in another configuration than planned.
     """
 
     trial: str
@@ -49,22 +49,22 @@ class Progress:
 
     @property
     def failed(self) -> tuple[State, ...]:
-        """The trials that were tried and have no valid measurement."""
+        """Trials that were tried and have no valid measurement."""
         return tuple(state for state in self.states if state.state in ("failed", "timeout", "damaged"))
 
     @property
     def waiting(self) -> str | None:
-        """What the next load waits for, None while none waits."""
+        """Reason for which the next load waits, None while none waits."""
         return next((state.detail for state in self.states if state.state == "planned" and state.detail), None)
 
     @property
     def done(self) -> int:
-        """How many trials were tried to their end, well or not."""
+        """Number of trials that have ended, well or not."""
         return self.count("ok") + len(self.failed)
 
     @property
     def part(self) -> float:
-        """How far the trials that run are, in trials: so that a search moves the whole."""
+        """Completed share of the running trials, in trials, so that a search advances the whole."""
         return sum(state.part for state in self.states)
 
     def document(self) -> Mapping[str, object]:
@@ -92,8 +92,8 @@ def progress(
     servers: Mapping[str, ServerIdentity] | None = None,
     seen: Seen | None = None,
 ) -> Progress:
-    """Return the state of every trial of `plan`. With `servers`, of its deployments, results of others are `other`,
-    and failures on others are still planned. `seen` saves those who look often from reading unchanged files again."""
+    """Return the state of every trial of `plan`. With `servers` of its deployments, results on others are `other`,
+    and failures on others are still planned. `seen` caches unchanged files between calls."""
     seen = {} if seen is None else seen
     waiting: dict[str, str | None] = {}
     states = []
@@ -116,7 +116,7 @@ def progress(
 
 
 def progress_of(study: Study, seen: Seen | None = None) -> Progress:
-    """Return the progress of the scenario of a study on the servers that it is planned for."""
+    """Return the progress of a study's scenario on its planned servers."""
     name = study.scenario.name
     return progress(study.plan, study.folder(name), server_identities(study, name), seen)
 
@@ -149,7 +149,7 @@ def _tried(trial: Trial, files: TrialFolder, server: ServerIdentity | None) -> S
 
 
 def _waiting(path: Path) -> str | None:
-    """Return what a deployment's load waits for, by the file that it writes anew every second while it waits."""
+    """Return why a deployment's load waits, from the file that it rewrites every second while it waits."""
     waiting = read_or_none(path, Waiting)
     with suppress(OSError):
         if waiting and time.time() - path.stat().st_mtime <= WAITING_STALE_S:
@@ -173,5 +173,5 @@ def _probe(search: Path) -> tuple[str | None, float]:
 
 
 def _at_work(parts: Path) -> bool:
-    """Whether one of the processes that `parts` is named after lives; after a kill its folder stays for a while."""
+    """Return whether a process named in `parts` lives; a killed one leaves its folder for a while."""
     return any(path.name.isdigit() and psutil.pid_exists(int(path.name)) for path in parts.glob("*"))

@@ -1,8 +1,8 @@
-"""Whether loads or servers of a service end in the same way again and again in one run: then the rest is not tried.
+"""Circuit breaker: after three equal failures of a service in a run, its other trials are not tried.
 
-A death is an end before the first request: of a load whose server is well, or of a server that never answered. Three
-in a row of one cause end it: three trials, or three deployments. A load that sends anything begins the count anew,
-and so does the next run. What is not tried is no result: the next `bench submit` tries it.
+A failure counts if it came before the first request: of a load with a healthy server, or of a server that never
+answered. Three of one cause in a row count, trials or deployments. A load that sends requests resets the count, and
+so does the next run. A trial that was not tried has no result: the next `bench submit` tries it.
 """
 
 import re
@@ -14,17 +14,17 @@ from seamark.dispatch.identity import allocation
 from seamark.storage.paths import ScenarioFolder, put_away, read, write
 
 NOT_TRIED = "not_tried"
-"""Category of a trial that was not tried, and of a server that was not started, for this reason."""
+"""Category of a trial that was not tried, and of a server that was not started, after repeated failures."""
 UNCOUNTED = (NOT_TRIED, "interrupted", "disk_full", "port_taken")
-"""Categories of ends that say nothing of the service: the next trial may go well."""
+"""Categories that do not count: their cause is not the service."""
 MOST = 3
 CHANGING = re.compile(r"\d+|\S*/\S*")
-"""What is another in each of several deaths of one cause: numbers and paths."""
+"""Parts that differ between failures of one cause: numbers and paths."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deaths:
-    """Deaths of a service in one run that have one cause: `names` are trials or deployments, as `kind` says."""
+    """Failures of a service in one run of one cause: `names` are trials or deployments, as `kind` says."""
 
     run: str
     kind: str
@@ -34,14 +34,14 @@ class Deaths:
 
 
 def run_of(environment: Mapping[str, str]) -> str | None:
-    """Return what tells a run from others; None outside of `bench` and of batch jobs: nothing is counted then."""
+    """Return the id of this run; None outside of `bench` and of batch jobs, where nothing is counted."""
     return environment.get(EPOCH) or allocation(environment)
 
 
 def note_death(
     folder: ScenarioFolder, service: str, run: str | None, *, kind: str, name: str, said: str, tail: Sequence[str]
 ) -> None:
-    """Count the death of a trial or deployment (`kind`) called `name`; `tail` are the last lines of its log."""
+    """Count the failure of the trial or deployment (`kind`) `name`; `tail` are the last lines of its log."""
     if run is None:
         return
     cause = CHANGING.sub("#", " ".join([said, *tail[-1:]]))
@@ -52,13 +52,13 @@ def note_death(
 
 
 def note_life(folder: ScenarioFolder, service: str) -> None:
-    """Begin the count anew: a load of the service has sent requests."""
+    """Reset the count: a load of the service has sent requests."""
     if folder.deaths(service).exists():
         put_away(folder.deaths(service))
 
 
 def why_not_tried(folder: ScenarioFolder, service: str, run: str | None) -> str | None:
-    """Return why nothing more of a service is tried in this run, None while it is."""
+    """Return why no more trials of a service are tried in this run; None while they are."""
     known = None if run is None else _known(folder, service, run)
     if known is None or len(known.names) < MOST:
         return None

@@ -29,7 +29,7 @@ from seamark.trials.trial_files import put_aside, republished, settled
 def run_deployment(
     study: Study, scenario: str, deployment_id: str, arguments: Sequence[str], *, failed: bool, anew: bool
 ) -> int:
-    """Measure what is pending of a deployment and return the exit code: 1 where a phase broke off.
+    """Measure the pending trials of a deployment and return the exit code: 1 when a phase failed.
 
     `arguments` are those that each script of a phase has before its own. With `failed` failed trials are measured
     again as well, with `anew` those of another server or configuration. On SIGTERM the phase under way ends, the
@@ -126,7 +126,7 @@ def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
 
 
 class _Phases:
-    """Runs the scripts of phases, each with a log of its own: what ends one of them ends no other."""
+    """Runs the script of each phase in a process with its own log, so that the end of one ends no other."""
 
     def __init__(self, study: Study, scenario: str, arguments: Sequence[str]) -> None:
         self._study, self._scenario, self._arguments = study, scenario, arguments
@@ -135,10 +135,10 @@ class _Phases:
         """Run a phase of a deployment or a trial; return whether it ended well. SIGTERM ends it too."""
         log = self._study.folder(self._scenario).root / "logs" / name / f"{subject}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        words = [sys.executable, str(self._study.file(f"scripts/{name}.py")), *self._arguments]
+        command = [sys.executable, str(self._study.file(f"scripts/{name}.py")), *self._arguments]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*words, self._scenario, subject], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                [*command, self._scenario, subject], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
             try:
                 code = process.wait()
@@ -153,7 +153,7 @@ class _Phases:
 
 @contextmanager
 def only_job(folder: DeploymentFolder) -> Iterator[bool]:
-    """Hold a deployment while a job is at work on it; give False where another job holds it."""
+    """Hold the lock of a deployment's job; yield False while another job holds it."""
     path = folder.root / ".job.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     held = acquire_lock(path)

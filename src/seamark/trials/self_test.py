@@ -1,4 +1,4 @@
-"""Checks the load generator against the truth on this machine: a server that writes down what it really did.
+"""Self-test of the load generator on this machine, against a server that records what it really did.
 
 The reference server and its clients share one monotonic clock, so what the client measured of each request can be
 held against what happened. What it measured may only be longer, by its own error and the way through the kernel.
@@ -28,12 +28,12 @@ LOADS: Mapping[str, Mapping[str, Value]] = {
     "1,000/s, one token": {"pattern": "poisson", "rate_rps": 1000.0, "concurrency": 256, "gen_tokens": 1},
 }
 WELL_P50_MS, WELL_P99_MS = 1.5, 6.0
-"""Errors above these are said to be large: a machine with load of its own, or without the cores for both."""
+"""Errors above these are large: other load on the machine, or too few cores for client and server."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """What the client's figures of one load are off by, in ms; counts that should be 0; lateness in us."""
+    """Errors of the client's figures of one load, in ms; counts that should be 0; schedule lag in us."""
 
     load: str
     requests: int
@@ -94,7 +94,7 @@ def _errors(name: str, measured: MeasuredLoad, truth: Truth) -> Errors:
     """Join samples with the truth: the k-th that was sent is the k-th that the server read. What it read after them
     are the driver's own checks of its prompts."""
     samples, chunks = measured.samples(), measured.chunks()
-    samples = samples[samples["sent_ns"] != MISSING_NS]  # what was due and never sent, nobody can have read
+    samples = samples[samples["sent_ns"] != MISSING_NS]  # a request that was due and never sent was not read either
     samples = samples[np.argsort(samples["sent_ns"], kind="stable")]
     failed = int((samples["failure"] != 0).sum()) + max(0, len(samples) - len(truth.number))
     both = min(len(samples), len(truth.number))

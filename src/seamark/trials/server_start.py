@@ -1,4 +1,4 @@
-"""Start of a deployment's server: served, warmed up, and started again where it died between two trials."""
+"""Start of a deployment's server: serve, warm up, and restart after a death between two trials."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ WARM_UP_S = 0.3
 
 
 def serve(context: DeploymentContext) -> None:
-    """Start the deployment's server; endpoint.json says whether that went well. Never raises for the service."""
+    """Start the deployment's server; endpoint.json has the outcome. Never raises for a failure of the service."""
     run = run_of(os.environ)
     if why := why_not_tried(context.results, context.service.name, run):
         servers.leave_out(
@@ -49,7 +49,7 @@ def serve(context: DeploymentContext) -> None:
 
 
 def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
-    """Send a server its first requests, of the load of `trial`; warmup.json counts them, their times are not kept."""
+    """Send a server its first requests, a load like that of `trial`; warmup.json counts them, without times."""
     with exclusive_load(context, parent_pid):
         write(context.folder.warmup, _send_first_requests(context, trial, parent_pid))
 

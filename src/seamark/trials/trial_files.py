@@ -1,4 +1,4 @@
-"""Files of one trial: whether its measurement is complete and of which configuration, and files put aside."""
+"""Files of one trial: completeness and configuration of its measurement, and files put aside."""
 
 from pathlib import Path
 
@@ -9,26 +9,26 @@ from seamark.storage.paths import TrialFolder, amend, read, read_json, read_or_n
 from seamark.trials.repeated_failures import NOT_TRIED
 
 BROKEN_OFF = "interrupted"
-"""Category of a load whose run was ended: nothing is known of its trial."""
+"""Category of a load that ended with its run: its trial has no result."""
 
 
 def samples_complete(folder: TrialFolder, config_hash: str, server: ServerIdentity | None = None) -> bool:
-    """Whether a trial was measured with this very configuration and its samples are all there, or were pruned.
+    """Return whether a trial was measured in this configuration and its samples are complete or pruned.
 
-    With `server`, also whether it was measured on that one; a record that knows no server counts as of any.
+    With `server`, also whether it was measured on that one; a record without a server matches any.
     """
     mark = commit_mark(folder)
     return mark is not None and complete(folder, mark, config_hash, server)
 
 
 def commit_mark(folder: TrialFolder) -> CommitMark | None:
-    """Return what tells a finished measurement from another one, None where there is none that can be read."""
+    """Return the commit mark of a finished measurement, None without a readable one."""
     record = read_or_none(folder.record, SamplesRecord)
     return record.mark if record else None
 
 
 def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: ServerIdentity | None = None) -> bool:
-    """Whether a trial's commit mark is of this configuration and server, and its samples are all there or pruned."""
+    """Return whether a commit mark is of this configuration and server, and its samples are complete or pruned."""
     try:
         whole = mark.pruned_at is not None or folder.samples.stat().st_size == mark.samples_bytes
     except OSError:
@@ -37,15 +37,15 @@ def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: Se
 
 
 def stands(folder: TrialFolder, load: LoadRecord, mark: CommitMark | None) -> bool:
-    """Whether a trial's load.json is a result: the trial was tried, and the samples of a good one, of which `mark` is
-    the commit mark, are all there or pruned."""
+    """Return whether a load.json is a result: the trial was tried, and the samples of a good one, by its commit mark,
+    are complete or pruned."""
     if load.category == NOT_TRIED:
         return False
     return not load.ok or (mark is not None and complete(folder, mark, str(load.config_hash)))
 
 
 def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
-    """Whether load.json is the result of this very trial: on `server`, if that is given."""
+    """Return whether load.json is a result of this trial's configuration, and on `server` if given."""
     try:
         load = read(folder.load, LoadRecord)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -56,7 +56,7 @@ def settled(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = N
 
 
 def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None = None) -> bool:
-    """Whether the trial's samples are all there, of `server` if it is given; load.json is written again then."""
+    """Write load.json again if the trial's samples are complete, on `server` if given; return whether they are."""
     if not samples_complete(folder, trial.config_hash, server):
         return False
     amend(folder.record, folder.load, republished=True)
@@ -64,7 +64,7 @@ def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None
 
 
 def search_ended(folder: TrialFolder) -> bool:
-    """Whether a trial is a search that came to its end, with a result or without one; not one that broke off."""
+    """Return whether a trial is a search that has ended, with or without a result."""
     try:
         return read_json(folder.search)["outcome"] is not None
     except (OSError, ValueError, KeyError):
@@ -72,10 +72,10 @@ def search_ended(folder: TrialFolder) -> bool:
 
 
 def put_aside(folder: TrialFolder, *, probes: bool = False) -> Path | None:
-    """Keep everything that an attempt left under `attempts/N`, so that the trial is measured again; return where.
+    """Move the files of an attempt to `attempts/N`, so that the trial is measured again; return that folder.
 
-    The trial's log goes on. Probes of a search that has not come to its end stay, unless `probes`: it goes on with
-    them. The commit mark goes first: an interrupted move leaves a trial that is not measured.
+    The trial's log stays. Probes of an unfinished search stay too, unless `probes`: the search continues with them.
+    The commit mark moves first: an interrupted move leaves a trial that is not measured.
     """
     stays = {folder.attempts, folder.log, folder.planned}
     if not probes and not search_ended(folder):

@@ -1,8 +1,7 @@
-"""Loads inside a container of Snakemake's: the image of their rules, how Apptainer is called, what then runs in it.
+"""Loads in containers started by Snakemake: their image, the PATH shim of Apptainer, and the command inside.
 
 `<image>/loads/bin/python isolated_main.py seamark.workflow.containerised_jobs OWNER CHECKOUT JOB ARGS...` runs a
 function of rules_api.py there.
-Starts no container itself.
 """
 
 import importlib
@@ -28,7 +27,7 @@ from seamark.storage.paths import expanded, write_text
 from seamark.telemetry.provenance.software import CHECKOUT, git
 
 PYTHON = INSIDE / "loads" / "bin" / "python"
-LOOK_S = 0.5
+POLL_S = 0.5
 NAME = "apptainer"
 COMMAND = """\
 #!/bin/sh
@@ -121,8 +120,8 @@ def _install_shim(root: Path, text: str) -> None:
     os.environ["PATH"] = os.pathsep.join([str(folder), *(each for each in path if Path(each) != folder)])
 
 
-def words(study: Study, job: str) -> list[str]:
-    """Return the words that run a job of ours in its image; they end when this process, Snakemake's, has gone."""
+def container_command(study: Study, job: str) -> list[str]:
+    """Return the command that runs a job in its image; it ends when this process, Snakemake, has ended."""
     return [
         str(PYTHON),
         ISOLATED_MAIN,
@@ -143,9 +142,9 @@ def main(argv: list[str]) -> int:
 
 
 def _go_with(owner: int) -> None:
-    """End this process when its run has gone: the container's own process, our parent, does not notice."""
+    """End this process when its run has ended: its parent, the container's own process, does not notice."""
     while Path(f"/proc/{owner}").exists():
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -1,4 +1,4 @@
-"""What Snakemake asks of a study: patterns, inputs, priorities, resources, targets. No rule and no measurement."""
+"""Values of Snakemake's rules for one study: patterns, inputs, priorities, resources, targets."""
 
 import hashlib
 import os
@@ -21,7 +21,12 @@ from seamark.platform.fork_server.client import LEADER
 from seamark.services.supervisor.deployment import stop_all
 from seamark.storage.paths import DeploymentFolder
 from seamark.trials.conflicts import CommitMarks
-from seamark.workflow.containerised_jobs import image_of, install_apptainer_shim, require_jobs_images, words
+from seamark.workflow.containerised_jobs import (
+    container_command,
+    image_of,
+    install_apptainer_shim,
+    require_jobs_images,
+)
 from seamark.workflow.stale_results import sweep
 
 PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
@@ -29,7 +34,7 @@ SLOTS = 100
 
 
 class Wildcards(Protocol):
-    """The wildcards of a job of ours."""
+    """The wildcards of a job."""
 
     scenario: str
     deployment: str
@@ -39,22 +44,22 @@ class Wildcards(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Dag:
-    """The answers to Snakemake's questions, for one study."""
+    """Inputs, parameters and resources of the rules, for one study."""
 
     study: Study
     contained: bool = False
     """Whether loads run in containers of Snakemake's: its `--software-deployment-method apptainer`."""
     _minutes: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict, init=False, repr=False)
-    """What each trial of a deployment takes, once it was asked for."""
+    """Cache: minutes of each trial of a deployment."""
     _resources: dict[tuple[str, str], Mapping[str, str | int]] = field(default_factory=dict, init=False, repr=False)
-    """The resources of each deployment's job, once they were asked for."""
+    """Cache: resources of each deployment's job."""
     _marks: dict[str, CommitMarks] = field(default_factory=dict, init=False, repr=False)
-    """The commit marks of each scenario's trials, once they were asked for."""
+    """Cache: commit marks of each scenario's trials."""
     _placed: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, init=False, repr=False)
-    """The place of each deployment in its scenario, and its count of trials, once they were asked for."""
+    """Cache: place of each deployment in its scenario, and its number of trials."""
 
     _own_marks: dict[str, str] = field(default_factory=dict, init=False, repr=False)
-    """The mark of each metric and check of the user's own, once it was asked for."""
+    """Cache: mark of each metric and check of the user's own."""
 
     def __post_init__(self) -> None:
         require_paths(self.study)
@@ -65,7 +70,7 @@ class Dag:
             install_apptainer_shim(self.study)
 
     def lead(self) -> None:
-        """Tell the scripts of this process, Snakemake's, whose they are: they end at once where it has gone."""
+        """Name this process, Snakemake, as the leader of its scripts: they end when it has ended."""
         os.environ[LEADER] = str(os.getpid())
 
     @property
@@ -105,12 +110,12 @@ class Dag:
         return deployments[place - place % self.study.site.deployments_per_job]
 
     def script(self, name: str, *wildcards: str) -> str:
-        """Return the shell line that runs one of our scripts; `exec` makes Snakemake its parent."""
+        """Return the shell line that runs a script; with `exec` Snakemake is its parent."""
         words = [sys.executable, self.file(f"scripts/{name}.py"), str(self.study.scenario_path), self.study.site_name]
         return _shell_line(words, wildcards)
 
     def derive(self, name: str, *paths: str) -> str:
-        """Return the shell line of a script that needs only the files it is given, and no scenario."""
+        """Return the shell line of a script that reads only the given files, and no scenario."""
         return _shell_line([sys.executable, self.file(f"scripts/{name}.py")], paths)
 
     @property
@@ -134,20 +139,22 @@ class Dag:
         return str(self.study.file(relative))
 
     def load_script(self, name: str, *wildcards: str) -> str:
-        """Return the shell line of a script that loads a server: in its image where Snakemake runs it in one."""
+        """Return the shell line of a script that runs a load: inside the image, if Snakemake runs it in one."""
         if not self.contained:
             return self.script(name, *wildcards)
-        return _shell_line([*words(self.study, name), str(self.study.scenario_path), self.study.site_name], wildcards)
+        return _shell_line(
+            [*container_command(self.study, name), str(self.study.scenario_path), self.study.site_name], wildcards
+        )
 
     def image(self, w: Wildcards) -> str | None:
         """Return the image that a deployment's loads run in, None outside of containers."""
         return image_of(self.study, w.scenario, w.deployment) if self.contained else None
 
     def outside(self, w: Wildcards) -> None:
-        """Return no image: a job without load runs in the base environment, a server where its supervisor is."""
+        """Return no image: a job without load runs in the base environment, a server beside its supervisor."""
 
     def targets(self) -> list[str]:
-        """Return what a run is to make: every trial's metrics, every deployment's record, the report."""
+        """Return the targets of a run: every trial's metrics, every deployment's record, the report."""
         name = self.study.scenario.name
         return [*self.metrics(name), *self.records(name), f"{self.reports}/{name}/index.html"]
 
@@ -168,7 +175,7 @@ class Dag:
         return [self._relative(folder.trial(trial.id).load) for trial in trials]
 
     def server_for_trial(self, w: Wildcards) -> list[str]:
-        """Return the files that say a server is ready, or nothing when the trial's samples are complete."""
+        """Return the files of a ready server, or nothing when the trial's samples are complete."""
         trial = self.trial(w)
         return [] if self._measured(w.scenario, trial) else self._server_files(w)
 
@@ -186,12 +193,12 @@ class Dag:
         return self.study.trial(w.scenario, f"{w.deployment}--{w.workload}--r{w.repetition}")
 
     def changed(self, w: Wildcards) -> dict[str, Value]:
-        """Return what a load's identity is made of: it runs again when this changes, and not else."""
+        """Return what a load's identity is made of: only a change of it runs the load again."""
         trial = self.trial(w)
         return {**trial.changed, "config_hash": trial.config_hash}
 
     def environment_record(self, environment: str) -> str:
-        """Return the file that says an environment is ready; its name ends in the lock's digest."""
+        """Return the record of a ready environment; its name ends in the lock's digest."""
         return f"{self._relative(self.study.results)}/.environments/{environment}.json"
 
     def environment_for(self, w: Wildcards) -> list[str]:
@@ -215,7 +222,7 @@ class Dag:
         return of
 
     def _places(self, scenario: str) -> dict[str, tuple[int, int]]:
-        """Return for each deployment how many come from it on, and how many trials it has."""
+        """Return for each deployment the number of deployments from it on, and that of its trials."""
         if scenario not in self._placed:
             ids = [deployment.id for deployment in self.study.plan_of(scenario).deployments]
             self._placed[scenario] = {
@@ -224,7 +231,7 @@ class Dag:
         return self._placed[scenario]
 
     def runtime_min(self, phase: str) -> Callable[..., int]:
-        """Return the minutes to ask a batch system for: grows with the attempt."""
+        """Return the minutes of a phase's job; they grow with the attempt."""
 
         def of(w: Wildcards, attempt: int = 1) -> int:
             if phase == "serve":
@@ -239,11 +246,11 @@ class Dag:
         return of
 
     def cpus(self, w: Wildcards) -> int:
-        """Return the CPUs a deployment asks for."""
+        """Return the CPUs per task of a deployment."""
         return self.deployment(w).cpus_per_task
 
     def mem_mb(self, w: Wildcards) -> int:
-        """Return the memory a deployment asks for, in MB."""
+        """Return the memory of a deployment in MB."""
         return self.deployment(w).mem_gb * 1024
 
     def resources(self, phase: str) -> dict[str, Any]:
@@ -269,7 +276,7 @@ class Dag:
     def _site_resources(self, scenario: str, name: str) -> Mapping[str, str | int]:
         deployment, site = self.study.deployment(scenario, name), self.study.site
         service = self.study.services[deployment.service]
-        if self._shares:  # GPUs are words to Snakemake, which adds up numbers only
+        if self._shares:  # Snakemake adds up numbers only, and GPUs are text to it
             deployment = replace(deployment, gpus=deployment.gpus * site.deployments_per_job)
         resources = resources_of(self.study.plan_of(scenario), deployment, service)
         named = dispatcher_of(site).executor_resources(resources, site)
@@ -278,12 +285,12 @@ class Dag:
 
     @property
     def slots(self) -> int:
-        """What a machine has of slots; a load takes all, where it does not share its node."""
+        """Slots of a machine; a load that does not share its node takes all."""
         return SLOTS
 
     @property
     def slot(self) -> int:
-        """What a phase of a deployment takes of a machine's slots."""
+        """Slots that a phase of a deployment takes."""
         return SLOTS // self.study.site.deployments_per_job if self._shares else SLOTS
 
     @property
@@ -296,12 +303,12 @@ class Dag:
 
     @property
     def analysis_slot(self) -> int:
-        """What a job that measures nothing takes of a machine's slots: a load takes all, so they never overlap."""
+        """Slots of a job that measures nothing: a load takes all, so the two never overlap."""
         return SLOTS // 2
 
     def sweep(self) -> None:
-        """Put away what earlier runs left. Raises UserError when trials were measured on another server, or as
-        something else than is planned now."""
+        """Put away stale results of earlier runs. Raises UserError when trials were measured on another server, or in
+        another configuration than planned."""
         sweep(self.study, self._marks_of(self.study.scenario.name))
         dispatcher_of(self.study.site).prepare_executor(self.study.root, self.study.site)
 

@@ -1,6 +1,6 @@
-"""What is derived from the trials that are there: telemetry, metrics, summary, report. Measures nothing.
+"""Telemetry, metrics, summary and report derived from measured trials.
 
-The same files as Snakemake's rules make, by the same functions, and only those that are missing or out of date.
+The same files as those of Snakemake's rules, by the same functions; only missing and outdated ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,9 +17,9 @@ from seamark.trials.derive_trial import can_be_newer, derive_trial, is_derived, 
 
 
 def derive(study: Study) -> list[str]:
-    """Bring everything derived from the study's scenario up to date; return the ids of its trials that were tried.
+    """Update everything derived from the study's scenario; return the ids of its trials that were tried.
 
-    Without one nothing is written. A damaged load.json is a failed trial in the summary, not an error.
+    Without any, nothing is written. A damaged load.json is a failed trial in the summary, not an error.
     """
     name = study.scenario.name
     folder = study.folder(name)
@@ -37,8 +37,8 @@ def derive(study: Study) -> list[str]:
 
 
 def has_older_figures(study: Study) -> bool:
-    """Return whether an older version of the metrics made the scenario's summary, or figures of a trial that can be
-    made again."""
+    """Return whether the scenario's summary, or figures of a trial that can be derived again, are of an older version
+    of the metrics."""
     folder = study.folder(study.scenario.name)
     made = [folder.trial(trial.id) for trial in study.plan.trials]
     return (folder.summary.exists() and is_older_file(folder.summary)) or any(map(can_be_newer, made))
@@ -50,10 +50,8 @@ def measured_trials(study: Study) -> list[TrialFigures]:
 
 
 def write_expositions(study: Study, root: Path) -> int:
-    """Write the study's trials that have metrics to `root` in Prometheus's text form, their telemetry beside them.
-
-    Returns how many there are.
-    """
+    """Write the study's trials with metrics to `root` in Prometheus's text form, with their telemetry; return their
+    number."""
     found = list(_measured(study))
     for folder, trial, levels in found:
         write_trial(folder, root, trial, levels)

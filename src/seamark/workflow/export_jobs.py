@@ -1,4 +1,4 @@
-"""What jobs a scenario's deployments are to Slurm: one array for each set of equal resources. Pure."""
+"""Jobs of exported scripts: one array for the deployments of equal resources. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +16,15 @@ LONGEST_ARRAY = 1000
 REPORT_MIN = 30
 REPORT_GB = 4
 END_S = 120
-"""How long before its time is up a job is told to end."""
+"""SIGTERM reaches a job this long before its time limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """Deployments of equal resources: the tasks of one array, or a plain job where there is one only.
 
-    `needs_min` are the minutes that the longest of them takes, `time_min` those that are asked for: less, where the
-    QoS ends a job earlier. `service` is that of the first; all ask for the same GPUs of a node.
+    `needs_min` are the minutes that the longest of them takes, `time_min` the time limit: less, where the QoS ends a
+    job earlier. `service` is that of the first; all request the same GPUs of a node.
     """
 
     deployments: tuple[Deployment, ...]
@@ -36,8 +36,8 @@ class Job:
     def is_array(self) -> bool:
         return len(self.deployments) > 1
 
-    def said(self) -> str:
-        """Return the job in words: what it serves, on what, for how long."""
+    def summary(self) -> str:
+        """Return one line: number of deployments, resources, time limit."""
         first, count = self.deployments[0], len(self.deployments)
         count_gpus = gpus_per_node(first, self.service) if first.gpus else 0
         gpus = f", {count_gpus} GPU{'s' * (count_gpus > 1)} a node" if count_gpus else ""
@@ -93,7 +93,7 @@ def _output(name: str) -> list[str]:
 
 
 def _alike(deployments: Sequence[Deployment], services: Mapping[str, Service]) -> Iterator[list[Deployment]]:
-    """Give the deployments that ask for the same, in the order of their first."""
+    """Yield the deployments of equal resources together, in the order of their first."""
 
     def resources(each: Deployment) -> tuple[int, ...]:
         return each.nodes, gpus_per_node(each, services[each.service]), each.cpus_per_task, each.mem_gb

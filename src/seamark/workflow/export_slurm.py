@@ -37,7 +37,7 @@ SHIPPED = "scripts=$(\"$python\" -c 'import seamark; print(seamark.__path__[0])'
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """What was written to `folder`: the jobs by their scripts, and what its user has to know."""
+    """Scripts written to `folder`: jobs by script, and notes for the user."""
 
     folder: Path
     jobs: Mapping[str, Job]
@@ -102,7 +102,7 @@ class _Texts:
             keep_trailing_newline=True,
         )
         self._environment.filters["quote"] = shlex.quote
-        self._told = {
+        self._context = {
             "scenario": study.scenario.name,
             "scenario_file": str(study.scenario_path),
             "site": study.site_name,
@@ -134,8 +134,8 @@ class _Texts:
             up="/".join([".."] * len(self._folder.parts)),
         )
 
-    def _text(self, template: str, **told: object) -> str:
-        return self._environment.get_template(template).render(self._told | told)
+    def _text(self, template: str, **values: object) -> str:
+        return self._environment.get_template(template).render(self._context | values)
 
 
 def shell_path(path: str) -> str:

@@ -1,4 +1,4 @@
-"""What a killed run of a study left at work: found and ended before anything is measured again."""
+"""Orphan jobs: batch jobs and servers of a killed run, ended before the next measures."""
 
 import re
 
@@ -15,7 +15,7 @@ from seamark.services.supervisor.control_files import (
 )
 
 OF_A_RUN = re.compile(r"(?:^|_)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-"""How Snakemake's Slurm executor names the jobs of a run."""
+"""Names that Snakemake's Slurm executor gives the jobs of a run."""
 
 JOBS_S = 120.0
 SUPERVISORS_S = 30.0
@@ -24,26 +24,26 @@ SUPERVISORS_S = 30.0
 def end_jobs_left(study: Study) -> list[Job]:
     """End the batch jobs that an earlier run of the study submitted, with their servers; return them.
 
-    Call it while no run is at work: two jobs must never measure one deployment at once. Jobs of persistent
-    servers and exported ones have other names, and stay. Raises SiteError when the batch system
-    does not answer, or a job does not end.
+    Only while no run is active: two jobs must never measure one deployment at once. Jobs of persistent servers and
+    exported ones have other names, and stay. Raises SiteError when the batch system does not answer, or when a job
+    does not end.
     """
     dispatcher = dispatcher_of(study.site)
     jobs = [job for job in dispatcher.jobs(study.root) if OF_A_RUN.search(job.name)]
     numbers = [job.id for job in jobs]
     if left := end_jobs(dispatcher, numbers, within_s=JOBS_S):
-        told = ", ".join(f"{job.id} ({job.state.lower()} on {job.nodes or 'no node'})" for job in left)
+        states = ", ".join(f"{job.id} ({job.state.lower()} on {job.nodes or 'no node'})" for job in left)
         raise SiteError(
-            f"{study.root}: jobs of an earlier run do not end: {told}. Nothing is measured beside them. Submit again"
-            f" when `{dispatcher.list_command}` does not show them any more; a node that is lost must"
-            " be given up by its site first."
+            f"{study.root}: jobs of an earlier run do not end: {states}. Nothing is measured beside them. Submit"
+            f" again when `{dispatcher.list_command}` does not show them any more; a node that is lost must be given"
+            " up by its site first."
         )
     _end_servers(study, numbers)
     return jobs
 
 
 def _end_servers(study: Study, numbers: list[str]) -> None:
-    """End the supervisors that these jobs left: without cgroups in Slurm they outlive their job for a while."""
+    """End supervisors of these jobs: without cgroups in Slurm they outlive their job for a while."""
     for control in supervisors_below(study.results):
         beat = read_heartbeat(control)
         if beat and beat.allocation in numbers and is_alive(control):

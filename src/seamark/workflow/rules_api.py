@@ -1,4 +1,4 @@
-"""One function a rule: what a job of the DAG does. Each finds its data in the study and hands them to one room."""
+"""Jobs of the DAG, one function a rule. Each reads its data from the study and calls one room."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 MEASURE_ANEW = "SEAMARK_MEASURE_ANEW"
-"""Environment variable of exported scripts: `yes` measures trials of another server or configuration anew."""
+"""Environment variable of exported scripts: `yes` measures trials of another server or configuration again."""
 RETRY = "SEAMARK_RETRY"
 """Environment variable of exported scripts: `yes` measures failed trials again."""
 
@@ -17,8 +17,8 @@ RETRY = "SEAMARK_RETRY"
 def plan(scenario_file: str, site: str, scenario: str) -> None:
     """Write plan.json, and trial.json of every trial.
 
-    Ends with a message where trials are there from another server, unless they are to be measured anew: exported
-    scripts ask here, before a job is submitted.
+    Exits with a message when trials exist from another server, unless they are to be measured again: exported scripts
+    check this before they submit a job.
     """
     from seamark.errors import UserError
     from seamark.trials.conflicts import require_no_conflicts
@@ -81,7 +81,7 @@ def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> 
 
 
 def load(scenario_file: str, site: str, scenario: str, trial_id: str, config_hash: str | None = None) -> None:
-    """Measure one trial, which `config_hash` tells from one of an older plan."""
+    """Measure one trial; `config_hash` distinguishes it from one of an older plan."""
     parent_pid = os.getppid()
     from seamark.trials.run_deployment import measure_trial
 
@@ -164,7 +164,7 @@ def _study(scenario_file: str, site: str) -> "Study":
     from seamark.model.dotted import search_in
     from seamark.planning.study import Study
 
-    search_in(Path.cwd())  # an exported job has no parent that did
+    search_in(Path.cwd())  # an exported job has no parent that did so
     try:
         return Study.at(Path.cwd(), scenario=scenario_file, site=site)
     except UserError as mistake:

@@ -1,4 +1,4 @@
-"""How a run ends before its time: Snakemake, its jobs and their servers are ended, and what is left is named."""
+"""Early end of a run: Snakemake, its jobs and their servers are ended, and what is left is reported."""
 
 import signal
 import time
@@ -24,25 +24,25 @@ from seamark.services.supervisor.control_files import (
     supervisors_below,
 )
 
-ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SNAKEMAKE_S = 5.0
-"""What Snakemake gets to end in order. It would wait for its jobs, which are ended beside it."""
+"""Time for Snakemake to end in order. It would wait for its jobs, which are ended at the same time."""
 CANCEL_S = 30.0
 """The same where it has to cancel batch jobs first."""
 JOBS_S = 10.0
-"""What jobs get; a process whose client has gone is given 5 s by its fork server."""
+"""Time for jobs to end; a fork server gives a process without client 5 s."""
 SERVERS_S = 60.0
 BATCH_JOBS_S = 60.0
 KILLED_S = 5.0
-LOOK_S = 0.05
+POLL_S = 0.05
 FORK_SERVER = "seamark.platform.fork_server.server"
 
 
 class EndSignals:
     """Counts SIGINT, SIGTERM and SIGHUP from its start on, so that none of them ends this process at once.
 
-    Signals that were ignored stay ignored, as under nohup. Once one came they are ignored for good: what they ask for
-    is done by then, and the process is about to end.
+    Signals that were ignored stay ignored, as under nohup. After the first they stay ignored: the process is about to
+    end.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class EndSignals:
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:
-        for number in ASKING:
+        for number in END_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._note)
         return self
@@ -65,24 +65,24 @@ class EndSignals:
         self.count += 1
 
 
-def end_run(study: Study, runs: Sequence[psutil.Process], asked: Callable[[], int] = lambda: 1) -> list[str]:
+def end_run(study: Study, runs: Sequence[psutil.Process], requests: Callable[[], int] = lambda: 1) -> list[str]:
     """End runs of a study, given by Snakemake's processes, with their jobs and servers. Persistent servers stay.
 
-    `asked` says how often the end was asked for: from the second time on Snakemake and its jobs are killed, from the
-    third time on servers are. Returns a line for each thing that still runs, with how to end it.
+    `requests` returns how often the end was requested: from the second time on Snakemake and its jobs are killed,
+    from the third on servers too. Returns a line for each thing that still runs, with the command that ends it.
     """
-    jobs = _end_snakemake(study, runs, asked)
-    _end_processes(jobs, JOBS_S, lambda: asked() > 1)
-    left = _end_batch_jobs(study, lambda: asked() > 1)
-    _end_servers(study.results, lambda: asked() > 2)
+    jobs = _end_snakemake(study, runs, requests)
+    _end_processes(jobs, JOBS_S, lambda: requests() > 1)
+    left = _end_batch_jobs(study, lambda: requests() > 1)
+    _end_servers(study.results, lambda: requests() > 2)
     for process in [*_living(jobs), *_living(runs), *_of_servers(study.results)]:
         with suppress(psutil.Error):
             left.append(f"Process {process.pid} ({process.name()}) still runs. End it: kill -KILL {process.pid}")
     return left
 
 
-def _end_snakemake(study: Study, runs: Sequence[psutil.Process], asked: Callable[[], int]) -> set[psutil.Process]:
-    """End Snakemake, and ask its jobs to end. Returns the processes of its jobs."""
+def _end_snakemake(study: Study, runs: Sequence[psutil.Process], requests: Callable[[], int]) -> set[psutil.Process]:
+    """End Snakemake and send SIGTERM to its jobs. Returns the processes of its jobs."""
     for run in runs:
         _send([run], signal.SIGINT)
     limit_s = time.monotonic() + (CANCEL_S if is_batch(study.site) else SNAKEMAKE_S)
@@ -93,9 +93,9 @@ def _end_snakemake(study: Study, runs: Sequence[psutil.Process], asked: Callable
         jobs |= found
         if not _living(runs):
             return jobs
-        if asked() > 1 or time.monotonic() > limit_s:
+        if requests() > 1 or time.monotonic() > limit_s:
             _send(runs, signal.SIGKILL)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def _jobs_of(run: psutil.Process) -> set[psutil.Process]:
@@ -112,45 +112,45 @@ def _jobs_of(run: psutil.Process) -> set[psutil.Process]:
 
 
 def _end_processes(processes: Collection[psutil.Process], within_s: float, hurry: Callable[[], bool]) -> None:
-    """Wait until processes have ended, and kill those that have not in time."""
+    """Wait until processes have ended; kill those that have not in time."""
     limit_s = time.monotonic() + within_s
     while (left := _living(processes)) and not hurry() and time.monotonic() < limit_s:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     limit_s = time.monotonic() + KILLED_S
     while left and time.monotonic() < limit_s:
         _send(left, signal.SIGKILL)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
         left = _living(left)
 
 
 def _end_servers(results: Path, hurry: Callable[[], bool]) -> None:
-    """Ask every supervisor below a root of results to end its server, wait, and kill what does not end in time."""
-    asked: list[ControlFiles] = []
+    """Stop every server below a root of results by its supervisor; kill what has not ended in time."""
+    stopped: list[ControlFiles] = []
     limit_s = time.monotonic() + SERVERS_S
     while True:
         for control in supervisors_below(results):
-            if control not in asked and is_alive(control):
+            if control not in stopped and is_alive(control):
                 request_stop(control, "stop")
-                asked.append(control)
+                stopped.append(control)
         left = _of_servers(results)
         if hurry() or time.monotonic() > limit_s:
             break
-        if not left and not any(map(is_alive, asked)):
+        if not left and not any(map(is_alive, stopped)):
             break
-        _send([each for each in left if not _keeps(each, asked)], signal.SIGTERM)
-        time.sleep(LOOK_S)
+        _send([each for each in left if not _keeps(each, stopped)], signal.SIGTERM)
+        time.sleep(POLL_S)
     _end_processes(_of_servers(results), 0.0, lambda: True)
-    for control in asked:
+    for control in stopped:
         if guarded := acquire_lock(control.lock):
             guarded.close()
             kill_strays(control)
             control.heartbeat.unlink(missing_ok=True)
 
 
-def _keeps(process: psutil.Process, asked: Iterable[ControlFiles]) -> bool:
+def _keeps(process: psutil.Process, stopped: Iterable[ControlFiles]) -> bool:
     """Whether a process belongs to a stopped supervisor; one without a heartbeat yet cannot be stopped."""
     with suppress(psutil.Error):
-        return process.environ().get(MARK) in {str(control.root) for control in asked}
+        return process.environ().get(MARK) in {str(control.root) for control in stopped}
     return True
 
 

@@ -1,4 +1,4 @@
-"""What of a study runs now: its run, its batch jobs, its servers with their monitors, and where their logs are."""
+"""Inventory of a study: its run, batch jobs, servers with their monitors, and the log of its latest run."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Component:
 
 
 def components(study: Study) -> list[Component]:
-    """Return everything of a study that lives now, and the log of its latest run."""
+    """Return everything of a study that runs now, and the log of its latest run."""
     return [*_runs(study), *_jobs(study), *_servers(study), *_logs(study)]
 
 

@@ -1,4 +1,4 @@
-"""How Snakemake is called for a study, and who else is calling it. It is a process to us, never an import."""
+"""Command line of Snakemake for a study, and detection of other runs. Snakemake is never imported here."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from seamark.services.supervisor.control_files import (
 from seamark.trials.permissions import user_named
 
 IN_A_JOB = ["--mode", "remote"]
-"""How the words end with which Snakemake starts itself in a batch job."""
+"""Last arguments of the Snakemake that runs inside a batch job."""
 
 
 def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()) -> list[str]:
@@ -42,9 +42,9 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     if study.site.images.jobs:
         words += ["--software-deployment-method", "apptainer"]
     words += list(extra)
-    told = {"scenario": str(study.scenario_path), "site": study.site_name}
     # Snakemake reads a value as YAML, which a string in JSON is too, and strips quotes that stand outside of all
-    return [*words, "--config", *(f"{name}= {json.dumps(text, ensure_ascii=False)} " for name, text in told.items())]
+    values = (("scenario", str(study.scenario_path)), ("site", study.site_name))
+    return [*words, "--config", *(f"{name}= {json.dumps(text, ensure_ascii=False)} " for name, text in values)]
 
 
 def _profile(study: Study, name: str) -> str:
@@ -71,14 +71,14 @@ def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[
 
 
 def beat(root: Path, pid: int) -> None:
-    """Say to other machines that see this study that its run, Snakemake's process `pid`, is at work here."""
+    """Write the heartbeat of a run, Snakemake's process `pid`, for other machines that see this study."""
     mark = _mark(root)
     mark.root.mkdir(parents=True, exist_ok=True)
     write_heartbeat(mark, pid)
 
 
 def rest(root: Path) -> None:
-    """Say that the run has ended."""
+    """Remove the heartbeat of a run that has ended."""
     _mark(root).heartbeat.unlink(missing_ok=True)
 
 
@@ -87,11 +87,12 @@ def _mark(root: Path) -> ControlFiles:
 
 
 def release(root: Path) -> None:
-    """Take away the lock that a killed Snakemake left. Raises UserError when a live one, here or not, holds it."""
-    running, told = runs_in(root), read_heartbeat(_mark(root))
+    """Remove the lock of a killed Snakemake. Raises UserError when a live one, on any machine, holds it."""
+    running, heartbeat = runs_in(root), read_heartbeat(_mark(root))
     where = f"process {running[0].pid}" if running else None
-    if where is None and told and is_alive(_mark(root)):  # another user's process does not show its folder
-        where = _process_of(told.pid) if told.boot == boot_id() else f"process {told.pid} on {told.node}"
+    if where is None and heartbeat and is_alive(_mark(root)):  # another user's process does not show its folder
+        pid, here = heartbeat.pid, heartbeat.boot == boot_id()
+        where = _process_of(pid) if here else f"process {pid} on {heartbeat.node}"
     if where:
         raise UserError(another_run(root, where))
     locks = root / ".snakemake" / "locks"
@@ -100,7 +101,7 @@ def release(root: Path) -> None:
 
 
 def another_run(root: Path, where: str) -> str:
-    """Return what is said to a run that is not the only one of its study."""
+    """Return the message for a run that is not the only one of its study."""
     return (
         f"{root}: another run is at work here ({where}). Wait for it, look at it with `bench status --watch`, or"
         " end it with `bench stop` where it runs."
@@ -109,7 +110,7 @@ def another_run(root: Path, where: str) -> str:
 
 @contextmanager
 def the_only_run(root: Path) -> Iterator[None]:
-    """Hold the study while a run of it is prepared and under way. Raises UserError while another one holds it."""
+    """Hold the lock of a study for the length of a run. Raises UserError while another run holds it."""
     path = _mark(root).root / "run.lock"
     held = acquire_lock(path)
     if held is None:
@@ -133,14 +134,14 @@ def _holder(path: Path) -> str:
 
 def require_our_run(root: Path) -> None:
     """Raise UserError where another user's run is at work in `root` on this machine: only they can end it."""
-    told = read_heartbeat(_mark(root))
-    if not told or told.boot != boot_id() or not is_alive(_mark(root)) or os.geteuid() == 0:
+    heartbeat = read_heartbeat(_mark(root))
+    if not heartbeat or heartbeat.boot != boot_id() or not is_alive(_mark(root)) or os.geteuid() == 0:
         return
     with suppress(psutil.Error):
-        user = psutil.Process(told.pid).uids().real
+        user = psutil.Process(heartbeat.pid).uids().real
         if user != os.getuid():
             raise UserError(
-                f"{root}: the run at work here is {user_named(user)}'s (process {told.pid}); ask them to end it."
+                f"{root}: the run at work here is {user_named(user)}'s (process {heartbeat.pid}); ask them to end it."
             )
 
 
@@ -152,7 +153,7 @@ def _process_of(pid: int) -> str:
 
 
 def runs_in(root: Path) -> list[psutil.Process]:
-    """Return the live Snakemake processes of this machine that work in `root`, but those inside of batch jobs."""
+    """Return the live Snakemake processes of this machine that work in `root`, except those inside batch jobs."""
     found = []
     for process in psutil.process_iter():
         try:

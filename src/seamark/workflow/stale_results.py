@@ -1,4 +1,4 @@
-"""Puts away what a killed run, another version or another server left in the results, before a run begins."""
+"""Stale results of killed runs, other versions and other servers: put away before a run begins."""
 
 import os
 from pathlib import Path
@@ -16,11 +16,11 @@ from seamark.trials.trial_files import put_aside, stands
 
 
 def sweep(study: Study, marks: CommitMarks) -> None:
-    """Put away stale endpoints, records of trials whose samples are gone, failures of another server, what cannot be
-    read, and metrics that an older version made.
+    """Put away stale endpoints, records of trials without samples, failures on another server, unreadable files, and
+    metrics of an older version.
 
-    Raises UserError, before anything is changed, when trials were measured on another server, or as something else
-    than is planned now.
+    Raises UserError, before any change, when trials were measured on another server or in another configuration than
+    planned.
     """
     if found := conflicts(study, marks):
         raise UserError(*refusal(study, found))
@@ -40,18 +40,17 @@ def sweep(study: Study, marks: CommitMarks) -> None:
 
 
 def _sweep_plan(study: Study) -> None:
-    """Write a plan.json anew that is not this scenario's plan: `bench plan`, or an older run, left it; and each
-    trial.json that is missing.
+    """Rewrite a plan.json of another plan, as `bench plan` or an older run leaves it, and each missing trial.json.
 
-    Putting it away instead would make Snakemake publish every trial again.
+    Removing it instead would make Snakemake publish every trial again.
     """
     if study.folder(study.scenario.name).plan.exists():
         study.refresh_plan(study.scenario.name)
 
 
 def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
-    """Put away what of a trial is to be made again: a load that does not stand or was not tried, figures that cannot
-    be read. A failure of another server is kept as an attempt."""
+    """Put away the files of a trial that have to be made again: a load.json that is no result, unreadable figures.
+    A failure on another server is kept as an attempt."""
     _sweep_folder(folder.root)
     load = _load_of(folder)
     if load is not None and not stands(folder, load, marks.of(trial)):
@@ -72,7 +71,7 @@ def _can_be_newer(folder: TrialFolder) -> bool:
 
 
 def _is_made(record: Path) -> bool:
-    """Whether the environment that a record names is there; a damaged record names none."""
+    """Return whether the environment of a record exists; a damaged record has none."""
     try:
         return Path(read(record, Environment).root).is_dir()
     except (ValueError, OSError):
@@ -80,7 +79,7 @@ def _is_made(record: Path) -> bool:
 
 
 def _load_of(folder: TrialFolder) -> LoadRecord | None:
-    """Return load.json, None where there is none; of a damaged one nothing but that it claims to be good."""
+    """Return load.json, None without one; a damaged one as a good load without samples."""
     try:
         return read(folder.load, LoadRecord)
     except FileNotFoundError:
@@ -90,12 +89,12 @@ def _load_of(folder: TrialFolder) -> LoadRecord | None:
 
 
 def _sweep_folder(folder: Path) -> None:
-    """Put away what is in the place of a folder."""
+    """Put away a file that lies in the place of a folder."""
     if os.path.lexists(folder) and not folder.is_dir():
         put_away(folder)
 
 
 def _sweep_damaged(path: Path) -> None:
-    """Put away a document that cannot be read, so that it is made again."""
+    """Put away an unreadable document, so that it is made again."""
     if is_damaged(path):
         put_away(path)
