@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from seamark.config.read import read_site
-from seamark.dispatch.slurm.site_facts import Output, seconds, site_facts
-from seamark.dispatch.slurm.site_yaml import site_text
+from seamark.dispatch.slurm.site_facts import Output, seconds, site_facts, site_text
 
 ODD = Output(
     partitions="\n".join(

@@ -6,8 +6,10 @@ Snakemake's rules call the phases one by one; an exported job calls all, each in
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Protocol, cast
 
 from seamark.errors import UserError
 from seamark.model.results.load_record import LoadRecord
@@ -20,9 +22,10 @@ from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import acquire_lock
 from seamark.storage.paths import DeploymentFolder, TrialFolder, read
-from seamark.trials import server_start, trial
+from seamark.trials import server_start
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, refusal
 from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.load_lock import exclusive_load
 from seamark.trials.trial_files import put_aside, republished, settled
 
 
@@ -111,11 +114,35 @@ def warm_up(study: Study, scenario: str, deployment_id: str, parent_pid: int) ->
     server_start.warm_up(DeploymentContext.of(study, scenario, deployment_id), first, parent_pid)
 
 
+KINDS: Mapping[str, str] = {
+    "timed_load": "seamark.trials.kinds.timed_load",
+    "search": "seamark.trials.kinds.search",
+}
+"""Module of each kind of trial. It is imported when a trial of that kind is measured: a search needs numpy."""
+
+
+class Kind(Protocol):
+    """A module of `kinds`: one way to measure a trial."""
+
+    def measure_trial(
+        self, context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0
+    ) -> None:
+        """Measure a trial and write its load.json, whatever came of it; samples.json last, where it went well."""
+
+
+def kind_of(trial: Trial) -> str:
+    """Return the name of a trial's kind."""
+    return "search" if trial.search else "timed_load"
+
+
 def measure_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -> None:
-    """Measure one trial, of whatever kind."""
-    planned = study.trial(scenario, trial_id)
-    context, retries = DeploymentContext.of(study, scenario, planned.deployment), study.plan_of(scenario).max_retries
-    trial.measure_trial(context, planned, parent_pid, max_retries=retries)
+    """Measure one trial by its kind, unless its samples are complete; load.json has the outcome."""
+    trial = study.trial(scenario, trial_id)
+    context, retries = DeploymentContext.of(study, scenario, trial.deployment), study.plan_of(scenario).max_retries
+    with exclusive_load(context, parent_pid):
+        if not republished(context.results.trial(trial.id), trial, context.server):
+            kind = cast(Kind, import_module(KINDS[kind_of(trial)]))
+            kind.measure_trial(context, trial, parent_pid, max_retries=retries)
 
 
 def tear_down(study: Study, scenario: str, deployment_id: str) -> None:

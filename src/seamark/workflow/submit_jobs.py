@@ -15,8 +15,7 @@ from seamark.dispatch.job import submit_limits
 from seamark.dispatch.slurm.commands import answer, query, submit_script
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import Study
-from seamark.workflow.export_jobs import LONGEST_ARRAY
-from seamark.workflow.export_slurm import REPORT
+from seamark.workflow.export_slurm import LONGEST_ARRAY, REPORT
 from seamark.workflow.rules_api import MEASURE_ANEW, RETRY, plan
 
 SWITCHES = {"--retry": RETRY, "--measure-anew": MEASURE_ANEW}
