@@ -18,6 +18,7 @@ from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
 from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, plan_facts
+from seamark.storage.codec import encode
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
@@ -119,7 +120,7 @@ def planned(path: Path, services: Any = MappingProxyType(SERVICES), site: str = 
     found = plan(read_scenario(path, services, SITES[site]), services, SITES[site])
     if len(found.trials) < 2000:
         describe(found, services, SITES[site])
-        json.dumps(plan_facts(found, services, SITES[site]), allow_nan=False)
+        json.dumps(encode(plan_facts(found, services, SITES[site])), allow_nan=False)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from seamark.model.scenario import Artifacts, Resources, Scenario, Workload
 from seamark.model.site import Partition, Site
 from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe, duration, plan_facts
+from seamark.storage.codec import encode
 
 ROOT = Path(__file__).parents[2]
 SERVICES = read_services(ROOT / "config" / "services")
@@ -45,10 +46,10 @@ def test_the_sample_scenario_is_described_with_its_numbers() -> None:
 
 def test_time_is_a_span_that_counts_loads_and_what_is_around_them() -> None:
     facts = plan_facts(plan(study(3, concurrency=(1, 2)), SERVICES, HERE), SERVICES)
-    assert facts["loads_s"] == pytest.approx(6 * (9 + 1))
-    assert facts["loads_s"] + 6 * 0.2 < facts["estimated_least_s"] < facts["estimated_most_s"]
-    assert 0 < facts["node_hours"] * 3600 < facts["estimated_most_s"]
-    assert facts["gpu_hours"] == 0
+    assert facts.loads_s == pytest.approx(6 * (9 + 1))
+    assert facts.loads_s + 6 * 0.2 < facts.estimated_least_s < facts.estimated_most_s
+    assert 0 < facts.node_hours * 3600 < facts.estimated_most_s
+    assert facts.gpu_hours == 0
 
 
 @pytest.mark.parametrize(
@@ -69,41 +70,41 @@ def test_runs_that_were_measured_lie_in_the_span_of_their_plan(
     scenario = read_scenario(ROOT / "config" / "scenarios" / f"{name}.yaml", SERVICES)
     made = plan(scenario, SERVICES, site)
     facts = plan_facts(made, SERVICES, site, unmade=unmade)
-    assert facts["estimated_least_s"] <= took_s <= facts["estimated_most_s"]
-    assert facts["loads_s"] < facts["estimated_least_s"]
+    assert facts.estimated_least_s <= took_s <= facts.estimated_most_s
+    assert facts.loads_s < facts.estimated_least_s
     text = describe(made, SERVICES, site, unmade)
-    assert f"{duration(facts['estimated_least_s'])} to {duration(facts['estimated_most_s'])}" in text
+    assert f"{duration(facts.estimated_least_s)} to {duration(facts.estimated_most_s)}" in text
     assert ("environments to install first: " + ", ".join(unmade) in text) is bool(unmade)
 
 
 def test_cost_counts_the_nodes_and_gpus_of_each_deployment() -> None:
     resources = Resources(nodes=(2,), gpus=(0, 8))
     facts = plan_facts(plan(study(2, resources), SERVICES, HERE), SERVICES)
-    one_s = facts["longest_deployment_s"]
+    one_s = facts.longest_deployment_s
     assert one_s > 2 * 10
-    assert facts["node_hours"] == pytest.approx(2 * 2 * one_s / 3600)
-    assert facts["gpu_hours"] == pytest.approx(8 * one_s / 3600)
-    assert facts["workloads"]["fileio"]["factors"] == {"gpus": [0, 8]}
+    assert facts.node_hours == pytest.approx(2 * 2 * one_s / 3600)
+    assert facts.gpu_hours == pytest.approx(8 * one_s / 3600)
+    assert facts.workloads["fileio"].factors == {"gpus": (0, 8)}
 
 
 @pytest.mark.parametrize(("repetitions", "p", "warns"), [(3, 0.1, True), (4, 0.0286, False), (5, 0.0079, False)])
 def test_a_design_that_cannot_reach_significance_is_told_so(repetitions: int, p: float, warns: bool) -> None:
     facts = plan_facts(plan(study(repetitions, concurrency=(1, 2)), SERVICES, HERE))
-    assert facts["smallest_p"] == pytest.approx(p, rel=0.01)
-    assert any("cannot reach p = 0.05" in note for note in facts["notes"]) is warns
-    assert (facts["detectable_shift_sd"] is None) is warns
+    assert facts.smallest_p == pytest.approx(p, rel=0.01)
+    assert any("cannot reach p = 0.05" in note for note in facts.notes) is warns
+    assert (facts.detectable_shift_sd is None) is warns
 
 
 def test_a_single_treatment_is_compared_with_nothing_and_so_not_warned_about() -> None:
     facts = plan_facts(plan(study(2), SERVICES, HERE))
-    assert facts["notes"] == []
+    assert facts.notes == ()
 
 
 def test_a_family_of_many_comparisons_needs_more_repetitions() -> None:
     facts = plan_facts(plan(study(4, concurrency=(1, 2, 3, 4)), SERVICES, HERE))
-    assert facts["comparisons"] == 3
-    assert facts["smallest_p_holm"] == pytest.approx(3 * 2 / 70)
-    assert any("for 3 comparisons at once (Holm) it takes 5" in note for note in facts["notes"])
+    assert facts.comparisons == 3
+    assert facts.smallest_p_holm == pytest.approx(3 * 2 / 70)
+    assert any("for 3 comparisons at once (Holm) it takes 5" in note for note in facts.notes)
 
 
 @pytest.mark.covers("E-MR05")
@@ -111,27 +112,27 @@ def test_a_family_of_many_comparisons_needs_more_repetitions() -> None:
 def test_a_variable_of_a_path_that_is_not_set_is_noted(environment: dict[str, str], notes: list[str]) -> None:
     files = replace(study(2), artifacts=Artifacts(container="$WORK/x.sif"), binds=("${DATA}/y:/y",))
     facts = plan_facts(plan(files, SERVICES, HERE), SERVICES, HERE, environment)
-    assert [note.split()[0] for note in facts["notes"]] == [f"${name}" for name in notes]
+    assert [note.split()[0] for note in facts.notes] == [f"${name}" for name in notes]
 
 
 def test_a_factor_with_one_start_for_each_level_gets_neither_a_p_nor_a_smallest_effect() -> None:
     made = plan(study(5, files=(1, 2)), SERVICES, HERE)
     facts, text = plan_facts(made, SERVICES, HERE), describe(made, SERVICES, HERE)
-    assert facts["factors_without_p"] == ["files"]
+    assert facts.factors_without_p == ("files",)
     statistics = ("smallest_p", "smallest_p_holm", "detectable_shift_sd", "repetitions_needed")
-    assert {facts[name] for name in statistics} == {None}
+    assert {getattr(facts, name) for name in statistics} == {None}
     assert "0.0079" not in text
     assert "smallest p " not in text
     assert "no p and no smallest effect: each level of files is measured on one start" in text
-    assert facts["notes"] == []
+    assert facts.notes == ()
 
 
 def test_factors_within_a_start_keep_their_statistics_beside_a_factor_of_starts() -> None:
     made = plan(study(5, files=(1, 2), concurrency=(1, 2, 4)), SERVICES, HERE)
     facts, text = plan_facts(made, SERVICES, HERE), describe(made, SERVICES, HERE)
-    assert facts["smallest_p"] == pytest.approx(2 / 252)
-    assert facts["comparisons"] == 2, "only the treatments of one start are compared"
-    assert facts["detectable_shift_sd"] is not None
+    assert facts.smallest_p == pytest.approx(2 / 252)
+    assert facts.comparisons == 2, "only the treatments of one start are compared"
+    assert facts.detectable_shift_sd is not None
     assert "smallest p               0.0079 with 5 repetitions" in text
     assert "no p and no smallest effect: each level of files" in text
 
@@ -144,13 +145,13 @@ def test_a_deployment_that_outlasts_its_qos_is_noted() -> None:
         partitions={"cpu": Partition(nodes=4, cpus=8, mem_gb=64)},
         qos={"default": 60, "long": 9999},
     )
-    notes = plan_facts(plan(study(5, concurrency=(1, 2)), SERVICES, site), SERVICES, site)["notes"]
+    notes = plan_facts(plan(study(5, concurrency=(1, 2)), SERVICES, site), SERVICES, site).notes
     said = r"a deployment takes up to 2 min \d+ s, but the QoS 'default' ends a job after 1 min 0 s"
     assert any(re.search(said, note) for note in notes)
 
 
 def test_the_facts_are_json() -> None:
-    facts = plan_facts(plan(study(3, concurrency=(1, 2), directory=(None, "/x")), SERVICES, HERE), SERVICES)
+    facts = encode(plan_facts(plan(study(3, concurrency=(1, 2), directory=(None, "/x")), SERVICES, HERE), SERVICES))
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
 
 

@@ -63,7 +63,17 @@ def slurm(
     told = folder or Path("slurm") / study.scenario.name
     export = export_slurm(study, study.root / told, python=python, at_once=at_once)
     if as_json:
-        click.echo(json.dumps(export.document(), indent=1))
+        jobs = [
+            {
+                "script": name,
+                "deployments": [deployment.id for deployment in job.deployments],
+                "time_min": job.time_min,
+                "needs_min": job.needs_min,
+            }
+            for name, job in export.jobs.items()
+        ]
+        written = {"schema_version": 1, "folder": str(export.folder), "jobs": jobs, "notes": export.notes}
+        click.echo(json.dumps(written, indent=1))
         return
     for script, job in export.jobs.items():
         click.echo(f"{told / script}: {job.summary()}")

@@ -34,7 +34,7 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     if as_json:
         facts = plan_facts(study.plan, study.services, study.site, unmade=missing_environments(study))
         there = {"conflicts": encode(conflicts(study))}
-        click.echo(json.dumps(facts | there | {"plan": encode(study.plan)}, indent=1))
+        click.echo(json.dumps(encode(facts) | there | {"plan": encode(study.plan)}, indent=1))
     else:
         click.echo(describe(study.plan, study.services, study.site, missing_environments(study)))
         if found := conflicts(study):

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
 from seamark.config.levels import show
 from seamark.config.mix import MIX, mix_label
@@ -20,54 +20,93 @@ POWER = 0.8
 FIRST_TRIALS = 8
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkloadFacts:
+    """Treatments of a service, and the levels of what varies among them."""
+
+    treatments: int
+    factors: Mapping[str, tuple[Value, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFacts:
+    """The numbers that `bench plan` prints.
+
+    Statistics (`smallest_p` and the following fields) compare treatments that share a start of a server; None if no
+    two do. `environments_to_make` are those of services that the run must create first.
+    """
+
+    scenario: str
+    source: str
+    seed: int
+    trials: int
+    treatments: int
+    repetitions: int
+    deployments: int
+    factors: Mapping[str, Mapping[str, tuple[Value, ...]]]
+    workloads: Mapping[str, WorkloadFacts]
+    loads_s: float
+    estimated_least_s: float
+    estimated_most_s: float
+    environments_to_make: tuple[str, ...]
+    node_hours: float
+    gpu_hours: float
+    longest_deployment_s: float
+    smallest_p: float | None
+    comparisons: int
+    smallest_p_holm: float | None
+    repetitions_needed: int | None
+    repetitions_needed_holm: int | None
+    detectable_shift_sd: float | None
+    factors_without_p: tuple[str, ...]
+    first_trials: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
 def plan_facts(
     plan: Plan,
     services: Mapping[str, Service] | None = None,
     site: Site | None = None,
     environment: Mapping[str, str] = os.environ,
     unmade: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Return the numbers that `bench plan` prints. `services` and `site` make notes and times more exact.
-
-    Statistics (`smallest_p` and the following keys) compare treatments that share a start of a server; None if no two
-    do. `environment` has the variables of the plan's paths, `unmade` the environments of services that the run must
-    create first.
-    """
+) -> PlanFacts:
+    """Return the numbers of a plan. `services` and `site` make notes and times more exact, `environment` has the
+    variables of the plan's paths."""
     sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
     comparisons = _most_treatments_of_a_start(plan) - 1
     time = time_of(plan, services or {}, len(unmade))
     times = {name: span.most for name, span in time.deployments.items()}
     best = smallest_p(plan.repetitions) if comparisons else None
-    facts = {
-        "scenario": plan.scenario,
-        "source": plan.source,
-        "seed": plan.seed,
-        "trials": len(plan.trials),
-        "treatments": sum(sizes.values()),
-        "repetitions": plan.repetitions,
-        "deployments": len(plan.deployments),
-        "factors": {role: {k: list(v) for k, v in each.items()} for role, each in plan.factors.items()},
-        "workloads": {
-            name: {"treatments": sizes[name], "factors": {k: list(v) for k, v in _factors(plan, trials).items()}}
+    facts = PlanFacts(
+        scenario=plan.scenario,
+        source=plan.source,
+        seed=plan.seed,
+        trials=len(plan.trials),
+        treatments=sum(sizes.values()),
+        repetitions=plan.repetitions,
+        deployments=len(plan.deployments),
+        factors=plan.factors,
+        workloads={
+            name: WorkloadFacts(treatments=sizes[name], factors=_factors(plan, trials))
             for name, trials in _by_service(plan).items()
         },
-        "loads_s": time.loads.most,
-        "estimated_least_s": time.whole.least,
-        "estimated_most_s": time.whole.most,
-        "environments_to_make": list(unmade),
-        "node_hours": sum(times[each.id] * each.nodes for each in plan.deployments) / 3600,
-        "gpu_hours": sum(times[each.id] * each.gpus for each in plan.deployments) / 3600,
-        "longest_deployment_s": max(times.values(), default=0.0),
-        "smallest_p": best,
-        "comparisons": comparisons,
-        "smallest_p_holm": None if best is None else min(1.0, best * comparisons),
-        "repetitions_needed": repetitions_for(ALPHA) if comparisons else None,
-        "repetitions_needed_holm": repetitions_for(ALPHA, comparisons) if comparisons else None,
-        "detectable_shift_sd": detectable_shift(plan.repetitions, ALPHA, POWER) if comparisons else None,
-        "factors_without_p": list(factors_of_starts(plan.factors)),
-        "first_trials": [trial.id for trial in plan.trials[:FIRST_TRIALS]],
-    }
-    return facts | {"notes": _notes(plan, facts, services or {}, site, environment)}
+        loads_s=time.loads.most,
+        estimated_least_s=time.whole.least,
+        estimated_most_s=time.whole.most,
+        environments_to_make=tuple(unmade),
+        node_hours=sum(times[each.id] * each.nodes for each in plan.deployments) / 3600,
+        gpu_hours=sum(times[each.id] * each.gpus for each in plan.deployments) / 3600,
+        longest_deployment_s=max(times.values(), default=0.0),
+        smallest_p=best,
+        comparisons=comparisons,
+        smallest_p_holm=None if best is None else min(1.0, best * comparisons),
+        repetitions_needed=repetitions_for(ALPHA) if comparisons else None,
+        repetitions_needed_holm=repetitions_for(ALPHA, comparisons) if comparisons else None,
+        detectable_shift_sd=detectable_shift(plan.repetitions, ALPHA, POWER) if comparisons else None,
+        factors_without_p=factors_of_starts(plan.factors),
+        first_trials=tuple(trial.id for trial in plan.trials[:FIRST_TRIALS]),
+    )
+    return replace(facts, notes=tuple(_notes(plan, facts, services or {}, site, environment)))
 
 
 def describe(
@@ -81,23 +120,23 @@ def describe(
     lines = [
         f"Scenario {plan.scenario} ({plan.source})",
         "",
-        f"  {counted(facts['treatments'], 'treatment')} x {counted(plan.repetitions, 'repetition')}"
-        f" = {counted(facts['trials'], 'trial')} on {counted(facts['deployments'], 'deployment')}; seed {plan.seed}",
-        f"  {duration(facts['estimated_least_s'])} to {duration(facts['estimated_most_s'])}, of it"
-        f" {duration(facts['loads_s'])} of load; at most {facts['node_hours']:.2f} node-hours"
-        + (f", {facts['gpu_hours']:.2f} GPU-hours" if facts["gpu_hours"] else ""),
+        f"  {counted(facts.treatments, 'treatment')} x {counted(plan.repetitions, 'repetition')}"
+        f" = {counted(facts.trials, 'trial')} on {counted(facts.deployments, 'deployment')}; seed {plan.seed}",
+        f"  {duration(facts.estimated_least_s)} to {duration(facts.estimated_most_s)}, of it"
+        f" {duration(facts.loads_s)} of load; at most {facts.node_hours:.2f} node-hours"
+        + (f", {facts.gpu_hours:.2f} GPU-hours" if facts.gpu_hours else ""),
         "",
         *_factor_lines(plan, facts),
         "",
         *_design_lines(plan, facts),
         "",
         "First trials",
-        *(f"  {name}" for name in facts["first_trials"]),
+        *(f"  {name}" for name in facts.first_trials),
     ]
-    more = facts["trials"] - len(facts["first_trials"])
+    more = facts.trials - len(facts.first_trials)
     lines += [f"  ... and {more} more"] if more > 0 else []
-    if facts["notes"]:
-        lines += ["", *(f"Note: {note}" for note in facts["notes"])]
+    if facts.notes:
+        lines += ["", *(f"Note: {note}" for note in facts.notes)]
     return "\n".join(lines)
 
 
@@ -111,15 +150,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _factor_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
+def _factor_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     lines = ["Factors"]
     deployment = plan.factors.get("deployment", {})
-    for service, about in facts["workloads"].items():
-        lines.append(f"  {service}: {counted(about['treatments'], 'treatment')}")
-        for name, levels in about["factors"].items():
+    for service, about in facts.workloads.items():
+        lines.append(f"  {service}: {counted(about.treatments, 'treatment')}")
+        for name, levels in about.factors.items():
             role = "deployment" if name in deployment else "workload"
             lines.append(f"    {name:<20} {role:<11} {_levels(name, levels)}")
-        if not about["factors"]:
+        if not about.factors:
             lines.append("    nothing varies")
         searches = dict.fromkeys(trial.search for trial in plan.trials if trial.service == service)
         for search in filter(None, searches):
@@ -128,49 +167,49 @@ def _factor_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _design_lines(plan: Plan, facts: Mapping[str, Any]) -> list[str]:
-    count, comparisons = plan.repetitions, facts["comparisons"]
+def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
+    count, comparisons = plan.repetitions, facts.comparisons
     lines = ["Detectable differences (two treatments of one start, exact two-sided rank-sum test)"]
-    if comparisons:
-        lines.append(f"  smallest p               {_number(facts['smallest_p'])} with {counted(count, 'repetition')}")
-    elif not facts["factors_without_p"]:
+    if facts.smallest_p is not None:
+        lines.append(f"  smallest p               {_number(facts.smallest_p)} with {counted(count, 'repetition')}")
+    elif not facts.factors_without_p:
         lines.append("  nothing                  no start has two treatments to compare")
-    if comparisons > 1:
+    if comparisons > 1 and facts.smallest_p_holm is not None:
         lines.append(
-            f"  after Holm               {_number(facts['smallest_p_holm'])} in a family of {comparisons} comparisons"
+            f"  after Holm               {_number(facts.smallest_p_holm)} in a family of {comparisons} comparisons"
             " (all treatments of a start with one)"
         )
-    if comparisons and facts["detectable_shift_sd"] is None:
+    if comparisons and facts.detectable_shift_sd is None:
         lines.append(f"  smallest effect          none: no difference, however large, can reach {ALPHA}")
     elif comparisons:
         lines.append(
-            f"  smallest effect          {facts['detectable_shift_sd']:.2f} x the standard deviation between"
+            f"  smallest effect          {facts.detectable_shift_sd:.2f} x the standard deviation between"
             f" repetitions, at {POWER:.0%} power (simulated)"
         )
-    if names := tuple(facts["factors_without_p"]):
+    if names := tuple(facts.factors_without_p):
         lines.append(f"  between starts           {why_no_p(names)}")
     return lines
 
 
 def _notes(
     plan: Plan,
-    facts: Mapping[str, Any],
+    facts: PlanFacts,
     services: Mapping[str, Service],
     site: Site | None,
     environment: Mapping[str, str],
 ) -> list[str]:
     notes: list[str] = []
-    if facts["environments_to_make"]:
-        names = ", ".join(facts["environments_to_make"])
+    if facts.environments_to_make:
+        names = ", ".join(facts.environments_to_make)
         notes.append(f"environments to install first: {names}. The time includes download and installation.")
-    if facts["comparisons"] and facts["smallest_p"] > ALPHA:
+    if facts.smallest_p is not None and facts.smallest_p > ALPHA:
         notes.append(
             f"{counted(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"
-            f" {facts['repetitions_needed']} ('repetitions: {facts['repetitions_needed']}')."
+            f" {facts.repetitions_needed} ('repetitions: {facts.repetitions_needed}')."
         )
-    if facts["comparisons"] > 1 and facts["smallest_p_holm"] > ALPHA:
+    if facts.comparisons > 1 and (facts.smallest_p_holm or 0.0) > ALPHA:
         notes.append(
-            f"for {facts['comparisons']} comparisons at once (Holm) it takes {facts['repetitions_needed_holm']}"
+            f"for {facts.comparisons} comparisons at once (Holm) it takes {facts.repetitions_needed_holm}"
             " repetitions, or fewer treatments: fewer levels, or 'exclude'."
         )
     for service in sorted({trial.service for trial in plan.trials}):
@@ -185,9 +224,9 @@ def _notes(
     for name in sorted(_variables(plan) - set(environment)):
         notes.append(f"${name} is used in paths but is not set here: `export {name}=...` before a run.")
     limit = site.qos.get(plan.qos or "") if site is not None else None
-    if limit is not None and facts["longest_deployment_s"] > limit:
+    if limit is not None and facts.longest_deployment_s > limit:
         notes.append(
-            f"a deployment takes up to {duration(facts['longest_deployment_s'])}, but the QoS '{plan.qos}' ends a job"
+            f"a deployment takes up to {duration(facts.longest_deployment_s)}, but the QoS '{plan.qos}' ends a job"
             f" after {duration(limit)}. Use a longer one, or fewer trials for each deployment."
         )
     return notes
@@ -227,7 +266,7 @@ def _sorted(values: tuple[Value, ...]) -> tuple[Value, ...]:
     return tuple(sorted(values, key=lambda value: (value is not None, value if numbers else str(value))))
 
 
-def _levels(name: str, levels: list[Value]) -> str:
+def _levels(name: str, levels: Sequence[Value]) -> str:
     separator = "; " if name == MIX else ", "
     shown = separator.join(mix_label(str(level)) if name == MIX and level else show(level) for level in levels[:12])
     return f"{shown}, ... ({counted(len(levels), 'level')})" if len(levels) > 12 else shown

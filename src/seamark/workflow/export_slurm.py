@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -160,19 +159,6 @@ class Export:
     folder: Path
     jobs: Mapping[str, Job]
     notes: tuple[str, ...]
-
-    def document(self) -> dict[str, Any]:
-        """Return what `bench export slurm --json` prints."""
-        jobs = [
-            {
-                "script": name,
-                "deployments": [deployment.id for deployment in job.deployments],
-                "time_min": job.time_min,
-                "needs_min": job.needs_min,
-            }
-            for name, job in self.jobs.items()
-        ]
-        return {"schema_version": 1, "folder": str(self.folder), "jobs": jobs, "notes": list(self.notes)}
 
 
 def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_once: int | None = None) -> Export:

@@ -71,8 +71,8 @@ def test_another_search_or_objective_is_another_trial(tmp_path, old, new):
 def test_a_plan_takes_as_long_as_its_searches_may_and_says_what_they_look_for(tmp_path):
     made = planned(tmp_path)
     facts = plan_facts(made, SERVICES)
-    assert facts["loads_s"] == 4 * (120 + 11)
-    assert facts["estimated_least_s"] < facts["loads_s"] < facts["estimated_most_s"] < facts["loads_s"] + 100
+    assert facts.loads_s == 4 * (120 + 11)
+    assert facts.estimated_least_s < facts.loads_s < facts.estimated_most_s < facts.loads_s + 100
     assert "rate_rps             searched    10 to 1000, 2 min 0 s at most" in describe(made, SERVICES)
 
 
