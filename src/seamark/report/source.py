@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from seamark.analysis.checks import verdict_of, worst
 from seamark.analysis.metrics import marked, with_present_codes
@@ -90,6 +93,27 @@ class Results:
     @property
     def ok(self) -> tuple[TrialRecord, ...]:
         return tuple(trial for trial in self.trials if trial.ok)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """A row for each trial in the order of the run: the fields of TrialRecord, `ok`, its response times `p50` and
+        `p99`, which statistics are lower `bounds`, and `factor_NAME` for each factor of its treatment."""
+        factors = {
+            str(t["treatment"]): {f"factor_{name}": value for name, value in t["factors"].items()}
+            for t in self.treatments
+        }
+        rows = [
+            {
+                **vars(trial),
+                "ok": trial.ok,
+                **{name: trial.latency_ms.get(name) for name in ("p50", "p99")},
+                "bounds": trial.latency_ms.get("lower_bounds") or (),
+                **factors.get(trial.treatment, {}),
+            }
+            for trial in self.trials
+        ]
+        frame = pd.DataFrame(rows, dtype=object).astype({"ok": bool, "throughput": float, "p50": float, "p99": float})
+        return frame.sort_values(["started_at", "block", "position"], ignore_index=True)
 
     def services(self) -> Iterator[tuple[str, tuple[tuple[str, tuple[Document, ...]], ...]]]:
         """Yield each service with its workloads and their treatments, in the order of `ordering`."""

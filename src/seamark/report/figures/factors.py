@@ -77,21 +77,14 @@ def factor_pictures(
 
 def measured(results: Results, treatments: Sequence[Document]) -> pd.DataFrame:
     """Return a row for each figure of a good trial: `measure`, `value`, `bound` (it is a lower bound), `row` of the
-    figure, `unit`, and the trial's factors as columns."""
-    rows = [
-        {**treatment["factors"], "measure": measure, "value": value, "bound": measure in bounds, "unit": trial.unit}
-        for treatment in treatments
-        for trial in results.trials_of(treatment)
-        if trial.ok
-        for bounds in [trial.latency_ms.get("lower_bounds") or ()]
-        for measure in WIDTHS
-        if (value := trial.throughput if measure == "throughput" else trial.latency_ms.get(measure)) is not None
+    figure, `unit`, and `factor_NAME` for each factor."""
+    trials = results.frame[
+        results.frame["ok"] & results.frame["treatment"].isin([t["treatment"] for t in treatments])
     ]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    frame = pd.DataFrame(rows, columns=names, dtype=object)
-    if rows:
-        frame = frame.astype({"value": float, "bound": bool})
-        frame["row"] = frame["measure"].where(frame["measure"] == "throughput", "response")
+    factors = [name for name in trials if name.startswith("factor_")]
+    frame = trials.melt([*factors, "unit", "bounds"], list(WIDTHS), "measure").dropna(subset="value")
+    frame["bound"] = [name in bounds for name, bounds in zip(frame["measure"], frame["bounds"], strict=True)]
+    frame["row"] = frame["measure"].where(frame["measure"] == "throughput", "response")
     return frame
 
 
@@ -134,12 +127,13 @@ def grid_for(levels: Levels, x: str) -> Grid:
 def _placed(grid: Grid, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[str]]:
     """Return the frame with the columns `panel`, `curve` and `at`, its place on the x axis, and the labels of panels
     and curves in order. Of a factor of words the curves stand side by side."""
-    frame = frame.sort_values(list(grid.panels), key=lambda own: own.map(list(grid.levels[str(own.name)]).index))
-    named = [[f"{name} = {level(value, name)}" for value in frame[name]] for name in grid.panels]
+    levels = {f"factor_{name}": list(grid.levels[name]) for name in grid.panels}
+    frame = frame.sort_values(list(levels), key=lambda own: own.map(levels[str(own.name)].index))
+    named = [[f"{name} = {level(value, name)}" for value in frame[f"factor_{name}"]] for name in grid.panels]
     frame["panel"] = ["\n".join(names) for names in zip(*named, strict=True)] if named else ""
     curves = [level(value, grid.curves) for value in grid.levels[grid.curves]] if grid.curves else [""]
-    frame["curve"] = [level(value, grid.curves) for value in frame[grid.curves]] if grid.curves else ""
-    frame["at"] = frame[grid.x].map(places_of(grid.levels[grid.x])).astype(float)
+    frame["curve"] = [level(value, grid.curves) for value in frame[f"factor_{grid.curves}"]] if grid.curves else ""
+    frame["at"] = frame[f"factor_{grid.x}"].map(places_of(grid.levels[grid.x])).astype(float)
     if not numeric(grid.levels[grid.x]):
         frame["at"] += _apart(curves) * (frame["curve"].map(curves.index) - (len(curves) - 1) / 2)
     return frame, list(frame["panel"].unique()), curves
@@ -256,10 +250,12 @@ def knees_of(results: Results, workload: str, factor: str) -> list[Document]:
     return [found for found in every if (found["workload"], found["factor"]) == (workload, factor)]
 
 
-def knee_of(knees: Sequence[Document], factors: Mapping[str, object]) -> Document | None:
-    """Return the knee of the sweep that a treatment with these factors belongs to; None without one."""
+def knee_of(knees: Sequence[Document], row: pd.Series) -> Document | None:
+    """Return the knee of the sweep that a row with these factors belongs to; None without one."""
     for found in knees:
-        if found["knee"] is not None and all(factors.get(name) == value for name, value in found["fixed"].items()):
+        if found["knee"] is not None and all(
+            row[f"factor_{name}"] == level for name, level in found["fixed"].items()
+        ):
             return found
     return None
 
@@ -269,15 +265,14 @@ def _mark_knees(
 ) -> None:
     """Mark the knee of each curve; curves that bend at the same level share a line."""
     found: dict[float, list[str]] = {}
-    for first in (
-        panel.drop_duplicates("curve").sort_values("curve", key=lambda own: own.map(curves.index)).to_dict("records")
-    ):
-        if (bends := knee_of(knees, first)) is not None:
-            found.setdefault(bends["knee"], []).append(first["curve"])
-    for place, (x, own) in enumerate(sorted(found.items())):
-        of = ", ".join(filter(None, own)) if len(own) <= MOST_NAMED else f"{len(own)} curves"
+    for curve in curves:
+        own = panel[panel["curve"] == curve]
+        if not own.empty and (bends := knee_of(knees, own.iloc[0])) is not None:
+            found.setdefault(bends["knee"], []).append(curve)
+    for place, (x, names) in enumerate(sorted(found.items())):
+        of = ", ".join(filter(None, names)) if len(names) <= MOST_NAMED else f"{len(names)} curves"
         text = f"knee {level(x if x % 1 else int(x), grid.x)}" + (f" ({of})" if of else "")
-        mark(axis, x, text, COLOURS[curves.index(own[0])], place, rises=rises)
+        mark(axis, x, text, COLOURS[curves.index(names[0])], place, rises=rises)
 
 
 def mark(axis: Axes, x: float, label: str, colour: str, place: int, *, rises: bool) -> None:

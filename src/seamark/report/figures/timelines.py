@@ -227,13 +227,10 @@ def phases_picture(results: Results, folder: Path) -> Picture | None:
 
 def order_picture(results: Results, folder: Path) -> Picture | None:
     """Draw throughput, relative to the treatment's median, in the order of the run; None without repetitions."""
-    names = ["treatment", "service", "block", "position", "started_at", "throughput"]
-    frame = pd.DataFrame([[getattr(trial, name) for name in names] for trial in results.ok], columns=names)
-    by_treatment = frame.dropna(subset="throughput").groupby("treatment")["throughput"]
-    frame["median"], repeated = by_treatment.transform("median"), by_treatment.transform("size") > 1
-    frame = frame[repeated & (frame["median"] > 0)].sort_values(
-        ["started_at", "block", "position"], na_position="first"
-    )
+    frame = results.frame[results.frame["ok"]].dropna(subset="throughput")
+    by_treatment = frame.groupby("treatment")["throughput"]
+    frame = frame.assign(median=by_treatment.transform("median"), repeated=by_treatment.transform("size") > 1)
+    frame = frame[frame["repeated"] & (frame["median"] > 0)]
     if frame.empty:
         return None
     frame = frame.assign(place=range(1, len(frame) + 1), off=100 * (frame["throughput"] / frame["median"] - 1))

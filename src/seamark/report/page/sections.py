@@ -20,7 +20,7 @@ MOST_PLACES = 8
 def headline(results: Results) -> Text:
     """Return one sentence: trials with a result, and how many are valid, suspect and invalid."""
     planned, ok = len(results.trials), len(results.ok)
-    counts = {word: sum(1 for t in results.ok if t.verdict == word) for word in ("VALID", "SUSPECT", "INVALID")}
+    counts = Counter(results.frame.loc[results.frame["ok"], "verdict"])
     text = f"{ok} of {counted(planned, 'trial')} ok"
     if ok:
         text += f": {counts['VALID']} valid, {counts['SUSPECT']} suspect, {counts['INVALID']} invalid"
@@ -32,13 +32,12 @@ def headline(results: Results) -> Text:
 
 def about(results: Results) -> Facts:
     """Return scenario, services, design, time and machine."""
-    started = sorted(t.started_at for t in results.trials if t.started_at)
-    finished = sorted(t.finished_at for t in results.trials if t.finished_at)
+    started, finished = results.frame["started_at"].dropna(), results.frame["finished_at"].dropna()
     pairs: list[tuple[str, str]] = [
         ("Scenario", f"`{results.source}`"),
         ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
         ("Design", _design(results)),
-        ("Measured", _between(started[0], finished[-1]) if started and finished else ABSENT),
+        ("Measured", _between(min(started), max(finished)) if len(started) and len(finished) else ABSENT),
         *about_servers(results.summary),
         *({**dict(machine(results.meta)), **_places(results)}.items()),
     ]
@@ -51,8 +50,7 @@ def about(results: Results) -> Facts:
 
 def _design(results: Results) -> str:
     """Return number and order of trials: blocks lie within one start of a server."""
-    treatments = len(dict.fromkeys(trial.treatment for trial in results.trials))
-    starts = len(dict.fromkeys(trial.deployment for trial in results.trials))
+    treatments, starts = results.frame[["treatment", "deployment"]].nunique()
     within = f", within each of {starts} starts that follow one another" if starts > 1 else ""
     several = treatments > starts
     order = f"in randomised blocks{within}" if several else _starts(starts)
