@@ -30,7 +30,7 @@ sys.path.insert(0, str(DOCS))
 make = import_module("make")
 reference = import_module("reference")
 layers = import_module("layers")
-IMPORTED_AS = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml"}
+IMPORTED_AS = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client"}
 
 PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
 WRITTEN = [page for page in PAGES if page.name != "traceability.md"]
