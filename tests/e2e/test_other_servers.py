@@ -127,7 +127,7 @@ def test_trials_of_another_server_are_named_by_every_verb_and_measured_anew_only
 
     anew = small.bench("submit", *TRY, "--measure-anew")
     assert anew.returncode == 0, anew.stdout + anew.stderr
-    assert "only what is derived" not in anew.stdout
+    assert "only derived files" not in anew.stdout
     assert place_of(small) == {"local"}
     for path, content in before.items():
         kept = Path(path).parent / "attempts/1" / Path(path).name

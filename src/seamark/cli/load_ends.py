@@ -45,7 +45,7 @@ def ended_by_signals() -> Iterator[None]:
         with exit_on_signals(signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             yield
     except SystemExit:
-        click.echo("Stopped before the end of the load: no metrics, and no samples kept.", err=True)
+        click.echo("Stopped before the end of the load: there are no metrics, and no samples were kept.", err=True)
         raise
 
 
