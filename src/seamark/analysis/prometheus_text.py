@@ -44,7 +44,7 @@ UNITS: Mapping[str, tuple[str, float]] = {
     "sessions/s": ("sessions_per_second", 1),
     "yes or no": ("", 1),
 }
-"""Unit in metrics.json -> base unit as a name ends in it, and how many of ours one of it is."""
+"""Unit in metrics.json -> suffix of the base unit, and the factor between them."""
 
 OWN_UNIT = re.compile(r"(_mb_per_s|_mib_per_s|_per_s|_rps|_ms|_mb|_s|_j|_w)$")
 ONE_OF_SEVERAL = re.compile(r"^(?:(?:p\d+|mean|min|max) of|median|greatest) ")
@@ -52,9 +52,9 @@ ONE_OF_SEVERAL = re.compile(r"^(?:(?:p\d+|mean|min|max) of|median|greatest) ")
 
 @dataclass(frozen=True, kw_only=True)
 class Exposed:
-    """One metric as Prometheus has it. `help` says what all metrics of that name are.
+    """One metric in Prometheus's form. `help` describes all metrics of that name.
 
-    `per_base` of the unit in metrics.json are one of the base unit: 1000 where that has milliseconds.
+    `per_base` units of metrics.json are one base unit: 1000 for milliseconds.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Exposed:
     per_base: float
 
     def value(self, figure: float | bool) -> float:
-        """Return a figure of metrics.json in the base unit, with the digits that it has."""
+        """Return a value of metrics.json in the base unit, with its own digits."""
         return float(f"{figure / self.per_base:.15g}")
 
 
 def exposed(metrics: Iterable[Metric] = METRICS) -> tuple[Exposed, ...]:
-    """Return the metrics in their order; of two that are the same in different units only the first."""
+    """Return the metrics in their order; of two that differ in their unit only, the first."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], Exposed] = {}
     for metric in metrics:
         each = _exposed(metric)
@@ -97,7 +97,7 @@ def _exposed(metric: Metric) -> Exposed:
 
 
 def _name(words: str, unit: str) -> str:
-    """Join words and unit: the unit that the words end in goes, and no word of what is counted is said twice."""
+    """Join words and unit: a unit at the end of the words is replaced, and the counted noun appears once."""
     said = OWN_UNIT.sub("", words).replace("_ms_", "_").removesuffix("_value").split("_")
     counted, *rest = unit.split("_")
     return "_".join([PREFIX, *said, *(rest if counted in said else [counted, *rest] if counted else [])])
@@ -123,14 +123,14 @@ Sample = tuple[Labels, float]
 
 @dataclass(frozen=True, kw_only=True)
 class TrialFigures:
-    """The figures of one trial by the names of Prometheus; what is not known is not among them."""
+    """The metrics of one trial by their Prometheus names; unknown ones are missing."""
 
     labels: Labels
     samples: Mapping[str, Sequence[Sample]]
 
 
 def figures_of(document: Mapping[str, Any], trial: Trial, levels: Mapping[str, Value]) -> TrialFigures:
-    """Return what the metrics.json of a trial holds. `levels` are its levels of the scenario's factors."""
+    """Return the content of a trial's metrics.json. `levels` are its levels of the scenario's factors."""
     samples: dict[str, list[Sample]] = {TRIAL: [(_about(document), 1.0)]}
     if document["timestamp"] is not None:
         samples[STARTED] = [({}, datetime.fromisoformat(document["timestamp"]).timestamp())]
@@ -180,13 +180,13 @@ def text_of(trials: Sequence[TrialFigures]) -> str:
 
 
 def write_figures(path: Path, trials: Sequence[TrialFigures]) -> None:
-    """Write trials to one file, whole or not at all: a collector never reads a part of it."""
+    """Write trials to one file, atomically: a collector never reads a partial one."""
     with replacing(path) as temporary:
         temporary.write_text(text_of(trials), encoding="utf-8")
 
 
 def write_trial(folder: TrialFolder, root: Path, trial: Trial, levels: Mapping[str, Value]) -> list[Path]:
-    """Write a trial's figures to `<root>/<scenario>/<trial>.prom`, its telemetry to `<trial>.<node>.csv` beside it.
+    """Write a trial's metrics to `<root>/<scenario>/<trial>.prom`, its telemetry to `<trial>.<node>.csv` beside it.
 
     Returns the files. A file of a node that this measurement did not use is removed.
     """
@@ -206,9 +206,9 @@ def write_trial(folder: TrialFolder, root: Path, trial: Trial, levels: Mapping[s
 
 
 def telemetry_by_node(folder: TrialFolder) -> Iterable[tuple[str, pa.Table]]:
-    """Give each node of a trial with its telemetry, in the columns of telemetry.csv; sources lose their `@node`.
+    """Yield each node of a trial with its telemetry, in the columns of telemetry.csv; sources lose their `@node`.
 
-    What names no node was seen on that of the load. Nothing comes of a trial without telemetry.
+    Sources without a node are those of the load's node. Empty for a trial without telemetry.
     """
     if not folder.telemetry.exists():
         return
@@ -224,7 +224,7 @@ def telemetry_by_node(folder: TrialFolder) -> Iterable[tuple[str, pa.Table]]:
 
 
 def _about(document: Mapping[str, Any]) -> Labels:
-    """What is said of a trial in words; what is not known is left out."""
+    """The labels of a trial; unknown ones are missing."""
     energy = document.get("energy") or {}
     words = {name: document[name] for name in ("trial_id", "component", "status", "category", "verdict")}
     words |= {"unit": document["throughput"]["unit"].removesuffix("_per_s"), "energy_scope": energy.get("scope")}
@@ -245,7 +245,7 @@ def _labels(document: Mapping[str, Any], trial: Trial, levels: Mapping[str, Valu
 
 
 def _label(name: str) -> str:
-    """Return a setting's name as a label can be called; other letters than a to z become their numbers."""
+    """Return a setting's name as a valid label; letters other than a to z become their numbers."""
     return re.sub(r"[^A-Za-z0-9_]", lambda letter: f"_u{ord(letter[0]):04x}", name)
 
 

@@ -1,6 +1,6 @@
-"""The interface of drivers: the two kinds Wire and Call, their optional parts with defaults, and a module's hooks.
+"""Interface of drivers: the two kinds Wire and Call, their optional parts with defaults, and a module's hooks.
 
-Importable in every environment: of a service's libraries nothing is needed here.
+Importable in every environment: it needs no library of a service.
 """
 
 from abc import ABC, abstractmethod
@@ -45,7 +45,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Body:
-    """One request to make, in the driver's own terms; made before the clock starts. `kind` indexes `kinds`."""
+    """One request in the driver's own terms, made before the clock starts. `kind` indexes `kinds`."""
 
     content: Any
     kind: int = 0
@@ -53,7 +53,7 @@ class Body:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What a Call driver saw. `failure` is set for a reply that came but is not good."""
+    """Result of one call of a Call driver. `failure` is set for a reply that arrived but is not good."""
 
     units: int = 1
     bytes_sent: int = 0
@@ -63,10 +63,10 @@ class Reply:
 
 
 class Driver(ABC):
-    """Both kinds of driver: extend Wire or Call. No clock, no retry, no counting.
+    """Common part of both kinds of driver: extend Wire or Call. No clock, no retries, no counters.
 
-    An attribute with a value is an optional part with its default: a driver that has the part sets it on the class
-    or in `__init__`.
+    An attribute with a value is an optional part with its default: a driver that has the part sets it on the class or
+    in `__init__`.
     """
 
     speaks: ClassVar[Literal["wire", "call"]]
@@ -75,14 +75,14 @@ class Driver(ABC):
     """One unit of a reply, singular: reply, operation, transaction, item, token, query."""
 
     kinds: Sequence[str]
-    """Names of the kinds of request this driver makes, such as ('put', 'get')."""
+    """Names of this driver's kinds of request, such as ('put', 'get')."""
 
     body_count: int | None = None
-    """Different bodies worth their memory. None: as many as the load needs."""
+    """Number of different bodies to keep in memory. None: as many as the load needs."""
 
     row_body: "Callable[[int, Row, int], Body] | None" = None
-    """`row_body(number, row, seed)` makes the request of a trace's row with its recorded lengths, the same in every
-    worker; it raises UserError for one that cannot be made. None: rows give arrival times alone."""
+    """`row_body(number, row, seed)` makes the request for a row of a trace with its recorded lengths, the same in
+    every worker; it raises UserError for an impossible row. None: rows give arrival times alone."""
 
     @abstractmethod
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
@@ -93,28 +93,29 @@ class Driver(ABC):
 
 
 class Decoder(Protocol):
-    """Takes what arrives on one connection for one request after another."""
+    """Decodes the bytes of one connection, one reply after another."""
 
     def reset(self) -> None:
-        """Make ready for the next reply on the same connection."""
+        """Prepare for the next reply on the same connection."""
 
     def feed(self, data: bytes) -> bool:
-        """Take bytes as they arrived; return True when the reply is complete."""
+        """Process received bytes; return True when the reply is complete."""
 
     streams: bool
-    """Whether a reply comes in parts that count: then it has `events`."""
+    """Whether a reply has parts that count: then it has `events`."""
 
     units: int
-    """Units seen in the current reply; what the server says of them once it has."""
+    """Units of the current reply so far; the server's own count once it is known."""
 
     counted: bool
-    """Whether `units` of a good reply are counted. Else they are its parts: the server does not say how many."""
+    """Whether `units` of a good reply are counted. Otherwise they are its parts, because the server does not
+    count."""
 
     status: int
     """The protocol's status of the current reply, 0 while unknown."""
 
     failure: Failure
-    """What is wrong with the current reply."""
+    """Failure of the current reply."""
 
     keep_alive: bool
     """False when the connection ends with this reply."""
@@ -124,13 +125,13 @@ class StreamDecoder(Decoder, Protocol):
     """A decoder whose `streams` is True."""
 
     events: int
-    """Parts of the current reply that brought content; a reply's last moment is that of the last one."""
+    """Parts of the current reply with content; the reply ends with the last one."""
 
     answered: bool
-    """Whether any of these was of the answer itself, and not of the reasoning before it."""
+    """Whether any of these belongs to the answer itself, and not to the reasoning before it."""
 
     first_units: int
-    """Units in the first of these parts; 0 where the server does not say."""
+    """Units in the first of these parts; 0 if the server omits them."""
 
 
 class EndedByClose(ABC):
@@ -144,25 +145,25 @@ class EndedByClose(ABC):
 
 
 class Wire(Driver):
-    """Bytes out, bytes in, on connections of the generator's own: for protocols where speed matters."""
+    """Bytes out, bytes in, on the generator's own connections: for protocols where speed matters."""
 
     speaks: ClassVar[Literal["wire"]] = "wire"
 
     tls: "ssl.SSLContext | None" = None
-    """Encryption of its connections. None: they are plain."""
+    """Encryption of its connections. None: plain."""
 
     most_units: int = 0
-    """Units of the largest reply that the requests encoded so far ask for; 0 where requests do not say."""
+    """Units of the largest reply that the requests encoded so far allow; 0 if requests do not state it."""
 
     @abstractmethod
     def address(self) -> tuple[str, int]:
-        """Return host and port to connect to."""
+        """Return host and port of the service."""
 
     @abstractmethod
     def encode(self, body: Body) -> bytes | tuple[bytes, ...]:
-        """Return the request on the wire; called before the clock starts.
+        """Return the encoded request; called before the clock starts.
 
-        Several pieces are sent one after another without being joined, so that many requests share a large one.
+        Several pieces are sent one after another without being joined, so that requests can share a large one.
         """
 
     @abstractmethod
@@ -174,14 +175,14 @@ class Session(Protocol):
     """One user's connection to the service, used by one thread at a time."""
 
     def call(self, body: Body) -> Reply:
-        """Make one request and wait for its reply; raise what the client library raises."""
+        """Make one request and wait for its reply; exceptions of the client library propagate."""
 
     def close(self) -> None:
-        """Give back what the session holds."""
+        """Release the resources of the session."""
 
 
 class Call(Driver):
-    """A blocking or library client: psycopg2, faiss, gRPC, vendor SDKs, system calls."""
+    """A blocking client or a library: psycopg2, faiss, gRPC, vendor SDKs, system calls."""
 
     speaks: ClassVar[Literal["call"]] = "call"
 
@@ -196,13 +197,13 @@ class Call(Driver):
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """What a driver's module does outside of the load, declared as its `HOOKS`; each is called in the service's
+    """The work of a driver's module outside of the load, declared as its `HOOKS`; each is called in the service's
     environment. None: nothing.
 
-    `stage` runs before the server starts (a model repository, an index, files); `populate` after it is healthy
-    (tables, buckets). Both get the deployment's full settings, must be deterministic in `seed`, and return facts
-    worth keeping: sizes in bytes, counts, seconds. `quality` runs after the load's clock has stopped and returns
-    the quality of the replies, such as {"recall_at_10": 0.987}.
+    `stage` runs before the server starts (a model repository, an index, files); `populate` once it is healthy
+    (tables, buckets). Both get the deployment's full settings, must be deterministic in `seed`, and return facts for
+    the record: sizes in bytes, counts, seconds. `quality` runs after the load's clock has stopped and returns the
+    quality of the replies, such as {"recall_at_10": 0.987}.
     """
 
     stage: Callable[[Target, int], Mapping[str, Value]] | None = None
@@ -211,9 +212,9 @@ class Hooks:
 
 
 def hooks_of(driver: str) -> Hooks:
-    """Return the hooks of a driver (`module` or `module:Class`), whose module is imported.
+    """Return the hooks of a driver (`module` or `module:Class`), importing its module.
 
-    A module without `HOOKS` has those of its functions that bear their names. Raises what the import raises.
+    A module without `HOOKS` has its functions of these names. Raises the exceptions of the import.
     """
     names = vars(import_module(driver.partition(":")[0]))
     declared = names.get("HOOKS")
@@ -223,9 +224,9 @@ def hooks_of(driver: str) -> Hooks:
 
 
 def make_of(driver: str) -> Callable[[Target], Wire | Call]:
-    """Return what makes a driver (`module:Class` or `module:function`) from a target.
+    """Return the constructor of a driver (`module:Class` or `module:function`).
 
-    Raises what the import raises, AttributeError for a name that the module does not have.
+    Raises the exceptions of the import, AttributeError for a missing name.
     """
     module, _, name = driver.partition(":")
     make = getattr(import_module(module), name)
@@ -233,8 +234,8 @@ def make_of(driver: str) -> Callable[[Target], Wire | Call]:
 
 
 def declared(made: Any) -> Wire | Call:
-    """Return a driver with all optional parts: itself where it extends Wire or Call, else completed with their
-    defaults. The one place where a driver's kind is told by its methods: by `encode`."""
+    """Return a driver with all optional parts: itself if it extends Wire or Call, else completed with their defaults.
+    The only place that decides a driver's kind by a method: `encode`."""
     if isinstance(made, (Wire, Call)):
         return made
     return cast("Wire | Call", _Completed(made, Wire if hasattr(made, "encode") else Call))

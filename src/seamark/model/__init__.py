@@ -1,1 +1,1 @@
-"""The nouns: frozen data that every other room speaks of. No behaviour beyond reading them."""
+"""Nouns: frozen data types shared by all other rooms. No behaviour beyond reading them."""

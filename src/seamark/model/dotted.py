@@ -1,4 +1,4 @@
-"""Objects of a user's own by dotted path, `module:name`: load patterns, metrics and checks in a study's folder."""
+"""A user's own objects by dotted path, `module:name`: load patterns, metrics and checks in a study's folder."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ def is_dotted(text: str) -> bool:
 
 
 def resolved(path: str, form: type[Form]) -> Form:
-    """Return the object of that type at `module:name`. Raises ValueError that says why there is none."""
+    """Return the object of that type at `module:name`. Raises ValueError with the reason if there is none."""
     module, _, name = path.partition(":")
     try:
         names = vars(import_module(module))
@@ -55,7 +55,7 @@ def mark_of(path: str) -> str:
 
 
 def search_in(folder: Path) -> None:
-    """Have modules of a study's folder found, by this process and those that it starts, after all others."""
+    """Make modules of a study's folder importable, by this process and its children, after all others."""
     entry = str(folder.resolve())
     if entry not in sys.path:
         sys.path.append(entry)

@@ -10,12 +10,12 @@ from typing import Any, Literal
 from seamark.model.service import Setting, Value
 
 HIGHEST_RPS = 1e6
-"""More than the clients of one machine can send. A load writes one row for each request that is due, sent or not."""
+"""More than the clients of one machine can send. A load writes one row per due request, sent or not."""
 LONGEST_S = 604800.0
 """A week."""
 AUTO = "auto"
 AUTO_RATIO = 0.25
-"""With `warmup_s: auto` the longest warm-up is this share of `duration_s`."""
+"""With `warmup_s: auto`, the longest warm-up as a ratio of `duration_s`."""
 
 _READ: Mapping[str, Callable[[Any], Value]] = {"int": int, "float": float, "str": str, "bool": bool}
 
@@ -133,7 +133,7 @@ class LoadProfile:
 
     @property
     def closed(self) -> bool:
-        """Whether users send as their last reply is in, rather than at times of a schedule."""
+        """Whether users send when their last reply is complete, rather than by a schedule."""
         return self.pattern == "closed"
 
     @property

@@ -1,4 +1,4 @@
-"""The names a service-level objective may use. What they mean is computed in metrics, from raw samples."""
+"""Names of metrics that service-level objectives may use. Their values are computed in metrics, from raw samples."""
 
 import re
 from collections.abc import Iterable
@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from seamark.model.scenario import Slo
 
 REQUEST_TIMES = ("latency", "service_time", "ttft", "ttft_response", "ttfo", "tpot")
-"""Times of one request. Latency and the response of TTFT count from the intended send, the others from the actual."""
+"""Times of one request. Latency and the response of TTFT count from the intended send, the others from the actual
+one."""
 
 REQUEST_OBJECTIVES = tuple(f"{name}_s" for name in REQUEST_TIMES)
-"""Met or missed by each request on its own, so they also define goodput."""
+"""Met or missed by each request, so they also define goodput."""
 
 OBJECTIVES = (
     *REQUEST_OBJECTIVES,
@@ -24,17 +25,17 @@ OBJECTIVES = (
     "error_rate",
     "goodput_ratio",
 )
-"""Every other objective is about a whole trial. `recall_at_N` comes besides."""
+"""Metrics of a whole trial. `recall_at_N` is allowed as well."""
 
 _RECALL = re.compile(r"recall_at_[0-9]+")
 
 
 def is_objective(metric: str) -> bool:
-    """Whether an objective may speak of that metric."""
+    """Whether an objective may use that metric."""
     return metric in OBJECTIVES or _RECALL.fullmatch(metric) is not None
 
 
 def latency_limit_s(slos: Iterable[Slo]) -> float | None:
-    """Return the shortest time within which objectives want whole replies; None where none of them says so."""
+    """Return the shortest limit of objectives on whole replies; None without such an objective."""
     limits = (slo.limit for slo in slos if slo.op == "<=" and slo.metric.startswith(("latency_", "service_time_")))
     return min(limits, default=None)

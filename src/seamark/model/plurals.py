@@ -1,4 +1,4 @@
-"""The plural of a noun, and a count with its noun. No other word of a message lives here."""
+"""Plural of a noun, and a count with its noun."""
 
 
 def plural(noun: str) -> str:

@@ -5,7 +5,7 @@ from enum import IntEnum
 import numpy as np
 
 MISSING_NS = np.iinfo(np.int64).min
-"""Stands for 'no such time' in a raw segment; null in Parquet."""
+"""Marks a missing time in a raw segment; null in Parquet."""
 
 
 SAMPLE = np.dtype(
@@ -15,9 +15,9 @@ SAMPLE = np.dtype(
         ("sent_ns", "<i8"),  # actual send
         ("first_ns", "<i8"),  # first unit of the reply, or MISSING_NS
         ("answer_ns", "<i8"),  # of a streamed reply, first unit that is not reasoning, or MISSING_NS
-        ("last_ns", "<i8"),  # reply complete, or failure seen
-        ("units", "<i4"),  # what the driver counts: replies, items, tokens, transactions, operations
-        ("first_units", "<i4"),  # of these in the first part of a streamed reply that has any; 0: not known
+        ("last_ns", "<i8"),  # end of the reply, or detection of its failure
+        ("units", "<i4"),  # the driver's count: replies, items, tokens, transactions, operations
+        ("first_units", "<i4"),  # of these in the first part of a streamed reply that has any; 0: unknown
         ("uncounted", "<i1"),  # 1: the service did not count units, `units` are the parts of the reply
         ("bytes_sent", "<i8"),
         ("bytes_received", "<i8"),
@@ -32,13 +32,13 @@ CHUNK = np.dtype(
     [
         ("index", "<i8"),  # number of the request in the trial's schedule
         ("at_ns", "<i8"),  # when the bytes were read, from the start of load
-        ("events", "<i4"),  # chunks with content that came in this read
+        ("events", "<i4"),  # chunks with content in this read
     ]
 )
 
 
 class Failure(IntEnum):
-    """The number is what a raw segment holds, the lower-case name what is shown."""
+    """The number is the value in a raw segment, the lower-case name the displayed one."""
 
     NONE = 0
     TIMEOUT = 1

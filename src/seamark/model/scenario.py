@@ -1,4 +1,4 @@
-"""What a person writes: one question as workloads, factors and repetitions. Frozen; read in read.py."""
+"""The scenario: one experiment as workloads, factors and repetitions. Frozen; decoded in config/read.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Levels = tuple[Value, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What one deployment and its load ask of the site. A tuple of more than one is a deployment factor."""
+    """Resources of one deployment and its load. A tuple of several values is a deployment factor."""
 
     nodes: tuple[int, ...] = (1,)
     gpus: tuple[int, ...] = (0,)
@@ -35,10 +35,10 @@ class Slo:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """One service under some load: settings with one level are fixed, with more they are factors.
+    """One service under load: settings with one level are fixed, with several they are factors.
 
-    `contents` has the SHA-256 of each file that a level names (a trace): another content is another measurement.
-    With a `search` each treatment looks for its own level of one setting, whose only level here is where that begins.
+    `contents` has the SHA-256 of each file that a level names (a trace): another content is another measurement. With
+    a `search` each treatment searches the level of one setting, whose only level here is the first one.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Artifacts:
-    """Files a run needs that are not made by it."""
+    """Files that a run needs and does not create."""
 
     container: str | None = None
     dataset: str | None = None
@@ -63,7 +63,7 @@ class Artifacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """The seed of every random choice, and what the author wants to remember."""
+    """The seed of every random choice, and the author's notes."""
 
     seed: int = 0
     git_commit: str | None = None
@@ -72,11 +72,10 @@ class Metadata:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One question to a service, or to several side by side.
+    """One experiment on one service or on several.
 
-    `lines` says where each part was written ("workload.batch" -> "file.yaml:12: workload.batch"), so that what is
-    wrong with it on a site can be named as well. `metrics` and `checks` are dotted paths of the user's
-    own.
+    `lines` has the place of each part ("workload.batch" -> "file.yaml:12: workload.batch"), for messages about site
+    limits. `metrics` and `checks` are dotted paths of the user's own.
     """
 
     name: str
@@ -98,15 +97,15 @@ class Scenario:
 
 
 def factors_of_starts(factors: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the factors of a plan whose levels have one start of the server each: time and level are confounded.
+    """Return the factors whose levels each have one server start, so that time and level are confounded.
 
-    `factors` is that of a plan: the levels of each factor, by role. Empty where none varies between starts.
+    `factors` is that of a plan: the levels of each factor, by role. Empty if none varies between starts.
     """
     return tuple(factors.get("deployment") or ())
 
 
 def why_no_p(names: tuple[str, ...]) -> str:
-    """Return the sentence that says why these factors get neither a p nor a smallest detectable effect."""
+    """Return the sentence that explains why these factors have neither a p nor a smallest detectable effect."""
     has = f"each level of {names[0]}" if len(names) == 1 else f"each level of {', '.join(names[:-1])} and {names[-1]}"
     return (
         f"no p and no smallest effect: {has} is measured on one start of the server, and all trials of a start run "

@@ -1,4 +1,5 @@
-"""A search for the largest load that meets a workload's objectives. Read in config/search.py, done in search/."""
+"""Search for the largest load that meets a workload's objectives. Decoded in config/search.py, run in
+trials/search/."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,10 +10,10 @@ Outcome = Literal["converged", "undecided", "all_pass", "none_pass", "budget_spe
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Which setting is searched, where, how closely, and for how long.
+    """The searched setting, its range, its resolution and its budget.
 
     Levels lie `within` of each other from `from_level` to `to_level` (as a ratio: 0.05 is 5 %). No probe begins after
-    `budget_s` seconds. `confirm` is how often the level that was found is measured again with another seed.
+    `budget_s` seconds. `confirm` is the number of repeated probes of the result, with other seeds.
     """
 
     setting: Searched

@@ -97,7 +97,7 @@ class ServerRecord:
 
 
 class Recorded(Protocol):
-    """A record that says what it was measured as and on which server, None where it does not know."""
+    """A record with its configuration and server, None where it has none."""
 
     @property
     def config_hash(self) -> str | None: ...
@@ -107,7 +107,7 @@ class Recorded(Protocol):
 
 
 def same_server(known: ServerRecord | None, asked: ServerIdentity | None) -> bool:
-    """Return whether a recorded identity is the one asked for. One that was not recorded, or not asked for, is."""
+    """Return whether a recorded identity equals the requested one. A missing one on either side counts as equal."""
     if known is None or asked is None:
         return True
     there = known.image_digests or {}
@@ -121,7 +121,7 @@ def belongs(record: Recorded, config_hash: str, server: ServerIdentity | None) -
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two trees of settings, a line each: `recipe.command: --a=1 -> --a=2`."""
+    """Return the differences between two trees of settings, one line each: `recipe.command: --a=1 -> --a=2`."""
     return list(_differences(_flat(old), _flat(new)))
 
 

@@ -1,4 +1,4 @@
-"""What a service is: its settings, how its server is started, what its driver can do. Read from config/services."""
+"""A service: its settings, the start of its server, the abilities of its driver. Decoded from config/services."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,11 +10,10 @@ Role = Literal["deployment", "workload"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One thing a scenario may set or vary: its type, default, limits, and what a change of it needs.
+    """One setting of a scenario: type, default, limits, and whether a change needs a new server.
 
-    A `deployment` setting needs a new server, a `workload` setting does not. `alike_in_mix`: it decides how replies
-    are read, so the classes of a mix cannot differ in it.
-    `words` are texts that may stand in place of a number.
+    A `deployment` setting needs a new server, a `workload` setting does not. `alike_in_mix`: the setting decides how
+    replies are decoded, so the classes of a mix cannot differ in it. `words` are texts allowed in place of a number.
     """
 
     name: str
@@ -32,7 +31,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """How to know that the server answers. Whatever the probe, the listening socket must belong to our process."""
+    """Health probe of a server. For every probe, the listening socket must belong to a process of the server."""
 
     probe: Literal["http", "tcp", "command"] = "tcp"
     port: str = "main"
@@ -119,11 +118,11 @@ class Server:
 
     @property
     def spans(self) -> bool:
-        """Whether it has parts on more than one node, where there are several."""
+        """Whether parts run on more than one node, if there are several."""
         return any(part.nodes != "server" for part in self.parts)
 
     def nodes_of(self, count: int) -> range:
-        """Return which of a deployment's `count` nodes, counted from 0, the server has."""
+        """Return which of a deployment's `count` nodes, counted from 0, belong to the server."""
         if count == 1 or self.load_nodes == "shared":
             return range(count)
         return range(1 if self.spans else count - 1, count)
@@ -184,10 +183,11 @@ class Service:
         return next((setting for setting in self.settings if setting.name == name), None)
 
     def nodes_served(self, count: int) -> int:
-        """Return how many of a deployment's `count` nodes its server has; all of them where it runs in the load."""
+        """Return how many of a deployment's `count` nodes belong to its server; all of them if it runs in the
+        load."""
         return count if self.server is None else len(self.server.nodes_of(count))
 
     def unseen(self, *, contained: bool) -> str | None:
-        """Return what of it was not seen running, in its container or without one; None when all was."""
+        """Return the reason why the service was not tested, in its container or without one; None if it was."""
         inside = self.container.not_run_here if contained and self.container else None
         return self.not_run_here or inside

@@ -1,4 +1,4 @@
-"""What a machine is: where its files go, how servers are started, what its batch system asks for."""
+"""A site: where its files go, how servers are started, the requirements of its batch system."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ EXAMPLES = {"dask": "tcp://HOST:8786", "spark": "spark://HOST:7077 or local[4]"}
 
 
 def misplaced(name: str, address: str | None) -> str | None:
-    """Return what is wrong with a carrier's name or address, None when nothing is."""
+    """Return the mistake in a carrier's name or address, None without one."""
     if name not in CARRIERS:
         return f"'{name}' is none of {', '.join(CARRIERS)}.{did_you_mean(name, CARRIERS)}"
     if name not in ADDRESSES:
@@ -31,7 +31,7 @@ def misplaced(name: str, address: str | None) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """A Slurm partition and the hardware of its nodes. `gres` is what it calls a GPU: `gpu:a100`."""
+    """A Slurm partition and the hardware of its nodes. `gres` is its name of a GPU: `gpu:a100`."""
 
     nodes: int
     cpus: int
@@ -81,7 +81,7 @@ class Images:
 
 @dataclass(frozen=True, kw_only=True)
 class Pinning:
-    """CPUs that the load's workers and the server are kept to, as taskset writes them (`0-1,4`); None: to none."""
+    """CPUs of the load's workers and of the server, as taskset writes them (`0-1,4`); None: unrestricted."""
 
     client: str | None = None
     server: str | None = None
@@ -89,9 +89,9 @@ class Pinning:
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """After how many days `bench prune` may remove what is of less use then; None: never.
+    """Days after which `bench prune` may remove files; None: never.
 
-    `samples_days`: raw samples of measured trials. Their figures stay, but can be checked by nobody any more.
+    `samples_days`: raw samples of measured trials. Their metrics stay, but can no longer be verified.
     """
 
     logs_days: float | None = 30.0
@@ -154,4 +154,4 @@ class Site:
     lease_s: float = 30.0
     telemetry_interval_s: float = 0.5
     idle_s: float = 0.0
-    """How long a server that is up is left alone before its first request, so that its idle power is known."""
+    """Idle time of a server that is up before its first request, to measure its idle power."""

@@ -73,10 +73,10 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All deployments and trials of a scenario, in the order in which they are to run.
+    """All deployments and trials of a scenario, in their order of execution.
 
     `factors` are the levels by role, `deployment` or `workload`; in trial.json the trial's own by the role `trial`.
-    `digest` is that of all other fields, in trial.json alone: it tells a whole file from a damaged one.
+    `digest` covers all other fields, in trial.json only: it distinguishes a whole file from a damaged one.
     """
 
     scenario: str
@@ -100,7 +100,7 @@ class Plan:
 
 
 def levels_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
-    """Return the level of every factor for each treatment. A factor is what varies within a workload's treatments."""
+    """Return the level of every factor for each treatment. A factor is a setting that varies within a workload."""
     deployments = {deployment.id: deployment for deployment in plan.deployments}
     values: dict[str, dict[str, Value]] = {}
     groups: dict[str, list[str]] = {}

@@ -28,14 +28,14 @@ class Answer:
 
 
 def look(url: SplitResult, tls: ssl.SSLContext | None, limit_s: float = LOOK_S) -> None:
-    """Connect once, shake hands where there is TLS, and leave, within `limit_s`. Raises UserError: what, where, and
-    the remedy."""
+    """Connect once, with a TLS handshake if needed, and disconnect, within `limit_s`. Raises UserError with the
+    remedy."""
     with contextlib.closing(_connected(url, tls, min(LOOK_S, limit_s))):
         pass
 
 
 def port_of(url: SplitResult) -> int:
-    """Return the port of an address, by its scheme where it names none."""
+    """Return the port of an address, by its scheme if it names none."""
     return url.port or (443 if url.scheme == "https" else 80)
 
 

@@ -55,7 +55,7 @@ Kind = Literal["wire", "threads", "processes"]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One load against the null server: its good samples, its chunks and what it cost its only worker."""
+    """One load against the null server: its good samples, its chunks and the CPU time of its only worker."""
 
     samples: NDArray[np.void]
     chunks: NDArray[np.void]
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def joined(self) -> int:
-        """Chunks that came in the same read as the one before."""
+        """Chunks that arrived in the same read as the previous one."""
         return int(self.chunks["events"].sum()) - len(self.chunks)
 
     def summary(self) -> CalibrationRun:
@@ -89,11 +89,11 @@ def calibration_file(results: Path, node: str) -> Path:
 
 
 def ceiling_of(results: Path, load: LoadRecord) -> Ceiling | None:
-    """Return the ceiling of the client of a load.json; None where its machine was never calibrated, or where its
-    shards were carried to others."""
+    """Return the ceiling of the client of a load.json; None if its machine was never calibrated, or if its workers
+    ran on other machines."""
     if any(worker.carrier != "local" for worker in load.workers):
         return None
-    speaks = any(worker.network for worker in load.workers)  # from an event loop, in however many processes
+    speaks = any(worker.network for worker in load.workers)  # on an event loop, in any number of processes
     known = read_or_none(calibration_file(results, str(load.node)), Calibration)
     if known is None:
         return None
@@ -106,13 +106,12 @@ def ceiling_of(results: Path, load: LoadRecord) -> Ceiling | None:
 
 
 def calibrate(results: Path, seconds: float = SECONDS, pinning: Pinning | str = "auto") -> Calibration:
-    """Measure for about seven times `seconds`, write the machine's file and return what is in it.
+    """Measure for about seven times `seconds`, write the machine's file and return its content.
 
     `ceilings` has, for one worker of each kind, requests_per_s, and for wire workers bytes_per_s of large replies and
-    chunks_per_s of streams, see Ceiling: of wire workers by the CPU time that each takes, as if the worker had a core
-    to itself. `runs` tells what was reached while this was measured, and what held it back. `schedule_lag_us` has the
-    p50 and p99 of our lateness at 1,000 requests/s. Load and null server are kept apart as `pinning` of the site
-    says; raises UserError when it names CPUs that are not there.
+    chunks_per_s of streams (see Ceiling), computed from CPU time as if the worker had a core to itself. `runs` has
+    the measured rates and their limits. `schedule_lag_us` has p50 and p99 of the schedule lag at 1,000 requests/s.
+    Load and null server are pinned by the `pinning` of the site. Raises UserError if it names CPUs that do not exist.
     """
     split = split_cores(pinning, workers="wire", shards=1, cores=cores_here())
     null = partial(ephemeral_server, NULL, cores=split.server)
@@ -167,7 +166,7 @@ def _load(
     driver: str | None = None,
     cores: tuple[int, ...] = (),
 ) -> Run:
-    """Run one load of the null driver of that kind, or of `driver`; on `cores` where some are named."""
+    """Run one load of the null driver of that kind, or of `driver`, optionally on `cores`."""
     whole: dict[str, Value] = {"warmup_s": 0.0, "duration_s": seconds, "timeout_s": 10.0, **settings}
     with tempfile.TemporaryDirectory(prefix="seamark-calibrate-") as name:
         job = LoadJob(
@@ -191,13 +190,13 @@ def _load(
 
 
 def _rate(run: Run) -> float:
-    """Return good replies a second."""
+    """Return good replies per second."""
     samples = run.samples
     return float(len(samples) / ((samples["last_ns"].max() - samples["sent_ns"].min()) / 1e9))
 
 
 def wire_ceilings(small: Run, large: Run, chunked: Run, joined: Run) -> WireCeiling:
-    """Solve for what a request, a byte, a chunk and a joined chunk cost in CPU time; return one over each."""
+    """Solve for the CPU time of a request, a byte, a chunk and a joined chunk; return one over each."""
     request_s = small.cpu_s / len(small.samples)
     byte_s = (large.cpu_s / len(large.samples) - request_s) / LARGE_REPLY_BYTES
     left_s = [

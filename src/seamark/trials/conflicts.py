@@ -17,7 +17,7 @@ from seamark.trials.trial_files import commit_mark, complete, put_aside
 
 MOST_DIFFERENCES = 4
 OF_A_TRIAL = ("settings", "search", "slos")
-"""Parts of a trial's configuration that effective_config.yaml keeps."""
+"""Parts of a trial's configuration in effective_config.yaml."""
 
 
 @dataclass(frozen=True, kw_only=True)

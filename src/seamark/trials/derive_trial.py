@@ -1,4 +1,4 @@
-"""Telemetry and figures of one trial, derived from what its load left: for Snakemake's rules, `bench collect` and
+"""Derives telemetry and metrics of one trial from the files of its load: for Snakemake's rules, `bench collect` and
 searches. Measures nothing."""
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from seamark.trials.search.record import found_trial
 
 
 def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> dict[str, Any]:
-    """Write a trial's metrics, and its telemetry where that is missing or older than load.json; return metrics.json.
+    """Write a trial's metrics, and its telemetry if missing or older than load.json; return metrics.json.
 
     A damaged load.json gives the metrics of a failed trial.
     """
@@ -49,12 +49,12 @@ def is_derived(folder: TrialFolder, trial: Trial) -> bool:
 
 
 def can_be_newer(folder: TrialFolder) -> bool:
-    """Return whether an older version made a trial's metrics, and the samples to make them again are there."""
+    """Return whether a trial's metrics are of an older version and can be derived again from its samples."""
     return folder.metrics.exists() and folder.samples.exists() and is_older_file(folder.metrics)
 
 
 def is_older_file(path: Path) -> bool:
-    """Return whether an older version of the metrics made a file; false for a damaged one."""
+    """Return whether an older version of the metrics wrote a file; false for a damaged one."""
     try:
         return is_older(read_json(path))
     except ValueError:
@@ -66,7 +66,7 @@ def _is_newer(made: Path, source: Path) -> bool:
 
 
 def _is_judged(folder: TrialFolder, trial: Trial) -> bool:
-    """Return whether metrics.json has the objectives and the user's own metrics and checks that the trial has now."""
+    """Return whether metrics.json has the trial's current objectives and the user's own metrics and checks."""
     try:
         known = read_json(folder.metrics)
         judged = [(each["metric"], each["op"], each["limit"]) for each in known["slos"]]

@@ -49,7 +49,7 @@ def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None
 
 
 def _write_waiting(context: DeploymentContext, holder: LockHolder) -> None:
-    """Name the holder of the lock: once in the log of the job, and in waiting.json for as long as the wait lasts."""
+    """Report the holder of the lock: once in the log of the job, and in waiting.json during the wait."""
     path = context.folder.waiting
     if not path.exists():
         print(f"Waiting for another load on this node: {holder}.", file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
-"""One measurement: runs a load and says how it ended. The one way to measure for trials, probes of a search, warm-up,
-`bench load`, calibration and self-test; retries, records and files are policies above it."""
+"""One measurement: runs a load and reports how it ended. Used by trials, probes of a search, warm-up, `bench load`,
+calibration and self-test; retries, records and files are policies above it."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ from seamark.telemetry.energy import after_load, before_load
 from seamark.telemetry.provenance import now
 
 END_RECORDED_S = 1.0
-"""How long a server may take to be recorded as ended after a load of it failed as a whole: clients see a refused
-connection before the supervisor does, and the failure is the server's."""
+"""Wait for the exit record of a server after a load failed as a whole: clients see a refused connection before the
+supervisor does, and the failure is the server's."""
 
 
 class Server(Protocol):
-    """The server under a load, where it is one of ours."""
+    """The server under a load, if Seamark started it."""
 
     def end_reason(self, wait_s: float = 0.0) -> str | None:
         """Return how the server ended, None while it runs; wait up to `wait_s` for its end to be recorded."""
@@ -34,7 +34,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadFailure:
-    """Why a load as a whole failed: a category of the results, and the last lines of the log that tells more."""
+    """Why a load as a whole failed: a category of the results, and the last lines of the relevant log."""
 
     category: str
     reason: str
@@ -43,7 +43,7 @@ class LoadFailure:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredLoad:
-    """A load that ran to its end, or until something ended it: `failure` is None where it went well.
+    """A load that ran to its end or was ended: `failure` is None on success.
 
     Its raw records lie in the folder `parts` of the measurement until the caller removes that. `energy` is None
     without telemetry.

@@ -44,7 +44,7 @@ class Progress:
     states: tuple[State, ...]
 
     def count(self, *states: str) -> int:
-        """Return how many trials are in one of `states`."""
+        """Return the number of trials in one of `states`."""
         return sum(state.state in states for state in self.states)
 
     @property
@@ -68,7 +68,7 @@ class Progress:
         return sum(state.part for state in self.states)
 
     def document(self) -> Mapping[str, object]:
-        """Return what `bench status --json` prints."""
+        """Return the document of `bench status --json`."""
         return {
             "schema_version": 1,
             "scenario": self.scenario,
@@ -83,7 +83,7 @@ class Progress:
 
 
 Seen = dict[str, tuple[tuple[int, ...], State]]
-"""The states of finished trials by id, each with the sizes and times of the files that it was read from."""
+"""The states of finished trials by id, each with the sizes and times of its source files."""
 
 
 def progress(
@@ -122,7 +122,7 @@ def progress_of(study: Study, seen: Seen | None = None) -> Progress:
 
 
 def _stamp(files: TrialFolder) -> tuple[int, ...]:
-    """Return sizes and times of load.json and metrics.json; nothing without a load.json."""
+    """Return sizes and times of load.json and metrics.json; empty without a load.json."""
     found: tuple[int, ...] = ()
     for path in (files.load, files.metrics):
         try:
@@ -158,7 +158,8 @@ def _waiting(path: Path) -> str | None:
 
 
 def _probe(search: Path) -> tuple[str | None, float]:
-    """Return which probe of a search is measured, `probe 4, 120 requests/s, 18 of 45 s`, and that share of time."""
+    """Return the probe of a search that is measured now, `probe 4, 120 requests/s, 18 of 45 s`, and that ratio of
+    time."""
     try:
         document = read_json(search)
         running, unit = document["running"], "users" if document["setting"] == "concurrency" else "requests/s"

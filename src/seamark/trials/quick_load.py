@@ -1,4 +1,4 @@
-"""A load on one address, without a scenario: the engine, the files and the figures of a trial."""
+"""A load on one address, without a scenario: the engine, the files and the metrics of a trial."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ from seamark.trials.trial_record import counted_load, keep_samples
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """What is asked: `driver` is `module:Class`, made from `settings`, at `host` and its port `http`."""
+    """The requested load: `driver` is `module:Class`, made from `settings`, at `host` and its port `http`."""
 
     driver: str
     settings: Mapping[str, Value]
@@ -45,7 +45,7 @@ class Address:
 
 
 def first_request(address: Address, seed: int = 1) -> bytes:
-    """Return the bytes of a load's first request. Raises UserError for settings that its driver does not take."""
+    """Return the bytes of a load's first request. Raises UserError for settings that its driver refuses."""
     target = Target(settings=address.settings, data=Path(), host=address.host, ports={"http": address.port})
     driver = cast(Wire, make_of(address.driver)(target))
     request = driver.encode(driver.bodies(1, seed)[0])

@@ -1,4 +1,4 @@
-"""The life of a deployment: served, warmed up, each pending trial measured, torn down.
+"""The life of a deployment: serve, warm up, measure each pending trial, tear down.
 
 Snakemake's rules call the phases one by one; an exported job calls all, each in a process of its own.
 """
@@ -34,11 +34,10 @@ def run_deployment(
 ) -> int:
     """Measure the pending trials of a deployment and return the exit code: 1 when a phase failed.
 
-    `arguments` are those that each script of a phase has before its own. With `failed` failed trials are measured
-    again as well, with `anew` those of another server or configuration. On SIGTERM the phase under way ends, the
-    server is torn down and the code is 143: the trial that was measured is left for the next job. Raises
-    UserError, before anything is started, where a server of the deployment runs, images are missing, or trials are
-    there from another server or configuration.
+    `arguments` come before each script's own. With `failed` failed trials are measured again as well, with `anew`
+    those of another server or configuration. On SIGTERM the current phase ends, the server is torn down and the code
+    is 143: the running trial is left for the next job. Raises UserError, before anything is started, if a server of
+    the deployment runs, images are missing, or conflicting trials exist.
     """
     folder = study.folder(scenario).deployment(deployment_id)
     phases = _Phases(study, scenario, arguments)
@@ -84,9 +83,9 @@ def pending_trials(
 def pending(study: Study, scenario: str, deployment_id: str, *, failed: bool = False) -> tuple[Trial, ...]:
     """Return the trials of a deployment that need its server, in the order of their positions.
 
-    A trial whose samples are complete but whose load.json was lost gets it back. A failed trial is a result, as for
-    `bench submit`; with `failed` its files are put aside, as by `bench retry`, and it is measured again. Raises
-    UserError when the plan has no such deployment.
+    A trial with complete samples and a lost load.json gets that back. A failed trial is a result, as for `bench
+    submit`; with `failed` its files are set aside, as by `bench retry`, and it is measured again. Raises UserError if
+    the plan has no such deployment.
     """
     folder, deployment = study.folder(scenario), study.deployment(scenario, deployment_id)
     server = server_identity(study, scenario, deployment)
@@ -146,7 +145,7 @@ def measure_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -
 
 
 def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
-    """End a deployment's server and write the record of its life."""
+    """End a deployment's server and write deployment.json."""
     folder = study.folder(scenario)
     loads = [folder.trial(each.id).load for each in study.trials_of(scenario, deployment_id)]
     servers.teardown(folder.deployment(deployment_id), loads)
@@ -159,7 +158,7 @@ class _Phases:
         self._study, self._scenario, self._arguments = study, scenario, arguments
 
     def run(self, name: str, subject: str) -> bool:
-        """Run a phase of a deployment or a trial; return whether it ended well. SIGTERM ends it too."""
+        """Run a phase of a deployment or a trial; return whether it succeeded. SIGTERM ends it too."""
         log = self._study.folder(self._scenario).root / "logs" / name / f"{subject}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, str(self._study.file(f"scripts/{name}.py")), *self._arguments]

@@ -1,7 +1,7 @@
 """Self-test of the load generator on this machine, against a server that records what it really did.
 
-The reference server and its clients share one monotonic clock, so what the client measured of each request can be
-held against what happened. What it measured may only be longer, by its own error and the way through the kernel.
+The reference server and its clients share one monotonic clock, so the client's times of each request can be compared
+with the server's. They may only be longer, by the client's error and the way through the kernel.
 """
 
 import tempfile
@@ -53,15 +53,15 @@ class Errors:
 
     @property
     def well(self) -> bool:
-        """Whether the times are near the truth as well."""
+        """Whether the times are close to the true ones as well."""
         return self.right and self.ttft_p50_ms <= WELL_P50_MS and self.ttft_p99_ms <= WELL_P99_MS
 
 
 def self_test(
     seconds: float = 3.0, loads: Sequence[str] = tuple(LOADS), pinning: Pinning | str = "auto"
 ) -> list[Errors]:
-    """Run each load for `seconds` against a server of its own; return how far the client was off. Load and server are
-    kept apart as `pinning` of the site says; raises UserError when it names CPUs that are not there."""
+    """Run each load for `seconds` against a server of its own; return the client's errors. Load and server are pinned
+    by the `pinning` of the site; raises UserError if it names CPUs that do not exist."""
     split = split_cores(pinning, workers="wire", shards=1, cores=cores_here())
     return [_one(name, LOADS[name], seconds, split) for name in loads]
 
@@ -91,8 +91,8 @@ def _job(settings: Mapping[str, Value], data: Path, port: int) -> LoadJob:
 
 
 def _errors(name: str, measured: MeasuredLoad, truth: Truth) -> Errors:
-    """Join samples with the truth: the k-th that was sent is the k-th that the server read. What it read after them
-    are the driver's own checks of its prompts."""
+    """Join samples with the server's record: the k-th request sent is the k-th request read. Later ones are the
+    driver's own checks of its prompts."""
     samples, chunks = measured.samples(), measured.chunks()
     samples = samples[samples["sent_ns"] != MISSING_NS]  # a request that was due and never sent was not read either
     samples = samples[np.argsort(samples["sent_ns"], kind="stable")]

@@ -55,8 +55,8 @@ def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
 
 
 def living_endpoint(context: DeploymentContext, trial: Trial, parent_pid: int) -> tuple[Endpoint, str | None]:
-    """Return endpoint.json. A server that died since it answered is started and warmed up again first; the second
-    value says why. Raises SystemExit where the server was ended on purpose."""
+    """Return endpoint.json. A server that died since it answered is restarted and warmed up first; the second value
+    is the reason. Raises SystemExit if the server was ended on purpose."""
     if why := context.withdrawn():
         raise SystemExit(why)
     endpoint = read(context.folder.endpoint, Endpoint)

@@ -1,4 +1,4 @@
-"""Record of one trial: load.json, samples.parquet, effective_config.yaml and meta.json, as a load leaves them."""
+"""Record of one trial: load.json, samples.parquet, effective_config.yaml and meta.json."""
 
 import json
 import shutil
@@ -60,7 +60,7 @@ def record_of(
 
 
 def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
-    """Return a load's record with what its workers counted."""
+    """Return a load's record with the counters of its workers."""
     return replace(
         record,
         scheduled=outcome.scheduled,
@@ -77,7 +77,7 @@ def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
 
 
 def served_by(context: DeploymentContext, endpoint: Endpoint | None = None) -> ServerRecord:
-    """Return the identity of the server that was started, as endpoint.json has it; without one, that of the plan."""
+    """Return the identity of the started server by endpoint.json; without one, that of the plan."""
     return (endpoint or context.endpoint()).server_identity or context.server.record()
 
 
@@ -103,7 +103,7 @@ def keep_samples(folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord) 
 
 
 def write_config(folder: TrialFolder, trial: Trial, context: DeploymentContext) -> None:
-    """Write effective_config.yaml: everything that this trial is, defaults included, secrets not."""
+    """Write effective_config.yaml: every setting of this trial, defaults included, without secrets."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "scenario": context.scenario,
@@ -122,7 +122,7 @@ def write_meta(
     workers: Sequence[WorkerReport] = (),
     endpoint: Endpoint | None = None,
 ) -> None:
-    """Write meta.json: on what and with what this trial was measured. `workers` say where the load's workers ran."""
+    """Write meta.json: the environment of this trial. `workers` name the places of the load's workers."""
     endpoint = endpoint or context.endpoint()
     seen = provenance.survey(_paths(context, folder, endpoint), whole=True)
     slurm, around = batch_job(), container_around_us()

@@ -58,7 +58,7 @@ def image_of(study: Study, scenario: str, deployment: str) -> str:
 
 
 def require_jobs_images(study: Study) -> None:
-    """Raise UserError where the site does not say that loads run in images, SiteError where one is missing."""
+    """Raise UserError if the site does not run loads in images, SiteError if one is missing."""
     if not study.site.images.jobs:
         raise UserError(
             f"site '{study.site_name}': its loads have no image for Snakemake to run them in. Write"
@@ -82,8 +82,8 @@ def require_jobs_images(study: Study) -> None:
 def install_apptainer_shim(study: Study) -> None:
     """Write a PATH shim for `apptainer` and put its folder first in the PATH of this process and of its children.
 
-    Snakemake calls `apptainer` by its name and knows neither the modules of a site nor what a load needs of the
-    machine. Raises SiteError where there is no Apptainer and no module that would bring it.
+    Snakemake calls `apptainer` by name, without the modules of a site and the binds of a load. Raises SiteError if
+    there is neither Apptainer nor a module that provides it.
     """
     root = study.root.resolve()
     scratch = expanded(study.site.paths.scratch, study.root)
@@ -94,7 +94,7 @@ def install_apptainer_shim(study: Study) -> None:
     open_to += [(study.root / study.scenario_path).parent, *map(study.file, ("config", "containers", "envs"))]
     binds = dict.fromkeys(str(path.resolve()) for path in open_to)
     images = f"{StudyImages(study=study).folder}:{StudyImages(study=study).folder}:ro"
-    # where there are modules, the machine on which Snakemake runs may have none: its jobs find theirs
+    # with modules, Snakemake's machine may have no Apptainer: its jobs load theirs
     or_else = "|| echo apptainer version 1.0.0" if study.site.modules else ""
     text = COMMAND.format(
         folder=quote(str(_shims(root))),

@@ -87,8 +87,8 @@ class Dag:
 
     @property
     def group(self) -> str | Callable[[Wildcards], str] | None:
-        """The group of the rules of a deployment: one batch job. None without a batch system: a group costs
-        Snakemake more than the square of its jobs, and there nothing is submitted."""
+        """The group of the rules of a deployment: one batch job. None without a batch system, where a group costs
+        Snakemake more than the square of its jobs and nothing is submitted."""
         if not leaves_this_machine(self.study.site):
             return None
         return self._group_of if self._together else "dep_{scenario}_{deployment}"
@@ -97,14 +97,14 @@ class Dag:
         return f"dep_{w.scenario}_{self._first_together(w).id}"
 
     def together(self, w: Wildcards) -> list[str]:
-        """Return what serve waits for, so that Snakemake has several deployments in one group; else nothing."""
+        """Return the inputs of serve that put several deployments into one group; else nothing."""
         if not self._together:
             return []
         folder = self.study.folder(w.scenario).deployment(self._first_together(w).id)
         return [self._relative(folder.together)]
 
     def _first_together(self, w: Wildcards) -> Deployment:
-        """Return the first of the deployments that go into one job with this one."""
+        """Return the first of the deployments that share a job with this one."""
         deployments = self.study.plan_of(w.scenario).deployments
         place = next(i for i, deployment in enumerate(deployments) if deployment.id == w.deployment)
         return deployments[place - place % self.study.site.deployments_per_job]
@@ -120,12 +120,12 @@ class Dag:
 
     @property
     def exposition(self) -> list[str]:
-        """Return the folder in which each trial's metrics are written for Prometheus too, if the site names one."""
+        """Return the folder for the Prometheus files of each trial, if the site names one."""
         return [_literal(self._relative(self.study.metrics))] if self.study.metrics else []
 
     def objectives(self, w: Wildcards) -> list[str]:
-        """Return a trial's objectives, and metrics and checks of the user's own: its figures are derived again when
-        they change, and nothing is measured."""
+        """Return a trial's objectives, and metrics and checks of the user's own: its metrics are derived again when
+        they change, without a measurement."""
         trial = self.trial(w)
         for path in (own := (*trial.metrics, *trial.checks)):
             if path not in self._own_marks:
@@ -180,7 +180,7 @@ class Dag:
         return [] if self._measured(w.scenario, trial) else self._server_files(w)
 
     def endpoint_for_teardown(self, w: Wildcards) -> list[str]:
-        """Return the endpoint, or nothing when no trial of the deployment needs its server."""
+        """Return the endpoint, or nothing if no trial of the deployment needs its server."""
         trials = self.study.trials_of(w.scenario, w.deployment)
         return [] if all(self._measured(w.scenario, trial) for trial in trials) else self._server_files(w)[:1]
 
@@ -202,7 +202,7 @@ class Dag:
         return f"{self._relative(self.study.results)}/.environments/{environment}.json"
 
     def environment_for(self, w: Wildcards) -> list[str]:
-        """Return the record of the environment that a deployment needs, or nothing for the base one."""
+        """Return the record of the environment of a deployment, or nothing for the base one."""
         service = self.study.services[self.deployment(w).service]
         if service.environment is None or self.study.site.runtime != "venv":
             return []
@@ -339,5 +339,5 @@ def _shell_line(words: Sequence[str], fields: Sequence[str]) -> str:
 
 
 def _literal(word: str) -> str:
-    """Return one word of a shell line of a rule, where braces are Snakemake's."""
+    """Return one word of a rule's shell line, with braces escaped for Snakemake."""
     return quote(word).replace("{", "{{").replace("}", "}}")

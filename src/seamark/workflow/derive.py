@@ -45,7 +45,7 @@ def has_older_figures(study: Study) -> bool:
 
 
 def measured_trials(study: Study) -> list[TrialFigures]:
-    """Return the figures of the study's trials that have metrics, as Prometheus has them."""
+    """Return the metrics of the study's measured trials in Prometheus's form."""
     return [figures_of(read_json(folder.metrics), trial, levels) for folder, trial, levels in _measured(study)]
 
 
@@ -59,7 +59,7 @@ def write_expositions(study: Study, root: Path) -> int:
 
 
 def _measured(study: Study) -> Iterator[tuple[TrialFolder, Trial, Mapping[str, Value]]]:
-    """Give each trial that has metrics with its folder and its levels of the scenario's factors."""
+    """Yield each measured trial with its folder and its levels of the scenario's factors."""
     folder, levels = study.folder(study.scenario.name), levels_of(study.plan)
     for trial in study.plan.trials:
         if (own := folder.trial(trial.id)).metrics.exists():

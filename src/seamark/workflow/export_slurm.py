@@ -164,9 +164,9 @@ class Export:
 def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_once: int | None = None) -> Export:
     """Write the job scripts of the study's scenario to `folder`, below the study's.
 
-    `python` is the interpreter on the machine of the jobs, None for the study's own, or python3 of PATH; `at_once`
-    are the most tasks of an array that run at the same time, None for what the site's profile says. Raises UserError
-    for a folder elsewhere, and for a site without a batch system.
+    `python` is the interpreter on the machine of the jobs, None for the study's own, or python3 of PATH; `at_once` is
+    the number of concurrent tasks of an array, None for that of the site's profile. Raises UserError for a folder
+    elsewhere, and for a site without a batch system.
     """
     if not leaves_this_machine(study.site):
         raise UserError(
@@ -192,7 +192,7 @@ def export_slurm(study: Study, folder: Path, *, python: str | None = None, at_on
 
 
 class _Texts:
-    """The texts of one export."""
+    """Texts of one export."""
 
     def __init__(self, study: Study, folder: Path, python: str) -> None:
         self._study = study
@@ -243,7 +243,7 @@ class _Texts:
 
 
 def shell_path(path: str) -> str:
-    """Return a path of a site as a word of bash: `~` and `$NAME` keep their meaning there, nothing else has one."""
+    """Return a path of a site as a word of bash: `~` and `$NAME` keep their meaning, everything else is quoted."""
     home = path == "~" or path.startswith("~/")
     text = UNSAFE.sub(r"\\\1", path[1:] if home else path)
     plain = re.fullmatch(r"[\w./$+-]*", text) and not home
@@ -265,7 +265,7 @@ def _module_lines(study: Study) -> list[str]:
 
 
 def _at_once(study: Study) -> int | None:
-    """Return how many jobs profile and site let a user have at the same time; None when neither says."""
+    """Return the number of concurrent jobs that profile and site allow a user; None without a limit."""
     document = yaml.safe_load(study.file(f"profiles/{study.site.profile}/config.yaml").read_text(encoding="utf-8"))
     limits = [(document or {}).get("jobs"), most_jobs(study.site, study.plan.qos)]
     return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)

@@ -1,14 +1,14 @@
-"""Groups of many jobs in Snakemake: its checks of a group run once for each group in place of once for each job.
+"""Large groups in Snakemake: its checks of a group run once per group instead of once per job.
 
-Snakemake 9 asks for every job whether its group is ready and depends on itself; each answer looks at every job of the
-group, and compares sets of all of them. That is the cube of a deployment's trials, in every run and dry run.
+Snakemake 9 checks for every job whether its group is ready and depends on itself; each check visits every job of the
+group, and compares sets of all of them. The cost is the cube of a deployment's trials, in every run and dry run.
 """
 
 from typing import Any
 
 
 def check_groups_once(dag_class: Any) -> None:
-    """Change Snakemake's class DAG, for this process. Does nothing where that was done already."""
+    """Change Snakemake's class DAG, for this process. Does nothing the second time."""
     if getattr(dag_class, "_has_large_groups", False):
         return
     is_ready, update_ready, check_groups = dag_class._ready, dag_class.update_ready, dag_class._check_groups

@@ -33,7 +33,7 @@ def plan(scenario_file: str, site: str, scenario: str) -> None:
 
 
 def environment(scenario_file: str, site: str, name_and_digest: str, record: str) -> None:
-    """Make a service's environment and write where it is."""
+    """Build a service's environment and record its place."""
     from seamark.errors import UserError
     from seamark.model.results.deployment_record import Environment
     from seamark.services.runtimes.environments import prepare_environment
@@ -51,7 +51,7 @@ def environment(scenario_file: str, site: str, name_and_digest: str, record: str
 
 
 def deployment(scenario_file: str, site: str, scenario: str, deployment_id: str) -> int:
-    """Run a deployment from its start to its end, for an exported job; return the exit code."""
+    """Run the life of a deployment for an exported job; return the exit code."""
     from seamark.errors import UserError
     from seamark.trials.run_deployment import run_deployment
 
@@ -91,7 +91,7 @@ def load(scenario_file: str, site: str, scenario: str, trial_id: str, config_has
 
 
 def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
-    """End a deployment's server and record its life."""
+    """End a deployment's server and write deployment.json."""
     from seamark.trials.run_deployment import tear_down
 
     _require_current_epoch()
@@ -130,7 +130,7 @@ def metrics(plan_file: str, record: str, exposition: str = "") -> None:
 
 
 def summary(scenario_file: str, site: str, scenario: str) -> None:
-    """Sum up a scenario."""
+    """Summarise a scenario."""
     from seamark.workflow.preloaded import show_pandas
 
     show_pandas()
@@ -152,7 +152,7 @@ def report(scenario_file: str, site: str, scenario: str) -> None:
 
 
 def _require_current_epoch() -> None:
-    """Exit when a later run holds the study: two jobs must never measure one deployment."""
+    """Exit if this job's run is superseded: two jobs must never measure one deployment."""
     from seamark.dispatch.fencing import is_superseded
 
     if is_superseded(Path.cwd(), os.environ):
@@ -164,7 +164,7 @@ def _study(scenario_file: str, site: str) -> "Study":
     from seamark.model.dotted import search_in
     from seamark.planning.study import Study
 
-    search_in(Path.cwd())  # an exported job has no parent that did so
+    search_in(Path.cwd())  # an exported job has no parent that did this so
     try:
         return Study.at(Path.cwd(), scenario=scenario_file, site=site)
     except UserError as mistake:

@@ -28,7 +28,7 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SNAKEMAKE_S = 5.0
 """Time for Snakemake to end in order. It would wait for its jobs, which are ended at the same time."""
 CANCEL_S = 30.0
-"""The same where it has to cancel batch jobs first."""
+"""The same if it must cancel batch jobs first."""
 JOBS_S = 10.0
 """Time for jobs to end; a fork server gives a process without client 5 s."""
 SERVERS_S = 60.0

@@ -19,7 +19,7 @@ YOUNG_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """One thing that runs: a run, job, server, monitor or log. `where` is an endpoint, a node or a file."""
+    """One running thing: a run, job, server, monitor or log. `where` is an endpoint, a node or a file."""
 
     kind: str
     name: str

@@ -31,7 +31,7 @@ IN_A_JOB = ["--mode", "remote"]
 
 
 def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()) -> list[str]:
-    """Return the command line that makes `targets` (all of the scenario when empty) on the study's site."""
+    """Return the command line that makes `targets` (all of the scenario if empty) on the study's site."""
     words = [sys.executable, "-m", "snakemake", *targets]
     words += ["--snakefile", str(study.file("Snakefile")), "--directory", str(study.root)]
     words += ["--workflow-profile", _profile(study, "default")]
@@ -42,13 +42,13 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
     if study.site.images.jobs:
         words += ["--software-deployment-method", "apptainer"]
     words += list(extra)
-    # Snakemake reads a value as YAML, which a string in JSON is too, and strips quotes that stand outside of all
+    # Snakemake reads a value as YAML, which includes JSON strings, and strips the outermost quotes
     values = (("scenario", str(study.scenario_path)), ("site", study.site_name))
     return [*words, "--config", *(f"{name}= {json.dumps(text, ensure_ascii=False)} " for name, text in values)]
 
 
 def _profile(study: Study, name: str) -> str:
-    """Return the folder of a profile, from the study's where it lies there: Snakemake takes `*?[` of it as a glob."""
+    """Return the folder of a profile, relative to the study if inside it: Snakemake expands `*?[` in it as a glob."""
     folder = study.file(f"profiles/{name}")
     return str(folder.relative_to(study.root) if folder.is_relative_to(study.root) else folder)
 
@@ -66,7 +66,7 @@ def start(study: Study, log: Path, targets: Sequence[str] = (), extra: Sequence[
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONUNBUFFERED": "1", fencing.EPOCH: fencing.acquire_epoch(study.root)},
         )
-    start_server(run.pid)  # it imports while Snakemake does
+    start_server(run.pid)  # it imports in parallel to Snakemake
     return run
 
 
@@ -116,7 +116,7 @@ def the_only_run(root: Path) -> Iterator[None]:
     if held is None:
         raise UserError(another_run(root, _holder(path)))
     with held:
-        if held.writable():  # where another user made the file, it can be locked but not written
+        if held.writable():  # a file of another user can be locked but not written
             held.truncate(0)
             held.write(f"process {os.getpid()} of {user_named(os.geteuid())}\n{node()}")
             held.flush()
@@ -133,7 +133,7 @@ def _holder(path: Path) -> str:
 
 
 def require_our_run(root: Path) -> None:
-    """Raise UserError where another user's run is at work in `root` on this machine: only they can end it."""
+    """Raise UserError if another user's run is active in `root` on this machine: only that user can end it."""
     heartbeat = read_heartbeat(_mark(root))
     if not heartbeat or heartbeat.boot != boot_id() or not is_alive(_mark(root)) or os.geteuid() == 0:
         return

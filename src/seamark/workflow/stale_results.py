@@ -36,7 +36,7 @@ def sweep(study: Study, marks: CommitMarks) -> None:
         _sweep_folder(own.root)
         _sweep_damaged(own.record)
     _sweep_damaged(folder.summary)
-    _sweep_plan(study)  # last: what lay in the place of a trial's folder is gone
+    _sweep_plan(study)  # last, because foreign files in place of a trial's folder are gone now
 
 
 def _sweep_plan(study: Study) -> None:
@@ -65,7 +65,7 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
 
 
 def _can_be_newer(folder: TrialFolder) -> bool:
-    from seamark.trials.derive_trial import can_be_newer  # numpy, which a first run has no need of
+    from seamark.trials.derive_trial import can_be_newer  # imports numpy, which a first run does not need
 
     return can_be_newer(folder)
 

@@ -21,7 +21,7 @@ from seamark.workflow.rules_api import MEASURE_ANEW, RETRY, plan
 SWITCHES = {"--retry": RETRY, "--measure-anew": MEASURE_ANEW}
 """Options of submit.sh itself, before those of sbatch; each sets a variable that the jobs inherit."""
 POLL = "SEAMARK_LOOK_S"
-"""Environment variable: seconds between two looks at the queue while there is no room, 30 by default."""
+"""Environment variable: seconds between two polls of the queue while it is full, 30 by default."""
 ARRAY = re.compile(r"^#SBATCH --array=0-(\d+)(%\d+)?$", re.MULTILINE)
 
 
@@ -56,7 +56,7 @@ def _submit(script: Path, options: Sequence[str]) -> str:
 
 
 def _wait_for_room(study: Study) -> int:
-    """Wait until another job may be submitted; return how many tasks of an array may be."""
+    """Wait until another job may be submitted; return the number of array tasks that may be."""
     while (room := _room(study)) <= 0:
         time.sleep(float(os.environ.get(POLL, "30")))
     return room

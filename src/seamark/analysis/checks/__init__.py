@@ -1,4 +1,4 @@
-"""Whether a trial's figures may be believed: small pure checks, each with a stable code and a remedy."""
+"""Checks of a trial's metrics: small pure functions, each with a stable code and a remedy."""
 
 from seamark.analysis.checks.findings import Connections, Findings, Processors, Reason
 from seamark.analysis.checks.judge import CHECKS, judge, verdict_of, worst

@@ -1,4 +1,4 @@
-"""What the checks look at, and what they say. No judgement here."""
+"""Inputs and results of the checks. No judgement here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ Severity = Literal["note", "suspect", "invalid"]
 
 @dataclass(frozen=True, kw_only=True)
 class Reason:
-    """Why a result is not simply valid. Codes are stable; a note is worth knowing and changes no verdict."""
+    """A reason for a verdict. Codes are stable; a note changes no verdict."""
 
     code: str
     severity: Severity
@@ -22,9 +22,9 @@ class Reason:
 
 @dataclass(frozen=True, kw_only=True)
 class Connections:
-    """Connections of all wire workers together. `anew` were made while the load ran, because the server had closed
-    the one before. `churn_per_s_limit` is how many of those a second leave local ports free; None: any number.
-    `overflows`: connections that a full queue of the server turned away; `backlog`: how long that queue is."""
+    """Connections of all wire workers together. `anew` were made during the load, because the server had closed the
+    previous ones. `churn_per_s_limit` is the rate of those that leaves local ports free; None: any. `overflows`:
+    connections refused by a full queue of the server; `backlog`: the length of that queue."""
 
     asked: int = 0
     ports_free: int | None = None
@@ -37,11 +37,11 @@ class Connections:
 
 @dataclass(frozen=True, kw_only=True)
 class Processors:
-    """How busy the processors of one node were over the window, as shares of the node, and by whom.
+    """CPU use of one node over the window, as ratios of the node.
 
-    `load` and `server` are None where no process of them was watched on that node. `others` is what neither of them
-    used, without steal and interrupts: a lower limit. `steal` is time that a hypervisor gave to other machines.
-    `waiting`: share of time in which some task waited for a processor. `node` is None for the load's own.
+    `load` and `server` are None if none of their processes was monitored on that node. `others` is the remaining use
+    without steal and interrupts: a lower limit. `steal` is time that a hypervisor gave to other machines. `waiting`:
+    share of time in which some task waited for a processor. `node` is None for the load's own.
     """
 
     node: str | None

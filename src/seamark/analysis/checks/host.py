@@ -1,16 +1,16 @@
-"""Checks of the client's machine: load of its processors, room for connections, and connections lost."""
+"""Checks of the client's machine: CPU load, free ports, and lost connections."""
 
 from seamark.analysis.checks.findings import Findings, Processors, Reason
 
 FULL = 0.9
-"""Busy share of a machine from which on load and server may wait for a processor."""
+"""Busy ratio of a machine from which on load and server may wait for a processor."""
 OTHERS, OTHERS_OF_FULL = 0.2, 0.1
-"""Share of others from which on a trial is SUSPECT: of any machine, and of a full one."""
+"""Ratio of others from which on a trial is SUSPECT: of any machine, and of a full one."""
 STEAL = 0.05
 
 
 def host_cpu_saturated(found: Findings) -> Reason | None:
-    """Whatever shares the cores slows each other: a faster client a server, and the other way round."""
+    """Processes on shared cores slow each other: a faster client slows its server, and the reverse."""
     if found.machine_cpu_ratio is None or found.machine_cpu_ratio <= FULL or found.client_is_server:
         return None
     own = next((each for each in found.processors if each.node is None), None)
@@ -23,7 +23,7 @@ def host_cpu_saturated(found: Findings) -> Reason | None:
 
 
 def busy_elsewhere(found: Findings) -> Reason | None:
-    """What others use of the processors the load and the server do not have, and nothing tells how much they lost."""
+    """Processors used by others are unavailable to load and server, and the effect on them is unknown."""
     for each in found.processors:
         crowded = each.others >= (OTHERS_OF_FULL if each.busy > FULL else OTHERS)
         if crowded or each.steal >= STEAL:
@@ -61,7 +61,7 @@ MANY_RATIO = 0.8
 
 
 def few_local_ports(found: Findings) -> Reason | None:
-    """Nearly every local port was needed: another load, or connections made again, and there is none."""
+    """Nearly every local port was needed; another load, or repeated connections, would find none."""
     of = found.connections
     if of.ports_free is None or of.asked <= MANY_RATIO * of.ports_free:
         return None
@@ -74,7 +74,7 @@ def few_local_ports(found: Findings) -> Reason | None:
 
 
 def connection_churn(found: Findings) -> Reason | None:
-    """A port that has been used is kept from the same address for a minute."""
+    """A used port cannot be reused for the same address for a minute."""
     of = found.connections
     if of.churn_per_s_limit is None or of.anew_per_s <= MANY_RATIO * of.churn_per_s_limit:
         return None
@@ -88,7 +88,7 @@ def connection_churn(found: Findings) -> Reason | None:
 
 
 def connected_anew(found: Findings) -> Reason | None:
-    """Then times include the way to a new connection."""
+    """Times then include the setup of a new connection."""
     of = found.connections
     if not found.ok or of.anew <= max(of.asked, found.requests // 2):
         return None
@@ -102,7 +102,7 @@ def connected_anew(found: Findings) -> Reason | None:
 
 
 def listen_queue_full(found: Findings) -> Reason | None:
-    """Who is turned away tries again after a second, then three, seven, ..."""
+    """A refused connection is attempted again after 1 s, then 3 s, 7 s, ..."""
     of = found.connections
     if not of.overflows:
         return None

@@ -1,4 +1,4 @@
-"""Runs all checks over the findings of a trial and gives its verdict. To add a check, add a line to CHECKS."""
+"""Runs all checks over the findings of a trial and decides its verdict. A new check is a row of CHECKS."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
@@ -11,7 +11,7 @@ from seamark.model.dotted import resolved
 Verdict = Literal["VALID", "SUSPECT", "INVALID"]
 
 SEVERITIES: tuple[Severity, ...] = ("invalid", "suspect", "note")
-"""Severities of reasons, the gravest first."""
+"""Severities of reasons, most severe first."""
 
 CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
     result.trial_failed,
@@ -57,7 +57,7 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
 
 
 def judge(found: Findings, own: Sequence[str] = ()) -> tuple[Verdict, tuple[Reason, ...]]:
-    """Return the verdict and its reasons, the gravest first. `own` are dotted paths of checks of the user's own."""
+    """Return the verdict and its reasons, most severe first. `own` are dotted paths of the user's own checks."""
     reasons = [reason for check in CHECKS if (reason := check(found)) is not None]
     reasons += [reason for path in own if (reason := _own_check(path, found)) is not None]
     reasons.sort(key=lambda reason: SEVERITIES.index(reason.severity))
@@ -71,7 +71,7 @@ def _own_check(path: str, found: Findings) -> Reason | None:
         if reason is None or (isinstance(reason, Reason) and reason.severity in SEVERITIES):
             return reason
         why = f"it returned {reason!r}, which is no Reason of severity {', '.join(SEVERITIES)}"
-    except Exception as error:  # a user's code may raise anything: the other checks are as good without it
+    except Exception as error:  # a user's code may raise anything; the other checks remain valid
         why = f"{type(error).__name__}: {error}"
     return Reason(
         code="own_check_failed",
@@ -82,12 +82,12 @@ def _own_check(path: str, found: Findings) -> Reason | None:
 
 
 def verdict_of(reason: Mapping[str, Any]) -> Verdict:
-    """Return the verdict that one reason alone gives."""
+    """Return the verdict for one reason alone."""
     verdicts: Mapping[str, Verdict] = {"invalid": "INVALID", "suspect": "SUSPECT"}
     return verdicts.get(str(reason["severity"]), "VALID")
 
 
 def worst(verdicts: Sequence[str]) -> Verdict:
-    """Return the gravest of some verdicts; VALID for none."""
+    """Return the most severe of some verdicts; VALID for none."""
     order: tuple[Verdict, ...] = ("INVALID", "SUSPECT", "VALID")
     return next((verdict for verdict in order if verdict in verdicts), "VALID")

@@ -1,20 +1,20 @@
-"""Checks of the load: whether it was what the scenario asks for, and whether it measured the service or itself."""
+"""Checks of the load: whether it followed the scenario, and whether it measured the service or itself."""
 
 from seamark.analysis.checks.findings import Findings, Reason
 from seamark.model.plurals import counted
 
 LATE_S, LATE_RATIO = 0.001, 0.2
-"""Lateness of our own matters above 1 ms and a fifth of the service time, p99 against p99."""
+"""Schedule lag matters above 1 ms and a fifth of the service time, p99 against p99."""
 
 ENOUGH_USERS = 0.8
-"""Of the users that a closed loop asks for, so many have a request in flight."""
+"""Ratio of a closed loop's users that must have a request in flight."""
 
 STALL_S, STALL_RATIO = 0.1, 0.01
-"""A standstill of a hundredth of the window touches the slowest hundredth of its requests."""
+"""A standstill of a hundredth of the window affects the slowest hundredth of its requests."""
 
 
 def unfinished(found: Findings) -> Reason | None:
-    """Requests that were cut off are the long ones."""
+    """Requests that were cut off are the slow ones."""
     if found.saturated or not found.ok or found.unfinished <= 0.05 * found.requests:
         return None
     return Reason(
@@ -27,7 +27,7 @@ def unfinished(found: Findings) -> Reason | None:
 
 
 def shard_lost(found: Findings) -> Reason | None:
-    """The load that was asked for was not there to the end."""
+    """A part of the requested load was missing."""
     if found.status != "ok" or not found.workers_lost:
         return None
     return Reason(
@@ -39,7 +39,7 @@ def shard_lost(found: Findings) -> Reason | None:
 
 
 def saturated(found: Findings) -> Reason | None:
-    """Response times then grow with the length of the trial and say nothing else."""
+    """Response times then grow with the length of the trial and measure nothing else."""
     if not found.saturated or found.offered_rps is None or found.achieved_rps is None:
         return None
     return Reason(
@@ -52,7 +52,7 @@ def saturated(found: Findings) -> Reason | None:
 
 
 def over_saturated(found: Findings) -> Reason | None:
-    """The server fell behind for good, so the load was ended early: its end is not in the figures."""
+    """The server fell behind permanently, so the load was ended early; its end is not in the metrics."""
     if found.over_saturated_at_s is None:
         return None
     return Reason(
@@ -65,7 +65,7 @@ def over_saturated(found: Findings) -> Reason | None:
 
 
 def rate_not_sent(found: Findings) -> Reason | None:
-    """What was due was not sent in time, though the server kept up."""
+    """Due requests were not sent in time, although the server kept up."""
     if found.saturated or found.offered_rps is None or found.sent_rps is None or not found.open_loop:
         return None
     if found.sent_rps >= 0.95 * found.offered_rps:
@@ -79,7 +79,7 @@ def rate_not_sent(found: Findings) -> Reason | None:
 
 
 def offered_rate_mismatch(found: Findings) -> Reason | None:
-    """The schedule does not have the rate that the scenario asks for; four standard errors are chance."""
+    """The schedule does not have the configured rate; up to four standard errors are chance."""
     if not found.requested_rps or found.offered_rps is None or not found.window_s:
         return None
     off = abs(found.offered_rps - found.requested_rps)
@@ -95,7 +95,7 @@ def offered_rate_mismatch(found: Findings) -> Reason | None:
 
 
 def schedule_lag(found: Findings) -> Reason | None:
-    """Our own lateness is in the response time; the server is not to blame for it."""
+    """The response time includes the client's own lateness, which the server did not cause."""
     if found.saturated or found.lag_p99_s is None or found.service_tail_s is None:
         return None
     if found.lag_p99_s <= max(LATE_S, LATE_RATIO * found.service_tail_s):
@@ -110,7 +110,7 @@ def schedule_lag(found: Findings) -> Reason | None:
 
 
 def loop_lag(found: Findings) -> Reason | None:
-    """A late event loop stamps arrivals late."""
+    """A late event loop records arrivals late."""
     if found.loop_lag_p99_s is None or found.service_tail_s is None:
         return None
     if found.loop_lag_p99_s <= max(LATE_S, LATE_RATIO * found.service_tail_s):
@@ -125,7 +125,7 @@ def loop_lag(found: Findings) -> Reason | None:
 
 
 def client_stalled(found: Findings) -> Reason | None:
-    """While the load stands still nothing is sent or stamped: however few samples there are, some are its own."""
+    """A standing load sends and timestamps nothing, so its standstill is in the samples, however few."""
     if found.client_is_server or found.longest_stall_s < STALL_S or not found.window_s:
         return None
     share = found.stalled_s / found.window_s
@@ -139,7 +139,7 @@ def client_stalled(found: Findings) -> Reason | None:
 
 
 def clock_offset(found: Findings) -> Reason | None:
-    """Shards on machines whose clocks differ by an unknown amount do not send the schedule that was made for all."""
+    """Workers on machines with an unknown clock difference do not send the common schedule."""
     if found.clock_error_s is None or found.clock_error_s <= LATE_S:
         return None
     return Reason(
@@ -152,7 +152,7 @@ def clock_offset(found: Findings) -> Reason | None:
 
 
 def client_cpu(found: Findings) -> Reason | None:
-    """A worker whose core is full measures itself."""
+    """A worker with a full core measures itself."""
     if found.client_is_server or found.worker_cpu_ratio is None or found.worker_cpu_ratio <= 0.8:
         return None
     return Reason(
@@ -164,7 +164,7 @@ def client_cpu(found: Findings) -> Reason | None:
 
 
 def client_bound(found: Findings) -> Reason | None:
-    """Close to what the same driver reaches against the null server on this machine."""
+    """The load is close to the ceiling of the same driver against the null server on this machine."""
     if found.ceiling_rps is None or found.achieved_rps is None or found.achieved_rps < 0.8 * found.ceiling_rps:
         return None
     return Reason(
@@ -177,8 +177,8 @@ def client_bound(found: Findings) -> Reason | None:
 
 
 def littles_law(found: Findings) -> Reason | None:
-    """Concurrency = throughput x latency, in any stable system; here from three separate counts of all requests that
-    were sent, failed ones too."""
+    """Concurrency = throughput x latency in any stable system; here from three separate counts of all sent requests,
+    including failed ones."""
     if found.concurrency_mean is None or found.ended_per_s is None or not found.stay_mean_s or not found.window_s:
         return None
     if found.ended_per_s * found.window_s < 100 or found.stay_mean_s > found.window_s / 20 or found.saturated:
@@ -196,7 +196,8 @@ def littles_law(found: Findings) -> Reason | None:
 
 
 def client_underdriven(found: Findings) -> Reason | None:
-    """A closed loop keeps every user's request in flight; if not, time lies between a reply and the next request."""
+    """A closed loop keeps every user's request in flight; otherwise time passes between a reply and the next
+    request."""
     if not _is_short_of_users(found) or _is_held_open(found):
         return None
     return Reason(
@@ -209,7 +210,7 @@ def client_underdriven(found: Findings) -> Reason | None:
 
 
 def streams_held_open(found: Findings) -> Reason | None:
-    """A user waits until its stream is closed, but a reply ends with its last token: that wait is in no figure."""
+    """A user waits until its stream is closed, but a reply ends with its last token: the wait is in no metric."""
     if not _is_short_of_users(found) or not _is_held_open(found):
         return None
     return Reason(
@@ -228,7 +229,7 @@ def _is_short_of_users(found: Findings) -> bool:
 
 
 def _is_held_open(found: Findings) -> bool:
-    """Whether streams that the server held open make up for the users who are missing."""
+    """Whether streams held open by the server explain the missing users."""
     return (found.concurrency_mean or 0) + found.held_open >= ENOUGH_USERS * (found.requested_concurrency or 0)
 
 

@@ -1,4 +1,4 @@
-"""Whether trials that are compared ran on machines that are alike. What differs is named, with who has what."""
+"""Checks whether compared trials ran on equal machines, and lists the differences with their nodes."""
 
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
@@ -7,7 +7,7 @@ from seamark.analysis.checks.findings import Reason
 from seamark.model.results.trial_meta import Machine
 
 Seen = dict[str, dict[str, set[str]]]
-"""What differs -> its value -> the nodes that have it."""
+"""Differing fact -> its value -> the nodes with it."""
 
 FACTS: Mapping[str, str] = {
     "CPU model": "cpu_model",
@@ -47,7 +47,7 @@ MOST_NODES = 4
 
 
 def add_machine(seen: Seen, node: str, machine: Machine) -> None:
-    """Note the facts of one machine; an unknown one is no difference."""
+    """Record the facts of one machine; an unknown one is not a difference."""
     for what, path in FACTS.items():
         _note(seen, what, node, attrgetter(path)(machine))
     gib = machine.memory_bytes
@@ -61,7 +61,7 @@ def add_machine(seen: Seen, node: str, machine: Machine) -> None:
 
 
 def nodes_differ(seen: Seen) -> Reason | None:
-    """A difference between treatments that stems from their nodes is one between machines."""
+    """A difference between treatments measured on different nodes may be one between machines."""
     differing = [f"{what}: {_spread(values)}" for what, values in seen.items() if len(values) > 1]
     if not differing:
         return None

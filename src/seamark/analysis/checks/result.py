@@ -1,4 +1,4 @@
-"""Checks of the result: whether there is one, whether it is steady, and what stands in the way of comparing it."""
+"""Checks of the result: whether it exists, is steady, and can be compared."""
 
 from collections.abc import Mapping
 
@@ -22,15 +22,15 @@ REMEDIES: Mapping[str, str] = {
 }
 
 MANY_OUTAGES = 5
-"""More than this are how a service works, as pauses of a collector are, and no accident of one trial."""
+"""More than this are typical of the service, like pauses of a garbage collector, and not an accident of one trial."""
 
 
 LOW_TPOT_NOTE, LOW_TPOT = 0.01, 0.05
-"""Shares by which a time per token may be too low, without a word and without doubt about it."""
+"""Ratios by which a time per token may be too low, without any reason and without doubt about it."""
 
 
 def trial_failed(found: Findings) -> Reason | None:
-    """No figures at all."""
+    """There are no metrics at all."""
     if found.status == "ok":
         return None
     category = found.category or "failed"
@@ -44,7 +44,7 @@ def trial_failed(found: Findings) -> Reason | None:
 
 
 def no_replies(found: Findings) -> Reason | None:
-    """Nothing good came back inside the window."""
+    """No good reply arrived inside the window."""
     if found.status != "ok" or found.ok:
         return None
     return Reason(
@@ -80,7 +80,7 @@ def timestamp_order(found: Findings) -> Reason | None:
 
 
 def error_rate(found: Findings) -> Reason | None:
-    """Failures are quick or slow for reasons of their own: the good replies no longer stand for the load."""
+    """Failures have durations of their own: the good replies no longer represent the load."""
     if found.error_rate is None or found.error_rate <= 0.01 or not found.ok:
         return None
     return Reason(
@@ -92,7 +92,7 @@ def error_rate(found: Findings) -> Reason | None:
 
 
 def outage(found: Findings) -> Reason | None:
-    """A service that was down for a part of the time: how often that happens, one trial cannot say."""
+    """The service was down for a part of the time; one trial cannot tell how often that happens."""
     if found.status != "ok" or not found.outages or not found.ok:
         return None
     more = len(found.outages) - 1
@@ -105,7 +105,7 @@ def outage(found: Findings) -> Reason | None:
 
 
 def warmup_cut(found: Findings) -> Reason | None:
-    """What was cut off is in no figure but its own."""
+    """The part that was cut is in no other metric."""
     if not found.cut:
         return None
     return Reason(
@@ -117,7 +117,7 @@ def warmup_cut(found: Findings) -> Reason | None:
 
 
 def no_steady_state(found: Findings) -> Reason | None:
-    """A mean over something that moves depends on when one looks."""
+    """The mean of a changing quantity depends on the observed interval."""
     if found.status != "ok" or found.steady or not found.ok or (found.outages and not found.changing):
         return None
     warmup_s = found.advised_warmup_s
@@ -160,7 +160,7 @@ def served_from_page_cache(found: Findings) -> Reason | None:
 
 
 def quality_floor(found: Findings) -> Reason | None:
-    """Equal quality before equal speed."""
+    """Speeds are comparable only at equal quality."""
     if not found.quality_missed:
         return None
     return Reason(
@@ -172,7 +172,7 @@ def quality_floor(found: Findings) -> Reason | None:
 
 
 def wrong_answers(found: Findings) -> Reason | None:
-    """The speed of a wrong answer is worth nothing."""
+    """The speed of wrong answers is meaningless."""
     if not found.wrong_answers:
         return None
     return Reason(
@@ -184,7 +184,7 @@ def wrong_answers(found: Findings) -> Reason | None:
 
 
 def server_restarted(found: Findings) -> Reason | None:
-    """A server with cold caches is not the one the other repetitions met."""
+    """A server with cold caches differs from that of the other repetitions."""
     if found.server_restarted is None:
         return None
     return Reason(
@@ -196,7 +196,7 @@ def server_restarted(found: Findings) -> Reason | None:
 
 
 def slo_missed(found: Findings) -> Reason | None:
-    """A result, not a fault of the measurement."""
+    """This is a result, not a fault of the measurement."""
     if not found.slos_missed:
         return None
     return Reason(
@@ -208,7 +208,7 @@ def slo_missed(found: Findings) -> Reason | None:
 
 
 def tokens_not_counted(found: Findings) -> Reason | None:
-    """A chunk is not a token: servers join several in one, and send chunks of none."""
+    """A chunk is not a token: servers join several in one, and send chunks without any."""
     if not found.uncounted:
         return None
     seen = f"of {found.uncounted:,} of {found.replies:,} good replies the server does not say how many {found.unit}s"
@@ -223,7 +223,7 @@ def tokens_not_counted(found: Findings) -> Reason | None:
 
 
 def first_chunk_not_counted(found: Findings) -> Reason | None:
-    """Time per token leaves out the first chunk, which is taken for one token where its tokens are not known."""
+    """Time per token excludes the first chunk, which counts as one token if its tokens are unknown."""
     if found.tpot_low_ratio < LOW_TPOT_NOTE or found.first_chunk_tokens is None or not found.counts_units:
         return None
     return Reason(
@@ -237,7 +237,7 @@ def first_chunk_not_counted(found: Findings) -> Reason | None:
 
 
 def percentile_lower_bound(found: Findings) -> Reason | None:
-    """A request without an answer took at least until it was given up; how long it would have taken is not known."""
+    """An unanswered request took at least as long as was waited; its true time is unknown."""
     if not found.lower_bounds:
         return None
     named = "; ".join(f"{group} {', '.join(names)}" for group, names in found.lower_bounds.items())
@@ -255,7 +255,7 @@ def percentile_lower_bound(found: Findings) -> Reason | None:
 
 
 def percentile_withheld(found: Findings) -> Reason | None:
-    """A percentile with fewer than ten samples beyond it is one sample's chance."""
+    """A percentile with fewer than ten samples beyond it depends on single samples."""
     if not found.withheld or not found.ok:
         return None
     needs = ", ".join(f"{name} needs {count:,}" for name, count in found.withheld.items())

@@ -1,4 +1,4 @@
-"""From raw samples to the figures of one trial. Pure: reads a trial's files and writes none."""
+"""From raw samples to the metrics of one trial. Pure: reads a trial's files and writes none."""
 
 from seamark.analysis.metrics.document import Measured, compute, measure
 from seamark.analysis.metrics.schema import is_older, marked, with_present_codes

@@ -1,4 +1,4 @@
-"""What went on over the measured window, by equal parts of it: requests due, replies, failures, response times."""
+"""Timeline of the measured window in equal parts: requests due, replies, failures, response times."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ REPLIES_A_PART = 5
 
 
 class Course:
-    """The course of a load over `parts` equal parts of its measured window. Replies and failures count where they
+    """Timeline of a load over `parts` equal parts of its measured window. Replies and failures count where they
     ended, requests where they were due."""
 
     def __init__(self, samples: Samples, window: Window, parts: int) -> None:
@@ -34,7 +34,7 @@ class Course:
         return self.part_ns / 1e9
 
     def at_s(self, part: int) -> float:
-        """Return when a part begins, in seconds from the start of load."""
+        """Return the start of a part, in seconds from the start of load."""
         return (self.start_ns + part * self.part_ns) / 1e9
 
     @property
@@ -55,7 +55,7 @@ class Course:
 
 
 def course_of(samples: Samples, window: Window) -> Course | None:
-    """Return the course of a load; None when its window or its replies are too few for 40 parts of 10 ms and of
+    """Return the timeline of a load; None if its window or its replies do not suffice for 40 parts of 10 ms and of
     five replies each."""
     longest = int((window.end_ns - window.start_ns) // SHORTEST_PART_NS)
     parts = min(MOST_PARTS, longest, samples.rows // REPLIES_A_PART)

@@ -1,4 +1,5 @@
-"""The times of one window's requests: those that are known, and lower bounds of those that are not. No file here."""
+"""Distribution of the times of one window's requests: known times, and lower bounds of unknown ones. Opens no
+file."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from seamark.stats.quantiles import samples_needed
 Times = NDArray[np.int64]
 
 EXACT_LIMIT = 1_000_000
-"""Up to so many samples percentiles are exact; above, they come from the histogram."""
+"""Number of samples up to which percentiles are exact; above it they come from the histogram."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
@@ -19,14 +20,14 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 class Distribution:
     """Times in ns: always histograms, and the times themselves while they are few.
 
-    `histogram` has the known times, `bounds` the least that unanswered requests took.
+    `histogram` has the known times, `bounds` the lower bounds of unanswered requests.
     """
 
     def __init__(self) -> None:
         self._known, self._bounds = _Part(), _Part()
 
     def add(self, times: Times, bounds: Times | None = None) -> None:
-        """Take some times in ns, and some lower bounds; what is below zero (sent a little early) counts as zero."""
+        """Add times in ns, and lower bounds; a negative one (sent slightly early) counts as zero."""
         self._known.add(times)
         if bounds is not None:
             self._bounds.add(bounds)
@@ -43,7 +44,7 @@ class Distribution:
 
     @property
     def count(self) -> int:
-        """How many times there are, known or bounded."""
+        """Number of times, known or bounded."""
         return self.histogram.count + self.bounds.count
 
     @property
@@ -51,7 +52,7 @@ class Distribution:
         return self._known.pieces is not None
 
     def quantile(self, probability: float) -> Estimate | None:
-        """Return a quantile in ns, or None when there are too few samples for it."""
+        """Return a quantile in ns, or None with too few samples."""
         if self.count < samples_needed(probability):
             return None
         if self._known.pieces is None or self._bounds.pieces is None:
@@ -59,8 +60,7 @@ class Distribution:
         return censored.exact_quantile(self._known.whole(), self._bounds.whole(), probability)
 
     def statistic(self, name: str) -> Estimate | None:
-        """Return `p99`, `mean`, `min` and the like in ns, None where it is not known. The mean is that of the known
-        times alone, whatever bounds there are."""
+        """Return `p99`, `mean`, `min` and the like in ns, None if unknown. The mean covers the known times alone."""
         if name == "mean":
             mean = self.histogram.mean
             return None if mean is None else Estimate(value=mean)
@@ -78,7 +78,7 @@ class Distribution:
 
 
 class _Part:
-    """Times as a histogram, and in pieces as they came until there are too many."""
+    """Times as a histogram, and in pieces as they arrived until there are too many."""
 
     def __init__(self) -> None:
         self.histogram = Histogram()

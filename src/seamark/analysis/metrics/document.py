@@ -1,4 +1,4 @@
-"""Makes metrics.json of one trial from what its load left. Writes nothing, raises nothing for the faults of files."""
+"""Makes metrics.json of one trial from the files of its load. Writes nothing; faulty files raise nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -35,7 +35,7 @@ OPTIONAL = ("sessions", "bandwidth", *STREAMS, "schedule_lag_ms", "goodput", "en
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """All that is derived from one trial's samples. `series` and `histograms` are empty when they cannot be read.
+    """Everything derived from one trial's samples. `series` and `histograms` are empty if the samples cannot be read.
     `censored` are lower bounds of the times of unanswered requests, under the names of `histograms`."""
 
     document: Document
@@ -54,7 +54,7 @@ def compute(
     client_is_server: bool | None = None,
     ceiling: Ceiling | None = None,
 ) -> Document:
-    """Return the metrics.json document of a trial; `measure` returns the series and histograms besides."""
+    """Return the metrics.json document of a trial; `measure` also returns the series and histograms."""
     return measure(
         trial,
         load,
@@ -78,9 +78,9 @@ def measure(
 ) -> Measured:
     """Derive everything from a trial's load.json, samples and telemetry.
 
-    `client_is_server` says that the service runs inside the client; None: it does when no telemetry of a server is
-    there. `ceiling` is what the client could reach at most. A failed load or
-    damaged samples give a document of status failed, with nulls and a reason.
+    `client_is_server`: the service runs inside the client; None: decided by the absence of server telemetry.
+    `ceiling` is the highest rate of the client. A failed load or damaged samples give a document of status failed,
+    with nulls and a reason.
     """
     envelope = _envelope(trial, load, scenario, deployment)
     try:
@@ -150,7 +150,7 @@ def _envelope(trial: Trial, load: LoadRecord, scenario: str, deployment: Deploym
 
 
 def _failed(envelope: Document, trial: Trial, load: LoadRecord, damage: DamagedError | None) -> Document:
-    """The document of a trial without figures: what can be counted comes from load.json."""
+    """The document of a trial without metrics; countable facts come from load.json."""
     if load.ok:
         category, reason = "no_samples", str(damage)
     else:
@@ -201,7 +201,7 @@ def _figures(envelope: Document, found: Evidence, load: LoadRecord) -> Document:
 
 
 def _of_energy(figures: Document | None, found: Energy) -> Document:
-    """Add to the figures of energy which scope they are of and how they were had; without any, say why."""
+    """Add scope and method to the energy metrics, or the reason for their absence."""
     chosen = found.chosen
     if figures is None or chosen is None:
         return {"energy": None, "energy_reason": found.reason}
@@ -209,7 +209,7 @@ def _of_energy(figures: Document | None, found: Energy) -> Document:
 
 
 def _kind(counted: KindTally) -> Document:
-    """The figures of one kind of request; those of streams are null where none streamed."""
+    """Metrics of one kind of request; those of streams are null without streams."""
     return {
         "requests": counted.due,
         "ok": counted.ok,
@@ -239,7 +239,7 @@ def _closed(
     verdict: str,
     reasons: Sequence[Reason],
 ) -> Document:
-    """Add what is no figure, and put null for groups of which nothing is known."""
+    """Add the parts that are not metrics, and null for unknown groups."""
     document["throughput"]["unit"] = f"{plural(load.unit or 'reply')}_per_s"
     for name in OPTIONAL:
         if all(value is None or value == [] for value in document[name].values()):
@@ -299,7 +299,7 @@ def _put(document: Document, path: str, value: Any) -> None:
 
 
 def _rounded(value: Any) -> Any:
-    """Nine significant digits: no more was measured, and the files stay small and readable."""
+    """Nine significant digits: more were not measured, and the files stay small and readable."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, dict):

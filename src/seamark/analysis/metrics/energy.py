@@ -1,4 +1,4 @@
-"""Joules of one trial: from which counters, over how long, for what. Nothing is guessed: what is missing is told."""
+"""Energy of one trial: counters, interval and scope. Nothing is estimated; missing parts have a reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ from seamark.model.results.load_record import LoadRecord, PackageCounters
 
 Scope = Literal["gpu", "package", "node"]
 COVERED = 0.9
-"""Of the window, at least this much has to lie between the first and last look at a counter."""
+"""Ratio of the window that must lie between the first and the last reading of a counter."""
 LEAST_STEPS = 4
-"""Counters move in steps, and looks at them come at intervals: with fewer, their edges are most of the figure."""
+"""Counters move in steps and are read at intervals: with fewer steps, their edges dominate the result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Energy:
-    """The energy of a trial by scope, and the scope that its figures are of. Without any, the reason."""
+    """The energy of a trial by scope, and the reported scope. Without any, the reason."""
 
     parts: Mapping[str, Part] = field(default_factory=dict)
     idle_w: Mapping[str, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Energy:
 
     @property
     def chosen(self) -> Part | None:
-        """The scope nearest to the service: its GPUs, else the processors and their memory, else the node."""
+        """The scope closest to the service: its GPUs, else the processors and their memory, else the node."""
         return next((self.parts[scope] for scope in ("gpu", "package", "node") if scope in self.parts), None)
 
     @property
@@ -66,7 +66,7 @@ class Energy:
         return None if self.chosen is None else self.idle_w.get(self.chosen.scope)
 
     def of(self, scope: Scope) -> float | None:
-        """Return the joules of a scope, None where they are not known."""
+        """Return the joules of a scope, None if unknown."""
         return self.parts[scope].value_j if scope in self.parts else None
 
     def _over(self, what: str) -> float | None:
@@ -83,7 +83,7 @@ def energy_of(
     gpus: int | None = None,
     nodes: int | None = None,
 ) -> Energy:
-    """Return the energy of a trial. `gpus` and `nodes` are those of its deployment, None when not known.
+    """Return the energy of a trial. `gpus` and `nodes` are those of its deployment, None if unknown.
 
     Counters of GPUs and packages are read at the edges of the measured window, on all nodes of the deployment;
     Slurm's before and after the whole load, so its requests are those of the whole load.
@@ -151,7 +151,7 @@ def _packages(
 
 
 def _fault(seen: Seen | None, window: Window) -> str | None:
-    """Return why a series does not bear a figure of the window; None when it does."""
+    """Return the reason why a series does not cover the window; None if it does."""
     if seen is None or seen.increase is None or seen.span_s is None:
         return "no readings over the window, or a counter that was set back in it"
     if seen.span_s < COVERED * window.length_s:
@@ -162,7 +162,7 @@ def _fault(seen: Seen | None, window: Window) -> str | None:
 
 
 def _part(scope: Scope, method: str, counters: Sequence[Seen], tally: Tally, window: Window) -> Part:
-    """Sum up; where readings cover a little less than the window, so much less of its requests."""
+    """Sum up; if readings cover slightly less than the window, its requests are scaled accordingly."""
     window_s = min(seen.span_s or 0.0 for seen in counters)
     watts = sum((seen.increase or 0.0) / (seen.span_s or 1.0) for seen in counters)
     share = window_s / window.length_s

@@ -1,4 +1,4 @@
-"""Gathers what the metrics of one trial are made from: its window, its requests counted, telemetry and energy."""
+"""Gathers the inputs of one trial's metrics: window, counted requests, telemetry and energy."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,13 +25,13 @@ SHOWN = ("p50", "p95", "p99")
 
 
 def part_figures(samples: Samples, part: Window, chunks: Path) -> dict[str, Any]:
-    """Return the figures of a part of a load, counted as those of the measured window. `chunks` is its file of
-    chunks, which need not be there."""
+    """Return the metrics of a part of a load, counted as those of the measured window. `chunks` is its file of
+    chunks, which may be missing."""
     return figures_of(tally(samples, part, stream=read_stream(chunks, samples, part)))
 
 
 def figures_of(counted: Tally) -> dict[str, Any]:
-    """Return requests, failures, rates and response times of what was counted; null where too few samples are."""
+    """Return requests, failures, rates and response times of a tally; null with too few samples."""
     length_s = counted.window.length_s
     units = counted.units if counted.streamed_units is None else counted.streamed_units
     bounds = counted.response.lower_bounds()
@@ -55,7 +55,7 @@ def _ms(found: Estimate | None) -> float | None:
 
 
 class Recorded(Protocol):
-    """The folder of a trial, as far as metrics are concerned."""
+    """The files of a trial that metrics use."""
 
     @property
     def samples(self) -> Path: ...
@@ -82,11 +82,11 @@ def series_of(samples: Samples, trial: Trial) -> tuple[Second, ...]:
 def evidence_of(
     trial: Trial, load: LoadRecord, samples: Samples, folder: Recorded, deployment: Deployment | None
 ) -> Evidence:
-    """Return what the metrics of a trial are made from. Raises DamagedError for files that cannot be read."""
+    """Return the inputs of a trial's metrics. Raises DamagedError for files that cannot be read."""
     profile = trial.load
     warmup_s = profile.warmup_s if load.warmup_s is None else load.warmup_s
     duration_s = profile.duration_s if load.duration_s is None else load.duration_s
-    if load.over_saturated_at_s is not None:  # the load was ended there
+    if load.over_saturated_at_s is not None:  # end of the load
         duration_s = load.over_saturated_at_s - warmup_s
     changing = has_rate(profile.pattern, "changing")
     window = find_window(
@@ -126,30 +126,30 @@ def evidence_of(
 
 
 def _has_objectives(trial: Trial, counted: Tally) -> bool:
-    """Whether there are objectives that say of each request whether it is good enough: not where one of them is on a
-    time per token, and nobody counted the tokens."""
+    """Whether objectives decide for each request if it is good: not with one on a time per token without token
+    counts."""
     names = [slo.metric for slo in trial.slos if slo.metric in REQUEST_OBJECTIVES]
     return bool(names) and (counted.counts_units or "tpot_s" not in names)
 
 
 def _of_part(state: SteadyState, counted: Tally, samples: Samples, folder: Recorded) -> dict[str, Any] | None:
-    """Return the figures of the steady part, None where there is none; `counted` are those of the whole window."""
+    """Return the metrics of the steady part, None without one; `counted` are those of the whole window."""
     if state.part is None:
         return None
     return figures_of(counted) if state.steady else part_figures(samples, state.part, folder.chunks)
 
 
 def _of_cut(start_up: StartUp, samples: Samples, folder: Recorded) -> dict[str, Any] | None:
-    """Return the figures of what was cut off as a start-up, None for nothing."""
+    """Return the metrics of the start-up that was cut, None without one."""
     if start_up.cut_ns == 0:
         return None
     return part_figures(samples, Window(start_ns=0, end_ns=start_up.cut_ns, rule="cut off"), folder.chunks)
 
 
 def _ran_out_ns(profile: LoadProfile, load: LoadRecord, samples: Samples) -> int | None:
-    """When the last request was sent, if all that there were to be have been sent; else None.
+    """Time of the last request, if the load ran out of requests; else None.
 
-    There is an end to them with a limit of `requests`, and where every worker says that its schedule ran out.
+    It does with a limit of `requests`, and if every worker reports that its schedule ran out.
     """
     limit = profile.requests
     if load.workers and all(worker.ran_out for worker in load.workers):
@@ -160,10 +160,10 @@ def _ran_out_ns(profile: LoadProfile, load: LoadRecord, samples: Samples) -> int
     for batch in samples.batches():
         sent += int((batch.sent != MISSING_NS).sum())
         latest = max(latest, int(batch.sent.max(initial=MISSING_NS)))
-    return latest + 1 if sent and sent >= limit else None  # the last one belongs to the window
+    return latest + 1 if sent and sent >= limit else None  # the last request belongs to the window
 
 
 def _lost(load: LoadRecord, counted: Tally) -> int:
-    """Requests that were scheduled and left no sample, when a worker died."""
+    """Scheduled requests without a sample, after a worker died."""
     died = not all(worker.ok for worker in load.workers)
     return max(0, (load.scheduled or 0) - counted.rows) if died else 0

@@ -1,4 +1,4 @@
-"""Gathers for the checks what a trial's figures, its workers' reports and its telemetry say."""
+"""Gathers the inputs of the checks: metrics, workers' reports and telemetry of a trial."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def findings(
     client_is_server: bool | None,
     ceiling: Ceiling | None,
 ) -> Findings:
-    """Return what the checks look at. `document` has the figures and the judged objectives."""
+    """Return the inputs of the checks. `document` has the metrics and the judged objectives."""
     tally, window, profile, workers = found.tally, found.window, trial.load, load.workers
     pattern = _pattern(profile)
     if client_is_server is None:
@@ -104,7 +104,7 @@ def findings(
 
 
 def _cut(found: Evidence) -> str | None:
-    """What `warmup_s: auto` cut off, and its figures; None for nothing."""
+    """The start-up cut by `warmup_s: auto`, with its metrics; None for nothing."""
     if found.start_up is None or found.cut_part is None:
         return None
     cut_s = found.start_up.cut_ns / 1e9
@@ -112,7 +112,7 @@ def _cut(found: Evidence) -> str | None:
 
 
 def _unsteady(found: Evidence) -> str | None:
-    """Why a load was not steady, with the figures of its steady part, if there is one."""
+    """Why a load was not steady, with the metrics of its steady part, if there is one."""
     if found.steady.steady or found.steady_part is None:
         return found.steady.reason
     return f"{found.steady.reason}; after it {_of_part(found.steady_part)}"
@@ -147,7 +147,7 @@ def _largest(values: Iterable[Any]) -> float:
 
 
 def _pattern(profile: LoadProfile) -> Pattern | None:
-    """Return the pattern of an open loop; None if the module of a user's own pattern is gone."""
+    """Return the pattern of an open loop; None if the module of a user's own pattern is missing."""
     try:
         return pattern_of(profile)
     except ValueError:
@@ -155,7 +155,7 @@ def _pattern(profile: LoadProfile) -> Pattern | None:
 
 
 def _requested_rps(profile: LoadProfile, pattern: Pattern | None, window: Window) -> float | None:
-    """Return the rate that an open loop has over the window; None where only a file knows, or there is a limit.
+    """Return the rate of an open loop over the window; None if only a file knows it, or there is a limit.
 
     The rate of a pattern with sessions is that of sessions: their later turns follow the replies.
     """
@@ -172,7 +172,7 @@ def _loop_lag_p99_s(workers: Iterable[WorkerReport]) -> float | None:
 
 
 def _clock_error_s(workers: Iterable[WorkerReport]) -> float | None:
-    """By how much the clock of any worker may have been off: what its comparison leaves open, and its drift."""
+    """The largest possible clock error of a worker: the uncertainty of its comparison, and its drift."""
     errors = [
         worker.offset_error_ns + abs(worker.offset_drift_ns or 0)
         for worker in workers
@@ -191,18 +191,18 @@ def _worker_cpu(workers: Iterable[WorkerReport]) -> float | None:
 
 
 def _held_open(workers: Iterable[WorkerReport]) -> float:
-    """Return how many streams, on average over the load, were open after their last content."""
+    """Return the mean number of streams that were open after their last content."""
     return float(sum((worker.held_open_s or 0.0) / worker.wall_s for worker in workers if worker.wall_s))
 
 
 def _held_open_mean_s(workers: Sequence[WorkerReport]) -> float | None:
-    """Return for how long a stream was open after its last content, on average."""
+    """Return the mean time for which a stream was open after its last content."""
     completed = sum(worker.completed or 0 for worker in workers)
     return sum(worker.held_open_s or 0.0 for worker in workers) / completed if completed else None
 
 
 def _connections(workers: Iterable[WorkerReport]) -> Connections:
-    """What the wire workers say of their connections, together."""
+    """The connection counters of all wire workers together."""
     reports = [worker.network for worker in workers if worker.network is not None]
 
     def smallest(name: str) -> Any:
@@ -220,7 +220,7 @@ def _connections(workers: Iterable[WorkerReport]) -> Connections:
 
 
 def _stalled(workers: Iterable[WorkerReport], window: Window) -> tuple[float, float]:
-    """Return for how long in all and at most at once the worst worker stood still inside the window."""
+    """Return the total and the longest standstill of the worst worker inside the window."""
     worst = 0.0, 0.0
     for worker in workers:
         inside = [
@@ -241,11 +241,11 @@ def _ceiling_rps(ceiling: Ceiling | None, tally: Tally) -> float | None:
 
 
 def _clock_ratio(found: Evidence) -> float | None:
-    """The slowest GPU's mean clock over its own highest one."""
+    """The mean clock of the slowest GPU over its own highest one."""
     clocks = [seen for (source, name), seen in found.telemetry.items() if name == "clock_hz" and source[:3] == "gpu"]
     return min((seen.mean / seen.maximum for seen in clocks if seen.maximum > 0), default=None)
 
 
 def _is_wrong(name: str, value: float | None) -> bool:
-    """Whether a quality says that answers were wrong: `right_ratio` or `..._consistent` of less than 1."""
+    """Whether a quality reports wrong answers: `right_ratio` or `..._consistent` below 1."""
     return value is not None and (name == "right_ratio" or name.endswith("_consistent")) and value < 1

@@ -17,7 +17,7 @@ from seamark.model.trial import Trial
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the metrics of one trial are made from."""
+    """Inputs of the metrics of one trial."""
 
     tally: Tally
     window: Window
@@ -37,7 +37,7 @@ Better = Literal["higher", "lower", "neither"]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One figure of metrics.json. `path` has dots where the document nests; that of a user's own has none."""
+    """One metric of metrics.json. `path` has dots where the document nests; a user's own has none."""
 
     path: str
     unit: str
@@ -57,8 +57,8 @@ Document = dict[str, Any]
 def own_metrics(paths: Sequence[str], evidence: Evidence | None) -> dict[str, Document]:
     """Return each metric by its name: value, unit, direction, meaning, its dotted path and the mark of its module.
 
-    The value is None without evidence (a failed trial), and where its function raises, returns no number, or its
-    module is gone: `error` says which.
+    The value is None without evidence (a failed trial), and if its function raises, returns no number, or its module
+    is missing: `error` has the reason.
     """
     found: dict[str, Document] = {}
     for path in paths:
@@ -70,7 +70,7 @@ def own_metrics(paths: Sequence[str], evidence: Evidence | None) -> dict[str, Do
             entry |= {"unit": metric.unit, "better": metric.better, "meaning": metric.meaning}
             value = None if evidence is None else metric.value(evidence)
             entry["value"] = value if value is None else _number(value)
-        except Exception as error:  # a user's code may raise anything: the other figures are as good without it
+        except Exception as error:  # a user's code may raise anything; the other metrics remain valid
             entry["error"] = f"{type(error).__name__}: {error}"
         found[name] = entry
     return found
@@ -83,12 +83,12 @@ def _number(value: object) -> float:
 
 
 def own_marks(trial: Trial) -> list[str]:
-    """Return the marks of a trial's metrics and checks of the user's own."""
+    """Return the marks of a trial's own metrics and checks of the user."""
     return [mark_of(path) for path in (*trial.metrics, *trial.checks)]
 
 
 def marks_of(document: Mapping[str, Any]) -> list[str]:
-    """Return the marks of the user's own metrics and checks that a metrics.json has."""
+    """Return the marks of the user's own metrics and checks in a metrics.json."""
     return [
         *(str(each.get("source")) for each in (document.get("own") or {}).values()),
         *map(str, document.get("own_checks") or ()),

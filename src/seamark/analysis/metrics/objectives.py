@@ -1,4 +1,4 @@
-"""Holds a trial's figures against its service-level objectives."""
+"""Compares a trial's metrics with its service-level objectives."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ GROUPS = {
     "schedule_lag": "schedule_lag_ms",
 }
 CHUNKS = "chunks_per_s"
-"""Unit of throughput where the service did not count the units of its replies."""
+"""Unit of throughput if the service did not count the units of its replies."""
 WHOLE = {
     "throughput": "throughput.value",
     "requests_per_s": "requests_per_s",
@@ -31,9 +31,9 @@ COLUMNS = {metric.column: metric.path for metric in METRICS}
 
 
 def judged_objectives(slos: Sequence[Slo], document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return each objective with the trial's value and whether it is met; None for both when it is not known.
+    """Return each objective with the trial's value and whether it is met; None for both if unknown.
 
-    A value that is a lower bound misses an upper limit below it. It never meets one: whether it does is not known.
+    A lower bound misses an upper limit below it. It never meets one, because the true value is unknown.
     """
     judged = []
     for slo in slos:
@@ -61,10 +61,10 @@ def _met(slo: Slo, found: Estimate) -> bool | None:
 def value_of(metric: str, document: Mapping[str, Any]) -> Estimate | None:
     """Return a metric in the objective's unit.
 
-    An objective on a single request (`latency_s`) is judged by the p99 of all, by the slowest when there are too
-    few samples for a p99. A mean without the requests that have no answer is taken as if these took no time: less
-    than that it is not. A throughput in chunks is not what an objective means. Other names are metrics of the user's
-    own, qualities such as `recall_at_10`, and columns of metrics.csv, each in its own unit.
+    An objective on a single request (`latency_s`) is judged by the p99 of all, by the slowest with too few samples
+    for a p99. A mean counts unanswered requests with a time of zero, as its lower limit. A throughput in chunks does
+    not match an objective. Other names are the user's own metrics, qualities such as `recall_at_10`, and columns of
+    metrics.csv, each in its own unit.
     """
     if metric in REQUEST_OBJECTIVES:
         name = metric.removesuffix("_s")

@@ -1,4 +1,4 @@
-"""The part of the table of metrics that comes from telemetry: processors, memory, disks, energy."""
+"""The metrics from telemetry: processors, memory, disks, energy."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ def _gpu_mem_mb(evidence: Evidence) -> float | None:
 
 
 def _net(source: str, name: str) -> Callable[[Evidence], float | None]:
-    """Return MB/s of connections; None where most of what was exchanged was not seen, as of connections that live
-    shorter than the time between two looks."""
+    """Return MB/s of connections; None if most of the traffic was not observed, as with connections shorter than the
+    interval of readings."""
 
     def value(evidence: Evidence) -> float | None:
         seen = {way: evidence.telemetry.get((source, f"net_{way}_bytes")) for way in ("sent", "received")}
@@ -233,15 +233,15 @@ ENERGY: tuple[Metric, ...] = (
 
 
 FEWEST_LOOKS = 3
-"""Readings of a node and of the load that a share needs: a reading may lie half outside of the window."""
+"""Readings of a node and of the load that a ratio needs: a reading may lie half outside of the window."""
 NOT_OF_PROCESSES = ("host", "sampler")
 
 
 def processors_of(telemetry: Mapping[Key, Seen], *, client_is_server: bool = False) -> tuple[Processors, ...]:
-    """Return the nodes of which it is known what load and server used, the load's own first.
+    """Return the nodes with known use of load and server, the load's own first.
 
-    Empty where the load's own processes were not watched (they ran elsewhere), or no server's were while the service
-    does not run inside the client: what an unwatched process used would count as others'.
+    Empty if the load's own processes were not monitored (they ran elsewhere), or no server's were while the service
+    does not run inside the client: the use of an unmonitored process would count as others'.
     """
     sources = {source for source, name in telemetry if name == "cpu_ratio"}
     nodes = {_node(source) for source in sources if source.partition("@")[0] == "host"}
@@ -291,11 +291,11 @@ def _looks(telemetry: Mapping[Key, Seen], source: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """The most that all workers of a load reach together against a server without work of its own.
+    """The highest rate of all workers of a load together against a server without work of its own.
 
     A request costs the client a fixed time, and more for each byte and each chunk of its reply; the rates are one
-    over these times. A chunk that comes in a read of its own costs 1 / `chunks_per_s`, one that comes in the same
-    read as the chunk before it 1 / `joined_chunks_per_s`. None: not measured, and taken as free.
+    over these times. A chunk in a read of its own costs 1 / `chunks_per_s`, one in the same read as the chunk before
+    it 1 / `joined_chunks_per_s`. None: not measured, and taken as free.
     """
 
     requests_per_s: float
@@ -304,8 +304,8 @@ class Ceiling:
     joined_chunks_per_s: float | None = None
 
     def for_replies(self, reply_bytes: float, reply_reads: float = 0.0, reply_joined: float = 0.0) -> float:
-        """Return the most requests/s for replies of that mean size in bytes, with so many chunks in reads of their
-        own and so many that came along with another."""
+        """Return the highest requests/s for replies of that mean size in bytes, with that many chunks in reads of
+        their own and that many joined ones."""
         cost_s = 1 / self.requests_per_s
         cost_s += reply_bytes / self.bytes_per_s if self.bytes_per_s else 0.0
         cost_s += reply_reads / self.chunks_per_s if self.chunks_per_s else 0.0

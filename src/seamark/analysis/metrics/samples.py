@@ -1,4 +1,4 @@
-"""Reads raw samples in batches, in constant memory. Knows the file; counts nothing."""
+"""Reader of raw samples in batches, in constant memory. Counts nothing."""
 
 import json
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ Times = NDArray[np.int64]
 
 
 class DamagedError(ValueError):
-    """The samples cannot be used: missing, cut off, of another configuration, or not samples at all."""
+    """The samples cannot be used: missing, truncated, of another configuration, or not samples at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Some samples as columns; times in ns from the start of load, MISSING_NS where there is none."""
+    """Some samples as columns; times in ns from the start of load, MISSING_NS for a missing one."""
 
     index: Times
     due: Times
@@ -61,12 +61,12 @@ COLUMNS = {
     "kind": "kind",
 }
 ADDED = {"answer_ns": MISSING_NS, "first_units": 0, "uncounted": 0}
-"""Columns that files of older versions lack, and what then stands in them."""
+"""Columns that files of older versions lack, with their default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """A samples file that was found sound at its edges: it has our columns and our metadata."""
+    """A samples file with valid edges: it has the columns and metadata of Seamark."""
 
     path: Path
     rows: int
@@ -74,9 +74,9 @@ class Samples:
     about: dict[str, Any]
 
     def batches(self, between_ns: tuple[int, int] | None = None) -> Iterator[Batch]:
-        """Yield all samples; with `between_ns`, row groups with no reply in that range may be left out.
+        """Yield all samples; with `between_ns`, row groups without a reply in that range may be omitted.
 
-        DamagedError when a page cannot be read.
+        Raises DamagedError if a page cannot be read.
         """
         try:
             with pq.ParquetFile(self.path, buffer_size=1 << 20, page_checksum_verification=True) as file:
@@ -88,7 +88,7 @@ class Samples:
 
 
 def open_samples(path: Path, config_hash: str | None = None) -> Samples:
-    """Return the samples at `path`; DamagedError with the reason when they are not those of `config_hash`."""
+    """Return the samples at `path`. Raises DamagedError with the reason if they are not those of `config_hash`."""
     try:
         with pq.ParquetFile(path) as file:
             names = set(file.schema_arrow.names)
@@ -111,7 +111,7 @@ def open_samples(path: Path, config_hash: str | None = None) -> Samples:
 
 
 def _rows_of(file: pq.ParquetFile, group: int) -> Iterator[Batch]:
-    """One row group at a time: a reader over several keeps what it has read of each."""
+    """One row group at a time: a reader over several keeps the pages of each."""
     lacking = {name: column for name, column in COLUMNS.items() if column not in file.schema_arrow.names}
     there = {name: column for name, column in COLUMNS.items() if name not in lacking}
     for part in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(there.values()), use_threads=False):

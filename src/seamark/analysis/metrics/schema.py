@@ -1,4 +1,4 @@
-"""The JSON Schema of metrics.json, made from the table of metrics.
+"""The JSON Schema of metrics.json, derived from the table of metrics.
 
 `python -m seamark.analysis.metrics.schema` prints it.
 """
@@ -64,7 +64,7 @@ PART: Schema = {
     ),
     "type": ["object", "null"],
 }
-"""Figures of a part of a load."""
+"""Metrics of a part of a load."""
 
 REASON = _object({"code": TEXT, "severity": {"enum": ["invalid", "suspect", "note"]}, "text": TEXT, "remedy": TEXT})
 
@@ -90,7 +90,7 @@ ENVELOPE: Mapping[str, Schema] = {
     },
     "changed": _map(SETTING),
 }
-"""What a trial is, before any figure."""
+"""Identity of a trial."""
 
 TRAILER: Mapping[str, Schema] = {
     "window": _object({"start_s": NUMBER, "end_s": NUMBER, "rule": WORD}),
@@ -199,7 +199,7 @@ TRAILER: Mapping[str, Schema] = {
     "reasons": {"type": "array", "items": REASON},
     "notes": WORD,
 }
-"""How far the figures may be believed."""
+"""The verdict on the metrics."""
 
 
 def metrics_schema() -> Schema:
@@ -238,7 +238,7 @@ def _place(properties: dict[str, Schema], metric: Metric) -> None:
 
 
 def schema_text() -> str:
-    """Return the schema as it stands in workflow/schemas."""
+    """Return the schema as in workflow/schemas."""
     return json.dumps(metrics_schema(), indent=1) + "\n"
 
 
@@ -255,17 +255,17 @@ RENAMED_CODES: Mapping[str, str] = {
     "fits_cache": "served_from_page_cache",
     "times_disordered": "timestamp_order",
 }
-"""Codes of reasons in results of older versions, and their present names."""
+"""Codes of reasons in results of older versions -> current codes."""
 
 
 def is_older(document: Mapping[str, Any]) -> bool:
-    """Return whether a metrics.json or summary.json has figures of an older version, which mean something else."""
+    """Return whether a metrics.json or summary.json has metrics of an older version, with another meaning."""
     version = document.get("metrics_version")
     return not isinstance(version, int) or version < VERSION
 
 
 def with_present_codes(document: Document) -> Document:
-    """Return a metrics.json, or a treatment of a summary.json, with the present codes of its reasons."""
+    """Return a metrics.json, or a treatment of a summary.json, with the current codes of its reasons."""
     reasons = document.get("reasons")
     if not isinstance(reasons, list):
         return document
@@ -277,7 +277,7 @@ def with_present_codes(document: Document) -> Document:
 
 
 def marked(document: Document) -> Document:
-    """Return a metrics.json with present codes, and with the reason `older_rule` for figures of an older version."""
+    """Return a metrics.json with current codes, and with the reason `older_rule` for metrics of an older version."""
     document = with_present_codes(document)
     if document.get("status") != "ok" or not is_older(document):
         return document

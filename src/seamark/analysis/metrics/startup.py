@@ -1,8 +1,8 @@
-"""The start-up that `warmup_s: auto` cuts off: what it is, and what it never is.
+"""The start-up that `warmup_s: auto` cuts, and its limits.
 
-A start-up begins with the load, moves the median response time or the throughput one way, and is over within the
-longest warm-up. Failures, time without replies and slow replies beyond those of the rest are never cut off: an outage
-at the start of a load is a part of its result.
+A start-up begins with the load, moves the median response time or the throughput in one direction, and ends within
+the longest warm-up. Failures, times without replies and replies slower than the rest are never cut: an outage at the
+start of a load is part of its result.
 """
 
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ Series = NDArray[np.float64]
 AFTER_START_UP = "all due after the start-up (warmup_s: auto)"
 EVERYTHING = "all due (warmup_s: auto cut nothing)"
 MOST_SHARE = 0.25
-"""Of a load, no more than this is ever cut off."""
+"""Largest ratio of a load that is cut."""
 MOST_PARTS, LEAST_PARTS = 200, 40
 REPLIES_A_PART = 10
 LEAST_RUN = 3
-"""In fewer parts of a load nobody sees which way a series moves."""
+"""Fewer parts do not show the direction of a series."""
 SURE, LEAST_CHANGE = 0.01, 0.1
 USUAL = (0.05, 0.95)
-"""Between these quantiles of the rest a part is as the rest is."""
+"""A part between these quantiles of the rest is like the rest."""
 MEDIAN_ERROR = 0.02
 SLOWER_THAN_REST = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartUp:
-    """What `warmup_s: auto` cuts off: the first `cut_ns` of the load, 0 for nothing; and why."""
+    """The cut of `warmup_s: auto`: the first `cut_ns` of the load, 0 for nothing; and its reason."""
 
     limit_ns: int
     cut_ns: int
@@ -46,7 +46,7 @@ class StartUp:
 
 
 def find_start_up(samples: Samples, *, end_ns: int, limit_ns: int, changing: bool) -> StartUp:
-    """Return what to cut off a load that ends at `end_ns`, at most `limit_ns` and a quarter of it."""
+    """Return the cut of a load that ends at `end_ns`: at most `limit_ns` and a quarter of it."""
     limit_ns = min(limit_ns, int(MOST_SHARE * end_ns))
     if changing:
         return StartUp(limit_ns=limit_ns, cut_ns=0, reason="nothing was cut: the rate is meant to change")
@@ -66,8 +66,8 @@ def find_start_up(samples: Samples, *, end_ns: int, limit_ns: int, changing: boo
 
 
 def _run(values: Series, longest: int) -> int:
-    """Return in how many leading parts a series is on its way to the rest; 0 for no start-up, `longest` + 1 for one
-    that does not end."""
+    """Return the number of leading parts in which a series approaches the rest; 0 for no start-up, `longest` + 1 for
+    one that does not end."""
     rest = values[longest:]
     middle, (low, high) = float(np.median(rest)), np.quantile(rest, USUAL)
     falls = bool(values[0] > middle)
@@ -78,12 +78,12 @@ def _run(values: Series, longest: int) -> int:
     before = (np.minimum if falls else np.maximum).accumulate(values[: run - 1])
     noise = high / low
     if (values[1:run] > before * noise if falls else values[1:run] < before / noise).any():
-        return 0  # it moves both ways
+        return 0  # it moves in both directions
     return run if change(np.log(np.maximum(values, low / 100))).p <= SURE else 0
 
 
 class _Parts:
-    """A load in equal parts: requests by the part in which they were due, replies by that in which they came."""
+    """A load in equal parts: requests by the part in which they were due, replies by that of their arrival."""
 
     def __init__(self, samples: Samples, end_ns: int, parts: int) -> None:
         self._width_ns, self._parts = end_ns / parts, parts
@@ -101,7 +101,8 @@ class _Parts:
         return {"median response time": np.where(below[:, -1] > 0, medians, 0.0), "throughput": self._replies}
 
     def why_not(self, run: int, longest: int) -> str | None:
-        """Return why the first `run` parts, of `longest` that may be cut, are no start-up; None when they are one."""
+        """Return why the first `run` parts, of `longest` that may be cut, are not a start-up; None if they are
+        one."""
         if failed := int(self._failed[:run].sum()):
             return f"{failed} of its first requests failed"
         if (self._replies[:run] == 0).any():

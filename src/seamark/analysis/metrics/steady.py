@@ -1,6 +1,6 @@
-"""Whether a load was steady over its measured window, and from where on.
+"""Steadiness of a load over its measured window, and the start of its steady part.
 
-A verdict and an advice beside the headline figures: nothing here decides what is measured.
+A verdict and an advice beside the metrics: nothing here decides what is measured.
 """
 
 from collections.abc import Mapping
@@ -18,20 +18,20 @@ from seamark.stats.change import Change, change
 from seamark.stats.steady import mser
 
 LEAST_MISSED = 20
-"""Where fewer replies were to be expected, none may be chance."""
+"""With fewer expected replies, their absence may be chance."""
 TYPICAL = 3
-"""A time without replies that is no longer than this many typical replies may lie between two rounds of requests."""
+"""A time without replies of at most this many typical replies may lie between two rounds of requests."""
 LEAST_S = 0.1
-"""A shorter pause is one of the slow replies that a percentile is about."""
+"""A shorter pause counts as slow replies, which percentiles show."""
 MOST_SHARE = 0.5
-"""What goes on for more than half of the window is how the service was, and no outage."""
+"""A condition for more than half of the window is the state of the service, not an outage."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outage:
-    """A time in which a service answered nothing well, or failed more than it answered, from the start of load.
+    """A time without good replies, or with more failures than good replies, from the start of load.
 
-    `missed` is how many good replies there would have been at the rate of the rest, or how many requests were due.
+    `missed` is the number of good replies expected at the rate of the rest, or of due requests.
     """
 
     start_s: float
@@ -41,7 +41,7 @@ class Outage:
 
     @property
     def text(self) -> str:
-        """Say when it was and what was missed."""
+        """Return the time and the missed replies as text."""
         when = f"from {self.start_s:.3g} s to {self.end_s:.3g} s"
         if self.failed:
             return f"{self.failed:,} requests failed {when}, more than were answered"
@@ -72,16 +72,16 @@ def outages(course: Course, *, users: int | None) -> tuple[Outage, ...]:
 Series = NDArray[np.float64]
 
 SURE = 0.01
-"""How often a load that is steady may be called not steady."""
+"""Probability that a steady load is called not steady."""
 LEAST_CHANGE = 0.1
-"""A change of a smaller share is none that matters, however sure it is."""
+"""A smaller change does not matter, however certain it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SteadyState:
-    """Whether a load was steady; None: that cannot be told, for the given reason.
+    """Whether a load was steady; None: unknown, with the reason.
 
-    `part` is the steady part: the whole window when `steady`, what follows a start-up when there is one, else None.
+    `part` is the steady part: the whole window if `steady`, the rest after a start-up if there is one, else None.
     """
 
     steady: bool | None
@@ -92,7 +92,7 @@ class SteadyState:
 
     @property
     def advised_warmup_s(self) -> float | None:
-        """The warm-up that would have left out the start-up; None where a longer one is no remedy."""
+        """The warm-up that would have covered the start-up; None if a longer one is no remedy."""
         if self.steady or self.part is None:
             return None
         return self.part.start_ns / SECOND_NS
@@ -123,7 +123,7 @@ def steady_state(samples: Samples, window: Window, *, changing: bool, users: int
 
 
 def _changed(series: Mapping[str, Series], course: Course, start: int = 0) -> str | None:
-    """Return what changed from part `start` on; None when nothing did."""
+    """Return the change from part `start` on; None without one."""
     for name, values in series.items():
         part = values[start:]
         found = change(np.log(np.maximum(part, _least(part))))
@@ -134,7 +134,7 @@ def _changed(series: Mapping[str, Series], course: Course, start: int = 0) -> st
 
 
 def _least(values: Series) -> float:
-    """Half of the least value above 0, for a logarithm."""
+    """Half of the smallest value above 0, for a logarithm."""
     return float(values[values > 0].min(initial=np.inf)) / 2 if (values > 0).any() else 1.0
 
 
@@ -149,7 +149,7 @@ def _when(found: Change, start: int, course: Course) -> str:
 
 
 def _after_start_up(series: Mapping[str, Series], course: Course, window: Window, state: SteadyState) -> SteadyState:
-    """Add the steady part where the load settled: at the later of both truncations, with nothing changing after."""
+    """Add the steady part if the load settled: from the later of both truncations, without a change after it."""
     found = [mser(values) for values in series.values()]
     cut = max((each.cut for each in found if each.differs), default=0)
     settled = cut > 0 and not any(each.differs and each.at_limit for each in found)

@@ -1,4 +1,4 @@
-"""What streamed replies look like from their chunks: gaps between them, and what arrived inside the window."""
+"""Metrics of streamed replies from their chunks: gaps between them, and arrivals inside the window."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from seamark.analysis.metrics.window import Window
 
 @dataclass(frozen=True, kw_only=True)
 class FirstChunk:
-    """Good replies whose service does not say how many tokens came in the first chunk: it is taken for one."""
+    """Good replies without a token count of the first chunk, which counts as one."""
 
     replies: int
     tokens: int
@@ -27,7 +27,7 @@ class FirstChunk:
 
     @property
     def too_low_ratio(self) -> float:
-        """By which share time per token is too low, if a first chunk has as many tokens as the others: of n tokens, m
+        """Ratio by which time per token is too low, if a first chunk has as many tokens as the others: of n tokens, m
         in the first, (e - t1) / (n - 1) is less than (e - t1) / (n - m) by (m - 1) / (n - 1)."""
         tokens = self.tokens / self.replies
         return max(0.0, (self.tokens_in_chunk - 1) / (tokens - 1)) if tokens > 1 else 0.0
@@ -48,7 +48,7 @@ class Stream:
 
 
 def read_stream(path: Path, samples: Samples, window: Window) -> Stream | None:
-    """Return the stream of a trial's chunks, None where replies came whole. DamagedError for a damaged file."""
+    """Return the stream of a trial's chunks, None for whole replies. Raises DamagedError for a damaged file."""
     if not path.exists():
         return None
     try:
@@ -92,7 +92,7 @@ class _Chunks:
         self.chunks = 0
 
     def add(self, index: Times, at_ns: Times, events: NDArray[np.int32]) -> None:
-        """Take some rows of the file."""
+        """Add some rows of the file."""
         if not index.size:
             return
         self._reach(int(index.max()) + 1)
@@ -124,7 +124,7 @@ class _Chunks:
         return total
 
     def first_chunk(self, samples: Samples) -> FirstChunk | None:
-        """Return what is known of replies whose first chunk has an unknown number of tokens; None without any."""
+        """Return the facts on replies with an unknown number of tokens in their first chunk; None without any."""
         replies = tokens = chunks = 0
         for batch in samples.batches():
             unknown = batch.good & (batch.first_units == 0) & (batch.uncounted == 0) & (batch.index < self._all.size)
@@ -135,7 +135,7 @@ class _Chunks:
         return FirstChunk(replies=replies, tokens=tokens, chunks=chunks) if replies else None
 
     def gaps_ns(self) -> Times:
-        """Return the time between each chunk of those replies and the one before it; 0 for two of one read."""
+        """Return the time between each chunk of those replies and the previous one; 0 for two of one read."""
         return np.concatenate([np.zeros(0, dtype=np.int64), *self._gaps])
 
     def _reach(self, size: int) -> None:

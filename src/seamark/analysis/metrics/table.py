@@ -1,6 +1,6 @@
-"""The one table of what is measured: path in metrics.json -> unit, which way is better, meaning, and how it is made.
+"""The table of metrics: path in metrics.json -> unit, direction, meaning, and function.
 
-The document, its JSON Schema, metrics.csv and the reference are all made from METRICS. To add a metric, add a line.
+The document, its JSON Schema, metrics.csv and the reference are derived from METRICS. A new metric is a row.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,9 +13,9 @@ from seamark.model.sample import Failure
 from seamark.stats.censored import Estimate
 
 VERSION = 2
-"""Rises when the meaning of a metric changes: metrics of an older version are derived again from their samples.
+"""Increases when the meaning of a metric changes: metrics of an older version are derived again from their samples.
 
-1: the window began where MSER-5 put it; time-outs were in no percentile; objectives on TTFT counted from the
+1: MSER-5 decided the start of the window; time-outs were in no percentile; objectives on TTFT counted from the
 intended send. 2: the window begins at the end of the warm-up; time-outs are lower bounds; `ttft_s` counts from the
 actual send; TPOT leaves out the tokens of the first chunk.
 """
@@ -29,8 +29,8 @@ BOUNDED: Mapping[str, Callable[[Tally], Distribution]] = {
     "ttft_response_ms": lambda tally: tally.ttft_response,
     "ttfo_ms": lambda tally: tally.ttfo,
 }
-"""Groups of times that requests without an answer have lower bounds of: `censored` of them. The statistics that these
-make lower bounds are named in `lower_bounds` of the group."""
+"""Groups of times in which unanswered requests are lower bounds: `censored` of them. Statistics that become lower
+bounds are named in `lower_bounds` of the group."""
 
 
 def _rate(count: float, evidence: Evidence) -> float | None:
@@ -42,8 +42,8 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def saturated(evidence: Evidence) -> bool:
-    """Whether more was offered than was served: the requests waiting grew over the window by more than 5 % of those
-    offered and by more than chance would explain (the number in a queue of mean L varies by about sqrt(2 L))."""
+    """Whether more was offered than served: waiting requests grew over the window by more than 5 % of those offered
+    and by more than chance would explain (the number in a queue of mean L varies by about sqrt(2 L))."""
     tally = evidence.tally
     if not evidence.open_loop or not tally.due:
         return False

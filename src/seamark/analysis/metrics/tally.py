@@ -1,4 +1,4 @@
-"""Counts the samples of one measured window, batch after batch, in constant memory. Derives nothing."""
+"""Counts the samples of one measured window, batch by batch, in constant memory. Derives nothing."""
 
 from dataclasses import dataclass, field
 
@@ -14,16 +14,16 @@ from seamark.model.sample import MISSING_NS, Failure
 from seamark.model.scenario import Slo
 
 FEW_UNCOUNTED = 0.01
-"""More good replies than this share whose units nobody counted, and no figure is made of units."""
+"""With more good replies than this ratio without a unit count, no metric uses units."""
 
 UNSERVED = (Failure.TIMEOUT, Failure.CANCELLED)
-"""Ended by the client without an answer: how long the server would have taken is not known, only a lower bound."""
+"""Ended by the client without a reply: only a lower bound of the server's time is known."""
 KNOWN = frozenset(int(kind) for kind in Failure)
 
 
 @dataclass(kw_only=True)
 class KindTally:
-    """What was counted of one kind of request: those that were due in the window, as in Tally."""
+    """Counts of one kind of request: those due in the window, as in Tally."""
 
     due: int = 0
     ok: int = 0
@@ -97,7 +97,7 @@ class Tally:
 
     @property
     def counts_units(self) -> bool:
-        """Whether `units` are what the driver counts, but for a few replies at most; else they are chunks."""
+        """Whether `units` are the driver's count, except for a few replies at most; else they are chunks."""
         return self.uncounted <= FEW_UNCOUNTED * self.whole_good
 
     @property
@@ -114,10 +114,10 @@ def tally(
     stream: Stream | None = None,
     turns: int = 1,
 ) -> Tally:
-    """Count all samples; those SLOs that one request can meet say which replies are good enough.
+    """Count all samples; SLOs on single requests decide which replies are good enough.
 
-    Of more than one kind of request, each is counted by itself besides; `stream` has the chunks of streams; sessions
-    of more than one turn are counted too.
+    Several kinds of request are also counted separately; `stream` has the chunks of streams; sessions of more than
+    one turn are counted too.
     """
     counted = Tally(window=window, turns=turns)
     for batch in samples.batches():
@@ -142,7 +142,7 @@ def tally(
 class Unanswered:
     """The requests of a batch that timed out, or were cut off or never sent when the load ended.
 
-    `until` is the moment up to which each had no answer: the end of the request, or of the load (its last reply).
+    `until` is the time up to which each had no reply: the end of the request, or of the load (its last reply).
     """
 
     def __init__(self, batch: Batch, latest_ns: int | None) -> None:
@@ -151,13 +151,13 @@ class Unanswered:
         self.until = np.where(complete, batch.last, MISSING_NS if latest_ns is None else latest_ns)
 
     def since(self, times: Times, rows: NDArray[np.bool_]) -> Times:
-        """Return for how long those of `rows` had had no answer, counted from `times`."""
+        """Return how long those of `rows` had waited, counted from `times`."""
         chosen = self.rows & rows
         return np.asarray(np.maximum(self.until[chosen], times[chosen]) - times[chosen])
 
 
 def _without_streams(counted: Tally) -> None:
-    """Requests that timed out have no bound on a time to first token where no reply has such a time."""
+    """Requests that timed out have no bound on a time to first token if no reply has such a time."""
     several: list[Tally | KindTally] = [counted, *counted.by_kind.values()]
     for one in several:
         if not one.ttft.histogram.count:
@@ -169,7 +169,7 @@ def _without_streams(counted: Tally) -> None:
 
 
 def _without_units(counted: Tally) -> None:
-    """Chunks are no tokens: no time is shared among them."""
+    """Chunks are not tokens: no time is divided by them."""
     counted.normalised = Distribution()
     several: list[Tally | KindTally] = [counted, *counted.by_kind.values()]
     for one in several:
@@ -253,15 +253,15 @@ def _streams(counted: Tally, batch: Batch, rows: NDArray[np.bool_], unanswered: 
 def _begun(
     batch: Batch, rows: NDArray[np.bool_], unanswered: Unanswered
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which of `rows` have a time to first token, though they may have timed out later, and which have none
-    but a lower bound of it. Other failures are in neither."""
+    """Return which of `rows` have a time to first token, even if they timed out later, and which have only a lower
+    bound of it. Other failures are in neither."""
     first = batch.first != MISSING_NS
     return rows & first & (batch.good | unanswered.rows), rows & ~first
 
 
 def _later_units(batch: Batch) -> Times:
-    """Return how many units of each reply came after its first chunk, whose units are taken for 1 where they are not
-    known; below 1 where time per unit is not defined."""
+    """Return the units of each reply after its first chunk, which counts as 1 if its units are unknown; below 1 where
+    time per unit is undefined."""
     later = batch.units - np.maximum(batch.first_units, 1)
     return np.where(batch.uncounted == 0, later, 0)
 
@@ -315,7 +315,7 @@ def meets(batch: Batch, slos: tuple[Slo, ...]) -> NDArray[np.bool_]:
 
 
 def _took_s(batch: Batch, objective: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return what an objective speaks of for each request, in seconds, and where there is such a time."""
+    """Return an objective's metric for each request, in seconds, and where that time exists."""
     complete, streamed = batch.last != MISSING_NS, batch.first != MISSING_NS
     if objective == "ttfo_s":
         return (batch.answer - batch.sent) / 1e9, batch.answer != MISSING_NS

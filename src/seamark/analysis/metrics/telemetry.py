@@ -1,7 +1,7 @@
-"""Sums up what the monitors saw inside the measured window: gauges as they are, counters as rates.
+"""Summary of telemetry inside the measured window: gauges as values, counters as rates.
 
-A series is a counter when its unit ends in the word `total` (which the Prometheus monitor adds by `# TYPE`), when it
-is one of our own COUNTERS, or when the service's name for it has one of COUNTER_ENDINGS.
+A series is a counter if its unit ends in the word `total` (which the Prometheus monitor adds by `# TYPE`), if it is
+one of Seamark's COUNTERS, or if the service's name for it has one of COUNTER_ENDINGS.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,9 +29,9 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One telemetry series within a window. Of a counter, all but `increase` are rates a second.
+    """One telemetry series within a window. Of a counter, all but `increase` are rates per second.
 
-    `increase` is what a counter grew by over `span_s` seconds; of a power in watts, its integral in joules.
+    `increase` is the growth of a counter over `span_s` seconds; of a power in watts, its integral in joules.
     """
 
     unit: str
@@ -47,9 +47,9 @@ class Seen:
 
 
 def watch(path: Path, start_s: float, end_s: float) -> Mapping[Key, Seen]:
-    """Return every series of a telemetry file by (source, name); empty when there is no readable file.
+    """Return every series of a telemetry file by (source, name); empty without a readable file.
 
-    Counters are interpolated at the window's edges, so that a short window is not cut to whole samples.
+    Counters are interpolated at the window's edges, so a short window is not rounded to whole samples.
     """
     try:
         with pq.ParquetFile(path) as file:  # `read_table` would import Arrow's data sets

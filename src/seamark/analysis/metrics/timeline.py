@@ -1,4 +1,4 @@
-"""Counts samples by windows of equal length: for the search of the steady part and for the 1 s series."""
+"""Counts samples by windows of equal length: for the detection of the steady part and for the 1 s series."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ CHUNK_SECONDS = 1000
 
 
 class Timeline:
-    """`size` windows of `width_ns` from `origin_ns`. Replies count where they arrive, in the ns they arrive."""
+    """`size` windows of `width_ns` from `origin_ns`. Replies count at their arrival."""
 
     def __init__(self, *, origin_ns: int, width_ns: int, size: int) -> None:
         self.origin_ns, self.width_ns, self.size = origin_ns, width_ns, size

@@ -1,4 +1,4 @@
-"""The measured window of a load: everything due after the declared warm-up. No figure decides what is measured."""
+"""The measured window of a load: everything due after the declared warm-up, whatever its results."""
 
 from dataclasses import dataclass
 
@@ -23,8 +23,8 @@ class Window:
 def find_window(*, warmup_s: float, duration_s: float, sending_ended_ns: int | None = None) -> Window:
     """Return the measured window of a load that runs for `warmup_s + duration_s`.
 
-    It begins at the end of the warm-up and ends with the load. `sending_ended_ns` is given when the load ran out of
-    requests before the time was over: the window ends there, since afterwards ever fewer requests are in flight.
+    It begins at the end of the warm-up and ends with the load. `sending_ended_ns` is given if the load ran out of
+    requests early: the window ends there, because afterwards fewer and fewer requests are in flight.
     """
     start_ns, end_ns = round(warmup_s * SECOND_NS), round((warmup_s + duration_s) * SECOND_NS)
     if sending_ended_ns is not None and start_ns < sending_ended_ns < end_ns:

@@ -1,4 +1,4 @@
-"""What is derived and written: the files of one trial, the summary of a scenario."""
+"""Derived files: those of one trial, and the summary of a scenario."""
 
 from seamark.analysis.summary.summary import summarise
 from seamark.analysis.summary.summary_files import write_summary

@@ -19,9 +19,9 @@ RATE, USERS = "rate_rps", "concurrency"
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One treatment as far as knees are concerned. `sweeps` is the setting that is its load; `seen` maps a repetition
-    to its requests/s, its mean response time in ms and whether it was saturated; with `conditional`, requests without
-    an answer are left out of a mean."""
+    """One treatment of a sweep. `sweeps` is the setting of its load; `seen` maps a repetition to its requests/s, its
+    mean response time in ms and whether it was saturated; with `conditional`, requests without a reply are missing
+    from a mean."""
 
     workload: str
     factors: Mapping[str, Value]
@@ -31,7 +31,8 @@ class Point:
 
 
 def point_of(workload: str, factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Point:
-    """Return what a treatment's good trials say. An open loop is swept by its rate, a closed one by its users."""
+    """Return the points of a treatment's good trials. An open loop is swept by its rate, a closed one by its
+    users."""
     seen = {}
     conditional = False
     for outcome in outcomes:
@@ -49,16 +50,16 @@ def knees(points: Sequence[Point]) -> list[Document]:
     """Return the knee of every sweep of at least four measured loads, on medians over repetitions.
 
     Each has `levels` and their `power` (requests/s over ms of mean response time); `knee`, the level of the greatest,
-    None when that is the first or last level (`place`); `between`, the levels that enclose it; in how many of the
-    repetitions that have every level (`of`) the greatest is at the same level (`agree`); `saturated`, the levels at
-    which most trials were, and in a closed loop those above the first that reaches 95 % of the greatest throughput.
+    None if that is the first or last level (`place`); `between`, the levels that enclose it; `agree`, the number of
+    repetitions that have every level (`of`) and the same maximum; `saturated`, the levels at which most trials were,
+    and in a closed loop those above the first that reaches 95 % of the greatest throughput.
     """
     found = [one for sweep in _sweeps(points) if (one := _knee(*sweep)) is not None]
     return sorted(found, key=_place)
 
 
 def _place(found: Document) -> tuple[str, str, list[tuple[bool, float, str]]]:
-    """Where a knee stands in the list: by workload, then by what is fixed, numbers by size."""
+    """Sort key of a knee: by workload, then by fixed settings, numbers by size."""
     fixed = [
         (not _is_number(value), float(value) if _is_number(value) else 0.0, str(value))
         for value in found["fixed"].values()
@@ -67,7 +68,7 @@ def _place(found: Document) -> tuple[str, str, list[tuple[bool, float, str]]]:
 
 
 def _sweeps(points: Sequence[Point]) -> Iterator[tuple[str, Mapping[str, Value], list[Point]]]:
-    """Yield factor, what is fixed, and the measured points in the order of their levels."""
+    """Yield factor, fixed settings, and the measured points in the order of their levels."""
     groups: dict[tuple[str, str, tuple[tuple[str, Value], ...]], list[Point]] = {}
     for point in points:
         if point.seen and _is_number(point.factors.get(point.sweeps)):
@@ -120,7 +121,7 @@ def _is_number(value: Value) -> bool:
 
 
 FOUND = ("setting", "found", "bracket_low", "bracket_high", "confidence", "outcome", "confirmed", "probes")
-"""What the tables of a summary have of a search."""
+"""Columns of a search in the tables of a summary."""
 
 
 def row_of_search(search: Document) -> Document:

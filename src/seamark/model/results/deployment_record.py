@@ -8,7 +8,7 @@ from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Word
 from seamark.model.server_identity import ServerRecord
 
 Facts = Mapping[str, Any]
-"""Facts of a driver in free form: they are shown, and no code depends on their fields."""
+"""Facts of a driver in free form, for display; no code depends on their fields."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class Endpoint(ServerRun):
 @dataclass(frozen=True, kw_only=True)
 class ServerEnd:
     """How a server ended. `why` is the cause: crash, stop, lease, teardown and so on; `category` is that of a server
-    that never answered. `at` is in the exit record alone: deployment.json has it as `ended_at`."""
+    that never answered. Only the exit record has `at`; deployment.json has it as `ended_at`."""
 
     why: Word = None
     returncode: Count = None
@@ -201,7 +201,7 @@ class WarmUp:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """A service's environment that was made: .environments/NAME-DIGEST.json."""
+    """The environment of a service, once created: .environments/NAME-DIGEST.json."""
 
     schema_version: int = 1
     name: str = ""

@@ -39,7 +39,7 @@ class Errors(TypedDict, total=False):
 
 
 class Counts(TypedDict, total=False):
-    """Requests of the window by what came of them."""
+    """Counts of requests in the window by outcome."""
 
     requests: Count
     ok: Required[Count]
@@ -51,7 +51,7 @@ class Counts(TypedDict, total=False):
 
 
 class Reason(TypedDict, total=False):
-    """Why a trial is not simply valid."""
+    """A reason for a verdict."""
 
     code: Required[str]
     severity: Required[Literal["invalid", "suspect", "note"]]
@@ -84,7 +84,7 @@ class OfKind(TypedDict, total=False):
 
 
 class Telemetry(TypedDict, total=False):
-    """One series of telemetry, summed up."""
+    """Summary of one telemetry series."""
 
     unit: Required[str]
     n: Required[int]
@@ -96,7 +96,7 @@ class Telemetry(TypedDict, total=False):
 
 
 class Window(TypedDict, total=False):
-    """The part of a load that its figures are of."""
+    """The part of a load that metrics cover."""
 
     start_s: Number
     end_s: Number
@@ -104,7 +104,7 @@ class Window(TypedDict, total=False):
 
 
 class Metrics(TypedDict, total=False):
-    """metrics.json: the figures of a trial."""
+    """metrics.json: the metrics of a trial."""
 
     schema_version: int
     metrics_version: int

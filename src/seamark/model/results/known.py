@@ -1,4 +1,4 @@
-"""Which shape a document of the results has, by the name of its file, and what makes a damaged one again."""
+"""The noun of each results file by its name, and the remedy for a damaged one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ SHAPES: Mapping[str, Any] = {
     "deployment.json": DeploymentRecord,
     "plan.json": Plan,
 }
-"""By the name of a file. A file of another name is any object."""
+"""By file name. A file of another name is any object."""
 
 DERIVED = "Remove it: `bench collect` and `bench submit` derive it again from the samples."
 REMEDIES: Mapping[str, str] = {
@@ -35,4 +35,4 @@ REMEDIES: Mapping[str, str] = {
     "summary.json": "`bench collect` writes it again.",
 }
 OTHERWISE = "Remove the file; the next run makes it again."
-"""The remedy for all others."""
+"""Remedy for all other files."""

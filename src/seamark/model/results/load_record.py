@@ -1,4 +1,4 @@
-"""load.json and samples.json: how a load ended, what its workers counted, and what its samples are."""
+"""load.json and samples.json: how a load ended, the counters of its workers, and its samples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -143,7 +143,7 @@ class SearchOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What a record was measured as, and on which server; None where it was not recorded."""
+    """Configuration and server of a record; None where they were not recorded."""
 
     config_hash: Word = None
     server_identity: ServerRecord | None = None
@@ -205,20 +205,20 @@ class LoadRecord:
 
     @property
     def ok(self) -> bool:
-        """Whether the load went well."""
+        """Whether the load succeeded."""
         return self.status == "ok"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesRecord(LoadRecord):
-    """samples.json: the record of a load that went well, written after its samples."""
+    """samples.json: commit record of a successful load, written after its samples."""
 
     config_hash: str
     samples_bytes: int
 
     @property
     def mark(self) -> CommitMark:
-        """The part that says whether the measurement is whole."""
+        """The part that decides whether the measurement is whole."""
         return CommitMark(
             config_hash=self.config_hash,
             samples_bytes=self.samples_bytes,

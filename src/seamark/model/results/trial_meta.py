@@ -1,6 +1,6 @@
-"""meta.json: what a trial was measured on and with: nodes, software, image, batch job.
+"""meta.json: the environment of a trial: nodes, software, image, batch job.
 
-A figure is None where the node does not tell it. One that differs between CPUs is text that begins with `mixed:`.
+A value is None if the node does not report it. A value that differs between CPUs is text that begins with `mixed:`.
 """
 
 from collections.abc import Mapping
@@ -191,7 +191,7 @@ class FileSystem:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A node, as far as it does not change during a trial. `mounts` are by role of the path."""
+    """The facts of a node that do not change during a trial. `mounts` are by role of the path."""
 
     hostname: Word = None
     cpu_model: Word = None
@@ -214,7 +214,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class OtherUsers:
-    """Activity of other users, or the reason why it is not known."""
+    """Activity of other users, or the reason why it is unknown."""
 
     reason: Word = None
     users: Count = None
@@ -239,7 +239,7 @@ class NodeState:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeReport:
-    """One node as it describes itself; `machine` only where it was asked for."""
+    """The description of one node by itself; `machine` only if requested."""
 
     schema_version: int = 1
     node: str

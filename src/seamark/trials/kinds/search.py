@@ -1,8 +1,8 @@
-"""The kind of trial that searches for the largest load that meets its objectives: probes are measured one after
-another on one server, and the trial takes the samples of the best one.
+"""Kind of trial that searches the largest load that meets its objectives: probes are measured one after another on
+one server, and the trial takes the samples of the best one.
 
-All progress is in files, so an interrupted search continues: its steps are computed again from the beginning, with
-the verdicts of the probes that are there.
+All progress is in files, so an interrupted search resumes: its steps are computed again from the beginning, with the
+verdicts of the existing probes.
 """
 
 import os
@@ -33,8 +33,8 @@ from seamark.trials.trial_record import record_of, served_by, write_config, writ
 
 
 def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
-    """Search for the largest load that meets the trial's objectives and write load.json, whatever came of it. The
-    caller holds the lock of the node. A finished probe is not measured again."""
+    """Search the largest load that meets the trial's objectives and write load.json, whatever the outcome. The caller
+    holds the lock of the node. A finished probe is not measured again."""
     folder = context.results.trial(trial.id)
     before, started_at = provenance.survey(), provenance.now()
     shutil.rmtree(folder.parts, ignore_errors=True)
@@ -70,7 +70,7 @@ def _search(
 
 
 class _BrokenOffError(Exception):
-    """A search cannot go on: what its trial's load.json says then."""
+    """A search cannot continue: the end of its trial for load.json."""
 
     def __init__(self, load: LoadRecord) -> None:
         super().__init__(load.reason)
@@ -78,7 +78,7 @@ class _BrokenOffError(Exception):
 
 
 class _Probes:
-    """Measures the probes of a search, or takes those that are there, and keeps its record."""
+    """Measures the probes of a search, or takes existing ones, and keeps its record."""
 
     def __init__(
         self, context: DeploymentContext, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int
@@ -89,7 +89,7 @@ class _Probes:
         self._last: tuple[LoadRecord, Mapping[str, Any], float] | None = None
 
     def measure(self, probe: Probe) -> MeasuredProbe:
-        """Return what a probe saw. Raises _BrokenOffError when its load failed so that the next would as well."""
+        """Return the observation of a probe. Raises _BrokenOffError if its load failed in a way that would repeat."""
         context, trial = self._context, self._trial
         its = probe_trial(trial, probe, context.scenario)
         own, name = context.results.trial(its.id), folder_name(trial, probe)
@@ -109,7 +109,7 @@ class _Probes:
         return MeasuredProbe(observation=seen, took_s=took_s)
 
     def note(self, probe: Probe, verdict: Verdict, why: str) -> None:
-        """Write down what the last probe said. Raises _BrokenOffError when the run is over."""
+        """Record the verdict of the last probe. Raises _BrokenOffError if the run has ended."""
         assert self._last is not None
         self.made.append(LevelVerdict(probe=probe, verdict=verdict))
         load, metrics, took_s = self._last
@@ -120,7 +120,7 @@ class _Probes:
 
 
 def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
-    """Whether search.json is of this very search on this server, so that its probes are answers; also without one."""
+    """Whether search.json belongs to this search on this server, so that its probes are valid; also without one."""
     try:
         record = read(folder.search, Measurement)
     except (OSError, ValueError):
@@ -129,7 +129,7 @@ def goes_on(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
 
 
 def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
-    """Whether a probe was measured to its end, well or badly, as this very trial on this server."""
+    """Whether a probe was measured to its end, successfully or not, as this trial on this server."""
     try:
         load = read(folder.load, LoadRecord)
     except (OSError, ValueError):
@@ -140,7 +140,7 @@ def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
 
 
 def _metrics(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> Mapping[str, Any]:
-    """Return a probe's metrics.json, made where it is missing or out of date."""
+    """Return a probe's metrics.json, derived if missing or outdated."""
     return (
         read_json(folder.metrics)
         if is_derived(folder, trial)
@@ -151,12 +151,12 @@ def _metrics(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> M
 def _published(
     context: DeploymentContext, trial: Trial, folder: TrialFolder, found: SearchResult, made: Sequence[LevelVerdict]
 ) -> LoadRecord:
-    """Make the samples of the last probe at the level that was found the trial's own; return its load's record,
-    without the outcome of the search."""
+    """Use the samples of the last probe at the found level for the trial; return its load's record, without the
+    outcome of the search."""
     good = [answer.probe for answer in made if answer.probe.level == found.found and answer.verdict != "void"]
     if not good:
         return record_of(context, trial, _nothing(trial, found, made))
-    best = good[-1]  # it was not picked for having passed
+    best = good[-1]  # it was not selected for having passed
     its = probe_trial(trial, best, context.scenario)
     own = context.results.trial(its.id)
     for source, target in (
@@ -192,7 +192,7 @@ def _nothing(trial: Trial, found: SearchResult, made: Sequence[LevelVerdict]) ->
 
 
 def _link(source: Path, target: Path) -> None:
-    """Put a file of a probe into the trial's folder, whole or not at all, without a second copy where that can be."""
+    """Place a file of a probe into the trial's folder, atomically, as a hard link if possible."""
     target.unlink(missing_ok=True)
     if not source.exists():
         return

@@ -1,4 +1,4 @@
-"""The kind of trial that is one load of known length: measured once, and again where it failed and may be retried."""
+"""Kind of trial that is one load of known length: measured once, and again after a failure if retries are allowed."""
 
 import os
 import shutil
@@ -26,9 +26,9 @@ from seamark.trials.trial_record import keep_samples, record_of, write_config, w
 
 
 def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
-    """Measure a trial and write its load.json, whatever came of it. The caller holds the lock of the node.
+    """Measure a trial and write its load.json, whatever the outcome. The caller holds the lock of the node.
 
-    What an earlier measurement left goes to `attempts` first: no raw sample is ever overwritten.
+    Files of an earlier measurement move to `attempts` first: no raw sample is ever overwritten.
     """
     folder = context.results.trial(trial.id)
     if why := context.withdrawn():
@@ -93,7 +93,7 @@ def _attempt(
     except OSError as error:
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)
-    shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written: the disk may be full
+    shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written, because the disk may be full
     write_meta(context, trial, folder, before, load.workers, endpoint)
     append_log(folder.log, trial.trial_id, "load ended", status=load.status, reason=load.reason)
     if load.ok:
@@ -102,7 +102,7 @@ def _attempt(
 
 
 def _without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
-    """Return the record as that of a failed load where no request succeeded."""
+    """Return the record as that of a failed load if no request succeeded."""
     if not load.ok or load.rows != sum(load.failures.values()):
         return load
     worst = max(load.failures, key=load.failures.__getitem__, default="none")
@@ -112,14 +112,14 @@ def _without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
 
 
 def _pause(context: DeploymentContext, seconds: float, parent_pid: int) -> None:
-    """Wait before another attempt, while the server's lease is renewed."""
+    """Wait before another attempt, renewing the server's lease."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not context.abandoned(parent_pid):
         time.sleep(0.2)
 
 
 def _count_failures(context: DeploymentContext, trial: Trial, load: LoadRecord) -> None:
-    """Note that a load has sent requests, or how it ended before the first though its server was well."""
+    """Record that a load has sent requests, or how it ended before the first although its server was healthy."""
     if load.ok or load.sent:
         note_life(context.results, context.service.name)
     elif load.category not in UNCOUNTED and context.endpoint().ok:

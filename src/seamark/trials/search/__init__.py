@@ -1,1 +1,1 @@
-"""The largest load that meets a workload's objectives: which levels, which probe comes next, what a probe says."""
+"""Search for the largest load that meets a workload's objectives: levels, next probe, and evaluation of a probe."""

@@ -34,8 +34,8 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """An objective on every request: `name` as it is written, `of` which time, and the mean or the quantile (of
-    `probability`) of that time that has an upper limit, in seconds."""
+    """An objective on every request: `name` as written, `of` the time, and its mean or quantile (of `probability`)
+    with an upper limit, in seconds."""
 
     name: str
     statistic: Literal["mean", "quantile"]
@@ -57,7 +57,7 @@ class Observation:
 
 
 def judged(seen: Sequence[Observation]) -> tuple[Verdict, str]:
-    """Return what the probes of a level say together, in the order in which they were made, and why in words."""
+    """Return the joint verdict of a level's probes, in the order in which they were made, and the reason in words."""
     last = seen[-1]
     if last.void is not None:
         return "void", last.void
@@ -99,17 +99,17 @@ def _text(limit: Limit, odds: Odds) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredProbe:
-    """The observation of a probe, and the seconds that it took with its warm-up and its figures."""
+    """The observation of a probe, and its duration in seconds with warm-up and metrics."""
 
     observation: Observation
     took_s: float
 
 
 def largest_load(search: Search, duration_s: float, measure: Measure, note: Note) -> SearchResult:
-    """Return the largest load that meets the objectives. `measure` measures a probe, `note` is told its verdict.
+    """Return the largest load that meets the objectives. `measure` measures a probe, `note` receives its verdict.
 
-    A look of `duration_s` times its number of times is made shorter where it would end after the budget, and none
-    begins after it.
+    A look of `duration_s` times its number of times is shortened if it would end after the budget, and none begins
+    after it.
     """
     answers: list[LevelVerdict] = []
     seen: dict[float, list[Observation]] = {}

@@ -20,17 +20,17 @@ from seamark.storage.paths import TrialFolder
 from seamark.trials.search.largest_load import Limit, Observation, Values
 
 CLIENT_FAULTS = ("client_bound", "client_cpu", "client_stalled", "loop_lag", "rate_not_sent", "shard_lost")
-"""Codes of a client at its limit: a load that misses its objectives then may have missed them by the client."""
+"""Codes of a client at its limit: missed objectives may then be the client's fault."""
 OTHER_LOAD = ("rate_not_sent", "offered_rate_mismatch", "shard_lost", "client_underdriven", "timestamp_order")
-"""Codes of a load that was not the one planned."""
+"""Codes of a load that deviated from the plan."""
 SERVER_FAULTS = ("saturated", "over_saturated", "error_rate", "no_replies", "unfinished", "wrong_answers")
 """Codes with which a load fails whatever its objectives."""
 DECISIVE = ("over_saturated", "no_replies", "wrong_answers")
-"""... of which one probe is enough: detection of over-saturation is a test of its own."""
+"""Of these, codes for which one probe suffices: the detection of over-saturation is a test of its own."""
 REFUSED = ("all_requests_failed", "timeout")
-"""Categories of failed loads that are the answer of the server."""
+"""Categories of failed loads that are the server's answer."""
 UNKNOWN_CAUSE = ("server_died", "client_died", "no_samples")
-"""... and those after which the probe is measured again. All others end the search."""
+"""Of these, categories after which the probe is repeated. All others end the search."""
 
 Document = Mapping[str, Any]
 TIMES: Mapping[str, Callable[[Batch], tuple[Times, Times]]] = {
@@ -39,11 +39,11 @@ TIMES: Mapping[str, Callable[[Batch], tuple[Times, Times]]] = {
     "ttft": lambda batch: (batch.sent, batch.first),
     "ttft_response": lambda batch: (batch.due, batch.first),
 }
-"""From when to when each time of a request counts. Other times, such as TPOT, are no plain difference."""
+"""Start and end of each time of a request. Other times, such as TPOT, are not plain differences."""
 
 
 def ends_search(load: LoadRecord) -> bool:
-    """Whether a load failed for a reason that the next probe would meet as well."""
+    """Whether a load failed for a reason that would also affect the next probe."""
     return not load.ok and load.category not in (*REFUSED, *UNKNOWN_CAUSE)
 
 
@@ -77,9 +77,9 @@ def _named(slo: Document) -> str:
 
 
 def _objectives(slos: Sequence[Document], metrics: Document) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the objectives that are missed, and those of which it cannot be said.
+    """Return the missed objectives, and the undecidable ones.
 
-    A percentile for which there are too few samples is met when the slowest request meets its limit.
+    A percentile with too few samples is met if the slowest request meets its limit.
     """
     missed, unknown = [], []
     for slo in slos:
@@ -104,20 +104,20 @@ def _slowest_meets(slo: Document, metrics: Document) -> bool:
 
 
 def _starved(load: LoadRecord) -> bool:
-    """Whether requests waited since every connection was busy: then the server made them late."""
+    """Whether requests waited because every connection was busy: then the server delayed them."""
     return any((worker.backlog_max or 0) > 0 for worker in load.workers)
 
 
 def limits_of(slos: Sequence[Slo]) -> tuple[Limit, ...]:
-    """Return the objectives that are decided request by request: upper limits on quantiles and means of times."""
+    """Return the objectives that are decided by single requests: upper limits on quantiles and means of times."""
     return tuple(limit for slo in slos if (limit := _limit(slo)) is not None)
 
 
 def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: Mapping[str, Any]) -> dict[Limit, Values]:
-    """Return the values of all requests that were due in a probe's window, in seconds, in the order of due times.
+    """Return the values of all requests due in a probe's window, in seconds, in the order of due times.
 
-    A request without a good reply counts as infinitely late for a quantile, and in no mean. Empty where a probe has
-    no figures or no samples that can be read.
+    A request without a good reply counts as infinitely late for a quantile, and in no mean. Empty if a probe has no
+    metrics or no readable samples.
     """
     limits, window = limits_of(slos), metrics.get("window") or {}
     if metrics["status"] != "ok" or not limits or window.get("start_s") is None:
@@ -159,7 +159,7 @@ def _limit(slo: Slo) -> Limit | None:
 
 
 def _values(limit: Limit, batch: Batch) -> Values:
-    """Return a time of every request in seconds: infinite without a good reply, NaN where it has no such time."""
+    """Return a time of every request in seconds: infinite without a good reply, NaN without such a time."""
     begin, end = TIMES[limit.of](batch)
     took_s = np.where((begin != MISSING_NS) & (end != MISSING_NS), (end - begin) / 1e9, np.nan)
     return np.where(batch.good, took_s, np.inf)

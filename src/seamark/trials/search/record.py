@@ -1,4 +1,4 @@
-"""search.json: what a search asked and found so far. Written anew after each probe; read when the search goes on."""
+"""search.json: the probes and the state of a search. Written again after each probe; read when the search resumes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ def folder_name(trial: Trial, probe: Probe) -> str:
 
 
 def probe_trial(trial: Trial, probe: Probe, scenario: str) -> Trial:
-    """Return the trial that a probe is. Its id is the path of its folder in the scenario's."""
+    """Return the trial of a probe. Its id is the path of its folder in the scenario's."""
     assert trial.search is not None
     name = f"{trial.id}/{PROBES}/{folder_name(trial, probe)}"
     seed = seed_of(trial.seed, trial.search.setting, probe.level, probe.look - 1, probe.attempt)
@@ -48,7 +48,7 @@ def probe_trial(trial: Trial, probe: Probe, scenario: str) -> Trial:
 
 
 def found_trial(trial: Trial, load: LoadRecord) -> Trial:
-    """Return a search's trial as its best probe measured it, as load.json says; any other trial as it is."""
+    """Return a search's trial with the settings of its best probe, by load.json; any other trial unchanged."""
     probe = load.probe
     if trial.search is None or probe is None:
         return trial
@@ -101,15 +101,15 @@ class SearchRecord:
 
     @property
     def spent_s(self) -> float:
-        """Seconds that all probes so far took, their figures included."""
+        """Total seconds of all probes so far, metrics included."""
         return float(self._document["spent_s"])
 
     def took_s(self, folder: str, took_s: float) -> float:
-        """Return how long a probe took: what an earlier run of this search has recorded, else `took_s`."""
+        """Return the duration of a probe: the recorded one of an earlier run of this search, else `took_s`."""
         return self._before.get(folder, took_s)
 
     def begin(self, probe: Probe) -> None:
-        """Say which probe is measured now. Nothing is written before the first: until then old answers are read."""
+        """Record the current probe. Nothing is written before the first: until then the old record is read."""
         self._begun = True
         number = len(self._document["probes"]) + 1
         folder = folder_name(self._trial, probe)
@@ -126,7 +126,7 @@ class SearchRecord:
         load: LoadRecord,
         took_s: float,
     ) -> None:
-        """Add what a probe said."""
+        """Add the verdict of a probe."""
         self._document["spent_s"] = round(self.spent_s + took_s, 3)
         self._document["running"] = None
         self._document["probes"].append(
@@ -171,7 +171,7 @@ class SearchRecord:
 
 
 def _spent_before(folder: TrialFolder) -> dict[str, float]:
-    """Return how long each probe took that an earlier run of this search has recorded, by its folder's name."""
+    """Return the durations of probes recorded by an earlier run of this search, by folder name."""
     try:
         probes = read_json(folder.search)["probes"]
         return {str(probe["folder"]).rpartition("/")[2]: float(probe["spent_s"]) for probe in probes}

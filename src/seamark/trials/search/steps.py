@@ -1,10 +1,10 @@
-"""The next level that a search measures, from the verdicts of its probes so far. Pure and deterministic.
+"""The next level of a search, from the verdicts of its probes so far. Pure and deterministic.
 
-It doubles from where it begins until a level fails and bisects the grid between. Up to there a level counts by what
-is more likely. Then the levels on both sides of the limit are measured on, each time longer and with another seed,
-until all probes of a level together decide at the stated error, or the level has had MOST_LOOKS of them. A level that
-is not decided then lies inside the bracket, and levels further out are decided instead. A level that no probe can
-judge, twice, is not gone beyond.
+It doubles from the first level until a level fails and bisects the grid between. Up to there a level counts by its
+likelier verdict. Then the levels on both sides of the limit are measured further, each time longer and with another
+seed, until all probes of a level together decide at the stated error, or the level has had MOST_LOOKS of them. An
+undecided level then lies inside the bracket, and levels further out are decided instead. The search does not go
+beyond a level with two void probes.
 """
 
 import math
@@ -16,22 +16,22 @@ from seamark.model.search import Outcome, Search
 
 Verdict = Literal["pass", "fail", "likely_pass", "likely_fail", "void"]
 ATTEMPTS = 2
-"""How often a void probe is measured."""
+"""Attempts for a void probe."""
 TIMES = (1, 1, 2, 4, 8)
-"""How many times `duration_s` each look at a level takes: sixteen in all."""
+"""Length of each look at a level in units of `duration_s`: sixteen in all."""
 MOST_LOOKS = len(TIMES)
 LOOK_ERROR = 0.005
 """Error probability of one look. The confidence of a bracket is 1 less this for each look of its search."""
 HALVINGS = 4
-"""How often the level where a search begins is halved at most, when it fails."""
+"""Number of times that a failing first level is halved at most."""
 
 Levels = tuple[int | float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One load to measure. `look` counts those of its level from 1, `attempt` those of a look. It takes `times` as
-    long as the scenario's duration."""
+    """One load to measure. `look` counts those of its level from 1, `attempt` those of a look. Its length is `times`
+    the scenario's duration."""
 
     level: int | float
     look: int = 1
@@ -41,8 +41,8 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelVerdict:
-    """Verdict of all probes of a level after this one: the server bears the load or does not, decided or likely;
-    `void` where this probe is no evidence."""
+    """Verdict of all probes of a level after this one: pass or fail, decided or likely; `void` if this probe is no
+    evidence."""
 
     probe: Probe
     verdict: Verdict
@@ -50,11 +50,9 @@ class LevelVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """How a search ended. `found`: the largest level that met the objectives, by all of its probes together.
-
-    `bracket`: the largest level that was decided to pass and the smallest that was decided to fail, at `confidence`;
-    None where there is none. `confirmed`: what was found is decided, by 1 + confirm probes at least.
-    """
+    """End of a search. `found`: the largest level that met the objectives by all of its probes. `bracket`: the
+    largest level decided to pass and the smallest decided to fail, at `confidence`; None where there is none.
+    `confirmed`: `found` is decided to pass, by at least 1 + confirm probes."""
 
     outcome: Outcome
     found: int | float | None
@@ -64,7 +62,8 @@ class SearchResult:
 
 
 def levels_of(search: Search) -> Levels:
-    """Return the levels in ascending order, none twice: equal ratios of at most 1 + within, from `from` to `to`."""
+    """Return the levels in ascending order, without duplicates: equal ratios of at most 1 + within, from `from` to
+    `to`."""
     span = math.log(search.to_level / search.from_level)
     up = math.ceil(span / math.log(1 + search.within) - 1e-9)
     ratio = math.exp(span / up)
@@ -74,7 +73,7 @@ def levels_of(search: Search) -> Levels:
 
 
 def next_step(search: Search, answers: Sequence[LevelVerdict]) -> Probe | SearchResult:
-    """Return what to measure next, or what was found."""
+    """Return the next probe, or the result."""
     levels = levels_of(search)
     known = _Levels(levels, answers)
     low, high = known.likely()
@@ -95,7 +94,7 @@ def next_step(search: Search, answers: Sequence[LevelVerdict]) -> Probe | Search
 
 
 def spent(search: Search, answers: Sequence[LevelVerdict]) -> SearchResult:
-    """Return what is found when there is no time for another probe."""
+    """Return the result if there is no time for another probe."""
     step = next_step(search, answers)
     return (
         step
@@ -105,7 +104,7 @@ def spent(search: Search, answers: Sequence[LevelVerdict]) -> SearchResult:
 
 
 class _Levels:
-    """What the answers say of each level, by its place."""
+    """The verdicts of each level, by its place."""
 
     def __init__(self, levels: Levels, answers: Sequence[LevelVerdict]) -> None:
         self.levels = levels
@@ -115,7 +114,7 @@ class _Levels:
             self._of.setdefault(answer.probe.level, []).append(answer)
 
     def verdict(self, place: int) -> Verdict | None:
-        """What all probes of a level say together; None where there are none, or but one that was void."""
+        """The joint verdict of a level's probes; None without any, or with a single void one."""
         told = [answer.verdict for answer in self._at(place) if answer.verdict != "void"]
         if told:
             return told[-1]
@@ -125,11 +124,11 @@ class _Levels:
         return sum(answer.verdict != "void" for answer in self._at(place))
 
     def void(self, place: int) -> bool:
-        """Whether all attempts to judge the level for the first time said nothing."""
+        """Whether all attempts at the first look of a level were void."""
         return len(self._at(place)) >= ATTEMPTS and all(answer.verdict == "void" for answer in self._at(place))
 
     def used_up(self, place: int) -> bool:
-        """Whether a level is not measured again: it had all of its looks, or the next one was void twice."""
+        """Whether a level is finished: it had all of its looks, or the next one was void twice."""
         look = self.looks(place) + 1
         return look > MOST_LOOKS or sum(answer.probe.look == look for answer in self._at(place)) >= ATTEMPTS
 
@@ -144,17 +143,17 @@ class _Levels:
         return max(good, default=None), high
 
     def decided(self) -> tuple[int | None, int | None]:
-        """Return the places of the largest level that is decided to pass below all that are decided to fail, and of
-        the smallest of these."""
+        """Return the places of the largest level decided to pass below all decided to fail, and of the smallest of
+        these."""
         verdicts = [self.verdict(place) for place in range(len(self.levels))]
         high = next((place for place, verdict in enumerate(verdicts) if verdict == "fail"), None)
         below = verdicts if high is None else verdicts[:high]
         return max((place for place, verdict in enumerate(below) if verdict == "pass"), default=None), high
 
     def open_edge(self, place: int | None, way: int) -> int | None:
-        """Return the level to be measured for this edge of the bracket; None when it is decided, or cannot be.
+        """Return the next level for this edge of the bracket; None if it is decided, or cannot be.
 
-        That is the level at `place`, and when its looks are used up one that lies 1, 3, 7 ... further out.
+        That is the level at `place`, and once its looks are used up one that lies 1, 3, 7 ... further out.
         """
         if place is None:
             return None
@@ -167,7 +166,7 @@ class _Levels:
         return None
 
     def probe(self, place: int) -> Probe:
-        """Return the next probe of a level: another attempt when the last one was void, else the next look."""
+        """Return the next probe of a level: another attempt if the last one was void, else the next look."""
         look = self.looks(place) + 1
         attempts = sum(answer.probe.look == look for answer in self._at(place))
         return Probe(level=self.levels[place], look=look, attempt=attempts + 1, times=TIMES[look - 1])
