@@ -219,7 +219,7 @@ def reasons_tables() -> str:
 
 def _reason(function: ast.FunctionDef) -> ast.Call | None:
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
-    return next((call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Reason"), None)
+    return next((call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "VerdictReason"), None)
 
 
 def _words(made: ast.Call, key: str) -> list[str]:

@@ -8,14 +8,14 @@ from scipy.special import comb
 
 from seamark.analysis.checks import host, load, result
 from seamark.analysis.metrics import (
-    course,
     distribution,
     energy,
     resources,
+    run_timeline,
     startup,
     steady,
-    tally,
     timeline,
+    window_counts,
 )
 from seamark.analysis.metrics.table import VERSION
 from seamark.analysis.summary import repetitions
@@ -57,7 +57,7 @@ MEASUREMENT = {
     f"p99 needs {quantiles.samples_needed(0.99):,}, p99.9 needs {quantiles.samples_needed(0.999):,}",
     "percentiles of the series": f"percentiles of each second are within {percent(timeline.SERIES_ERROR)}",
     "sequence of a mix": f"n ≤ {mix.SEQUENCE:,} places",
-    "uncounted tokens": f"With more than {percent(tally.FEW_UNCOUNTED)} of those",
+    "uncounted tokens": f"With more than {percent(window_counts.FEW_UNCOUNTED)} of those",
     "length of a load with auto": f"the load is {1 + load_profile.AUTO_RATIO:g} times `duration_s` long, "
     f"and at most {shared(load_profile.AUTO_RATIO)} of `duration_s`",
     "parts of a start-up": f"the leading parts, of {startup.MOST_PARTS} equal ones",
@@ -65,9 +65,9 @@ MEASUREMENT = {
     f"warm-up have, if they are {WORDS[startup.LEAST_RUN]} or more",
     "slower than the rest": f"than {WORDS[int(startup.SLOWER_THAN_REST)]} what {percent(startup.USUAL[1])} of",
     "versions": f"version {VERSION - 1} let MSER-5",
-    "parts of the window": f"The window is cut into {course.MOST_PARTS} equal parts; fewer, but at least "
-    f"{course.LEAST_PARTS}, where a part would have fewer than {course.REPLIES_A_PART} replies or be shorter than "
-    f"{course.SHORTEST_PART_NS / 1e6:g} ms",
+    "parts of the window": f"The window is cut into {run_timeline.MOST_PARTS} equal parts; fewer, but at least "
+    f"{run_timeline.LEAST_PARTS}, where a part would have fewer than {run_timeline.REPLIES_A_PART} replies or be "
+    f"shorter than {run_timeline.SHORTEST_PART_NS / 1e6:g} ms",
     "replies missed in an outage": f"where {steady.LEAST_MISSED} or more were to be expected",
     "how long an outage is": f"lasts {steady.LEAST_S:g} s or longer",
     "many outages": f"{WORDS[result.MANY_OUTAGES + 1].capitalize()} or more are a note",

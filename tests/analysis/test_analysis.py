@@ -10,6 +10,7 @@ from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import summarise, write_metrics, write_summary
 from seamark.model.trial import Deployment, Plan
+from seamark.storage.codec import encode
 from seamark.storage.paths import ScenarioFolder, write, write_json
 
 approx = pytest.approx
@@ -56,7 +57,7 @@ def measure(folder, trial, reply_s, load=None, **samples):
     own = folder.trial(trial.id)
     write_samples(own.samples, samples_of(ended - reply_s, None, ended, **samples))
     write(own.load, load or a_load())
-    return write_metrics(trial, own)
+    return encode(write_metrics(trial, own))
 
 
 def three_repetitions(folder):
@@ -69,7 +70,7 @@ def three_repetitions(folder):
 @pytest.mark.covers("E-MON04")
 def test_percentiles_are_of_all_requests_together_and_never_a_mean_of_percentiles(folder):
     trials = three_repetitions(folder)
-    summary = summarise(a_plan(trials), folder)
+    summary = encode(summarise(a_plan(trials), folder))
     times = summary["treatments"][0]["latency_ms"]
     # 10,000 requests of 1 ms, 5,000 of 2 ms, 1,000 of 10 ms: the median is 1 ms, that of the medians 2 ms
     assert times["n"] == 16_000
@@ -84,12 +85,12 @@ def test_pooled_repetitions_bear_percentiles_that_one_of_them_does_not(folder):
     trials = [named(repetition=r) for r in (1, 2)]
     documents = [measure(folder, trial, np.full(600, 0.016)) for trial in trials]
     assert all(document["latency_ms"]["p99"] is None for document in documents)
-    assert summarise(a_plan(trials), folder)["treatments"][0]["latency_ms"]["p99"] == approx(16, rel=0.005)
+    assert encode(summarise(a_plan(trials), folder))["treatments"][0]["latency_ms"]["p99"] == approx(16, rel=0.005)
 
 
 def test_throughput_is_given_over_trials_best_median_and_worst(folder):
     trials = three_repetitions(folder)
-    found = summarise(a_plan(trials), folder)["treatments"][0]["throughput"]
+    found = encode(summarise(a_plan(trials), folder))["treatments"][0]["throughput"]
     assert found["median"] == approx(500, rel=0.001)
     assert (found["min"], found["max"]) == (approx(100, rel=0.001), approx(1000, rel=0.001))
     assert found["mean"] == approx(1600 / 3, rel=0.001)
@@ -99,9 +100,9 @@ def test_throughput_is_given_over_trials_best_median_and_worst(folder):
 
 def test_a_summary_names_the_factors_that_have_one_start_for_each_level(folder):
     trials = three_repetitions(folder)
-    assert summarise(a_plan(trials), folder)["factors_without_p"] == []
+    assert encode(summarise(a_plan(trials), folder))["factors_without_p"] == []
     factors = {"deployment": {"files": (1, 2)}, "workload": {"concurrency": (1, 2)}}
-    found = summarise(a_plan(trials, factors=factors), folder)
+    found = encode(summarise(a_plan(trials, factors=factors), folder))
     assert found["factors_without_p"] == ["files"]
     assert "each level of files is measured on one start of the server" in found["why_no_p"]
 
@@ -128,7 +129,7 @@ def test_a_missing_or_damaged_file_is_named_and_changes_nothing_else(folder, nam
     trials = three_repetitions(folder)
     path = getattr(folder.trial(trials[2].id), name)
     path.unlink() if content is None else path.write_text(content)
-    summary = write_summary(a_plan(trials), folder)
+    summary = encode(write_summary(a_plan(trials), folder))
     assert (summary["trials"], summary["ok"]) == (3, 2)
     assert [(bad["trial"], bad["status"]) for bad in summary["failed"]] == [(trials[2].id, status)]
     assert path.name in summary["failed"][0]["reason"]
@@ -144,7 +145,7 @@ def test_a_failed_trial_is_listed_with_its_category_and_in_no_figure(folder):
     trials = three_repetitions(folder)
     died = a_load(status="failed", category="server_died", reason="the server died: Killed")
     measure(folder, trials[1], np.full(2000, 0.002), load=died)
-    summary = summarise(a_plan(trials), folder)
+    summary = encode(summarise(a_plan(trials), folder))
     assert summary["failed"] == [
         {
             "trial": trials[1].id,
@@ -165,7 +166,7 @@ def test_samples_that_cannot_be_read_fail_their_trial_only(folder):
     own = folder.trial(trials[0].id)
     own.samples.write_bytes(own.samples.read_bytes()[:500])
     write_metrics(trials[0], own)
-    summary = summarise(a_plan(trials), folder)
+    summary = encode(summarise(a_plan(trials), folder))
     assert (summary["ok"], summary["failed"][0]["category"]) == (2, "no_samples")
     assert "samples.parquet" in summary["failed"][0]["reason"]
 
@@ -173,7 +174,7 @@ def test_samples_that_cannot_be_read_fail_their_trial_only(folder):
 @pytest.mark.covers("E-NFR04")
 def test_a_treatment_without_one_good_trial_stands_there_with_nulls(folder):
     trials = [named(repetition=r) for r in (1, 2)]
-    summary = write_summary(a_plan(trials), folder)
+    summary = encode(write_summary(a_plan(trials), folder))
     treatment = summary["treatments"][0]
     assert (treatment["repetitions"], treatment["planned"], treatment["verdict"]) == (0, 2, "INVALID")
     assert treatment["throughput"]["median"] is None
@@ -188,7 +189,7 @@ def test_the_worst_verdict_of_the_trials_is_the_treatment_s_and_reasons_are_coun
     for trial in trials[:2]:
         measure(folder, trial, np.full(10_000, 0.001), load=busy)
         write_metrics(trial, folder.trial(trial.id), client_is_server=False)
-    treatment = summarise(a_plan(trials), folder)["treatments"][0]
+    treatment = encode(summarise(a_plan(trials), folder))["treatments"][0]
     assert treatment["verdict"] == "SUSPECT"
     assert treatment["reasons"][0]["code"] == "client_cpu"
     assert treatment["reasons"][0]["count"] == 2
@@ -204,7 +205,7 @@ def test_factors_are_what_varies_within_a_service(folder):
     ]
     trials.append(named("w-9", "d-9", settings={"concurrency": 77}, service="faiss"))
     deployments = [a_deployment("d-1", gpus=1), a_deployment("d-2", gpus=2), a_deployment("d-9")]
-    treatments = summarise(a_plan(trials, deployments), folder)["treatments"]
+    treatments = encode(summarise(a_plan(trials, deployments), folder))["treatments"]
     assert [treatment["factors"] for treatment in treatments] == [
         {"concurrency": 1, "mode": "a", "gpus": 1},
         {"concurrency": 1, "mode": "b", "gpus": 2},
@@ -238,5 +239,5 @@ def test_watched_series_have_least_mean_and_greatest_over_all_trials(folder):
         document = measure(folder, trial, np.full(2000, 0.005))
         seen = {"unit": "ratio", "n": n, "min": low, "mean": mean, "p50": mean, "p95": high, "max": high}
         write_json(folder.trial(trial.id).metrics, document | {"telemetry": {"host.cpu_ratio": seen}})
-    seen = summarise(a_plan(trials), folder)["treatments"][0]["telemetry"]["host.cpu_ratio"]
+    seen = encode(summarise(a_plan(trials), folder))["treatments"][0]["telemetry"]["host.cpu_ratio"]
     assert (seen["min"], seen["mean"], seen["max"], seen["n"]) == (0.0, approx(0.425), 0.9, 40)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from seamark.analysis.checks import CHECKS, REMEDIES, Connections, Findings, Processors, judge, worst
+from seamark.analysis.checks import CHECKS, REMEDIES, CheckInputs, Connections, Processors, judge, worst
 
-CLOSED = Findings(
+CLOSED = CheckInputs(
     requests=5000,
     ok=5000,
     error_rate=0.0,
@@ -98,7 +98,7 @@ FAULTS = [
 VERDICT = {"invalid": "INVALID", "suspect": "SUSPECT", "note": "VALID"}
 
 
-@pytest.mark.parametrize("sound", [CLOSED, OPEN, Findings()])
+@pytest.mark.parametrize("sound", [CLOSED, OPEN, CheckInputs()])
 def test_a_sound_trial_and_one_of_which_nothing_is_known_have_nothing_against_them(sound):
     verdict, reasons = judge(replace(sound, ok=sound.ok or 5000, requests=5000))
     assert (verdict, reasons) == ("VALID", ())
@@ -171,7 +171,7 @@ def test_the_gravest_reason_comes_first_and_gives_the_verdict():
 
 @pytest.mark.parametrize("category", [*REMEDIES, "something new", None])
 def test_a_failed_trial_is_invalid_whatever_its_category(category):
-    verdict, reasons = judge(Findings(status="failed", category=category, failure="why"))
+    verdict, reasons = judge(CheckInputs(status="failed", category=category, failure="why"))
     assert verdict == "INVALID"
     assert reasons[0].code == (category or "failed")
     assert reasons[0].text == "why"

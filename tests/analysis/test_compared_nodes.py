@@ -10,7 +10,7 @@ from seamark.analysis.checks.nodes import add_machine, nodes_differ
 from seamark.analysis.summary import summarise, write_metrics
 from seamark.model.results.trial_meta import Machine
 from seamark.model.trial import Plan
-from seamark.storage.codec import decode
+from seamark.storage.codec import decode, encode
 from seamark.storage.paths import ScenarioFolder, write
 
 MACHINE = {
@@ -114,7 +114,7 @@ def summary(tmp_path):
             deployments=(),
             trials=tuple(trials),
         )
-        return summarise(plan, folder)["treatments"]
+        return encode(summarise(plan, folder))["treatments"]
 
     return of
 

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
-from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
+from samples import a_load, a_metrics, a_trial, metrics_of, samples_of, write_samples, write_telemetry
 
-from seamark.analysis.metrics import compute
 from seamark.analysis.metrics.schema import metrics_schema
-from seamark.analysis.summary.summary import _energy as energy_of_trials
+from seamark.analysis.summary.summary import energy_over
+from seamark.model.results.trial_metrics import EnergyFigures
 from seamark.model.trial import Deployment
 
 approx = pytest.approx
@@ -38,7 +38,7 @@ def measured(tmp_path):
         write_telemetry(folder.telemetry, telemetry)
         load = a_load(energy=energy, completed=1000)
         trial = a_trial({"warmup_s": 1.0, "duration_s": 8.0})
-        document = compute(trial, load, folder, scenario="s", deployment=deployment(**asked))
+        document = metrics_of(trial, load, folder, scenario="s", deployment=deployment(**asked))
         Draft202012Validator(metrics_schema()).validate(document)
         return document
 
@@ -137,8 +137,8 @@ def test_a_virtual_machine_says_what_it_lacks(measured):
 
 @pytest.mark.covers("E-MON04")
 def test_trials_of_one_scope_are_summed_up_and_scopes_are_never_mixed():
-    one, other = ({"energy": {"scope": "gpu", "per_unit_j": value}} for value in (2.0, 4.0))
-    whole = {"energy": {"scope": "node", "per_unit_j": 9.0}}
-    assert energy_of_trials([one, other, {"energy": None}])["per_unit_j"]["median"] == 3.0
-    assert energy_of_trials([one, whole]) is None
-    assert energy_of_trials([{"energy": None}]) is None
+    one, other = (a_metrics(energy=EnergyFigures(scope="gpu", per_unit_j=value)) for value in (2.0, 4.0))
+    whole, without = a_metrics(energy=EnergyFigures(scope="node", per_unit_j=9.0)), a_metrics()
+    assert energy_over([one, other, without]).per_unit_j.median == 3.0
+    assert energy_over([one, whole]) is None
+    assert energy_over([without]) is None

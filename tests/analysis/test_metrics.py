@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
-from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
+from samples import a_load, a_trial, metrics_of, samples_of, write_samples, write_telemetry
 
-from seamark.analysis.metrics import compute, distribution, measure
+from seamark.analysis.metrics import derive_metrics, distribution
 from seamark.analysis.metrics.samples import open_samples
-from seamark.analysis.metrics.telemetry import watch
+from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.model.load_profile import LoadProfile
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
@@ -32,7 +32,7 @@ def folder(tmp_path):
 def measured(folder, rows, settings=None, load=None, **trial):
     """Write samples and return their metrics.json document."""
     write_samples(folder.samples, rows)
-    return compute(a_trial(settings, **trial), load or a_load(), folder, scenario="s")
+    return metrics_of(a_trial(settings, **trial), load or a_load(), folder, scenario="s")
 
 
 def codes(document):
@@ -429,9 +429,9 @@ def test_row_groups_and_batches_do_not_change_a_figure(folder):
     rows = samples_of(sent, None, ended)
     trial = a_trial()
     write_samples(folder.samples, rows)
-    one = measure(trial, a_load(), folder, scenario="s")
+    one = derive_metrics(trial, a_load(), folder, scenario="s")
     write_samples(folder.samples, np.random.default_rng(1).permutation(rows), row_group=77)
-    assert measure(trial, a_load(), folder, scenario="s") == one
+    assert derive_metrics(trial, a_load(), folder, scenario="s") == one
 
 
 @pytest.mark.covers("E-CLI04")
@@ -439,7 +439,7 @@ def test_the_series_has_a_row_each_second_with_what_arrived_in_it(folder):
     due = np.arange(0, 10, 0.01)
     rows = samples_of(due, None, due + 1.5, units=2, failure=np.where(due < 1, int(Failure.RESET), 0))
     write_samples(folder.samples, rows)
-    series = measure(a_trial({"concurrency": 200}), a_load(), folder, scenario="s").series
+    series = derive_metrics(a_trial({"concurrency": 200}), a_load(), folder, scenario="s").series
     assert [row.second for row in series] == list(range(12))
     assert [row.requests for row in series] == [0, 0, 50, *[100] * 8, 50]
     assert [row.failures for row in series] == [0, 50, 50, *[0] * 9]
@@ -506,8 +506,8 @@ def test_a_counter_by_its_unit_or_of_a_control_group_is_a_rate_and_not_a_mean(fo
     rows += [(t, "service", "queue_us", 700.0 * t, "us") for t in range(11)]
     rows += [(t, "server", "cgroup_cpu_s", 0.5 * t, "s") for t in range(11)]
     write_telemetry(folder.telemetry, rows)
-    seen = watch(folder.telemetry, 2.0, 8.0)
-    assert {name: (one.counter, one.unit, one.mean) for (_, name), one in seen.items()} == {
+    seen = summarise_telemetry(folder.telemetry, 2.0, 8.0)
+    assert {name: (one.increase is not None, one.unit, one.mean) for (_, name), one in seen.items()} == {
         "nv_inference_request_success": (True, "/s", approx(3)),
         "nv_inference_request_duration_us": (True, "us/s", approx(700)),
         "queue_us": (False, "us", approx(3500)),
@@ -564,7 +564,7 @@ def test_damaged_samples_give_a_failed_document_and_no_exception(folder, how):
     sent, ended = one_user(np.random.default_rng(1).exponential(0.01, 1000))
     write_samples(folder.samples, samples_of(sent, None, ended))
     damage(folder.samples, how)
-    document = compute(a_trial(), a_load(), folder, scenario="s")
+    document = metrics_of(a_trial(), a_load(), folder, scenario="s")
     assert document["status"] == "failed"
     assert document["category"] == "no_samples"
     assert "samples.parquet" in document["reason"]
@@ -577,7 +577,7 @@ def test_damaged_samples_give_a_failed_document_and_no_exception(folder, how):
 def test_samples_of_another_configuration_are_not_taken_for_ours(folder):
     sent, ended = one_user(np.full(1000, 0.01))
     write_samples(folder.samples, samples_of(sent, None, ended), config_hash="beef")
-    document = compute(a_trial(), a_load(), folder, scenario="s")
+    document = metrics_of(a_trial(), a_load(), folder, scenario="s")
     assert document["status"] == "failed"
     assert "another configuration" in document["reason"]
 
@@ -594,11 +594,11 @@ def test_samples_of_another_configuration_are_not_taken_for_ours(folder):
 def test_a_failed_load_keeps_its_category_and_its_series(folder, load, category):
     sent, ended = one_user(np.full(300, 0.01))
     write_samples(folder.samples, samples_of(sent, None, ended))
-    found = measure(a_trial(), a_load(**load), folder, scenario="s")
-    assert found.document["status"] == "failed"
-    assert found.document["category"] == category
-    assert found.document["reasons"][0]["code"] == category
-    assert found.document["latency_ms"]["p50"] is None
+    found = derive_metrics(a_trial(), a_load(**load), folder, scenario="s")
+    assert found.metrics.status == "failed"
+    assert found.metrics.category == category
+    assert found.metrics.reasons[0].code == category
+    assert found.metrics.latency_ms.p50 is None
     assert sum(row.requests for row in found.series) == 300
     assert found.histograms == {}
 

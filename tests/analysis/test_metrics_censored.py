@@ -13,12 +13,15 @@ from samples import a_load, a_trial, samples_of, write_samples
 from seamark.analysis.metrics.objectives import judged_objectives
 from seamark.analysis.prometheus_text import figures_of, text_of
 from seamark.analysis.summary import write_metrics
-from seamark.analysis.summary.outcome import read_outcome
 from seamark.analysis.summary.summary import summarise
+from seamark.analysis.summary.trial_result import read_trial_result
+from seamark.model.results.summary import Summary
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
 from seamark.report.terminal import quick_load_text, summary_table
+from seamark.storage.codec import decode, encode
 from seamark.storage.paths import ScenarioFolder, TrialFolder, write
 
 pytestmark = pytest.mark.covers("E-FR09")
@@ -43,7 +46,7 @@ def measured(
 ) -> dict[str, Any]:
     write_samples(folder.samples, rows)
     write(folder.load, a_load(**load))
-    return write_metrics(a_trial(settings, slos=slos), folder)
+    return encode(write_metrics(a_trial(settings, slos=slos), folder))
 
 
 @pytest.fixture
@@ -99,7 +102,7 @@ def test_what_a_load_leaves_unanswered_and_never_sent_is_in_its_percentiles(fold
     assert {"p50", "p99", "max"} <= set(times["lower_bounds"])
     assert times["p50"] < 5000, "which it would be if all had been served"
     assert document["service_time_ms"]["censored"] == 0, "what was never sent was not served"
-    text = quick_load_text(document, None)
+    text = quick_load_text(decode(document, TrialMetrics), None)
     assert "response time †" in text
     assert "† : saturated" in text
     assert "≥" in text
@@ -122,7 +125,7 @@ def test_an_objective_is_never_met_by_a_lower_bound(folder):
     assert [slo["met"] for slo in document["slos"]] == [False, None, True, True, None, False, True]
     assert [slo["lower_bound"] for slo in document["slos"]] == [True, True, True, False, True, True, False]
     assert document["slos"][4]["value"] == approx(0.00685 * 0.991, rel=0.01), "as if time-outs took no time"
-    assert "objective latency_p999_s <= 3: ≥ 2.00, unknown" in quick_load_text(document, None)
+    assert "objective latency_p999_s <= 3: ≥ 2.00, unknown" in quick_load_text(decode(document, TrialMetrics), None)
 
 
 def test_old_figures_without_bounds_are_judged_as_they_stand():
@@ -136,14 +139,14 @@ def test_tables_terminal_and_export_mark_what_is_a_lower_bound(folder):
     assert row["latency_ms_lower_bounds"] == "p999 max"
     assert row["latency_ms_censored"] == "180"
     trial = a_trial(OPEN)
-    text = text_of([figures_of(document, trial, {})])
+    text = text_of([figures_of(decode(document, TrialMetrics), trial, {})])
     bounds = [
         line for line in text.splitlines() if line.startswith("seamark_latency_seconds") and 'bound="lower"' in line
     ]
     assert [line.split('statistic="')[1].split('"')[0] for line in bounds] == ["p999", "max"]
     assert re.search(r'seamark_latency_seconds\{.*of="answered".*statistic="mean"', text)
     assert "seamark_latency_censored_requests{" in text
-    shown = quick_load_text(document, None)
+    shown = quick_load_text(decode(document, TrialMetrics), None)
     assert "≥ 2,000" in shown
     assert "(6.8" in shown
     assert "≥ : at least" in shown
@@ -162,18 +165,20 @@ def test_pooled_percentiles_of_repetitions_reach_into_time_outs(folder, tmp_path
     plan = Plan(
         scenario="s", source="s", seed=1, repetitions=2, max_retries=0, factors={}, deployments=(), trials=trials
     )
-    summary = summarise(plan, ScenarioFolder(root=tmp_path / "s"))
+    summary = encode(summarise(plan, ScenarioFolder(root=tmp_path / "s")))
     [times] = [treatment["latency_ms"] for treatment in summary["treatments"]]
     assert times["p999"] == approx(2000, rel=0.005)
     assert times["lower_bounds"] == ["p999", "max"]
     assert times["n"] == 40_000
     assert times["p99"] < 13
-    table = summary_table(summary, width=160)
+    table = summary_table(decode(summary, Summary), width=160)
     assert table.caption is None, "none of the columns of this table is a lower bound"
     summary["treatments"][0]["latency_ms"]["lower_bounds"] = ["p99"]
-    cells = [str(cell) for column in summary_table(summary, width=160).columns for cell in column.cells]
+    cells = [
+        str(cell) for column in summary_table(decode(summary, Summary), width=160).columns for cell in column.cells
+    ]
     assert any(cell.startswith("≥") for cell in cells)
-    assert "at least" in str(summary_table(summary, width=160).caption)
+    assert "at least" in str(summary_table(decode(summary, Summary), width=160).caption)
 
 
 def test_a_histogram_file_of_an_older_version_has_no_bounds(folder):
@@ -182,4 +187,4 @@ def test_a_histogram_file_of_an_older_version_has_no_bounds(folder):
     assert kept["censored"]["response_ns"]["count"] == 180
     del kept["censored"]
     folder.histogram.write_text(json.dumps(kept))
-    assert read_outcome(a_trial(OPEN), folder).censored == {}
+    assert read_trial_result(a_trial(OPEN), folder).censored == {}

@@ -2,20 +2,26 @@
 
 import csv
 import json
+from dataclasses import fields, replace
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
-from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import a_load, a_metrics, a_trial, samples_of, write_samples, write_telemetry
 
-from seamark.analysis.metrics import METRICS, VERSION, marked
+from seamark.analysis.metrics import METRICS, VERSION
+from seamark.analysis.metrics.document import GROUPS
 from seamark.analysis.metrics.schema import metrics_schema, schema_text
-from seamark.analysis.summary import write_metrics
+from seamark.analysis.summary import marked, write_metrics
+from seamark.analysis.summary.trial_result import histogram_of, read_histograms, record_of
+from seamark.model.results.trial_metrics import HistogramRecord, TrialMetrics, VerdictReason
 from seamark.model.scenario import Slo
 from seamark.model.trial import Deployment
-from seamark.stats.histogram import from_json
-from seamark.storage.codec import encode
+from seamark.stats.histogram import of
+from seamark.storage.codec import decode, encode
 from seamark.storage.paths import TrialFolder, write, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +62,7 @@ def test_the_published_schema_is_the_one_that_the_table_gives():
 @pytest.mark.covers("E-SCHEMA", "E-FR10", "E-FR09")
 def test_a_measured_trial_matches_the_schema_and_has_every_key_that_is_asked_for(folder):
     trial = a_measured_trial(folder)
-    document = write_metrics(trial, folder, DEPLOYMENT)
+    document = encode(write_metrics(trial, folder, DEPLOYMENT))
     assert json.loads(folder.metrics.read_text()) == document
     assert valid(document)
     assert document["scenario"] == "my-scenario"
@@ -86,14 +92,14 @@ def test_a_measured_trial_matches_the_schema_and_has_every_key_that_is_asked_for
     ],
 )
 def test_the_schema_refuses_what_is_not_a_metrics_document(folder, wrong):
-    document = write_metrics(a_measured_trial(folder), folder, DEPLOYMENT)
+    document = encode(write_metrics(a_measured_trial(folder), folder, DEPLOYMENT))
     with pytest.raises(jsonschema.ValidationError):
         valid(document | wrong)
 
 
 @pytest.mark.covers("E-FR10")
 def test_metrics_csv_is_one_row_with_every_metric(folder):
-    document = write_metrics(a_measured_trial(folder), folder, DEPLOYMENT)
+    document = encode(write_metrics(a_measured_trial(folder), folder, DEPLOYMENT))
     rows = list(csv.DictReader(folder.metrics_csv.open()))
     assert len(rows) == 1
     row = rows[0]
@@ -120,11 +126,11 @@ def test_the_series_and_the_histogram_say_what_the_samples_say(folder):
         "in_flight",
     ]
     assert [int(row["requests"]) for row in series] == [199, *[200] * 8, 201]
-    kept = json.loads(folder.histogram.read_text())["histograms"]
+    kept, _ = read_histograms(folder)
     streamed = {"ttft_ns", "ttft_response_ns", "ttfo_ns", "tpot_ns", "inter_chunk_ns"}
     assert set(kept) == {"response_ns", "service_ns", *streamed}
-    assert from_json(kept["response_ns"]).count == 2000
-    assert from_json(kept["response_ns"]).quantile(0.5) == pytest.approx(5e6, rel=0.005)
+    assert kept["response_ns"].count == 2000
+    assert kept["response_ns"].quantile(0.5) == pytest.approx(5e6, rel=0.005)
 
 
 @pytest.mark.covers("E-NFR04", "E-SCHEMA")
@@ -133,7 +139,7 @@ def test_a_missing_damaged_or_failed_load_still_gives_four_files_that_match_the_
     folder.root.mkdir(parents=True)
     if content is not None:
         folder.load.write_text(content)
-    document = write_metrics(a_trial(), folder)
+    document = encode(write_metrics(a_trial(), folder))
     assert valid(document)
     assert document["status"] == "failed"
     assert document["reason"]
@@ -145,7 +151,7 @@ def test_a_missing_damaged_or_failed_load_still_gives_four_files_that_match_the_
 @pytest.mark.covers("E-NFR04")
 def test_a_failed_trial_keeps_what_its_load_counted(folder):
     a_measured_trial(folder, status="failed", category="server_died", reason="gone", sent=900, failures={"reset": 7})
-    document = write_metrics(a_trial(), folder)
+    document = encode(write_metrics(a_trial(), folder))
     assert valid(document)
     assert document["counts"]["requests"] == 900
     assert document["errors"]["by_category"]["reset"] == 7
@@ -166,15 +172,46 @@ def test_a_failed_trial_keeps_what_its_load_counted(folder):
     ],
 )
 def test_nulls_in_load_json_are_not_errors(folder, strange):
-    document = write_metrics(a_measured_trial(folder) and a_trial(), folder)
+    document = encode(write_metrics(a_measured_trial(folder) and a_trial(), folder))
     write_json(folder.load, encode(a_load()) | strange)
-    document = write_metrics(a_trial(), folder)
+    document = encode(write_metrics(a_trial(), folder))
     assert valid(document)
     assert document["status"] == "ok"
 
 
 def test_a_code_of_an_older_version_is_read_by_its_present_name():
     older = {"code": "machine_full", "severity": "note", "text": "97% busy", "remedy": "Use more cores."}
-    unchanged = {"code": "saturated", "severity": "suspect", "text": "late", "remedy": "Lower the rate."}
-    document = {"status": "ok", "metrics_version": VERSION, "verdict": "SUSPECT", "reasons": [older, unchanged]}
-    assert marked(document)["reasons"] == [older | {"code": "host_cpu_saturated"}, unchanged]
+    assert decode(older, VerdictReason).code == "host_cpu_saturated"
+    assert decode(older | {"code": "saturated"}, VerdictReason).code == "saturated"
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_figures_of_an_older_version_have_a_reason_and_those_of_a_failed_trial_none(version):
+    good = a_metrics(metrics_version=version)
+    assert [reason.code for reason in marked(good).reasons] == ["older_rule"]
+    assert marked(good).verdict == "SUSPECT"
+    assert marked(replace(good, status="failed")).reasons == ()
+    assert marked(replace(good, metrics_version=VERSION)) == replace(good, metrics_version=VERSION)
+
+
+@given(st.lists(st.integers(0, 2**62), max_size=50))
+def test_a_histogram_survives_its_file_to_the_last_bit(numbers):
+    histogram = of(np.array(numbers, dtype=np.int64))
+    text = json.dumps(encode(record_of(histogram)))
+    assert histogram_of(decode(json.loads(text), HistogramRecord)) == histogram
+
+
+@pytest.mark.parametrize("damage", [{"count": 5}, {"counts": [1]}, {"zeros": None}, {"indexes": "x"}])
+def test_a_histogram_that_contradicts_itself_is_refused(damage):
+    document = encode(record_of(of(np.array([1, 2, 3])))) | damage
+    with pytest.raises(ValueError):
+        histogram_of(decode(document, HistogramRecord))
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.path)
+def test_every_metric_of_the_table_has_its_place_in_the_file(folder, metric):
+    group, _, rest = metric.path.partition(".")
+    noun = GROUPS.get(group)
+    assert group in {field.name for field in fields(TrialMetrics)}
+    if noun is not None:
+        assert rest.partition(".")[0] in {field.name for field in fields(noun)}

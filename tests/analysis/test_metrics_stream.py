@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from samples import a_load, a_trial, samples_of, write_chunks, write_samples
+from samples import a_load, a_trial, metrics_of, samples_of, write_chunks, write_samples
 
-from seamark.analysis.metrics import measure
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.window import Window
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.report.terminal import quick_load_text
+from seamark.storage.codec import decode
 
 pytestmark = pytest.mark.covers("E-FR09")
 
@@ -93,7 +94,7 @@ def test_a_trial_of_streams_has_the_times_that_were_put_in(folder):
     )
     slos = (Slo(metric="ttft_s", op="<=", limit=0.06), Slo(metric="tpot_s", op="<=", limit=0.009))
     trial = a_trial({"pattern": "constant", "rate_rps": 200.0, "warmup_s": 0.0, "duration_s": 10.0}, slos=slos)
-    document = measure(trial, a_load(), folder, scenario="s").document
+    document = metrics_of(trial, a_load(), folder, scenario="s")
     assert document["ttft_ms"]["p99"] == pytest.approx(50, rel=1e-6)
     assert document["ttft_response_ms"]["p99"] == pytest.approx(52, rel=1e-6)
     assert document["tpot_ms"]["p50"] == pytest.approx(10, rel=1e-6)
@@ -110,13 +111,13 @@ def test_an_objective_on_ttft_counts_from_the_actual_send_and_one_on_its_respons
     names = ("ttft_s", "ttft_p99_s", "ttft_response_s", "ttft_response_p99_s")
     slos = tuple(Slo(metric=name, op="<=", limit=0.04) for name in names)
     trial = a_trial({"pattern": "constant", "rate_rps": 200.0}, slos=slos[:2])
-    document = measure(trial, a_load(), folder, scenario="s").document
+    document = metrics_of(trial, a_load(), folder, scenario="s")
     assert document["goodput"]["ratio"] == 1
-    document = measure(replace(trial, slos=slos), a_load(), folder, scenario="s").document
+    document = metrics_of(replace(trial, slos=slos), a_load(), folder, scenario="s")
     assert [slo["value"] for slo in document["slos"]] == pytest.approx([0.02, 0.02, 0.05, 0.05])
     assert [slo["met"] for slo in document["slos"]] == [True, True, False, False]
     assert document["goodput"]["ratio"] == 0
-    said = quick_load_text(document, None)
+    said = quick_load_text(decode(document, TrialMetrics), None)
     assert "\nTTFT  " in said
     assert "\nTTFT response " in said
 
@@ -126,7 +127,7 @@ def test_a_reply_of_one_token_has_no_time_per_output_token_and_does_not_meet_an_
     write_samples(folder.samples, samples_of(due, None, due + 0.05, first_s=due + 0.05, units=1))
     write_chunks(folder.chunks, [(k, due[k] + 0.05, 1) for k in range(1000)])
     trial = a_trial({"warmup_s": 0.0}, slos=(Slo(metric="tpot_s", op="<=", limit=1.0),))
-    document = measure(trial, a_load(), folder, scenario="s").document
+    document = metrics_of(trial, a_load(), folder, scenario="s")
     assert document["tpot_ms"] is None
     assert document["goodput"]["ratio"] == 0
 
@@ -139,7 +140,7 @@ def five_chunks_of_five(folder: SimpleNamespace, **columns: Any) -> dict[str, An
     write_chunks(folder.chunks, [(k, due[k] + 0.05 * chunk, 1) for k in range(2000) for chunk in range(1, 6)])
     slos = (Slo(metric="tpot_s", op="<=", limit=0.009), Slo(metric="throughput", op=">=", limit=1))
     trial = a_trial({"pattern": "constant", "rate_rps": 200.0}, slos=slos)
-    return measure(trial, a_load(unit="token"), folder, scenario="s").document
+    return metrics_of(trial, a_load(unit="token"), folder, scenario="s")
 
 
 def severities(document: dict[str, Any]) -> dict[str, str]:
@@ -187,7 +188,7 @@ def test_time_to_first_output_is_that_of_the_first_token_that_is_no_reasoning(fo
     write_samples(folder.samples, rows)
     settings = {"pattern": "constant", "rate_rps": 200.0}
     trial = a_trial(settings, slos=(Slo(metric="ttfo_s", op="<=", limit=0.2),))
-    document = measure(trial, a_load(unit="token"), folder, scenario="s").document
+    document = metrics_of(trial, a_load(unit="token"), folder, scenario="s")
     assert document["ttfo_ms"]["mean"] == pytest.approx(140)
     assert document["ttfo_ms"]["censored"] == 100, "timed out while they reasoned; 100 others ended so"
     assert document["ttft_ms"]["censored"] == 0
@@ -199,7 +200,7 @@ def test_samples_of_an_older_version_have_no_time_to_first_output_and_one_token_
     write_samples(folder.samples, samples_of(due, None, due + 0.25, first_s=due + 0.05, units=25))
     old = pq.read_table(folder.samples).drop_columns(["answer_ns", "first_units", "uncounted"])
     pq.write_table(old, folder.samples)
-    document = measure(a_trial(), a_load(unit="token"), folder, scenario="s").document
+    document = metrics_of(a_trial(), a_load(unit="token"), folder, scenario="s")
     assert document["ttfo_ms"] is None
     assert document["tpot_ms"]["p50"] == pytest.approx(200 / 24)
 
@@ -207,7 +208,7 @@ def test_samples_of_an_older_version_have_no_time_to_first_output_and_one_token_
 def test_replies_that_come_whole_have_no_times_of_streams(folder):
     due = np.arange(1000) / 100.0
     write_samples(folder.samples, samples_of(due, None, due + 0.05))
-    document = measure(a_trial({"warmup_s": 0.0}), a_load(), folder, scenario="s").document
+    document = metrics_of(a_trial({"warmup_s": 0.0}), a_load(), folder, scenario="s")
     assert [document[name] for name in ("ttft_ms", "tpot_ms", "inter_chunk_ms")] == [None, None, None]
 
 

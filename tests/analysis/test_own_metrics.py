@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from samples import a_metrics
 
-from seamark.analysis.checks import Findings, judge
+from seamark.analysis.checks import CheckInputs, judge
 from seamark.analysis.metrics.metric import own_metrics
 from seamark.analysis.metrics.objectives import value_of
 from seamark.errors import UserError
@@ -17,13 +18,13 @@ from seamark.storage.codec import encode
 MODULE = """
 from seamark.analysis.metrics.metric import Metric
 
-def metric(path, value=lambda evidence: 1.5):
+def metric(path, value=lambda inputs: 1.5):
     return Metric(path=path, unit="ratio", better="lower", meaning="how uneven it is", value=value)
 
 uneven = metric("uneven")
 dotted = metric("latency_ms.uneven")
 taken = metric("requests_per_s")
-nan = metric("nan", lambda evidence: float("nan"))
+nan = metric("nan", lambda inputs: float("nan"))
 """
 
 
@@ -53,8 +54,9 @@ def test_a_metric_of_ones_own_changes_no_identity(study: Path) -> None:
 def test_objectives_may_name_it_and_any_column_of_the_metrics(study: Path) -> None:
     slos = ", slos: [uneven <= 2, resource_cpu_util <= 0.9]"
     [trial] = planned(study, "metrics: [users_metrics:uneven]\n", slos).plan.trials
-    document = {"own": own_metrics(trial.metrics, object()), "resource": {"cpu_util": 0.25}}  # type: ignore[arg-type]
-    values = [value_of(slo.metric, document) for slo in trial.slos]
+    own = own_metrics(trial.metrics, object())  # type: ignore[arg-type]
+    metrics = a_metrics(own=own, resource={"cpu_util": 0.25})
+    values = [value_of(slo.metric, metrics) for slo in trial.slos]
     assert [value and value.value for value in values] == [1.5, 0.25]
 
 
@@ -85,10 +87,10 @@ def test_an_unknown_objective_is_still_refused(study: Path) -> None:
 
 def test_without_a_value_the_document_says_why(study: Path) -> None:
     found = own_metrics(["users_metrics:nan", "gone_metrics:uneven"], object())  # type: ignore[arg-type]
-    assert [each["value"] for each in found.values()] == [None, None]
-    assert "nan, which is no finite number" in found["nan"]["error"]
-    assert "there is no module 'gone_metrics'" in found["uneven"]["error"]
-    assert own_metrics(["users_metrics:uneven"], None)["uneven"]["value"] is None, "a failed trial has none"
+    assert [each.value for each in found.values()] == [None, None]
+    assert "nan, which is no finite number" in str(found["nan"].error)
+    assert "there is no module 'gone_metrics'" in str(found["uneven"].error)
+    assert own_metrics(["users_metrics:uneven"], None)["uneven"].value is None, "a failed trial has none"
 
 
 def test_its_mark_changes_with_its_file(study: Path) -> None:
@@ -100,13 +102,13 @@ def test_its_mark_changes_with_its_file(study: Path) -> None:
 
 CHECKS = """
 from dataclasses import replace
-from seamark.analysis.checks.findings import Reason
+from seamark.model.results.trial_metrics import VerdictReason
 
 LIMIT = 2.0
 
 def uneven(found):
     if found.own.get("uneven", 0.0) > LIMIT:
-        return Reason(code="uneven", severity="invalid", text="too uneven", remedy="Measure longer.")
+        return VerdictReason(code="uneven", severity="invalid", text="too uneven", remedy="Measure longer.")
 
 def graver(found):
     return replace(uneven(found), severity="terrible")
@@ -119,7 +121,7 @@ def word(found):
 def test_a_check_of_ones_own_decides_on_the_verdict_with_those_of_the_package(study: Path) -> None:
     (study / "users_checks.py").write_text(CHECKS)
     [trial] = planned(study, "checks: [users_checks:uneven]\n").plan.trials
-    sound = Findings(requests=10_000, ok=10_000, samples=10_000)
+    sound = CheckInputs(requests=10_000, ok=10_000, samples=10_000)
     assert judge(replace(sound, own={"uneven": 1.5}), trial.checks) == judge(sound)
     verdict, [reason, *others] = judge(replace(sound, own={"uneven": 2.5}), trial.checks)
     assert (verdict, reason.code, others) == ("INVALID", "uneven", list(judge(sound)[1]))
@@ -128,14 +130,14 @@ def test_a_check_of_ones_own_decides_on_the_verdict_with_those_of_the_package(st
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("word", "it returned 'too uneven', which is no Reason of severity invalid, suspect, note"),
+        ("word", "it returned 'too uneven', which is no VerdictReason of severity invalid, suspect, note"),
         ("graver", "severity='terrible'"),
         ("gone", "has no 'gone'"),
     ],
 )
 def test_a_check_that_cannot_judge_makes_a_trial_suspect(study: Path, name: str, says: str) -> None:
     (study / "users_checks.py").write_text(CHECKS)
-    sound = Findings(requests=10_000, ok=10_000, samples=10_000, own={"uneven": 2.5})
+    sound = CheckInputs(requests=10_000, ok=10_000, samples=10_000, own={"uneven": 2.5})
     verdict, [reason, *_] = judge(sound, [f"users_checks:{name}"])
     assert (verdict, reason.code) == ("SUSPECT", "own_check_failed")
     assert says in reason.text

@@ -5,8 +5,9 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 
 from seamark.analysis.metrics.resources import processors_of
-from seamark.analysis.metrics.telemetry import Seen
+from seamark.analysis.metrics.telemetry import SeriesSummary
 from seamark.analysis.summary import write_metrics
+from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, write
 
 approx = pytest.approx
@@ -18,7 +19,7 @@ def seen(n=10, **series):
     for word, value in series.items():
         source, _, name = word.partition("_")
         key = source.replace("AT", "@"), f"cpu_{name}_ratio" if name else "cpu_ratio"
-        found[key] = Seen(unit="ratio", counter=False, n=n, mean=value, minimum=0, p50=0, p95=0, maximum=1)
+        found[key] = SeriesSummary(unit="ratio", n=n, mean=value, min=0, p50=0, p95=0, max=1)
     return found
 
 
@@ -61,6 +62,6 @@ def test_a_trial_on_a_machine_that_others_fill_is_suspect(tmp_path):
     rows = [(at, source, "cpu_ratio", share, "ratio") for at in range(1, 10) for source, share in shares.items()]
     write_telemetry(folder.telemetry, rows)
     write(folder.load, a_load())
-    document = write_metrics(a_trial(), folder, client_is_server=False)
+    document = encode(write_metrics(a_trial(), folder, client_is_server=False))
     assert document["verdict"] == "SUSPECT"
     assert {reason["code"] for reason in document["reasons"]} >= {"busy_elsewhere"}

@@ -16,7 +16,6 @@ from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 from study_folder import StudyFolder
 
 from seamark.analysis.metrics import METRICS
-from seamark.analysis.metrics.objectives import look_up
 from seamark.analysis.prometheus_text import exposed, figures_of, text_of, write_trial
 from seamark.analysis.summary import write_metrics
 from seamark.model.trial import Trial
@@ -65,9 +64,9 @@ def folder(tmp_path: Path) -> TrialFolder:
 @pytest.mark.slow
 @pytest.mark.covers("E-FR11")
 def test_prometheus_reads_every_figure_of_metrics_json_in_base_units_and_no_other(folder: TrialFolder) -> None:
-    trial, document = measured(folder)
-    series = read(text_of([figures_of(document, trial, {"concurrency": 1})]))
-    known = [(each, look_up(document, each.path)) for each in exposed()]
+    trial, metrics = measured(folder)
+    series = read(text_of([figures_of(metrics, trial, {"concurrency": 1})]))
+    known = [(each, metrics.figure(each.path)) for each in exposed()]
     units = {metric.path: metric.unit for metric in METRICS}
     for each, figure in known:
         expected = figure if figure is None else pytest.approx(figure / PER_BASE.get(units[each.path], 1), rel=1e-12)
@@ -78,14 +77,14 @@ def test_prometheus_reads_every_figure_of_metrics_json_in_base_units_and_no_othe
     assert one(series, "seamark_bandwidth_bytes_per_second") == pytest.approx(4096 * 200, rel=0.01)
     assert one(series, "seamark_quality", name="recall_at_10") == 0.9
     assert one(series, "seamark_trial_start_time_seconds") == 1767225600
-    assert one(series, "seamark_trial_info", status="ok", verdict=document["verdict"], unit="replies") == 1
+    assert one(series, "seamark_trial_info", status="ok", verdict=metrics.verdict, unit="replies") == 1
 
 
 @pytest.mark.covers("E-FR11")
 def test_a_name_has_one_help_and_one_type_for_all_trials(folder: TrialFolder) -> None:
-    trial, document = measured(folder)
+    trial, metrics = measured(folder)
     second = replace(trial, id="d-1--w-1--r2", repetition=2)
-    text = text_of([figures_of(document, each, {}) for each in (trial, second)])
+    text = text_of([figures_of(metrics, each, {}) for each in (trial, second)])
     heads = re.findall(r"^# (HELP|TYPE) (\S+)", text, re.MULTILINE)
     assert len(heads) == len(set(heads))
     series = read(text)
@@ -107,8 +106,8 @@ def test_names_are_those_that_prometheus_asks_for() -> None:
 @pytest.mark.covers("E-FR11")
 @pytest.mark.parametrize("level", ['say "hello"', "C:\\new\\n", "two\nlines", "Zürich, {a=1}", "", True, 0.5])
 def test_a_level_is_read_as_it_was_written(folder: TrialFolder, level: Any) -> None:
-    trial, document = measured(folder)
-    series = read(text_of([figures_of(document, trial, {"model": level, "größe": 1, "absent": None})]))
+    trial, metrics = measured(folder)
+    series = read(text_of([figures_of(metrics, trial, {"model": level, "größe": 1, "absent": None})]))
     for _, labels in series:
         assert dict(labels)["factor_model"] == {True: "true"}.get(level, str(level))
         assert dict(labels)["factor_gr_u00f6_u00dfe"] == "1"
@@ -117,8 +116,8 @@ def test_a_level_is_read_as_it_was_written(folder: TrialFolder, level: Any) -> N
 
 @pytest.mark.covers("E-FR11", "E-NFR04")
 def test_a_failed_trial_says_so_and_has_no_figures(folder: TrialFolder) -> None:
-    trial, document = measured(folder, status="failed", category="server_died", reason="gone", quality={})
-    series = read(text_of([figures_of(document, trial, {})]))
+    trial, metrics = measured(folder, status="failed", category="server_died", reason="gone", quality={})
+    series = read(text_of([figures_of(metrics, trial, {})]))
     assert one(series, "seamark_trial_info", status="failed", category="server_died", verdict="INVALID") == 1
     assert {name for name, _ in series} == {"seamark_trial_info", "seamark_trial_start_time_seconds"}
 

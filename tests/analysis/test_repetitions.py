@@ -7,10 +7,12 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import write_metrics, write_summary
-from seamark.analysis.summary.repetitions import RESPONSE_FACTOR, THROUGHPUT_FACTOR, spread
+from seamark.analysis.summary.repetitions import RESPONSE_FACTOR, THROUGHPUT_FACTOR, disagreements
+from seamark.model.results.summary import Summary
 from seamark.model.trial import Plan
 from seamark.report.source import read_results
 from seamark.report.terminal import summary_table
+from seamark.storage.codec import decode, encode
 from seamark.storage.paths import ScenarioFolder, write
 
 OPEN = {"pattern": "poisson", "rate_rps": 100.0}
@@ -36,7 +38,7 @@ def summed_up(folder, reply_s, settings=None):
         trials=tuple(trials),
     )
     write(folder.plan, plan)
-    return write_summary(plan, folder)
+    return encode(write_summary(plan, folder))
 
 
 @pytest.fixture
@@ -58,8 +60,11 @@ def test_a_trial_at_a_fraction_of_its_twins_is_suspect_in_terminal_table_and_rep
     assert ["spread" in row["reasons"].split() for row in rows] == [False, True, False]
     records = read_results(folder.root).trials
     assert [record.verdict for record in records] == ["VALID", "SUSPECT", "VALID"]
-    assert [reason["code"] for reason in records[1].reasons if reason["severity"] == "suspect"] == ["spread"]
-    assert str(next(iter(summary_table({"treatments": [treatment]}, 200).columns[-1].cells))) == "SUSPECT"
+    assert [reason.code for reason in records[1].reasons if reason.severity == "suspect"] == ["spread"]
+    assert (
+        str(next(iter(summary_table(decode({"treatments": [treatment]}, Summary), 200).columns[-1].cells)))
+        == "SUSPECT"
+    )
 
 
 def test_of_two_repetitions_that_differ_nothing_tells_which_is_odd(folder):
@@ -87,11 +92,11 @@ def test_honest_noise_between_repetitions_is_not_flagged(factor, repetitions, va
     draw, flagged, treatments = np.random.default_rng(4), 0, 2000
     for _ in range(treatments):
         values = draw.lognormal(0, variation, repetitions)
-        flagged += bool(spread(dict(enumerate(values)), "throughput", "units/s", factor))  # type: ignore[arg-type]
+        flagged += bool(disagreements(dict(enumerate(values)), "throughput", "units/s", factor))  # type: ignore[arg-type]
     assert flagged <= most * treatments
 
 
 def test_a_trial_that_did_nothing_is_odd_and_a_treatment_that_did_nothing_has_no_odd_one():
-    assert set(spread({"a": 0.0, "b": 9.0, "c": 9.0}, "throughput", "units/s", 1.5)) == {"a"}
-    assert spread({"a": 0.0, "b": 0.0, "c": 9.0}, "throughput", "units/s", 1.5) == {}
-    assert spread({"a": 0.0, "b": 0.0}, "throughput", "units/s", 1.5) == {}
+    assert set(disagreements({"a": 0.0, "b": 9.0, "c": 9.0}, "throughput", "units/s", 1.5)) == {"a"}
+    assert disagreements({"a": 0.0, "b": 0.0, "c": 9.0}, "throughput", "units/s", 1.5) == {}
+    assert disagreements({"a": 0.0, "b": 0.0}, "throughput", "units/s", 1.5) == {}

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from queues import queue
-from samples import a_load, a_trial, samples_of, write_samples
+from samples import a_load, a_trial, metrics_of, samples_of, write_samples
 from scipy.stats import binom
 
-from seamark.analysis.metrics import measure
 from seamark.model.sample import Failure
 
 approx = pytest.approx
@@ -32,7 +31,7 @@ def folder(tmp_path):
 def measured(folder, rows, **settings):
     write_samples(folder.samples, rows)
     trial, load = a_trial(SETTINGS | settings), a_load(warmup_s=LONGEST_S, duration_s=DURATION_S)
-    return measure(trial, load, folder, scenario="s").document
+    return metrics_of(trial, load, folder, scenario="s")
 
 
 def warming_up(rng, ends_s, fold, shape="decay"):

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from queues import mean_s, p99_s, queue
-from samples import a_load, a_trial, samples_of, write_samples
+from samples import a_load, a_trial, metrics_of, samples_of, write_samples
 from scipy.stats import binom, t
 
-from seamark.analysis.metrics import measure
 from seamark.model.sample import MISSING_NS, Failure
 from seamark.model.scenario import Slo
 
@@ -30,7 +29,7 @@ def folder(tmp_path):
 
 def measured(folder, rows, settings, slos=OBJECTIVES):
     write_samples(folder.samples, rows)
-    return measure(a_trial(settings, slos=slos), a_load(), folder, scenario="s").document
+    return metrics_of(a_trial(settings, slos=slos), a_load(), folder, scenario="s")
 
 
 def codes(document):

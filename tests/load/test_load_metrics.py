@@ -8,8 +8,8 @@ import numpy as np
 import psutil
 import pytest
 
-from seamark.analysis.metrics import Measured as Figures
-from seamark.analysis.metrics import measure
+from seamark.analysis.metrics import DerivedMetrics as Figures
+from seamark.analysis.metrics import derive_metrics
 from seamark.load.engine.schedule_share import unsent
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.segments import gather_samples
@@ -56,7 +56,7 @@ def figures(tmp_path: Path) -> Callable[..., Figures]:
             unit=outcome.unit,
             kinds=outcome.kinds,
         )
-        return measure(trial, load, folder, scenario="s")
+        return derive_metrics(trial, load, folder, scenario="s")
 
     return derive
 
@@ -70,22 +70,22 @@ def test_twice_what_a_server_can_serve_is_offered_whole_and_saturated(
     settings = SETTINGS | {"rate_rps": 1000.0, "concurrency": 10, "duration_s": 1.5, "requests": limit}
     measured = load(port=null_server("--delay-ms", 20).port, **settings)
     derived = figures(measured, settings, (Slo(metric="latency_s", op="<=", limit=60.0),))
-    document = derived.document
-    assert document["status"] == "ok"
-    assert document["offered_rps"] == pytest.approx(1000, rel=0.01)
-    assert document["achieved_rps"] < 520
-    assert document["saturated"] is True
-    assert "saturated" in {reason["code"] for reason in document["reasons"]}
-    counts = document["counts"]
-    assert counts["requests"] == 1500
-    assert counts["unfinished"] == len(measured.unsent) > 700
-    assert counts["ok"] == measured.outcome.sent == len(measured.sent)
-    assert (counts["failed"], counts["lost"], document["errors"]["rate"]) == (0, 0, 0)
-    assert document["goodput"]["ratio"] == pytest.approx(counts["ok"] / 1500), "what was never sent met nothing"
+    metrics = derived.metrics
+    assert metrics.status == "ok"
+    assert metrics.offered_rps == pytest.approx(1000, rel=0.01)
+    assert metrics.achieved_rps < 520
+    assert metrics.saturated is True
+    assert "saturated" in {reason.code for reason in metrics.reasons}
+    counts = metrics.counts
+    assert counts.requests == 1500
+    assert counts.unfinished == len(measured.unsent) > 700
+    assert counts.ok == measured.outcome.sent == len(measured.sent)
+    assert (counts.failed, counts.lost, metrics.errors.rate) == (0, 0, 0)
+    assert metrics.goodput.ratio == pytest.approx(counts.ok / 1500), "what was never sent met nothing"
     response_ns = measured.sent["last_ns"] - measured.sent["due_ns"]
-    assert document["latency_ms"]["max"] == pytest.approx(response_ns.max() / 1e6)
+    assert metrics.latency_ms.max == pytest.approx(response_ns.max() / 1e6)
     lag_ns = measured.sent["sent_ns"] - measured.sent["due_ns"]
-    assert document["schedule_lag_ms"]["max"] == pytest.approx(lag_ns.max() / 1e6)
+    assert metrics.schedule_lag_ms.max == pytest.approx(lag_ns.max() / 1e6)
     assert sum(second.failures for second in derived.series) == 0, "failures are of requests that were sent"
 
 
@@ -107,10 +107,10 @@ def test_the_rest_of_a_killed_shards_schedule_is_lost_and_counted(
     measured = load(port=null_server().port, on_tick=kill_one, **settings)
     assert [report.ok for report in measured.outcome.reports] == [True, False]
     assert [report.scheduled for report in measured.outcome.reports] == [200, 200]
-    document = figures(measured, settings).document
+    metrics = figures(measured, settings).metrics
     written = int((measured.samples["worker"] == 1).sum())
-    assert document["counts"]["lost"] == 200 - written >= 100
-    assert document["errors"]["rate"] > 0.2
+    assert metrics.counts.lost == 200 - written >= 100
+    assert metrics.errors.rate > 0.2
 
 
 @pytest.mark.parametrize("pattern", ["constant", "poisson"])

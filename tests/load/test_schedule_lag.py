@@ -66,14 +66,14 @@ def test_a_short_trial_whose_client_stood_still_for_half_a_second_is_suspect(
     settings = {"think_time_s": 0.02, "duration_s": 3.0, "warmup_s": 0.0}
     folder = TrialFolder(root=tmp_path / "trial")
     stopped = StoppedFor()
-    document = run_quick_load(
+    metrics = run_quick_load(
         address, settings, folder, on_progress=lambda recorded: stopped(sum(recorded.values()))
-    ).document
-    assert document["counts"]["requests"] < 1000, "too few for the p99 that loop_lag is held against"
-    reason = next(reason for reason in document["reasons"] if reason["code"] == "client_stalled")
-    assert reason["severity"] == "suspect"
-    assert float(reason["text"].split(" for ")[1].split(" s ")[0]) >= 0.4
-    assert document["verdict"] == "SUSPECT"
+    ).metrics
+    assert metrics.counts.requests < 1000, "too few for the p99 that loop_lag is held against"
+    reason = next(reason for reason in metrics.reasons if reason.code == "client_stalled")
+    assert reason.severity == "suspect"
+    assert float(reason.text.split(" for ")[1].split(" s ")[0]) >= 0.4
+    assert metrics.verdict == "SUSPECT"
 
 
 @pytest.mark.serial

@@ -1,5 +1,6 @@
 """The table of kinds of request: from samples through the summary to cells."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import write_metrics, write_summary
+from seamark.model.results.summary import Summary, SummaryRow
 from seamark.model.sample import Failure
 from seamark.model.trial import Plan
 from seamark.report.page.render import write_report
@@ -23,7 +25,7 @@ def folder(tmp_path: Path) -> ScenarioFolder:
     return ScenarioFolder(root=tmp_path / "results" / "mixed")
 
 
-def a_summary(folder: ScenarioFolder, chats: tuple[int, ...] = (16, 16), kinds: list[str] = KINDS) -> dict:
+def a_summary(folder: ScenarioFolder, chats: tuple[int, ...] = (16, 16), kinds: list[str] = KINDS) -> Summary:
     """A repetition of 10 s, after a warm-up of 1 s, for each number of chats among twenty requests. A chat takes
     10 ms in the first repetition, 20 ms in the second; a search is streamed from its half on, takes 40 ms, and two of
     twenty fail."""
@@ -56,7 +58,7 @@ def a_summary(folder: ScenarioFolder, chats: tuple[int, ...] = (16, 16), kinds: 
     return write_summary(plan, folder)
 
 
-def rows_of(treatments: list[dict]) -> dict[str, dict[str, str]]:
+def rows_of(treatments: Sequence[SummaryRow]) -> dict[str, dict[str, str]]:
     table = kinds_table("w", treatments, named=False)
     assert table is not None
     heads = [column.name for column in table.columns]
@@ -69,7 +71,7 @@ def _texts(heads: list[str], cells: Any) -> dict[str, str]:
 
 @pytest.mark.covers("E-FR09", "E-FR12")
 def test_each_kind_has_its_requests_rate_times_and_errors(folder: ScenarioFolder) -> None:
-    rows = rows_of(a_summary(folder)["treatments"])
+    rows = rows_of(a_summary(folder).treatments)
     chat, search = rows["chat"], rows["search"]
     assert list(rows) == KINDS
     assert list(chat) == [
@@ -91,32 +93,30 @@ def test_each_kind_has_its_requests_rate_times_and_errors(folder: ScenarioFolder
 
 
 def test_a_percentile_that_one_repetition_withholds_is_withheld(folder: ScenarioFolder) -> None:
-    chat = rows_of(a_summary(folder, chats=(16, 9))["treatments"])["chat"]
+    chat = rows_of(a_summary(folder, chats=(16, 9)).treatments)["chat"]
     assert chat["requests"] == "2,500"
     assert chat["response p90"] == "15.0 (10.0 – 20.0)"
     assert chat["response p99"] == "–"
 
 
 def test_requests_that_are_all_alike_have_no_table(folder: ScenarioFolder) -> None:
-    treatments = a_summary(folder, kinds=["get"])["treatments"]
-    assert treatments[0]["by_kind"] is None
+    treatments = a_summary(folder, kinds=["get"]).treatments
+    assert treatments[0].by_kind is None
     assert kinds_table("w", treatments, named=False) is None
-    del treatments[0]["by_kind"]
-    assert kinds_table("w", treatments, named=False) is None, "a summary of an older version"
 
 
 def test_every_treatment_has_a_row_for_each_of_its_kinds(folder: ScenarioFolder) -> None:
-    [mixed] = a_summary(folder)["treatments"]
+    [mixed] = a_summary(folder).treatments
     treatments = [
-        {**mixed, "factors": {"rate_rps": 20.0}},
-        {**mixed, "factors": {"rate_rps": 80.0}, "by_kind": None},
+        replace(mixed, factors={"rate_rps": 20.0}),
+        replace(mixed, factors={"rate_rps": 80.0}, by_kind=None),
     ]
     table = kinds_table("w", treatments, named=True)
     assert table is not None
     assert table.caption == "w: kinds of request"
     assert [[cell.text for cell in row[:2]] for row in table.rows] == [["20", "chat"], ["20", "search"], ["80", "–"]]
     assert {cell.kind for cell in table.rows[2][1:]} == {"absent"}
-    long = kinds_table("w", [{**mixed, "factors": {}}] * MOST_KINDS, named=True)
+    long = kinds_table("w", [replace(mixed, factors={})] * MOST_KINDS, named=True)
     assert long is not None
     assert len(long.rows) == MOST_KINDS
     assert f"{MOST_KINDS} more rows" in long.footnotes[-1]

@@ -1,11 +1,13 @@
 """The nodes of a report: what each says of itself, how busy it was, and what its trials cannot be compared for."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from made_node import make_node
 from make_results import SERVICES, make_results
 
+from seamark.model.results.summary import EnergySummary, Spread
 from seamark.report.page.provenance import deployments_table, nodes_section
 from seamark.report.page.sections import about, verdicts_section
 from seamark.report.source import read_results
@@ -81,9 +83,9 @@ def test_a_reason_against_a_comparison_stands_among_the_verdicts(results):
 def test_energy_has_a_table_where_some_is_known_and_none_otherwise(results):
     treatments = read_results(results).treatments
     assert energy_table("w", treatments, named=False) is None
-    spread = {"median": 1.5, "min": 1.0, "max": 2.0}
-    energy = {"scope": "gpu", "per_unit_j": spread, "per_request_j": None, "power_w": {"median": 350.0}}
-    table = energy_table("w", [{**treatments[0], "energy": energy}, *treatments[1:]], named=False)
+    spread = Spread(median=1.5, min=1.0, max=2.0)
+    energy = EnergySummary(scope="gpu", per_unit_j=spread, power_w=Spread(median=350.0))
+    table = energy_table("w", [replace(treatments[0], energy=energy), *treatments[1:]], named=False)
     assert table is not None
     assert [column.unit for column in table.columns if column.name == "energy"] == ["J/unit", "W"]
     assert [cell.text for cell in table.rows[0][-3:]] == ["1.50", "350", "gpu"]

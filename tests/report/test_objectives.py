@@ -8,9 +8,11 @@ import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import summarise, write_metrics
+from seamark.model.results.summary import Summary, SummaryRow
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
 from seamark.report.tables.by_treatment import objectives_table
+from seamark.storage.codec import decode
 from seamark.storage.paths import ScenarioFolder, write
 
 SLOS = (
@@ -20,7 +22,7 @@ SLOS = (
 )
 
 
-def a_summary(folder: ScenarioFolder, slos: tuple[Slo, ...], **settings: object) -> dict:
+def a_summary(folder: ScenarioFolder, slos: tuple[Slo, ...], **settings: object) -> Summary:
     """Two repetitions of 200 requests/s in which one of ten takes 20 ms and the others 10 ms, 40 ms in the second."""
     trials = []
     for repetition, slow_s in ((1, 0.02), (2, 0.04)):
@@ -55,7 +57,7 @@ def folder(tmp_path: Path) -> ScenarioFolder:
 @pytest.mark.covers("E-FR12")
 def test_each_objective_has_its_limit_its_value_and_how_many_trials_meet_it(folder: ScenarioFolder) -> None:
     summary = a_summary(folder, SLOS, pattern="constant")
-    table = objectives_table("w", summary["treatments"], named=True)
+    table = objectives_table("w", summary.treatments, named=True)
     assert table is not None
     heads = [(column.name, column.unit) for column in table.columns]
     assert heads == [
@@ -84,12 +86,12 @@ def test_each_objective_has_its_limit_its_value_and_how_many_trials_meet_it(fold
 
 def test_a_closed_loop_offers_nothing_and_without_objectives_has_no_table(folder: ScenarioFolder) -> None:
     summary = a_summary(folder, (), pattern="closed")
-    assert objectives_table("w", summary["treatments"], named=False) is None
+    assert objectives_table("w", summary.treatments, named=False) is None
 
 
 def test_an_open_loop_shows_its_rates_without_any_objective(folder: ScenarioFolder) -> None:
     summary = a_summary(folder, (), pattern="constant")
-    table = objectives_table("w", summary["treatments"], named=False)
+    table = objectives_table("w", summary.treatments, named=False)
     assert table is not None
     assert [column.name for column in table.columns] == ["offered", "achieved"]
     assert table.footnotes == ()
@@ -97,14 +99,14 @@ def test_an_open_loop_shows_its_rates_without_any_objective(folder: ScenarioFold
 
 def test_an_objective_that_nothing_is_known_of_is_a_dash_and_not_met(folder: ScenarioFolder) -> None:
     summary = a_summary(folder, (Slo(metric="ttft_p99_s", op="<=", limit=0.1),), pattern="closed")
-    table = objectives_table("w", summary["treatments"], named=False)
+    table = objectives_table("w", summary.treatments, named=False)
     assert table is not None
     assert [cell.text for cell in table.rows[0]][-2:] == ["–", "–"]
 
 
 def test_a_summary_of_before_there_were_values_is_shown_with_dashes() -> None:
     slo = {"metric": "latency_p99_s", "op": "<=", "limit": 0.1, "met": 1, "of": 1}
-    treatment = {"factors": {}, "slos": [slo], "config": {"pattern": "poisson"}}
-    table = objectives_table("w", [treatment], named=False)
+    older = {"treatment": "t", "workload": "w", "service": "s", "slos": [slo], "config": {"pattern": "poisson"}}
+    table = objectives_table("w", [decode(older, SummaryRow)], named=False)
     assert table is not None
     assert [cell.text for cell in table.rows[0]] == ["–"] * 4

@@ -11,8 +11,10 @@ import pytest
 from make_results import Made, make_results
 
 from seamark.analysis.metrics.schema import metrics_schema
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.report.terminal import BARS, quick_load_text
 from seamark.stats.histogram import of
+from seamark.storage.codec import decode
 from seamark.storage.paths import ScenarioFolder, read_json
 
 GIVEN = ("counts", "window")
@@ -55,7 +57,7 @@ def test_a_document_is_printed_whatever_in_it_is_null_where_the_schema_allows_it
     for path in paths(document):
         changed = without(document, path)
         if path[0] not in GIVEN and validator.is_valid(changed):
-            text = quick_load_text(changed, None)
+            text = quick_load_text(decode(changed, TrialMetrics), None)
             assert document["verdict"] in text, path
             tried += 1
     assert tried > 30
@@ -68,7 +70,7 @@ def rows(text: str) -> list[tuple[str, int, float]]:
 @pytest.mark.parametrize("spread", [0.001, 0.01, 0.1, 1.0])
 def test_the_bars_are_of_whole_buckets_with_no_comb_of_empty_rows_and_no_label_twice(document, spread):
     times = (2e7 * np.random.default_rng(3).lognormal(0, spread, 100_000)).astype(np.int64)
-    found = rows(quick_load_text(document, of(times, 0.01)))
+    found = rows(quick_load_text(decode(document, TrialMetrics), of(times, 0.01)))
     assert 1 <= len(found) <= BARS
     assert [bound for bound, _, _ in found] == list(dict.fromkeys(bound for bound, _, _ in found))
     assert sum(share for _, _, share in found) == pytest.approx(100, abs=0.1)
@@ -79,4 +81,6 @@ def test_the_bars_are_of_whole_buckets_with_no_comb_of_empty_rows_and_no_label_t
 
 
 def test_few_replies_have_few_bars(document):
-    assert len(rows(quick_load_text(document, of(np.array([10**6, 2 * 10**6, 9 * 10**6]))))) <= 3
+    assert (
+        len(rows(quick_load_text(decode(document, TrialMetrics), of(np.array([10**6, 2 * 10**6, 9 * 10**6]))))) <= 3
+    )

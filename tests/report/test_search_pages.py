@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 from make_results import SERVICES, make_results
 from rich.console import Console
-from samples import a_trial
+from samples import a_metrics, a_trial
 
 from seamark.analysis.summary import write_summary
 from seamark.analysis.summary.knees import found_by_search
-from seamark.analysis.summary.outcome import Outcome
+from seamark.analysis.summary.trial_result import TrialResult
+from seamark.model.results.load_record import SearchOutcome
+from seamark.model.results.summary import Summary
 from seamark.model.trial import Plan
 from seamark.report.page.render import write_report
 from seamark.report.terminal import summary_table
+from seamark.storage.codec import decode
 from seamark.storage.paths import ScenarioFolder, read, read_json, write_json
 
 POSTGRES = tuple(made for made in SERVICES if made.service == "postgres")
@@ -78,7 +81,7 @@ def test_the_report_draws_and_lists_every_probe_and_what_was_found(searched, tmp
 
 def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bracket(searched, tmp_path):
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(read_json(searched / "summary.json"), width=160))
+    console.print(summary_table(decode(read_json(searched / "summary.json"), Summary), width=160))
     lines = console.export_text().splitlines()
     assert lines[0].index("largest load") < lines[0].index("throughput")
     assert sum(bool(re.search(r"24\.0 requests/s\s+16\.0 – 40\.0 \(93%\)", line)) for line in lines) == 5
@@ -95,7 +98,7 @@ def test_the_load_that_was_found_comes_first_in_terminal_and_tables_with_its_bra
 def test_eighty_columns_show_what_a_search_found_its_bracket_and_the_verdict(searched):
     summary = read_json(searched / "summary.json")
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(summary, width=80))
+    console.print(summary_table(decode(summary, Summary), width=80))
     rows = [line for line in console.export_text().splitlines() if "16.0 – 40.0" in line]
     assert len(rows) == 5
     assert all(re.search(r" 24\.0 .*(VALID|SUSPECT)", row) for row in rows)
@@ -137,10 +140,11 @@ def test_a_workload_whose_loads_are_given_has_no_figure_of_a_search(tmp_path):
 )
 def test_the_bracket_of_repetitions_is_the_median_of_each_side_and_an_open_side_the_farthest(brackets, median):
     about = {"setting": "rate_rps", "found": 30.0, "outcome": "converged", "confirmed": True, "confidence": 0.9}
+    searches = [SearchOutcome(**about, bracket=tuple(one)) for one in brackets]
     trials = [
-        Outcome(
-            trial=a_trial(repetition=r), metrics={"search": {**about, "bracket": one}}, histograms={}, status="ok"
-        )
-        for r, one in enumerate(brackets, 1)
+        TrialResult(trial=a_trial(repetition=r), metrics=a_metrics(search=search), status="ok")
+        for r, search in enumerate(searches, 1)
     ]
-    assert found_by_search(trials)["bracket"] == median
+    found = found_by_search(trials)
+    assert found is not None
+    assert list(found.bracket) == median

@@ -4,15 +4,18 @@ from typing import Any
 
 import pytest
 
+from seamark.model.results.summary import SummaryRow
 from seamark.report.tables.by_treatment import streams_table
+from seamark.storage.codec import decode
 
 
 def times(p50: float, p99: float | None, **more: Any) -> dict[str, Any]:
     return {"p50": p50, "p99": p99, "mean": p50, "max": 2 * p50, "censored": 0, "lower_bounds": [], **more}
 
 
-def treatment(level: int, **groups: Any) -> dict[str, Any]:
-    return {"treatment": f"t{level}", "factors": {"rate_rps": level}, "reasons": [], "repetitions": 1, **groups}
+def treatment(level: int, **groups: Any) -> SummaryRow:
+    least = {"treatment": f"t{level}", "workload": "w", "service": "s", "repetitions": 1}
+    return decode({**least, "factors": {"rate_rps": level}, **groups}, SummaryRow)
 
 
 @pytest.mark.covers("E-FR09")
@@ -23,8 +26,8 @@ def test_times_from_the_send_and_from_the_due_time_stand_side_by_side_with_their
         ttft_response_ms=times(60, 2000, lower_bounds=["p99"], censored=3),
         ttfo_ms=times(50, 90),
         tpot_ms=times(10, None),
+        reasons=[{"code": "saturated", "severity": "suspect", "count": 1}],
     )
-    slow["reasons"] = [{"code": "saturated", "severity": "suspect", "count": 1}]
     table = streams_table("w", [treatment(1, ttft_ms=None), slow], False)
     assert table is not None
     names = [column.name for column in table.columns]

@@ -6,7 +6,9 @@ import pytest
 from make_results import SERVICES, make_results
 from rich.console import Console
 
+from seamark.model.results.summary import Summary
 from seamark.report.terminal import summary_table
+from seamark.storage.codec import decode
 from seamark.storage.paths import read_json
 
 
@@ -14,7 +16,7 @@ def test_the_terminal_shows_each_treatment_and_never_a_withheld_number(tmp_path)
     results = make_results(tmp_path, services=SERVICES[1:2], fail=(), suspect=())
     summary = read_json(results / "summary.json")
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(summary, width=160))
+    console.print(summary_table(decode(summary, Summary), width=160))
     lines = console.export_text().splitlines()
     rows = [line for line in lines if "transactions/s" in line]
     assert len(rows) == len(summary["treatments"])
@@ -24,6 +26,7 @@ def test_the_terminal_shows_each_treatment_and_never_a_withheld_number(tmp_path)
 
 def test_markup_in_a_name_is_shown_and_not_obeyed(tmp_path):
     treatment = {
+        "treatment": "t",
         "workload": "[red]w",
         "service": "x",
         "factors": {"model": "[/bold]"},
@@ -32,7 +35,7 @@ def test_markup_in_a_name_is_shown_and_not_obeyed(tmp_path):
         "planned": 1,
     }
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table({"treatments": [treatment]}, width=160))
+    console.print(summary_table(decode({"treatments": [treatment]}, Summary), width=160))
     assert "[red]w" in (text := console.export_text())
     assert "[/bold]" in text
 
@@ -42,7 +45,7 @@ def test_eighty_columns_still_show_the_verdict(tmp_path):
     results = make_results(tmp_path, services=SERVICES[:1], fail=(), suspect=(0,))
     summary = read_json(results / "summary.json")
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(summary_table(summary, width=80))
+    console.print(summary_table(decode(summary, Summary), width=80))
     text = console.export_text()
     assert text.count("VALID") + text.count("SUSPECT") == len(summary["treatments"])
 

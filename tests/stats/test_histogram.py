@@ -1,13 +1,11 @@
 """Histogram and quantiles: the stated error holds, merging loses nothing, too few samples are said to be too few."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.stats.histogram import RELATIVE_ERROR, Accumulator, Histogram, from_json, merge, of
+from seamark.stats.histogram import RELATIVE_ERROR, Accumulator, Histogram, merge, of
 from seamark.stats.quantiles import quantiles, samples_needed
 
 values = st.lists(st.one_of(st.integers(0, 50), st.integers(0, 2**62)), min_size=1, max_size=200).map(
@@ -51,18 +49,6 @@ def test_arrays_that_are_added_one_by_one_count_as_one_array(arrays):
 def test_an_empty_histogram_changes_nothing(numbers):
     assert of(numbers).merged(Histogram()) == of(numbers)
     assert of(np.array([], dtype=np.int64)).quantile(0.5) is None
-
-
-@given(values)
-def test_a_histogram_survives_json_to_the_last_bit(numbers):
-    assert from_json(json.loads(json.dumps(of(numbers).to_json()))) == of(numbers)
-
-
-@pytest.mark.parametrize("damage", [{"count": 5}, {"counts": [1]}, {"zeros": None}, {"indexes": "x"}])
-def test_a_histogram_that_contradicts_itself_is_refused(damage):
-    document = of(np.array([1, 2, 3])).to_json() | damage
-    with pytest.raises(ValueError):
-        from_json(document)
 
 
 def test_histograms_of_different_error_are_not_merged():

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seamark.analysis.metrics import derive_metrics
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import Errors, RequestCounts, Throughput, TrialMetrics
 from seamark.model.sample import MISSING_NS, SAMPLE
 from seamark.model.scenario import Slo
 from seamark.model.trial import Trial
-from seamark.storage.codec import decode
+from seamark.storage.codec import decode, encode
 
 ARROW = {"<i8": pa.int64(), "<i4": pa.int32(), "<i2": pa.int16(), "|i1": pa.int8()}
 
@@ -109,3 +111,25 @@ def a_load(**changes: Any) -> LoadRecord:
     """The record of a load that went well; `changes` are as JSON has them."""
     times = {"started_at": "2026-01-01T00:00:00+00:00", "finished_at": "2026-01-01T00:00:10+00:00"}
     return decode({"status": "ok", "unit": "reply", "kinds": ["get"], **times, **changes}, LoadRecord)
+
+
+def metrics_of(trial: Trial, load: LoadRecord, folder: Any, **facts: Any) -> dict[str, Any]:
+    """The metrics of a trial as JSON has them; `facts` are those of `derive_metrics`."""
+    document: dict[str, Any] = encode(derive_metrics(trial, load, folder, **facts).metrics)
+    return document
+
+
+def a_metrics(**fields: Any) -> TrialMetrics:
+    """Metrics of a good trial with these fields, the others as little as can be."""
+    least: dict[str, Any] = {
+        **dict.fromkeys(("trial_id", "trial", "scenario", "component", "service"), "t"),
+        **dict.fromkeys(("timestamp", "category", "reason")),
+        **{name: {} for name in ("config", "resource", "quality", "telemetry")},
+        **dict.fromkeys(("slos", "reasons"), ()),
+        "status": "ok",
+        "throughput": Throughput(value=1.0, unit="replies_per_s"),
+        "counts": RequestCounts(ok=1, failed=0, lost=0),
+        "errors": Errors(rate=0.0),
+        "verdict": "VALID",
+    }
+    return TrialMetrics(**least | fields)

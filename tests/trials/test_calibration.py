@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import a_load, a_trial, samples_of, write_chunks, write_samples
+from samples import a_load, a_trial, metrics_of, samples_of, write_chunks, write_samples
 
-from seamark.analysis.metrics import measure
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.model.results.calibration import Calibration
 from seamark.model.results.load_record import ConnectionFigures, WorkerReport
@@ -106,7 +105,7 @@ def test_a_trial_at_four_fifths_of_its_clients_ceiling_is_client_bound(tmp_path,
     due = [k / 100 for k in range(1000)]
     write_samples(folder.samples, samples_of(due, None, [at + 0.005 for at in due]))
     ceiling = Ceiling(requests_per_s=ceiling_rps)
-    document = measure(a_trial(), a_load(), folder, scenario="s", client_is_server=False, ceiling=ceiling).document
+    document = metrics_of(a_trial(), a_load(), folder, scenario="s", client_is_server=False, ceiling=ceiling)
     assert ("client_bound" in {reason["code"] for reason in document["reasons"]}) == marked
 
 
@@ -123,7 +122,7 @@ def test_a_trial_of_streams_at_four_fifths_of_the_chunks_its_client_can_read_is_
     chunks = [(k, at + 0.001 * n, count) for k, at in enumerate(due) for n, count in enumerate(events)]
     write_chunks(folder.chunks, chunks)
     ceiling = Ceiling(requests_per_s=1e6, chunks_per_s=chunks_per_s, joined_chunks_per_s=joined_per_s)
-    document = measure(a_trial(), a_load(), folder, scenario="s", client_is_server=False, ceiling=ceiling).document
+    document = metrics_of(a_trial(), a_load(), folder, scenario="s", client_is_server=False, ceiling=ceiling)
     assert ("client_bound" in {reason["code"] for reason in document["reasons"]}) == marked
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -16,12 +15,12 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from seamark.analysis.metrics.metric import Metric
-from seamark.analysis.metrics.objectives import look_up
 from seamark.analysis.metrics.table import METRICS, STATISTICS
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import Times, TrialMetrics
 from seamark.model.service import Value
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, read, read_json, replacing
+from seamark.storage.paths import TrialFolder, read, replacing
 
 PREFIX = "seamark"
 
@@ -129,33 +128,32 @@ class TrialFigures:
     samples: Mapping[str, Sequence[Sample]]
 
 
-def figures_of(document: Mapping[str, Any], trial: Trial, levels: Mapping[str, Value]) -> TrialFigures:
-    """Return the content of a trial's metrics.json. `levels` are its levels of the scenario's factors."""
-    samples: dict[str, list[Sample]] = {TRIAL: [(_about(document), 1.0)]}
-    if document["timestamp"] is not None:
-        samples[STARTED] = [({}, datetime.fromisoformat(document["timestamp"]).timestamp())]
+def figures_of(metrics: TrialMetrics, trial: Trial, levels: Mapping[str, Value]) -> TrialFigures:
+    """Return the metrics of a trial as Prometheus has them. `levels` are its levels of the scenario's factors."""
+    samples: dict[str, list[Sample]] = {TRIAL: [(_info(metrics), 1.0)]}
+    if metrics.timestamp is not None:
+        samples[STARTED] = [({}, datetime.fromisoformat(metrics.timestamp).timestamp())]
     for each in EXPOSED:
-        figure = look_up(document, each.path)
+        figure = metrics.figure(each.path)
         if figure is not None:
-            samples.setdefault(each.name, []).append(({**each.labels, **_marks(document, each)}, each.value(figure)))
-    quality = [({"name": name}, float(value)) for name, value in document["quality"].items() if value is not None]
+            samples.setdefault(each.name, []).append(({**each.labels, **_marks(metrics, each)}, each.value(figure)))
+    quality = [({"name": name}, float(value)) for name, value in metrics.quality.items() if value is not None]
     own = [
-        ({"name": name, "unit": each["unit"]}, float(each["value"]))
-        for name, each in (document.get("own") or {}).items()
-        if each["value"] is not None
+        ({"name": name, "unit": each.unit}, float(each.value))
+        for name, each in metrics.own.items()
+        if each.value is not None
     ]
-    return TrialFigures(labels=_labels(document, trial, levels), samples=samples | {QUALITY: quality, OWN: own})
+    return TrialFigures(labels=_labels(metrics, trial, levels), samples=samples | {QUALITY: quality, OWN: own})
 
 
-def _marks(document: Mapping[str, Any], each: Exposed) -> Labels:
+def _marks(metrics: TrialMetrics, each: Exposed) -> Labels:
     """Return the label of a statistic that is a lower bound, or a mean of the answered requests alone."""
-    group = document.get(each.path.partition(".")[0])
-    if not isinstance(group, Mapping):
+    group, statistic = metrics.at(each.path.partition(".")[0]), each.labels.get("statistic", "")
+    if not isinstance(group, Times):
         return {}
-    statistic = each.labels.get("statistic")
-    if statistic in (group.get("lower_bounds") or ()):
+    if group.is_lower_bound(statistic):
         return {"bound": "lower"}
-    return {"of": "answered"} if statistic == "mean" and group.get("censored") else {}
+    return {"of": "answered"} if statistic == "mean" and group.is_conditional else {}
 
 
 @dataclass(frozen=True)
@@ -190,8 +188,8 @@ def write_trial(folder: TrialFolder, root: Path, trial: Trial, levels: Mapping[s
 
     Returns the files. A file of a node that this measurement did not use is removed.
     """
-    document = read_json(folder.metrics)
-    target = root / str(document["scenario"])
+    metrics = read(folder.metrics, TrialMetrics)
+    target = root / metrics.scenario
     telemetry = dict(telemetry_by_node(folder))
     files = {node: target / f"{trial.id}.{node}.csv" for node in telemetry}
     for node, path in files.items():
@@ -201,7 +199,7 @@ def write_trial(folder: TrialFolder, root: Path, trial: Trial, levels: Mapping[s
         if old not in files.values():
             old.unlink(missing_ok=True)
     figures = target / f"{trial.id}.prom"
-    write_figures(figures, [figures_of(document, trial, levels)])
+    write_figures(figures, [figures_of(metrics, trial, levels)])
     return [figures, *files.values()]
 
 
@@ -223,19 +221,19 @@ def telemetry_by_node(folder: TrialFolder) -> Iterable[tuple[str, pa.Table]]:
         yield node, table.filter(pa.array([each == node for each in nodes]))
 
 
-def _about(document: Mapping[str, Any]) -> Labels:
-    """The labels of a trial; unknown ones are missing."""
-    energy = document.get("energy") or {}
-    words = {name: document[name] for name in ("trial_id", "component", "status", "category", "verdict")}
-    words |= {"unit": document["throughput"]["unit"].removesuffix("_per_s"), "energy_scope": energy.get("scope")}
-    return {name: str(word) for name, word in words.items() if word is not None}
+def _info(metrics: TrialMetrics) -> Labels:
+    """Return the labels of a trial's info metric; what is not known is left out."""
+    words = {name: getattr(metrics, name) for name in ("trial_id", "component", "status", "category", "verdict")}
+    words["unit"] = metrics.throughput.unit.removesuffix("_per_s")
+    words["energy_scope"] = metrics.energy and metrics.energy.scope
+    return {name: word for name, word in words.items() if word is not None}
 
 
-def _labels(document: Mapping[str, Any], trial: Trial, levels: Mapping[str, Value]) -> Labels:
+def _labels(metrics: TrialMetrics, trial: Trial, levels: Mapping[str, Value]) -> Labels:
     factors = {f"factor_{_label(name)}": _level(value) for name, value in levels.items() if value is not None}
     return {
-        "scenario": document["scenario"],
-        "service": document["service"],
+        "scenario": metrics.scenario,
+        "service": metrics.service,
         "workload": trial.group,
         "trial": trial.id,
         "deployment": trial.deployment,

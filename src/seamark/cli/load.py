@@ -80,6 +80,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
     from seamark.load.coordinator.coordinator import LoadError
     from seamark.platform.tls import tls_context
     from seamark.report.terminal import quick_load_text
+    from seamark.storage.codec import encode
     from seamark.storage.paths import TrialFolder
     from seamark.trials.address import answer_of, look, port_of
     from seamark.trials.calibration import ceiling_of
@@ -129,7 +130,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
         folder = TrialFolder(root=Path(name))
         try:
             with console.status("connecting") as line:
-                measured = run_quick_load(
+                derived = run_quick_load(
                     target,
                     settings,
                     folder,
@@ -147,14 +148,14 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
                 write_output(folder.samples, output)
             except OSError as error:
                 unwritten = error
-    document, times = measured.document, measured.histograms.get("response_ns")
-    click.echo(json.dumps(document, indent=1) if as_json else quick_load_text(document, times, statuses))
-    if not document["counts"]["ok"]:
+    metrics, times = derived.metrics, derived.histograms.get("response_ns")
+    click.echo(json.dumps(encode(metrics), indent=1) if as_json else quick_load_text(metrics, times, statuses))
+    if not metrics.counts.ok:
         answer = answer_of(url, tls, request)
         click.echo(redacted_text(f"One request by hand: {answer.text}. {answer.remedy}".rstrip()), err=True)
     if unwritten is not None:
         raise SiteError(f"--output {output}: the samples were not written ({unwritten.strerror}). The figures stand.")
-    failed = document["verdict"] == "INVALID" or any(slo["met"] is False for slo in document["slos"])
+    failed = metrics.verdict == "INVALID" or any(slo.met is False for slo in metrics.slos)
     return 1 if failed else 0
 
 

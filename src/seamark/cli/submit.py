@@ -258,13 +258,14 @@ def _opening(study: Study, before: Progress) -> str:
 
 def show_summary(study: Study, console: Console) -> None:
     """Print the summary table and the path of the report, where they exist."""
+    from seamark.model.results.summary import Summary
     from seamark.report.terminal import summary_table
-    from seamark.storage.paths import read_json
+    from seamark.storage.paths import read
 
     summary = study.folder(study.scenario.name).summary
     page = study.reports / study.scenario.name / "index.html"
     if summary.exists():
-        console.print(summary_table(read_json(summary)))
+        console.print(summary_table(read(summary, Summary)))
     if page.exists():
         console.print(f"Report: {_shown(page, study.root)}", soft_wrap=True, markup=False)
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from math import floor, isfinite, log10
-from typing import Any
 
 from seamark.config.mix import MIX, mix_label
+from seamark.model.results.summary import SearchSummary, Spread
+from seamark.model.results.trial_metrics import Times
 from seamark.model.service import Value
 
 ABSENT = "–"
@@ -39,14 +40,15 @@ def saturation_mark(codes: Iterable[str]) -> str:
     return " †" if any(code in SATURATED for code in codes) else ""
 
 
-def statistic(times: Mapping[str, Any], name: str) -> str:
+def statistic(times: Times | None, name: str) -> str:
     """Return one statistic of a group of times: `≥ 2,000` for a lower bound, and in parentheses a mean that leaves
     out requests without an answer."""
-    value = times.get(name)
+    if times is None or (value := times.statistic(name)) is None:
+        return ABSENT
     text = number(value)
-    if value is not None and name in (times.get("lower_bounds") or ()):
+    if times.is_lower_bound(name):
         return f"≥ {text}"
-    return f"({text})" if value is not None and name == "mean" and times.get("censored") else text
+    return f"({text})" if name == "mean" and times.is_conditional else text
 
 
 def span(low: float | None, high: float | None) -> str:
@@ -56,14 +58,17 @@ def span(low: float | None, high: float | None) -> str:
     return number(low) if number(low) == number(high) else f"{number(low)} – {number(high)}"
 
 
-def bracket(search: Mapping[str, Any] | None) -> str:
+def bracket(search: SearchSummary | None, *, confidence: bool = True) -> str:
     """Return the bracket of a search with its confidence, such as "155 – 205 (92 %)"; an open side is left empty."""
-    low, high = (search or {}).get("bracket") or (None, None)
-    if low is None and high is None:
+    if search is None or search.bracket == (None, None):
         return ABSENT
-    sides = " – ".join("" if one is None else number(one) for one in (low, high))
-    confidence = (search or {}).get("confidence")
-    return sides.strip() + (f" ({confidence:.0%})" if confidence else "")
+    sides = " – ".join("" if one is None else number(one) for one in search.bracket)
+    return sides.strip() + (f" ({search.confidence:.0%})" if confidence and search.confidence else "")
+
+
+def median_of(spread: Spread | None) -> float | None:
+    """Return the median of a figure over the trials, None where no trial has it."""
+    return None if spread is None else spread.median
 
 
 def percent(ratio: float | None) -> str:

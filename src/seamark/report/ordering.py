@@ -1,9 +1,10 @@
 """Order of services, treatments and factors in tables and figures, and the servers that trials were measured on."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from seamark.model.plurals import counted
+from seamark.model.results.summary import ServerSummary, Summary, SummaryRow
 from seamark.model.service import Value
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.report.numbers import ABSENT
@@ -13,69 +14,58 @@ SERVER = "server"
 DIGITS = 8
 NOT_RECORDED = "server identity not recorded"
 
-Document = Mapping[str, Any]
 
-
-def mixed(summary: Document) -> bool:
+def mixed(summary: Summary) -> bool:
     """Return whether trials of one service were measured on several servers, unknown ones included."""
-    services = [server["service"] for server in summary.get("servers") or ()]
+    services = [server.service for server in summary.servers or ()]
     return len(services) > len(set(services))
 
 
-def marks(summary: Document) -> dict[str, str]:
+def marks(summary: Summary) -> dict[str, str]:
     """Return the server of each treatment, `A` or `A + B`; empty unless there are several."""
     if not mixed(summary):
         return {}
-    names = {
-        str(each["treatment"]): sorted(filter(None, set(each["trial_servers"]))) for each in summary["treatments"]
-    }
+    names = {row.treatment: sorted(filter(None, set(row.trial_servers))) for row in summary.treatments}
     return {treatment: " + ".join(found) or ABSENT for treatment, found in names.items()}
 
 
-def trial_marks(summary: Document) -> dict[str, str]:
+def trial_marks(summary: Summary) -> dict[str, str]:
     """Return the server of each good trial; empty unless there are several."""
     if not mixed(summary):
         return {}
-    return {
-        trial: name
-        for each in summary["treatments"]
-        for trial, name in zip(each["trials"], each["trial_servers"], strict=True)
-        if name
-    }
+    pairs = (pair for row in summary.treatments for pair in zip(row.trials, row.trial_servers, strict=True))
+    return {trial: name for trial, name in pairs if name}
 
 
-def about_servers(summary: Document) -> list[tuple[str, str]]:
+def about_servers(summary: Summary) -> list[tuple[str, str]]:
     """Return the servers as facts for the head of a report; empty without a good trial."""
-    servers = summary.get("servers")
-    if servers is None and summary.get("ok"):
+    servers = summary.servers
+    if servers is None and summary.ok:
         return [("Server", NOT_RECORDED)]
     if not servers:
         return []
     if mixed(summary):
-        return [("Servers", "; ".join(f"{each['name']}: {_words(each)}" for each in servers))]
+        return [("Servers", "; ".join(f"{server.name}: {_words(server)}" for server in servers))]
     by_place: dict[str, list[str]] = {}
-    for each in servers:
-        by_place.setdefault(each["place"] or NOT_RECORDED, []).append(_digest(each))
-    return [("Server", "; ".join(f"{place}{_identities(digests)}" for place, digests in by_place.items()))]
+    for server in servers:
+        identity = f"{server.service} {server.digest[:DIGITS]}" if server.digest else ""
+        by_place.setdefault(server.place or NOT_RECORDED, []).append(identity)
+    return [("Server", "; ".join(f"{place}{_identities(found)}" for place, found in by_place.items()))]
 
 
-def mixture(summary: Document) -> str | None:
+def mixture(summary: Summary) -> str | None:
     """Return a warning about several servers, None for one."""
     if not mixed(summary):
         return None
-    named = "; ".join(f"{each['name']}: {_words(each)}" for each in summary["servers"])
+    named = "; ".join(f"{server.name}: {_words(server)}" for server in summary.servers or ())
     return f"These trials were measured on several servers, marked in the column `{SERVER}`. {named}."
 
 
-def _words(server: Document) -> str:
-    trials = counted(int(server["trials"]), "trial")
-    if server["place"] is None:
-        return f"{server['service']}, {NOT_RECORDED}, {trials}"
-    return f"{server['service']} on {server['place']}, identity {str(server['digest'])[:DIGITS]}, {trials}"
-
-
-def _digest(server: Document) -> str:
-    return f"{server['service']} {str(server['digest'])[:DIGITS]}" if server["digest"] else ""
+def _words(server: ServerSummary) -> str:
+    trials = counted(server.trials, "trial")
+    if server.place is None:
+        return f"{server.service}, {NOT_RECORDED}, {trials}"
+    return f"{server.service} on {server.place}, identity {str(server.digest)[:DIGITS]}, {trials}"
 
 
 def _identities(digests: Sequence[str]) -> str:
@@ -85,11 +75,10 @@ def _identities(digests: Sequence[str]) -> str:
 
 COMPONENTS = ("storage", "vectordb", "inference")
 
-Treatment = Mapping[str, Any]
 Levels = Mapping[str, Sequence[Value]]
 
 
-def in_order(summary: Mapping[str, Any], levels: Levels | None = None) -> list[dict[str, Any]]:
+def in_order(summary: Summary, levels: Levels | None = None) -> list[SummaryRow]:
     """Return a summary's treatments by component, service, workload and level.
 
     Factors of the service stand before those of the load. Where there are several servers, each treatment has its own
@@ -98,20 +87,19 @@ def in_order(summary: Mapping[str, Any], levels: Levels | None = None) -> list[d
     """
     load = [setting.name for setting in LOAD_SETTINGS]
     treatments, servers = [], marks(summary)
-    for treatment in summary.get("treatments") or ():
-        own = {SERVER: servers[str(treatment["treatment"])]} if servers else {}
-        factors = own | dict(treatment.get("factors") or {})
+    for row in summary.treatments:
+        own = {SERVER: servers[row.treatment]} if servers else {}
+        factors = {**own, **row.factors}
         names = sorted(factors, key=lambda name: load.index(name) if name in load else -1)
-        treatments.append({**treatment, "factors": {name: factors[name] for name in names}})
-    workloads = list(dict.fromkeys(str(treatment["workload"]) for treatment in treatments))
+        treatments.append(replace(row, factors={name: factors[name] for name in names}))
+    workloads = list(dict.fromkeys(row.workload for row in treatments))
 
-    def place(treatment: Treatment) -> tuple[int, str, int, list[tuple[float, float, str]]]:
-        component = treatment.get("component")
+    def place(row: SummaryRow) -> tuple[int, str, int, list[tuple[float, float, str]]]:
         return (
-            COMPONENTS.index(component) if component in COMPONENTS else len(COMPONENTS),
-            str(treatment["service"]),
-            workloads.index(str(treatment["workload"])),
-            [_level_place(name, value, levels or {}) for name, value in treatment["factors"].items()],
+            COMPONENTS.index(row.component) if row.component in COMPONENTS else len(COMPONENTS),
+            row.service,
+            workloads.index(row.workload),
+            [_level_place(name, value, levels or {}) for name, value in row.factors.items()],
         )
 
     return sorted(treatments, key=place)
@@ -129,14 +117,14 @@ def numeric(levels: Sequence[Value]) -> bool:
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in levels)
 
 
-def levels_of(treatments: Sequence[Document]) -> dict[str, tuple[Value, ...]]:
+def levels_of(treatments: Sequence[SummaryRow]) -> dict[str, tuple[Value, ...]]:
     """Return each factor that varies within a workload with its levels: numbers by size, words as they come.
 
     The server is among them wherever it is told, so that a table says of which one it is.
     """
     found: dict[str, dict[Value, None]] = {}
-    for treatment in treatments:
-        for name, value in (treatment.get("factors") or {}).items():
+    for row in treatments:
+        for name, value in row.factors.items():
             found.setdefault(name, {})[value] = None
     return {
         name: tuple(sorted(values, key=lambda v: float(v or 0)) if numeric(tuple(values)) else values)

@@ -1,21 +1,23 @@
 """Reader of a scenario's results for a report: small records only, samples are read by the figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from seamark.analysis.checks import verdict_of, worst
-from seamark.analysis.metrics import marked, with_present_codes
+from seamark.analysis.checks import worst
+from seamark.analysis.summary import marked
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.summary import Summary, SummaryRow
 from seamark.model.results.trial_meta import TrialMeta
+from seamark.model.results.trial_metrics import BoundedDistribution, TrialMetrics, Verdict, VerdictReason
 from seamark.model.trial import Plan, Trial
 from seamark.report.ordering import in_order
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json, read_or_none
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_or_none
 from seamark.storage.redaction import redacted, redacted_text
 
 Document = Mapping[str, Any]
@@ -42,13 +44,13 @@ class TrialRecord:
     warmup_s: float | None
     load_s: float | None
     """Length of the load with its warm-up."""
-    throughput: float | None
-    unit: str
-    latency_ms: Document
-    error_rate: float | None
-    verdict: str
-    reasons: tuple[Document, ...]
-    window_s: tuple[float, float] | None
+    throughput: float | None = None
+    unit: str = ""
+    latency_ms: BoundedDistribution = field(default_factory=BoundedDistribution)
+    error_rate: float | None = None
+    verdict: Verdict = "INVALID"
+    reasons: tuple[VerdictReason, ...]
+    window_s: tuple[float, float] | None = None
     folder: TrialFolder
 
     @property
@@ -57,7 +59,7 @@ class TrialRecord:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return tuple(str(reason.get("code")) for reason in self.reasons)
+        return tuple(reason.code for reason in self.reasons)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +68,8 @@ class Results:
 
     folder: ScenarioFolder
     plan: Plan
-    summary: Document
-    treatments: tuple[Document, ...]
+    summary: Summary
+    treatments: tuple[SummaryRow, ...]
     trials: tuple[TrialRecord, ...]
     by_treatment: Mapping[str, tuple[TrialRecord, ...]]
     deployments: Mapping[str, DeploymentRecord]
@@ -99,15 +101,14 @@ class Results:
         """A row for each trial in the order of the run: the fields of TrialRecord, `ok`, its response times `p50` and
         `p99`, which statistics are lower `bounds`, and `factor_NAME` for each factor of its treatment."""
         factors = {
-            str(t["treatment"]): {f"factor_{name}": value for name, value in t["factors"].items()}
-            for t in self.treatments
+            row.treatment: {f"factor_{name}": value for name, value in row.factors.items()} for row in self.treatments
         }
         rows = [
             {
                 **vars(trial),
                 "ok": trial.ok,
-                **{name: trial.latency_ms.get(name) for name in ("p50", "p99")},
-                "bounds": trial.latency_ms.get("lower_bounds") or (),
+                **{name: trial.latency_ms.statistic(name) for name in ("p50", "p99")},
+                "bounds": trial.latency_ms.bounds,
                 **factors.get(trial.treatment, {}),
             }
             for trial in self.trials
@@ -115,19 +116,18 @@ class Results:
         frame = pd.DataFrame(rows, dtype=object).astype({"ok": bool, "throughput": float, "p50": float, "p99": float})
         return frame.sort_values(["started_at", "block", "position"], ignore_index=True)
 
-    def services(self) -> Iterator[tuple[str, tuple[tuple[str, tuple[Document, ...]], ...]]]:
+    def services(self) -> Iterator[tuple[str, tuple[tuple[str, tuple[SummaryRow, ...]], ...]]]:
         """Yield each service with its workloads and their treatments, in the order of `ordering`."""
-        groups: dict[str, dict[str, tuple[Document, ...]]] = {}
-        for treatment in self.treatments:
-            own = groups.setdefault(str(treatment["service"]), {})
-            name = str(treatment["workload"])
-            own[name] = (*own.get(name, ()), treatment)
+        groups: dict[str, dict[str, tuple[SummaryRow, ...]]] = {}
+        for row in self.treatments:
+            own = groups.setdefault(row.service, {})
+            own[row.workload] = (*own.get(row.workload, ()), row)
         for service, workloads in groups.items():
             yield service, tuple(workloads.items())
 
-    def trials_of(self, treatment: Document) -> tuple[TrialRecord, ...]:
+    def trials_of(self, treatment: SummaryRow) -> tuple[TrialRecord, ...]:
         """Return the trials of one treatment by repetition, failed ones too."""
-        return self.by_treatment.get(str(treatment["treatment"]), ())
+        return self.by_treatment.get(treatment.treatment, ())
 
 
 def read_results(root: Path) -> Results:
@@ -136,10 +136,9 @@ def read_results(root: Path) -> Results:
     A damaged record of one trial or deployment is a finding about that one and not an error.
     """
     folder = ScenarioFolder(root=root)
-    plan, summary = read(folder.plan, Plan), dict(read_json(folder.summary))
-    summary["treatments"] = [with_present_codes(treatment) for treatment in summary["treatments"]]
+    plan, summary = read(folder.plan, Plan), read(folder.summary, Summary)
     levels = {name: values for role in plan.factors.values() for name, values in role.items()}
-    by_twins = {name: why for each in summary["treatments"] for name, why in (each.get("by_twins") or {}).items()}
+    by_twins = {name: reasons for row in summary.treatments for name, reasons in row.by_twins.items()}
     trials = tuple(_trial(planned, folder.trial(planned.id), by_twins.get(planned.id, ())) for planned in plan.trials)
     by_treatment: dict[str, tuple[TrialRecord, ...]] = {}
     for trial in sorted(trials, key=lambda trial: trial.repetition):
@@ -165,36 +164,10 @@ def read_results(root: Path) -> Results:
     )
 
 
-def _optional(path: Path) -> Document | None:
-    if not path.is_file():
-        return None
-    try:
-        return read_json(path)
-    except ValueError:
-        return None
-
-
-def _marked(path: Path) -> Document | None:
-    document = _optional(path)
-    return document and marked(dict(document))
-
-
-def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[Document]) -> TrialRecord:
-    metrics = _marked(folder.metrics)
+def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[VerdictReason]) -> TrialRecord:
     load = read_or_none(folder.load, LoadRecord) or LoadRecord(status="failed")
-    if metrics is None:
-        damaged = folder.metrics.is_file()
-        metrics = {
-            "status": "failed" if damaged else "not run",
-            "category": "damaged_file" if damaged else "not_run",
-            "reason": "metrics.json cannot be read: remove it and run again"
-            if damaged
-            else "no metrics.json: this trial was not measured",
-        }
-    throughput = metrics.get("throughput") or {}
-    window = metrics.get("window") or {}
-    start_s, end_s = window.get("start_s"), window.get("end_s")
-    return TrialRecord(
+    damaged = folder.metrics.is_file()
+    record = TrialRecord(
         id=planned.id,
         treatment=planned.treatment,
         workload=planned.workload,
@@ -203,20 +176,35 @@ def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[Document]) ->
         repetition=planned.repetition,
         block=planned.block,
         position=planned.position,
-        status=str(metrics.get("status")),
-        category=metrics.get("category"),
-        reason=redacted(metrics.get("reason")),
+        status="failed" if damaged else "not run",
+        category="damaged_file" if damaged else "not_run",
+        reason="metrics.json cannot be read: remove it and run again"
+        if damaged
+        else "no metrics.json: this trial was not measured",
         log_tail=tuple(redacted_text(line) for line in load.log_tail),
         started_at=load.started_at,
         finished_at=load.finished_at,
-        warmup_s=start_s if metrics.get("warmup_auto") else load.warmup_s,
+        warmup_s=load.warmup_s,
         load_s=(load.warmup_s or 0.0) + load.duration_s if load.duration_s else None,
-        throughput=throughput.get("value"),
-        unit=str(throughput.get("unit") or ""),
-        latency_ms=metrics.get("latency_ms") or {},
-        error_rate=(metrics.get("errors") or {}).get("rate"),
-        verdict=worst([str(metrics.get("verdict") or "INVALID"), *map(verdict_of, by_twins)]),
-        reasons=(*(metrics.get("reasons") or ()), *by_twins),
-        window_s=(float(start_s), float(end_s)) if start_s is not None and end_s is not None else None,
+        reasons=tuple(by_twins),
         folder=folder,
+    )
+    metrics = read_or_none(folder.metrics, TrialMetrics)
+    if metrics is None:
+        return record
+    metrics = marked(metrics)
+    start_s, end_s = metrics.window.start_s, metrics.window.end_s
+    return replace(
+        record,
+        status=metrics.status,
+        category=metrics.category,
+        reason=redacted(metrics.reason),
+        warmup_s=start_s if metrics.warmup_auto else load.warmup_s,
+        throughput=metrics.throughput.value,
+        unit=metrics.throughput.unit,
+        latency_ms=metrics.latency_ms,
+        error_rate=metrics.errors.rate,
+        verdict=worst([metrics.verdict, *(reason.verdict for reason in by_twins)]),
+        reasons=(*metrics.reasons, *by_twins),
+        window_s=None if start_s is None or end_s is None else (start_s, end_s),
     )

@@ -4,12 +4,13 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from seamark.model.plurals import counted
+from seamark.model.results.summary import SearchSummary, Summary
+from seamark.model.results.trial_metrics import KindFigures, Times, TrialMetrics
 from seamark.model.service import Value
 from seamark.report.numbers import (
     ABSENT,
@@ -34,8 +35,8 @@ MIDDLE, WIDE = 100, 130
 """Terminal widths from which units are named, and all columns are shown."""
 
 
-def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table:
-    """Return a row for each treatment of a summary.json document; a withheld number is an en dash.
+def summary_table(summary: Summary, width: int | None = None) -> Table:
+    """Return a row for each treatment of a summary; a withheld number is an en dash.
 
     Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out.
     Of a search the load that was found comes first, with its bracket, and what it reached only where there is room.
@@ -46,7 +47,7 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
     table = Table(header_style="bold", pad_edge=False, box=None, padding=(0, 1))
     table.add_column("workload", no_wrap=True)
     table.add_column("factors", overflow="fold", min_width=20)
-    searched = any(treatment.get("search") for treatment in summary.get("treatments") or ())
+    searched = any(row.search for row in summary.treatments)
     if searched:
         table.add_column("largest load" if units else "found", justify="right", no_wrap=True)
         table.add_column("between", justify="right", no_wrap=True)
@@ -66,35 +67,34 @@ def summary_table(summary: Mapping[str, Any], width: int | None = None) -> Table
     table.add_column("verdict", no_wrap=True)
     last = None
     marks: set[str] = {warning} if (warning := mixture(summary)) else set()
-    for treatment in in_order(summary):
-        throughput, latency = treatment.get("throughput") or {}, treatment.get("latency_ms") or {}
-        verdict, workload = str(treatment.get("verdict") or "INVALID"), str(treatment["workload"])
-        mark = saturation_mark(str(reason["code"]) for reason in treatment.get("reasons") or ())
-        bounded = not set(names).isdisjoint(latency.get("lower_bounds") or ())
+    for row in in_order(summary):
+        throughput, latency, workload = row.throughput, row.latency_ms, row.workload
+        mark = saturation_mark(row.codes)
+        bounded = latency is not None and any(map(latency.is_lower_bound, names))
         marks |= {note for note, sign in ((BOUND_NOTE, bounded), (UNSTEADY_NOTE, mark)) if sign}
         table.add_row(
             Text("" if workload == last else workload),
-            Text(_levels(treatment["factors"]) or ABSENT),
-            *(_found(treatment.get("search") or {}, units=units) if searched else ()),
-            *([number(throughput.get("median"))] if reached else []),
-            *([span(throughput.get("min"), throughput.get("max"))] if wide else []),
-            *([Text(unit_words(throughput.get("unit")))] if reached and units else []),
+            Text(_levels(row.factors) or ABSENT),
+            *(_found(row.search, units=units) if searched else ()),
+            *([number(throughput.median)] if reached else []),
+            *([span(throughput.min, throughput.max)] if wide else []),
+            *([Text(unit_words(throughput.unit))] if reached and units else []),
             *(Text(f"{statistic(latency, name)}{mark}") for name in names),
-            percent((treatment.get("errors") or {}).get("rate")),
-            *([f"{treatment.get('repetitions', 0)}/{treatment.get('planned', ABSENT)}"] if wide else []),
-            Text(verdict, style=COLOURS.get(verdict, "")),
+            percent(row.errors.rate),
+            *([f"{row.repetitions}/{row.planned}"] if wide else []),
+            Text(row.verdict, style=COLOURS.get(row.verdict, "")),
         )
         last = workload
     table.caption = Text("\n".join(sorted(marks)), justify="left") if marks else None
     return table
 
 
-def _found(search: Mapping[str, Any], *, units: bool) -> tuple[str, str]:
+def _found(search: SearchSummary | None, *, units: bool) -> tuple[str, str]:
     """Return the load that a search found and its bracket; without `units` neither the unit nor the confidence."""
-    found = (search.get("found") or {}).get("median")
-    if not units:
-        return number(found), bracket({**search, "confidence": None})
-    return ABSENT if found is None else f"{number(found)} {SEARCHED[search['setting']]}", bracket(search)
+    if search is None or search.found.median is None:
+        return ABSENT, bracket(search, confidence=units)
+    unit = f" {SEARCHED[search.setting]}" if units else ""
+    return f"{number(search.found.median)}{unit}", bracket(search, confidence=units)
 
 
 def _levels(factors: Mapping[str, Value]) -> str:
@@ -125,80 +125,80 @@ QUANTILES = ("mean", "p50", "p90", "p99", "p999", "max")
 
 
 def quick_load_text(
-    document: Mapping[str, Any], response: Histogram | None, statuses: Mapping[str, Counter[int]] | None = None
+    metrics: TrialMetrics, response: Histogram | None, statuses: Mapping[str, Counter[int]] | None = None
 ) -> str:
-    """Return the summary of a metrics.json document; `response` has response times in ns, `statuses` the HTTP
+    """Return the summary of a trial's metrics; `response` has response times in ns, `statuses` the HTTP
     statuses of failed requests by the category of their failure."""
-    counts, window = document["counts"], document["window"]
+    counts, window = metrics.counts, metrics.window
     lines = [
-        f"{counted(counts['requests'], 'request')} in {number(window['end_s'] - window['start_s'])} s of "
-        f"{document['config']['pattern']} load ({window['rule']}), {counts['ok']:,} good, "
-        f"{counts['failed']:,} failed, {counts['unfinished']:,} unfinished",
-        f"{number(document['requests_per_s'])} requests/s, {number(document['throughput']['value'])} "
-        f"{document['throughput']['unit'].replace('_per_s', '/s')}"
-        + (f", {number(document['bandwidth']['mb_per_s'])} MB/s" if document["bandwidth"] else ""),
+        f"{counted(counts.requests or 0, 'request')} in {number(window.length_s)} s of "
+        f"{metrics.config['pattern']} load ({window.rule}), {counts.ok:,} good, "
+        f"{counts.failed:,} failed, {counts.unfinished:,} unfinished",
+        f"{number(metrics.requests_per_s)} requests/s, {number(metrics.throughput.value)} "
+        f"{metrics.throughput.unit.replace('_per_s', '/s')}"
+        + (f", {number(metrics.bandwidth.mb_per_s)} MB/s" if metrics.bandwidth else ""),
     ]
-    if document["sessions"]:
-        sessions = document["sessions"]
+    if sessions := metrics.sessions:
         lines.append(
-            f"{number(sessions['per_s'])} whole sessions/s of {document['config']['turns']} turns, "
-            f"{number(sessions['begun_per_s'])} begun, {sessions['broken']} broken by a failure"
+            f"{number(sessions.per_s)} whole sessions/s of {metrics.config['turns']} turns, "
+            f"{number(sessions.begun_per_s)} begun, {sessions.broken} broken by a failure"
         )
-    lag = document["schedule_lag_ms"]
-    if lag:
-        offered, achieved = number(document["offered_rps"]), number(document["achieved_rps"])
+    if lag := metrics.schedule_lag_ms:
+        offered, achieved = number(metrics.offered_rps), number(metrics.achieved_rps)
         lines.append(
-            f"offered {offered}, achieved {achieved} requests/s; sent {_us(lag['p50'])} late (p50), "
-            f"{_us(lag['p99'])} (p99)"
+            f"offered {offered}, achieved {achieved} requests/s; sent {_us(lag.p50)} late (p50), {_us(lag.p99)} (p99)"
         )
-    mark = " †" if document["saturated"] else ""
-    if counts["ok"] or document["latency_ms"]["censored"]:
+    mark = " †" if metrics.saturated else ""
+    if counts.ok or metrics.latency_ms.is_conditional:
         lines += ["", f"{'ms':<15}" + "".join(f"{name:>10}" for name in QUANTILES)]
         for group, name in TIMES.items():
-            if document[group] and (group not in AS_TTFT or document[group] != document["ttft_ms"]):
-                figures = (statistic(document[group], q) for q in QUANTILES)
+            times = getattr(metrics, group)
+            if times and (group not in AS_TTFT or times != metrics.ttft_ms):
+                figures = (statistic(times, q) for q in QUANTILES)
                 lines.append(f"{name + mark:<15}" + "".join(f"{figure:>10}" for figure in figures))
-    lines += _kinds(document["by_kind"] or {}, mark)
-    lines += _notes(document, mark)
+    lines += _kinds(metrics.by_kind or {}, mark)
+    lines += _notes(metrics, mark)
     if response is not None and response.count:
         lines += ["", *_bars(response)]
-    failed = {name: count for name, count in document["errors"]["by_category"].items() if count}
+    failed = {name: count for name, count in metrics.errors.by_category.items() if count}
     if failed:
         said = (f"{name} {count}{_of_statuses((statuses or {}).get(name))}" for name, count in failed.items())
         lines += ["", "failures: " + ", ".join(said)]
-    for slo in document["slos"]:
-        met = "unknown" if slo["met"] is None else "met" if slo["met"] else "missed"
-        value = f"{'≥ ' if slo['lower_bound'] else ''}{number(slo['value'])}"
-        lines.append(f"objective {slo['metric']} {slo['op']} {slo['limit']:g}: {value}, {met}")
-    lines += ["", document["verdict"]]
-    lines += [f"  {reason['code']}: {reason['text']}. {reason['remedy']}".rstrip() for reason in document["reasons"]]
+    for slo in metrics.slos:
+        met = "unknown" if slo.met is None else "met" if slo.met else "missed"
+        value = f"{'≥ ' if slo.lower_bound else ''}{number(slo.value)}"
+        lines.append(f"objective {slo.metric} {slo.op} {slo.limit:g}: {value}, {met}")
+    lines += ["", metrics.verdict]
+    lines += [f"  {reason.code}: {reason.text}. {reason.remedy}".rstrip() for reason in metrics.reasons]
     return "\n".join(lines)
 
 
-def _notes(document: Mapping[str, Any], mark: str) -> list[str]:
+def _notes(metrics: TrialMetrics, mark: str) -> list[str]:
     """Return the explanations of the marks beside figures."""
-    groups = [document[group] or {} for group in TIMES]
-    groups += [kind[group] or {} for kind in (document["by_kind"] or {}).values() for group in OF_KIND]
+    groups: list[Times] = [times for group in TIMES if (times := getattr(metrics, group))]
+    of_kinds = [
+        times for kind in (metrics.by_kind or {}).values() for group in OF_KIND if (times := getattr(kind, group))
+    ]
     notes = {
-        BOUND_NOTE: any(times.get("lower_bounds") for times in groups),
-        MEAN_NOTE: any(times.get("censored") for times in groups[: len(TIMES)]),
+        BOUND_NOTE: any(times.bounds for times in (*groups, *of_kinds)),
+        MEAN_NOTE: any(times.is_conditional for times in groups),
         UNSTEADY_NOTE: bool(mark),
     }
     return [note for note, needed in notes.items() if needed]
 
 
-def _kinds(by_kind: Mapping[str, Any], mark: str) -> list[str]:
+def _kinds(by_kind: Mapping[str, KindFigures], mark: str) -> list[str]:
     """Return a line for each kind of request; `mark` is appended to times."""
     if not by_kind:
         return []
     shown = [(f"{name} {q}", group, q) for group, name in OF_KIND.items() for q in ("p50", "p99")]
-    shown = [each for each in shown if any(kind[each[1]] for kind in by_kind.values())]
+    shown = [each for each in shown if any(getattr(kind, each[1]) for kind in by_kind.values())]
     longest = max(len(name) for name in by_kind)
     head = f"{'ms':<{longest}}{'requests':>10}{'failed':>8}"
     head += "".join(f"{title + mark:>11}" for title, _, _ in shown)
     rows = [
-        f"{name:<{longest}}{kind['requests']:>10,}{kind['failed']:>8,}"
-        + "".join(f"{statistic(kind[group] or {}, q):>11}" for _, group, q in shown)
+        f"{name:<{longest}}{kind.requests:>10,}{kind.failed:>8,}"
+        + "".join(f"{statistic(getattr(kind, group), q):>11}" for _, group, q in shown)
         for name, kind in by_kind.items()
     ]
     return ["", head, *rows]

@@ -8,7 +8,6 @@ and maximum are exact integers, so merging is associative and commutative to the
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,39 +84,6 @@ class Histogram:
             count = sum(self.buckets.get(index, 0) for index in range(start, end + 1))
             rows.append((min(math.exp(end * step), float(self.maximum or 0)), count))
         return [*rows, (float(self.maximum or 0), above)] if above else rows
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that from_json reads, with buckets as two parallel ascending lists."""
-        indexes = sorted(self.buckets)
-        return {
-            "relative_error": self.relative_error,
-            "count": self.count,
-            "sum": self.total,
-            "min": self.minimum,
-            "max": self.maximum,
-            "zeros": self.zeros,
-            "indexes": indexes,
-            "counts": [self.buckets[index] for index in indexes],
-        }
-
-
-def from_json(document: Mapping[str, Any]) -> Histogram:
-    """Read a histogram. Raises ValueError if it contradicts itself."""
-    try:
-        indexes, counts = document["indexes"], document["counts"]
-        histogram = Histogram(
-            relative_error=document["relative_error"],
-            zeros=document["zeros"],
-            buckets=dict(zip(indexes, counts, strict=True)),
-            total=document["sum"],
-            minimum=document["min"],
-            maximum=document["max"],
-        )
-        if histogram.count != document["count"]:
-            raise ValueError(f"its buckets hold {histogram.count} values and it claims {document['count']}")
-    except (KeyError, TypeError) as cause:
-        raise ValueError(f"not a histogram: {cause!r}") from cause
-    return histogram
 
 
 def merge(parts: Iterable[Histogram]) -> Histogram:

@@ -130,7 +130,10 @@ def decoder(shape: Any) -> Decode:
 
 def _noun(noun: Any) -> Decode:
     hints = get_type_hints(noun, include_extras=True)
-    parts = [(each.name, decoder(hints[each.name]), _skips_null(each, hints[each.name])) for each in fields(noun)]
+    parts = [
+        (each.name, _field_decoder(each, hints[each.name]), _skips_null(each, hints[each.name]))
+        for each in fields(noun)
+    ]
     required = [each.name for each in fields(noun) if _is_required(each)]
 
     def read(value: Any) -> Any:
@@ -149,6 +152,14 @@ def _noun(noun: Any) -> Decode:
         return noun(**given)
 
     return read
+
+
+def _field_decoder(field: "Field[Any]", hint: Any) -> Decode:
+    """Return the function that decodes a field; `renamed` in its metadata has values of older versions."""
+    part, renamed = decoder(hint), field.metadata.get("renamed")
+    if renamed is None:
+        return part
+    return lambda value: renamed.get(found := part(value), found)
 
 
 def _is_required(field: "Field[Any]") -> bool:

@@ -2,21 +2,20 @@
 searches. Measures nothing."""
 
 from pathlib import Path
-from typing import Any
 
-from seamark.analysis.metrics import is_older
-from seamark.analysis.metrics.metric import marks_of, own_marks
-from seamark.analysis.summary import write_metrics
+from seamark.analysis.metrics.metric import own_marks
+from seamark.analysis.summary import is_older, write_metrics
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Deployment, Trial
-from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read, read_json
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read
 from seamark.telemetry.cut import cut_telemetry
 from seamark.trials.calibration import ceiling_of
 from seamark.trials.search.record import found_trial
 
 
-def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> dict[str, Any]:
-    """Write a trial's metrics, and its telemetry if missing or older than load.json; return metrics.json.
+def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> TrialMetrics:
+    """Write a trial's metrics, and its telemetry where that is missing or older than load.json; return the metrics.
 
     A damaged load.json gives the metrics of a failed trial.
     """
@@ -50,15 +49,7 @@ def is_derived(folder: TrialFolder, trial: Trial) -> bool:
 
 def can_be_newer(folder: TrialFolder) -> bool:
     """Return whether a trial's metrics are of an older version and can be derived again from its samples."""
-    return folder.metrics.exists() and folder.samples.exists() and is_older_file(folder.metrics)
-
-
-def is_older_file(path: Path) -> bool:
-    """Return whether an older version of the metrics wrote a file; false for a damaged one."""
-    try:
-        return is_older(read_json(path))
-    except ValueError:
-        return False
+    return folder.metrics.exists() and folder.samples.exists() and is_older(folder.metrics, TrialMetrics)
 
 
 def _is_newer(made: Path, source: Path) -> bool:
@@ -68,10 +59,8 @@ def _is_newer(made: Path, source: Path) -> bool:
 def _is_judged(folder: TrialFolder, trial: Trial) -> bool:
     """Return whether metrics.json has the trial's current objectives and the user's own metrics and checks."""
     try:
-        known = read_json(folder.metrics)
-        judged = [(each["metric"], each["op"], each["limit"]) for each in known["slos"]]
-    except (ValueError, KeyError, TypeError):
+        metrics = read(folder.metrics, TrialMetrics)
+    except ValueError:
         return False
-    if known.get("status") == "ok" and judged != [(slo.metric, slo.op, slo.limit) for slo in trial.slos]:
-        return False
-    return marks_of(known) == own_marks(trial)
+    judged, planned = ([(slo.metric, slo.op, slo.limit) for slo in slos] for slos in (metrics.slos, trial.slos))
+    return (judged == planned or not metrics.ok) and metrics.own_marks == own_marks(trial)

@@ -10,6 +10,7 @@ import psutil
 
 from seamark.model.results.deployment_record import Waiting
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Plan, Trial
 from seamark.planning.study import Study
@@ -141,8 +142,8 @@ def _tried(trial: Trial, files: TrialFolder, server: ServerIdentity | None) -> S
         if not belongs(load, trial.config_hash, server):
             status, category, reason = "other" if load.ok else "planned", None, None
         elif load.ok and files.metrics.exists():
-            metrics = read_json(files.metrics)
-            status, category, reason = metrics["status"], metrics["category"], metrics["reason"]
+            metrics = read(files.metrics, TrialMetrics)
+            status, category, reason = metrics.status, metrics.category, metrics.reason
     except ValueError as cause:
         status, category, reason = "damaged", "damaged", str(cause)
     return State(trial=trial.id, deployment=trial.deployment, state=status, category=category, reason=reason)

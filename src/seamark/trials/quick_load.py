@@ -11,8 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from seamark.analysis.metrics import Measured
-from seamark.analysis.metrics import measure as figures
+from seamark.analysis.metrics import DerivedMetrics, derive_metrics
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.dispatch.identity import node
 from seamark.load.coordinator.coordinator import LoadError, LoadJob
@@ -74,7 +73,7 @@ def run_quick_load(
     ceiling: Ceiling | None = None,
     on_progress: Callable[[Mapping[str, int]], None] = lambda recorded: None,
     launcher: WorkerLauncher | None = None,
-) -> Measured:
+) -> DerivedMetrics:
     """Run the load and return what was measured; its samples lie in `folder`.
 
     `load_settings` has what differs from the defaults of a scenario's load. `on_progress` gets about every 0.1 s how
@@ -114,7 +113,7 @@ def run_quick_load(
         client=ClientRecord(workers="wire"),
     )
     load = keep_samples(folder, measured.outcome, counted_load(record, measured.outcome))
-    return figures(trial, load, folder, scenario="load", client_is_server=False, ceiling=ceiling)
+    return derive_metrics(trial, load, folder, scenario="load", client_is_server=False, ceiling=ceiling)
 
 
 def _trial(address: Address, load_settings: Mapping[str, Value], slos: tuple[Slo, ...], seed: int) -> Trial:

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from seamark.analysis.prometheus_text import TrialFigures, figures_of, write_trial
-from seamark.analysis.summary import write_summary
+from seamark.analysis.summary import is_older, write_summary
+from seamark.model.results.summary import Summary
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.service import Value
 from seamark.model.trial import Trial, levels_of
 from seamark.planning.study import Study
 from seamark.report.page.render import write_report
-from seamark.storage.paths import TrialFolder, read_json
-from seamark.trials.derive_trial import can_be_newer, derive_trial, is_derived, is_older_file
+from seamark.storage.paths import TrialFolder, read
+from seamark.trials.derive_trial import can_be_newer, derive_trial, is_derived
 
 
 def derive(study: Study) -> list[str]:
@@ -41,12 +43,14 @@ def has_older_figures(study: Study) -> bool:
     of the metrics."""
     folder = study.folder(study.scenario.name)
     made = [folder.trial(trial.id) for trial in study.plan.trials]
-    return (folder.summary.exists() and is_older_file(folder.summary)) or any(map(can_be_newer, made))
+    return (folder.summary.exists() and is_older(folder.summary, Summary)) or any(map(can_be_newer, made))
 
 
 def measured_trials(study: Study) -> list[TrialFigures]:
     """Return the metrics of the study's measured trials in Prometheus's form."""
-    return [figures_of(read_json(folder.metrics), trial, levels) for folder, trial, levels in _measured(study)]
+    return [
+        figures_of(read(folder.metrics, TrialMetrics), trial, levels) for folder, trial, levels in _measured(study)
+    ]
 
 
 def write_expositions(study: Study, root: Path) -> int:

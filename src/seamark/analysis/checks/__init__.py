@@ -1,7 +1,7 @@
-"""Checks of a trial's metrics: small pure functions, each with a stable code and a remedy."""
+"""Verdict of a trial's figures: small pure checks, each with a stable code and a remedy."""
 
-from seamark.analysis.checks.findings import Connections, Findings, Processors, Reason
-from seamark.analysis.checks.judge import CHECKS, judge, verdict_of, worst
+from seamark.analysis.checks.inputs import CheckInputs, Connections, Processors
+from seamark.analysis.checks.judge import CHECKS, gravest_first, judge, worst
 from seamark.analysis.checks.result import REMEDIES
 
-__all__ = ["CHECKS", "REMEDIES", "Connections", "Findings", "Processors", "Reason", "judge", "verdict_of", "worst"]
+__all__ = ["CHECKS", "REMEDIES", "CheckInputs", "Connections", "Processors", "gravest_first", "judge", "worst"]

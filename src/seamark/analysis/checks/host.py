@@ -1,6 +1,7 @@
 """Checks of the client's machine: CPU load, free ports, and lost connections."""
 
-from seamark.analysis.checks.findings import Findings, Processors, Reason
+from seamark.analysis.checks.inputs import CheckInputs, Processors
+from seamark.model.results.trial_metrics import VerdictReason
 
 FULL = 0.9
 """Busy ratio of a machine from which on load and server may wait for a processor."""
@@ -9,25 +10,25 @@ OTHERS, OTHERS_OF_FULL = 0.2, 0.1
 STEAL = 0.05
 
 
-def host_cpu_saturated(found: Findings) -> Reason | None:
+def host_cpu_saturated(inputs: CheckInputs) -> VerdictReason | None:
     """Processes on shared cores slow each other: a faster client slows its server, and the reverse."""
-    if found.machine_cpu_ratio is None or found.machine_cpu_ratio <= FULL or found.client_is_server:
+    if inputs.machine_cpu_ratio is None or inputs.machine_cpu_ratio <= FULL or inputs.client_is_server:
         return None
-    own = next((each for each in found.processors if each.node is None), None)
-    return Reason(
+    own = next((each for each in inputs.processors if each.node is None), None)
+    return VerdictReason(
         code="host_cpu_saturated",
         severity="note",
-        text=f"the machine's processors were {found.machine_cpu_ratio:.0%} busy{_shares(own) if own else ''}",
+        text=f"the machine's processors were {inputs.machine_cpu_ratio:.0%} busy{_shares(own) if own else ''}",
         remedy="Compare only with results of the same machine, or load from another one.",
     )
 
 
-def busy_elsewhere(found: Findings) -> Reason | None:
+def busy_elsewhere(inputs: CheckInputs) -> VerdictReason | None:
     """Processors used by others are unavailable to load and server, and the effect on them is unknown."""
-    for each in found.processors:
+    for each in inputs.processors:
         crowded = each.others >= (OTHERS_OF_FULL if each.busy > FULL else OTHERS)
         if crowded or each.steal >= STEAL:
-            return Reason(
+            return VerdictReason(
                 code="busy_elsewhere",
                 severity="suspect",
                 text=_seen(each, crowded=crowded),
@@ -60,12 +61,12 @@ def _shares(one: Processors) -> str:
 MANY_RATIO = 0.8
 
 
-def few_local_ports(found: Findings) -> Reason | None:
+def few_local_ports(inputs: CheckInputs) -> VerdictReason | None:
     """Nearly every local port was needed; another load, or repeated connections, would find none."""
-    of = found.connections
+    of = inputs.connections
     if of.ports_free is None or of.asked <= MANY_RATIO * of.ports_free:
         return None
-    return Reason(
+    return VerdictReason(
         code="few_local_ports",
         severity="note",
         text=f"{of.asked} connections to one address, and {of.ports_free} local ports were free for them",
@@ -73,12 +74,12 @@ def few_local_ports(found: Findings) -> Reason | None:
     )
 
 
-def connection_churn(found: Findings) -> Reason | None:
+def connection_churn(inputs: CheckInputs) -> VerdictReason | None:
     """A used port cannot be reused for the same address for a minute."""
-    of = found.connections
+    of = inputs.connections
     if of.churn_per_s_limit is None or of.anew_per_s <= MANY_RATIO * of.churn_per_s_limit:
         return None
-    return Reason(
+    return VerdictReason(
         code="connection_churn",
         severity="suspect",
         text=f"{of.anew_per_s:.4g} connections/s were made anew, and local ports last for "
@@ -87,12 +88,12 @@ def connection_churn(found: Findings) -> Reason | None:
     )
 
 
-def connected_anew(found: Findings) -> Reason | None:
+def connected_anew(inputs: CheckInputs) -> VerdictReason | None:
     """Times then include the setup of a new connection."""
-    of = found.connections
-    if not found.ok or of.anew <= max(of.asked, found.requests // 2):
+    of = inputs.connections
+    if not inputs.ok or of.anew <= max(of.asked, inputs.requests // 2):
         return None
-    return Reason(
+    return VerdictReason(
         code="connected_anew",
         severity="note",
         text=f"{of.anew} connections were made while the load ran: the server closes them, and times include "
@@ -101,13 +102,13 @@ def connected_anew(found: Findings) -> Reason | None:
     )
 
 
-def listen_queue_full(found: Findings) -> Reason | None:
+def listen_queue_full(inputs: CheckInputs) -> VerdictReason | None:
     """A refused connection is attempted again after 1 s, then 3 s, 7 s, ..."""
-    of = found.connections
+    of = inputs.connections
     if not of.overflows:
         return None
     length = "" if of.backlog is None else f" of {of.backlog}"
-    return Reason(
+    return VerdictReason(
         code="listen_queue_full",
         severity="suspect",
         text=f"a full queue{length} of new connections turned {of.overflows} of them away, for a second or more each",

@@ -1,19 +1,20 @@
-"""Runs all checks over the findings of a trial and decides its verdict. A new check is a row of CHECKS."""
+"""Runs all checks over their inputs and gives a trial's verdict. To add a check, add a line to CHECKS."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
-from typing import Any, Literal
+from typing import TypeVar
 
 from seamark.analysis.checks import host, load, result
-from seamark.analysis.checks.findings import Findings, Reason, Severity
+from seamark.analysis.checks.inputs import CheckInputs
 from seamark.model.dotted import resolved
+from seamark.model.results.trial_metrics import Severity, Verdict, VerdictReason
 
-Verdict = Literal["VALID", "SUSPECT", "INVALID"]
+SomeReason = TypeVar("SomeReason", bound=VerdictReason)
 
 SEVERITIES: tuple[Severity, ...] = ("invalid", "suspect", "note")
 """Severities of reasons, most severe first."""
 
-CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
+CHECKS: tuple[Callable[[CheckInputs], VerdictReason | None], ...] = (
     result.trial_failed,
     result.no_replies,
     result.too_few_samples,
@@ -56,24 +57,23 @@ CHECKS: tuple[Callable[[Findings], Reason | None], ...] = (
 )
 
 
-def judge(found: Findings, own: Sequence[str] = ()) -> tuple[Verdict, tuple[Reason, ...]]:
+def judge(inputs: CheckInputs, own: Sequence[str] = ()) -> tuple[Verdict, tuple[VerdictReason, ...]]:
     """Return the verdict and its reasons, most severe first. `own` are dotted paths of the user's own checks."""
-    reasons = [reason for check in CHECKS if (reason := check(found)) is not None]
-    reasons += [reason for path in own if (reason := _own_check(path, found)) is not None]
-    reasons.sort(key=lambda reason: SEVERITIES.index(reason.severity))
-    return worst([verdict_of(reason.to_json()) for reason in reasons]), tuple(reasons)
+    answers = [*(check(inputs) for check in CHECKS), *(_own_check(path, inputs) for path in own)]
+    reasons = gravest_first(reason for reason in answers if reason is not None)
+    return worst([reason.verdict for reason in reasons]), reasons
 
 
-def _own_check(path: str, found: Findings) -> Reason | None:
+def _own_check(path: str, inputs: CheckInputs) -> VerdictReason | None:
     """Return the reason of a user's own check; where it returns none of our form, a reason that says so."""
     try:
-        reason = resolved(path, FunctionType)(found)
-        if reason is None or (isinstance(reason, Reason) and reason.severity in SEVERITIES):
+        reason = resolved(path, FunctionType)(inputs)
+        if reason is None or (isinstance(reason, VerdictReason) and reason.severity in SEVERITIES):
             return reason
-        why = f"it returned {reason!r}, which is no Reason of severity {', '.join(SEVERITIES)}"
+        why = f"it returned {reason!r}, which is no VerdictReason of severity {', '.join(SEVERITIES)}"
     except Exception as error:  # a user's code may raise anything; the other checks remain valid
         why = f"{type(error).__name__}: {error}"
-    return Reason(
+    return VerdictReason(
         code="own_check_failed",
         severity="suspect",
         text=f"{path}: {why}",
@@ -81,13 +81,12 @@ def _own_check(path: str, found: Findings) -> Reason | None:
     )
 
 
-def verdict_of(reason: Mapping[str, Any]) -> Verdict:
-    """Return the verdict for one reason alone."""
-    verdicts: Mapping[str, Verdict] = {"invalid": "INVALID", "suspect": "SUSPECT"}
-    return verdicts.get(str(reason["severity"]), "VALID")
+def gravest_first(reasons: Iterable[SomeReason]) -> tuple[SomeReason, ...]:
+    """Return reasons by severity; those of one severity keep their order."""
+    return tuple(sorted(reasons, key=lambda reason: SEVERITIES.index(reason.severity)))
 
 
-def worst(verdicts: Sequence[str]) -> Verdict:
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
     """Return the most severe of some verdicts; VALID for none."""
     order: tuple[Verdict, ...] = ("INVALID", "SUSPECT", "VALID")
     return next((verdict for verdict in order if verdict in verdicts), "VALID")

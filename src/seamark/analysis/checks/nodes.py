@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
-from seamark.analysis.checks.findings import Reason
 from seamark.model.results.trial_meta import Machine
+from seamark.model.results.trial_metrics import VerdictReason
 
 Seen = dict[str, dict[str, set[str]]]
 """Differing fact -> its value -> the nodes with it."""
@@ -60,12 +60,12 @@ def add_machine(seen: Seen, node: str, machine: Machine) -> None:
         _note(seen, f"file system of {role}", node, mount.type)
 
 
-def nodes_differ(seen: Seen) -> Reason | None:
+def nodes_differ(seen: Seen) -> VerdictReason | None:
     """A difference between treatments measured on different nodes may be one between machines."""
     differing = [f"{what}: {_spread(values)}" for what, values in seen.items() if len(values) > 1]
     if not differing:
         return None
-    return Reason(
+    return VerdictReason(
         code="nodes_differ",
         severity="suspect",
         text=f"trials that are compared ran on nodes that differ in {'; '.join(differing)}",

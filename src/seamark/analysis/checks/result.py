@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from seamark.analysis.checks.findings import Findings, Reason
+from seamark.analysis.checks.inputs import CheckInputs
 from seamark.model.plurals import counted
+from seamark.model.results.trial_metrics import VerdictReason
 
 REMEDIES: Mapping[str, str] = {
     "server_died": "See the server's log. `bench retry` measures the trial again.",
@@ -29,13 +30,13 @@ LOW_TPOT_NOTE, LOW_TPOT = 0.01, 0.05
 """Ratios by which a time per token may be too low, without any reason and without doubt about it."""
 
 
-def trial_failed(found: Findings) -> Reason | None:
+def trial_failed(inputs: CheckInputs) -> VerdictReason | None:
     """There are no metrics at all."""
-    if found.status == "ok":
+    if inputs.status == "ok":
         return None
-    category = found.category or "failed"
-    text = found.failure or f"the trial ended as {found.status}"
-    return Reason(
+    category = inputs.category or "failed"
+    text = inputs.failure or f"the trial ended as {inputs.status}"
+    return VerdictReason(
         code=category,
         severity="invalid",
         text=text,
@@ -43,210 +44,212 @@ def trial_failed(found: Findings) -> Reason | None:
     )
 
 
-def no_replies(found: Findings) -> Reason | None:
+def no_replies(inputs: CheckInputs) -> VerdictReason | None:
     """No good reply arrived inside the window."""
-    if found.status != "ok" or found.ok:
+    if inputs.status != "ok" or inputs.ok:
         return None
-    return Reason(
+    return VerdictReason(
         code="no_replies",
         severity="invalid",
-        text=f"none of the {counted(found.requests, 'request')} of the window has a good reply",
+        text=f"none of the {counted(inputs.requests, 'request')} of the window has a good reply",
         remedy="See errors.by_category; a duration_s shorter than one reply also ends so.",
     )
 
 
-def too_few_samples(found: Findings) -> Reason | None:
+def too_few_samples(inputs: CheckInputs) -> VerdictReason | None:
     """Even a median needs ten replies on each side."""
-    if found.status != "ok" or not 0 < found.ok < 20:
+    if inputs.status != "ok" or not 0 < inputs.ok < 20:
         return None
-    return Reason(
+    return VerdictReason(
         code="too_few_samples",
         severity="suspect",
-        text=f"only {found.ok} good replies in the window",
+        text=f"only {inputs.ok} good replies in the window",
         remedy="Raise duration_s.",
     )
 
 
-def timestamp_order(found: Findings) -> Reason | None:
+def timestamp_order(inputs: CheckInputs) -> VerdictReason | None:
     """A reply cannot end before its request was sent."""
-    if not found.disordered:
+    if not inputs.disordered:
         return None
-    return Reason(
+    return VerdictReason(
         code="timestamp_order",
         severity="invalid",
-        text=f"times out of order in {counted(found.disordered, 'sample')}: the end comes before the beginning",
+        text=f"times out of order in {counted(inputs.disordered, 'sample')}: the end comes before the beginning",
         remedy="The driver or the machine's clock is at fault; report it with the samples.",
     )
 
 
-def error_rate(found: Findings) -> Reason | None:
+def error_rate(inputs: CheckInputs) -> VerdictReason | None:
     """Failures have durations of their own: the good replies no longer represent the load."""
-    if found.error_rate is None or found.error_rate <= 0.01 or not found.ok:
+    if inputs.error_rate is None or inputs.error_rate <= 0.01 or not inputs.ok:
         return None
-    return Reason(
+    return VerdictReason(
         code="error_rate",
-        severity="invalid" if found.error_rate > 0.5 else "suspect",
-        text=f"{found.error_rate:.1%} of the requests failed",
+        severity="invalid" if inputs.error_rate > 0.5 else "suspect",
+        text=f"{inputs.error_rate:.1%} of the requests failed",
         remedy="See errors.by_category; lower the load or raise timeout_s.",
     )
 
 
-def outage(found: Findings) -> Reason | None:
+def outage(inputs: CheckInputs) -> VerdictReason | None:
     """The service was down for a part of the time; one trial cannot tell how often that happens."""
-    if found.status != "ok" or not found.outages or not found.ok:
+    if inputs.status != "ok" or not inputs.outages or not inputs.ok:
         return None
-    more = len(found.outages) - 1
-    return Reason(
+    more = len(inputs.outages) - 1
+    return VerdictReason(
         code="outage",
         severity="suspect" if more < MANY_OUTAGES else "note",
-        text=found.outages[0] + (f"; {more} more outage{'s' if more > 1 else ''}" if more else ""),
+        text=inputs.outages[0] + (f"; {more} more outage{'s' if more > 1 else ''}" if more else ""),
         remedy="All of it is in the figures. See the server's log and the telemetry of that time.",
     )
 
 
-def warmup_cut(found: Findings) -> Reason | None:
+def warmup_cut(inputs: CheckInputs) -> VerdictReason | None:
     """The part that was cut is in no other metric."""
-    if not found.cut:
+    if not inputs.cut:
         return None
-    return Reason(
+    return VerdictReason(
         code="warmup_cut",
         severity="note",
-        text=found.cut,
+        text=inputs.cut,
         remedy="Where trials are compared, give all of them the same warmup_s as a number.",
     )
 
 
-def no_steady_state(found: Findings) -> Reason | None:
+def no_steady_state(inputs: CheckInputs) -> VerdictReason | None:
     """The mean of a changing quantity depends on the observed interval."""
-    if found.status != "ok" or found.steady or not found.ok or (found.outages and not found.changing):
+    if inputs.status != "ok" or inputs.steady or not inputs.ok or (inputs.outages and not inputs.changing):
         return None
-    warmup_s = found.advised_warmup_s
-    return Reason(
+    warmup_s = inputs.advised_warmup_s
+    return VerdictReason(
         code="no_steady_state",
-        severity="note" if found.steady is None else "suspect",
-        text=found.steady_reason or "no steady part was found",
+        severity="note" if inputs.steady is None else "suspect",
+        text=inputs.steady_reason or "no steady part was found",
         remedy="A load that changes is read from series.csv."
-        if found.changing
+        if inputs.changing
         else f"Raise warmup_s to {warmup_s:.3g}."
         if warmup_s is not None
         else "Raise duration_s, and see series.csv for when it changed.",
     )
 
 
-def gpu_throttled(found: Findings) -> Reason | None:
+def gpu_throttled(inputs: CheckInputs) -> VerdictReason | None:
     """A busy GPU below its own clock is too hot or short of power."""
-    if found.gpu_clock_ratio is None or found.gpu_util_ratio is None:
+    if inputs.gpu_clock_ratio is None or inputs.gpu_util_ratio is None:
         return None
-    if found.gpu_util_ratio < 0.5 or found.gpu_clock_ratio >= 0.9:
+    if inputs.gpu_util_ratio < 0.5 or inputs.gpu_clock_ratio >= 0.9:
         return None
-    return Reason(
+    return VerdictReason(
         code="gpu_throttled",
         severity="suspect",
-        text=f"the mean clock of a busy GPU was {found.gpu_clock_ratio:.0%} of its highest",
+        text=f"the mean clock of a busy GPU was {inputs.gpu_clock_ratio:.0%} of its highest",
         remedy="Look at temperature and power limit; measure again when cool.",
     )
 
 
-def served_from_page_cache(found: Findings) -> Reason | None:
+def served_from_page_cache(inputs: CheckInputs) -> VerdictReason | None:
     """Reads from memory are not reads from a disk."""
-    if found.page_cache_ratio is None or found.page_cache_ratio < 0.2:
+    if inputs.page_cache_ratio is None or inputs.page_cache_ratio < 0.2:
         return None
-    return Reason(
+    return VerdictReason(
         code="served_from_page_cache",
-        severity="note" if found.wants_cache else "suspect",
-        text=f"{found.page_cache_ratio:.0%} of the data lay in the page cache after the load",
+        severity="note" if inputs.wants_cache else "suspect",
+        text=f"{inputs.page_cache_ratio:.0%} of the data lay in the page cache after the load",
         remedy="Use direct I/O or a data set larger than memory, if the device is the question.",
     )
 
 
-def quality_floor(found: Findings) -> Reason | None:
+def quality_floor(inputs: CheckInputs) -> VerdictReason | None:
     """Speeds are comparable only at equal quality."""
-    if not found.quality_missed:
+    if not inputs.quality_missed:
         return None
-    return Reason(
+    return VerdictReason(
         code="quality_floor",
         severity="suspect",
-        text=f"quality objective missed: {'; '.join(found.quality_missed)}",
+        text=f"quality objective missed: {'; '.join(inputs.quality_missed)}",
         remedy="Do not compare its speed with results of a better quality; change the search settings.",
     )
 
 
-def wrong_answers(found: Findings) -> Reason | None:
+def wrong_answers(inputs: CheckInputs) -> VerdictReason | None:
     """The speed of wrong answers is meaningless."""
-    if not found.wrong_answers:
+    if not inputs.wrong_answers:
         return None
-    return Reason(
+    return VerdictReason(
         code="wrong_answers",
         severity="invalid",
-        text=f"answers were wrong: {'; '.join(found.wrong_answers)}",
+        text=f"answers were wrong: {'; '.join(inputs.wrong_answers)}",
         remedy="Do not use this number. Look for the cause in the server's log and in the driver.",
     )
 
 
-def server_restarted(found: Findings) -> Reason | None:
+def server_restarted(inputs: CheckInputs) -> VerdictReason | None:
     """A server with cold caches differs from that of the other repetitions."""
-    if found.server_restarted is None:
+    if inputs.server_restarted is None:
         return None
-    return Reason(
+    return VerdictReason(
         code="server_restarted",
         severity="suspect",
-        text=f"{found.server_restarted} and was started anew",
+        text=f"{inputs.server_restarted} and was started anew",
         remedy="Compare with the other repetitions, or measure the trial again: bench retry TRIAL.",
     )
 
 
-def slo_missed(found: Findings) -> Reason | None:
+def slo_missed(inputs: CheckInputs) -> VerdictReason | None:
     """This is a result, not a fault of the measurement."""
-    if not found.slos_missed:
+    if not inputs.slos_missed:
         return None
-    return Reason(
+    return VerdictReason(
         code="slo_missed",
         severity="note",
-        text=f"objective missed: {'; '.join(found.slos_missed)}",
+        text=f"objective missed: {'; '.join(inputs.slos_missed)}",
         remedy="Lower the load, or change the deployment.",
     )
 
 
-def tokens_not_counted(found: Findings) -> Reason | None:
+def tokens_not_counted(inputs: CheckInputs) -> VerdictReason | None:
     """A chunk is not a token: servers join several in one, and send chunks without any."""
-    if not found.uncounted:
+    if not inputs.uncounted:
         return None
-    seen = f"of {found.uncounted:,} of {found.replies:,} good replies the server does not say how many {found.unit}s"
-    kept = f"they count with one {found.unit} a chunk in throughput, and not at all in times per {found.unit}"
-    withheld = f"throughput is in chunks, and times per {found.unit} are withheld"
-    return Reason(
+    seen = (
+        f"of {inputs.uncounted:,} of {inputs.replies:,} good replies the server does not say how many {inputs.unit}s"
+    )
+    kept = f"they count with one {inputs.unit} a chunk in throughput, and not at all in times per {inputs.unit}"
+    withheld = f"throughput is in chunks, and times per {inputs.unit} are withheld"
+    return VerdictReason(
         code="tokens_not_counted",
-        severity="note" if found.counts_units else "suspect",
-        text=f"{seen} they have: {kept if found.counts_units else withheld}",
+        severity="note" if inputs.counts_units else "suspect",
+        text=f"{seen} they have: {kept if inputs.counts_units else withheld}",
         remedy="Have the server send its usage (stream_options.include_usage), or set tokenizer to the model's.",
     )
 
 
-def first_chunk_not_counted(found: Findings) -> Reason | None:
+def first_chunk_not_counted(inputs: CheckInputs) -> VerdictReason | None:
     """Time per token excludes the first chunk, which counts as one token if its tokens are unknown."""
-    if found.tpot_low_ratio < LOW_TPOT_NOTE or found.first_chunk_tokens is None or not found.counts_units:
+    if inputs.tpot_low_ratio < LOW_TPOT_NOTE or inputs.first_chunk_tokens is None or not inputs.counts_units:
         return None
-    return Reason(
+    return VerdictReason(
         code="first_chunk_not_counted",
-        severity="suspect" if found.tpot_low_ratio >= LOW_TPOT else "note",
-        text=f"chunks have {found.first_chunk_tokens:.3g} tokens (mean), and the server does not say how many the "
-        f"first has: it counts as one, so TPOT is about {found.tpot_low_ratio:.0%} too low",
+        severity="suspect" if inputs.tpot_low_ratio >= LOW_TPOT else "note",
+        text=f"chunks have {inputs.first_chunk_tokens:.3g} tokens (mean), and the server does not say how many the "
+        f"first has: it counts as one, so TPOT is about {inputs.tpot_low_ratio:.0%} too low",
         remedy="Have the server list its tokens or count them in each chunk (extra_body: stream_options."
         "continuous_usage_stats), or set tokenizer to the model's.",
     )
 
 
-def percentile_lower_bound(found: Findings) -> Reason | None:
+def percentile_lower_bound(inputs: CheckInputs) -> VerdictReason | None:
     """An unanswered request took at least as long as was waited; its true time is unknown."""
-    if not found.lower_bounds:
+    if not inputs.lower_bounds:
         return None
-    named = "; ".join(f"{group} {', '.join(names)}" for group, names in found.lower_bounds.items())
+    named = "; ".join(f"{group} {', '.join(names)}" for group, names in inputs.lower_bounds.items())
     causes = [
         f"{count:,} requests {what}"
-        for count, what in ((found.timeouts, "timed out"), (found.unfinished, "had no answer when the load ended"))
+        for count, what in ((inputs.timeouts, "timed out"), (inputs.unfinished, "had no answer when the load ended"))
         if count
     ]
-    return Reason(
+    return VerdictReason(
         code="percentile_lower_bound",
         severity="note",
         text=f"{' and '.join(causes)}: these are lower bounds: {named}. Means are of answered requests only",
@@ -254,14 +257,14 @@ def percentile_lower_bound(found: Findings) -> Reason | None:
     )
 
 
-def percentile_withheld(found: Findings) -> Reason | None:
+def percentile_withheld(inputs: CheckInputs) -> VerdictReason | None:
     """A percentile with fewer than ten samples beyond it depends on single samples."""
-    if not found.withheld or not found.ok:
+    if not inputs.withheld or not inputs.ok:
         return None
-    needs = ", ".join(f"{name} needs {count:,}" for name, count in found.withheld.items())
-    return Reason(
+    needs = ", ".join(f"{name} needs {count:,}" for name, count in inputs.withheld.items())
+    return VerdictReason(
         code="percentile_withheld",
         severity="note",
-        text=f"{found.samples:,} samples are too few: {needs}",
+        text=f"{inputs.samples:,} samples are too few: {needs}",
         remedy="Raise duration_s; the summary pools the repetitions.",
     )

@@ -1,7 +1,6 @@
-"""From raw samples to the metrics of one trial. Pure: reads a trial's files and writes none."""
+"""From raw samples to the metrics of one trial. Reads a trial's files and writes none."""
 
-from seamark.analysis.metrics.document import Measured, compute, measure
-from seamark.analysis.metrics.schema import is_older, marked, with_present_codes
+from seamark.analysis.metrics.document import DerivedMetrics, derive_metrics
 from seamark.analysis.metrics.table import METRICS, VERSION
 
-__all__ = ["METRICS", "VERSION", "Measured", "compute", "is_older", "marked", "measure", "with_present_codes"]
+__all__ = ["METRICS", "VERSION", "DerivedMetrics", "derive_metrics"]

@@ -17,7 +17,7 @@ EXACT_LIMIT = 1_000_000
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 
-class Distribution:
+class TimeDistribution:
     """Times in ns: always histograms, and the times themselves while they are few.
 
     `histogram` has the known times, `bounds` the lower bounds of unanswered requests.
@@ -68,6 +68,11 @@ class Distribution:
             extreme = censored.minimum if name == "min" else censored.maximum
             return extreme(self.histogram, self.bounds)
         return self.quantile(QUANTILES[name])
+
+    def statistic_ms(self, name: str) -> float | None:
+        """Return a statistic in ms, None where it is not known."""
+        estimate = self.statistic(name)
+        return None if estimate is None else estimate.value / 1e6
 
     def lower_bounds(self) -> list[str]:
         """Return the names of the statistics that are lower bounds."""

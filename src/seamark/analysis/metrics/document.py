@@ -1,50 +1,78 @@
-"""Makes metrics.json of one trial from the files of its load. Writes nothing; faulty files raise nothing."""
+"""Derives the metrics of one trial from its load record, samples and telemetry. Writes no file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, TypeVar
 
-from seamark.analysis.checks import Findings, Reason, judge
-from seamark.analysis.metrics.distribution import QUANTILES, Distribution
-from seamark.analysis.metrics.energy import Energy
-from seamark.analysis.metrics.evidence import Recorded, evidence_of, series_of
-from seamark.analysis.metrics.findings import findings
-from seamark.analysis.metrics.metric import Evidence, own_metrics
+from seamark.analysis.checks import CheckInputs, judge
+from seamark.analysis.metrics.check_inputs import check_inputs
+from seamark.analysis.metrics.distribution import QUANTILES, TimeDistribution
+from seamark.analysis.metrics.metric import MetricInputs, own_metrics
+from seamark.analysis.metrics.metric_inputs import Recorded, metric_inputs, series_of
 from seamark.analysis.metrics.objectives import CHUNKS, judged_objectives
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.samples import DamagedError, open_samples
-from seamark.analysis.metrics.startup import StartUp
-from seamark.analysis.metrics.steady import SteadyState
 from seamark.analysis.metrics.table import BOUNDED, METRICS, VERSION
-from seamark.analysis.metrics.tally import KindTally
-from seamark.analysis.metrics.telemetry import Seen
 from seamark.analysis.metrics.timeline import Second
-from seamark.analysis.metrics.window import Window
+from seamark.analysis.metrics.window_counts import KindCounts
 from seamark.model.dotted import mark_of
 from seamark.model.plurals import plural
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import (
+    Bandwidth,
+    BoundedDistribution,
+    BoundedKindTimes,
+    Distribution,
+    EnergyFigures,
+    Errors,
+    Goodput,
+    KindFigures,
+    KindTimes,
+    LagDistribution,
+    MeasuredWindow,
+    PercentileMethod,
+    RequestCounts,
+    Sessions,
+    SteadyVerdict,
+    Throughput,
+    TrialMetrics,
+    WarmupCut,
+)
 from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
 from seamark.stats.histogram import Histogram
-from seamark.storage.codec import encode
 from seamark.storage.redaction import redacted
 
-Document = dict[str, Any]
-STREAMS = ("ttft_ms", "ttft_response_ms", "ttfo_ms", "tpot_ms", "inter_chunk_ms", "normalised_latency_ms")
-OPTIONAL = ("sessions", "bandwidth", *STREAMS, "schedule_lag_ms", "goodput", "energy")
+Value = TypeVar("Value")
+
+GROUPS: Mapping[str, type] = {
+    "throughput": Throughput,
+    "sessions": Sessions,
+    "bandwidth": Bandwidth,
+    **dict.fromkeys(BOUNDED, BoundedDistribution),
+    **dict.fromkeys(("tpot_ms", "inter_chunk_ms", "normalised_latency_ms"), Distribution),
+    "schedule_lag_ms": LagDistribution,
+    "counts": RequestCounts,
+    "errors": Errors,
+    "goodput": Goodput,
+    "energy": EnergyFigures,
+}
+"""Nouns of the groups into which the paths of the table of metrics nest; other groups are mappings."""
+ALWAYS = ("throughput", "latency_ms", "service_time_ms", "counts", "errors", "resource")
+"""Groups that are not replaced by None where nothing of them is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class DerivedMetrics:
     """Everything derived from one trial's samples. `series` and `histograms` are empty if the samples cannot be read.
-    `censored` are lower bounds of the times of unanswered requests, under the names of `histograms`."""
+    `censored` has lower bounds of the times of unanswered requests, under the names of `histograms`."""
 
-    document: Document
-    series: Sequence[Second]
-    histograms: Mapping[str, Histogram]
+    metrics: TrialMetrics
+    series: Sequence[Second] = ()
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
     censored: Mapping[str, Histogram] = field(default_factory=dict)
 
 
-def compute(
+def derive_metrics(
     trial: Trial,
     load: LoadRecord,
     folder: Recorded,
@@ -53,75 +81,49 @@ def compute(
     deployment: Deployment | None = None,
     client_is_server: bool | None = None,
     ceiling: Ceiling | None = None,
-) -> Document:
-    """Return the metrics.json document of a trial; `measure` also returns the series and histograms."""
-    return measure(
-        trial,
-        load,
-        folder,
-        scenario=scenario,
-        deployment=deployment,
-        client_is_server=client_is_server,
-        ceiling=ceiling,
-    ).document
+) -> DerivedMetrics:
+    """Return the metrics of a trial with their verdict, its series and its histograms.
 
-
-def measure(
-    trial: Trial,
-    load: LoadRecord,
-    folder: Recorded,
-    *,
-    scenario: str,
-    deployment: Deployment | None = None,
-    client_is_server: bool | None = None,
-    ceiling: Ceiling | None = None,
-) -> Measured:
-    """Derive everything from a trial's load.json, samples and telemetry.
-
-    `client_is_server`: the service runs inside the client; None: decided by the absence of server telemetry.
-    `ceiling` is the highest rate of the client. A failed load or damaged samples give a document of status failed,
-    with nulls and a reason.
+    `client_is_server`: the service runs inside the client; None: it does when there is no telemetry of a server.
+    `ceiling` is the client's own limit. A failed load or damaged samples give metrics of status failed, with a reason
+    in place of figures.
     """
-    envelope = _envelope(trial, load, scenario, deployment)
+    identity = _identity(trial, load, scenario, deployment)
+    series: Sequence[Second] = ()
     try:
         samples = open_samples(folder.samples, trial.config_hash)
         series = series_of(samples, trial)
         if not load.ok:
-            return Measured(document=_failed(envelope, trial, load, None), series=series, histograms={})
-        found = evidence_of(trial, load, samples, folder, deployment)
+            return DerivedMetrics(metrics=_failed(identity, trial, load), series=series)
+        inputs = metric_inputs(trial, load, samples, folder, deployment)
+        if not inputs.counts.rows:
+            raise DamagedError("no request was recorded")
     except DamagedError as damage:
-        return Measured(document=_failed(envelope, trial, load, damage), series=(), histograms={})
-    if not found.tally.rows:
-        return Measured(
-            document=_failed(envelope, trial, load, DamagedError("no request was recorded")), series=(), histograms={}
-        )
-    document = _figures(envelope, found, load)
-    document |= {"own": own_metrics(trial.metrics, found), "own_checks": [mark_of(path) for path in trial.checks]}
-    document["saturated"] = document["saturated"] or document["over_saturated_at_s"] is not None
-    document["slos"] = judged_objectives(trial.slos, document)
-    facts = findings(trial, load, document, found, client_is_server=client_is_server, ceiling=ceiling)
+        return DerivedMetrics(metrics=_failed(identity, trial, load, str(damage)))
+    metrics = _figures(identity, trial, load, inputs)
+    metrics = replace(metrics, slos=judged_objectives(trial.slos, metrics))
+    facts = check_inputs(trial, load, metrics, inputs, client_is_server=client_is_server, ceiling=ceiling)
     verdict, reasons = judge(facts, trial.checks)
-    document |= {"verdict": verdict, "reasons": [reason.to_json() for reason in reasons]}
-    counted = found.tally
+    counts = inputs.counts
     times = {
-        "response_ns": counted.response,
-        "service_ns": counted.service,
-        "ttft_ns": counted.ttft,
-        "ttft_response_ns": counted.ttft_response,
-        "ttfo_ns": counted.ttfo,
-        "tpot_ns": counted.tpot,
-        "inter_chunk_ns": counted.inter_chunk,
+        "response_ns": counts.response,
+        "service_ns": counts.service,
+        "ttft_ns": counts.ttft,
+        "ttft_response_ns": counts.ttft_response,
+        "ttfo_ns": counts.ttfo,
+        "tpot_ns": counts.tpot,
+        "inter_chunk_ns": counts.inter_chunk,
     }
-    return Measured(
-        document=_rounded(document),
+    return DerivedMetrics(
+        metrics=_rounded(replace(metrics, verdict=verdict, reasons=reasons)),
         series=series,
         histograms={name: each.histogram for name, each in times.items()},
         censored={name: each.bounds for name, each in times.items() if each.bounds.count},
     )
 
 
-def _envelope(trial: Trial, load: LoadRecord, scenario: str, deployment: Deployment | None) -> Document:
-    batch = trial.settings.get("batch", trial.settings.get("batch_size"))
+def _identity(trial: Trial, load: LoadRecord, scenario: str, deployment: Deployment | None) -> dict[str, Any]:
+    settings = trial.settings
     return {
         "schema_version": SCHEMA_VERSION,
         "metrics_version": VERSION,
@@ -132,176 +134,157 @@ def _envelope(trial: Trial, load: LoadRecord, scenario: str, deployment: Deploym
         "timestamp": load.started_at or load.finished_at,
         "component": trial.component,
         "service": trial.service,
-        "status": "ok",
-        "category": None,
-        "reason": None,
         "repetition": trial.repetition,
         "block": trial.block,
         "position": trial.position,
         "config": {
-            **redacted(trial.settings),
+            **redacted(settings),
             "gpus": deployment.gpus if deployment else None,
-            "batch": batch,
+            "batch": settings.get("batch", settings.get("batch_size")),
             "concurrency": trial.load.concurrency,
             "nodes": deployment.nodes if deployment else None,
         },
         "changed": redacted(trial.changed),
+        "own_checks": tuple(map(mark_of, trial.checks)),
+        "search": load.search,
+        "over_saturated_at_s": load.over_saturated_at_s,
+        "quality": load.quality,
     }
 
 
-def _failed(envelope: Document, trial: Trial, load: LoadRecord, damage: DamagedError | None) -> Document:
-    """The document of a trial without metrics; countable facts come from load.json."""
+def _failed(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, damage: str | None = None) -> TrialMetrics:
+    """Return the metrics of a trial without figures; its counts come from load.json."""
     if load.ok:
-        category, reason = "no_samples", str(damage)
+        category, reason = "no_samples", damage or ""
     else:
         category = load.category or ("timeout" if load.status == "timeout" else "client_died")
-        reason = load.reason or (str(damage) if damage else f"the load ended as {load.status}")
-    document = envelope | {"status": "failed", "category": category, "reason": reason}
-    for metric in METRICS:
-        _put(document, metric.path, None)
-    for group in BOUNDED:
-        document[group]["lower_bounds"] = []
-    failures = load.failures
-    document["counts"] |= {"requests": load.sent, "failed": sum(failures.values()) if failures else None}
-    for name, count in failures.items():
-        if name in document["errors"]["by_category"]:
-            document["errors"]["by_category"][name] = count
-    _, reasons = judge(Findings(status="failed", category=category, failure=reason))
-    own = {"own": own_metrics(trial.metrics, None), "own_checks": [mark_of(path) for path in trial.checks]}
-    return _closed(document, load, None, "INVALID", reasons) | own
-
-
-def _figures(envelope: Document, found: Evidence, load: LoadRecord) -> Document:
-    document = dict(envelope)
-    for metric in METRICS:
-        _put(document, metric.path, metric.value(found))
-    for group, pick in BOUNDED.items():
-        document[group]["lower_bounds"] = pick(found.tally).lower_bounds()
-    document = _closed(document, load, found.window, "VALID", ())
-    if not found.tally.counts_units:
-        document["throughput"]["unit"] = CHUNKS
-    document["warmup_auto"] = found.start_up and _start_up(found.start_up, found.cut_part)
-    document["steady_state"] = _steady(found.steady, found.steady_part)
-    document |= _of_energy(document["energy"], found.energy)
-    kinds = load.kinds
-    if len(found.tally.by_kind) > 1:
-        document["by_kind"] = {
-            kinds[number] if number < len(kinds) else str(number): _kind(counted)
-            for number, counted in sorted(found.tally.by_kind.items())
-        }
-    if not found.tally.response.exact:
-        document["percentiles"] |= {
-            "method": "histogram",
-            "relative_error": found.tally.response.histogram.relative_error,
-        }
-    document["telemetry"] = {
-        f"{source}.{name}": _seen(seen) for (source, name), seen in sorted(found.telemetry.items())
-    }
-    return document
-
-
-def _of_energy(figures: Document | None, found: Energy) -> Document:
-    """Add scope and method to the energy metrics, or the reason for their absence."""
-    chosen = found.chosen
-    if figures is None or chosen is None:
-        return {"energy": None, "energy_reason": found.reason}
-    return {"energy": figures | {"scope": chosen.scope, "method": chosen.method}, "energy_reason": None}
-
-
-def _kind(counted: KindTally) -> Document:
-    """Metrics of one kind of request; those of streams are null without streams."""
-    return {
-        "requests": counted.due,
-        "ok": counted.ok,
-        "failed": counted.failed,
-        "units": counted.units,
-        "latency_ms": _bounded(counted.response),
-        "service_time_ms": _bounded(counted.service),
-        "ttft_ms": _bounded(counted.ttft) if counted.ttft.count else None,
-        "tpot_ms": _quantiles(counted.tpot) if counted.tpot.count else None,
-    }
-
-
-def _quantiles(times: Distribution) -> Document:
-    found = {name: times.statistic(name) for name in ("mean", *QUANTILES)}
-    return {name: None if each is None else each.value / 1e6 for name, each in found.items()}
-
-
-def _bounded(times: Distribution) -> Document:
-    bounds = [name for name in times.lower_bounds() if name in QUANTILES]
-    return {**_quantiles(times), "censored": times.bounds.count, "lower_bounds": bounds}
-
-
-def _closed(
-    document: Document,
-    load: LoadRecord,
-    window: Window | None,
-    verdict: str,
-    reasons: Sequence[Reason],
-) -> Document:
-    """Add the parts that are not metrics, and null for unknown groups."""
-    document["throughput"]["unit"] = f"{plural(load.unit or 'reply')}_per_s"
-    for name in OPTIONAL:
-        if all(value is None or value == [] for value in document[name].values()):
-            document[name] = None
-    return document | {
-        "window": {
-            "start_s": window.start_ns / 1e9 if window else None,
-            "end_s": window.end_ns / 1e9 if window else None,
-            "rule": window.rule if window else None,
+        reason = load.reason or damage or f"the load ended as {load.status}"
+    verdict, reasons = judge(CheckInputs(status="failed", category=category, failure=reason))
+    groups = _groups(None, load)
+    counts, errors, failures = groups["counts"], groups["errors"], load.failures
+    known = {name: count for name, count in failures.items() if name in errors.by_category}
+    return TrialMetrics(
+        **identity,
+        **groups
+        | {
+            "counts": replace(counts, requests=load.sent, failed=sum(failures.values()) if failures else None),
+            "errors": replace(errors, by_category={**errors.by_category, **known}),
         },
-        "warmup_auto": None,
-        "steady_state": None,
-        "over_saturated_at_s": load.over_saturated_at_s,
-        "search": encode(load.search),
-        "percentiles": {"method": "exact", "relative_error": 0.0},
-        "energy_reason": None,
-        "by_kind": None,
-        "slos": [],
-        "quality": dict(load.quality),
-        "telemetry": {},
-        "verdict": verdict,
-        "reasons": [reason.to_json() for reason in reasons],
-        "notes": None,
-    }
+        status="failed",
+        category=category,
+        reason=reason,
+        slos=(),
+        telemetry={},
+        verdict=verdict,
+        reasons=reasons,
+        own=own_metrics(trial.metrics, None),
+    )
 
 
-def _start_up(start_up: StartUp, part: Mapping[str, Any] | None) -> Document:
+def _figures(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, inputs: MetricInputs) -> TrialMetrics:
+    groups = _groups(inputs, load)
+    counts, steady, start_up, kinds = inputs.counts, inputs.steady, inputs.start_up, load.kinds
+    exact = counts.response.exact
+    return TrialMetrics(
+        **identity,
+        **groups | {"saturated": groups["saturated"] or load.over_saturated_at_s is not None},
+        status="ok",
+        category=None,
+        reason=None,
+        window=MeasuredWindow(
+            start_s=inputs.window.start_ns / 1e9, end_s=inputs.window.end_ns / 1e9, rule=inputs.window.rule
+        ),
+        warmup_auto=None
+        if start_up is None
+        else WarmupCut(
+            limit_s=start_up.limit_ns / 1e9,
+            cut_s=start_up.cut_ns / 1e9,
+            reason=start_up.reason,
+            part=inputs.cut_part,
+        ),
+        steady_state=SteadyVerdict(
+            steady=steady.steady,
+            reason=steady.reason,
+            rule=steady.rule,
+            advised_warmup_s=steady.advised_warmup_s,
+            part=inputs.steady_part,
+            outages=steady.outages,
+        ),
+        percentiles=PercentileMethod()
+        if exact
+        else PercentileMethod(method="histogram", relative_error=counts.response.histogram.relative_error),
+        energy_reason=None if groups["energy"] else inputs.energy.reason,
+        by_kind={
+            kinds[number] if number < len(kinds) else str(number): _kind(kind)
+            for number, kind in sorted(counts.by_kind.items())
+        }
+        if len(counts.by_kind) > 1
+        else None,
+        slos=(),
+        telemetry={f"{source}.{name}": series.record for (source, name), series in sorted(inputs.telemetry.items())},
+        verdict="VALID",
+        reasons=(),
+        own=own_metrics(trial.metrics, inputs),
+    )
+
+
+def _groups(inputs: MetricInputs | None, load: LoadRecord) -> dict[str, Any]:
+    """Return the values of the table of metrics, nested by their paths; all None without inputs."""
+    nested: dict[str, Any] = {}
+    for metric in METRICS:
+        *groups, last = metric.path.split(".")
+        place = nested
+        for group in groups:
+            place = place.setdefault(group, {})
+        place[last] = None if inputs is None else metric.value(inputs)
+    for group in nested.keys() - ALWAYS:
+        if isinstance(nested[group], dict) and all(value is None for value in nested[group].values()):
+            nested[group] = None
+    for group, pick in BOUNDED.items():
+        if nested[group] is not None:
+            nested[group]["lower_bounds"] = () if inputs is None else tuple(pick(inputs.counts).lower_bounds())
+    counts_units = inputs is None or inputs.counts.counts_units
+    nested["throughput"]["unit"] = f"{plural(load.unit or 'reply')}_per_s" if counts_units else CHUNKS
+    if inputs is not None and (chosen := inputs.energy.chosen) is not None:
+        nested["energy"] |= {"scope": chosen.scope, "method": chosen.method}
     return {
-        "limit_s": start_up.limit_ns / 1e9,
-        "cut_s": start_up.cut_ns / 1e9,
-        "reason": start_up.reason,
-        "part": part,
+        name: GROUPS[name](**value) if isinstance(value, dict) and name in GROUPS else value
+        for name, value in nested.items()
     }
 
 
-def _steady(state: SteadyState, part: Mapping[str, Any] | None) -> Document:
-    return {
-        "steady": state.steady,
-        "reason": state.reason,
-        "rule": state.rule,
-        "advised_warmup_s": state.advised_warmup_s,
-        "part": part,
-        "outages": [asdict(outage) for outage in state.outages],
-    }
+def _kind(counts: KindCounts) -> KindFigures:
+    return KindFigures(
+        requests=counts.due,
+        ok=counts.ok,
+        failed=counts.failed,
+        units=counts.units,
+        latency_ms=_bounded(counts.response),
+        service_time_ms=_bounded(counts.service),
+        ttft_ms=_bounded(counts.ttft) if counts.ttft.count else None,
+        tpot_ms=KindTimes(**_quantiles(counts.tpot)) if counts.tpot.count else None,
+    )
 
 
-def _seen(seen: Seen) -> dict[str, Any]:
-    figures = {"min": seen.minimum, "mean": seen.mean, "p50": seen.p50, "p95": seen.p95, "max": seen.maximum}
-    return {"unit": seen.unit, "n": seen.n, **figures}
+def _bounded(times: TimeDistribution) -> BoundedKindTimes:
+    bounds = tuple(name for name in times.lower_bounds() if name in QUANTILES)
+    return BoundedKindTimes(**_quantiles(times), censored=times.bounds.count, lower_bounds=bounds)
 
 
-def _put(document: Document, path: str, value: Any) -> None:
-    *groups, last = path.split(".")
-    for group in groups:
-        document = document.setdefault(group, {})
-    document[last] = value
+def _quantiles(times: TimeDistribution) -> dict[str, float | None]:
+    return {name: times.statistic_ms(name) for name in ("mean", *QUANTILES)}
 
 
-def _rounded(value: Any) -> Any:
-    """Nine significant digits: more were not measured, and the files stay small and readable."""
+def _rounded(value: Value) -> Value:
+    """Round to nine significant digits: no more was measured, and the files stay small and readable."""
+    rounded: Any = value
     if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, dict):
-        return {name: _rounded(item) for name, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
+        rounded = float(f"{value:.9g}")
+    elif isinstance(value, tuple):
+        rounded = tuple(map(_rounded, value))
+    elif isinstance(value, Mapping):
+        rounded = {name: _rounded(part) for name, part in value.items()}
+    elif is_dataclass(value) and not isinstance(value, type):
+        rounded = replace(value, **{part.name: _rounded(getattr(value, part.name)) for part in fields(value)})
+    kept: Value = rounded
+    return kept

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seamark.analysis.metrics.tally import Tally
-from seamark.analysis.metrics.telemetry import Key, Seen
+from seamark.analysis.metrics.telemetry import Key, SeriesSummary
 from seamark.analysis.metrics.window import Window
+from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.results.load_record import LoadRecord, PackageCounters
 
 Scope = Literal["gpu", "package", "node"]
@@ -75,9 +75,9 @@ class Energy:
 
 
 def energy_of(
-    tally: Tally,
+    counts: WindowCounts,
     window: Window,
-    telemetry: Mapping[Key, Seen],
+    telemetry: Mapping[Key, SeriesSummary],
     load: LoadRecord,
     *,
     gpus: int | None = None,
@@ -90,9 +90,9 @@ def energy_of(
     """
     nodes = nodes or 1
     found: list[Part | str] = [
-        _gpus(tally, window, telemetry, gpus),
-        _packages(tally, window, telemetry, load.energy.package, nodes),
-        _node(tally, load, nodes),
+        _gpus(counts, window, telemetry, gpus),
+        _packages(counts, window, telemetry, load.energy.package, nodes),
+        _node(counts, load, nodes),
     ]
     parts: dict[str, Part] = {one.scope: one for one in found if isinstance(one, Part)}
     reasons = [one for one in found if isinstance(one, str)]
@@ -106,7 +106,9 @@ def is_gpu(source: str) -> bool:
     return not name and number.isdigit()
 
 
-def _gpus(tally: Tally, window: Window, telemetry: Mapping[Key, Seen], count: int | None) -> Part | str:
+def _gpus(
+    counts: WindowCounts, window: Window, telemetry: Mapping[Key, SeriesSummary], count: int | None
+) -> Part | str:
     sources = sorted({source for source, _ in telemetry if is_gpu(source)})
     if not sources:
         return "gpu: the deployment has none" if count == 0 else "gpu: none was watched"
@@ -124,11 +126,11 @@ def _gpus(tally: Tally, window: Window, telemetry: Mapping[Key, Seen], count: in
             return f"gpu: {source}: {fault}"
         assert counter is not None
         counters.append(counter)
-    return _part("gpu", " and ".join(sorted(methods)), counters, tally, window)
+    return _part("gpu", " and ".join(sorted(methods)), counters, counts, window)
 
 
 def _packages(
-    tally: Tally, window: Window, telemetry: Mapping[Key, Seen], counted: PackageCounters, nodes: int
+    counts: WindowCounts, window: Window, telemetry: Mapping[Key, SeriesSummary], counted: PackageCounters, nodes: int
 ) -> Part | str:
     if counted.reason:
         return f"package: {counted.reason}"
@@ -147,10 +149,10 @@ def _packages(
         assert counter is not None
         counters.append(counter)
     over = f" of {nodes} nodes" if nodes > 1 else ""
-    return _part("package", f"RAPL: {', '.join(names)}{over}", counters, tally, window)
+    return _part("package", f"RAPL: {', '.join(names)}{over}", counters, counts, window)
 
 
-def _fault(seen: Seen | None, window: Window) -> str | None:
+def _fault(seen: SeriesSummary | None, window: Window) -> str | None:
     """Return the reason why a series does not cover the window; None if it does."""
     if seen is None or seen.increase is None or seen.span_s is None:
         return "no readings over the window, or a counter that was set back in it"
@@ -161,7 +163,7 @@ def _fault(seen: Seen | None, window: Window) -> str | None:
     return None if seen.increase > 0 else "the counter stands still"
 
 
-def _part(scope: Scope, method: str, counters: Sequence[Seen], tally: Tally, window: Window) -> Part:
+def _part(scope: Scope, method: str, counters: Sequence[SeriesSummary], counts: WindowCounts, window: Window) -> Part:
     """Sum up; if readings cover slightly less than the window, its requests are scaled accordingly."""
     window_s = min(seen.span_s or 0.0 for seen in counters)
     watts = sum((seen.increase or 0.0) / (seen.span_s or 1.0) for seen in counters)
@@ -171,12 +173,12 @@ def _part(scope: Scope, method: str, counters: Sequence[Seen], tally: Tally, win
         method=method,
         value_j=watts * window_s,
         window_s=window_s,
-        requests=tally.replies * share,
-        units=tally.units * share if tally.counts_units else 0.0,
+        requests=counts.replies * share,
+        units=counts.units * share if counts.counts_units else 0.0,
     )
 
 
-def _node(tally: Tally, load: LoadRecord, nodes: int) -> Part | str:
+def _node(counts: WindowCounts, load: LoadRecord, nodes: int) -> Part | str:
     if nodes > 1:
         return f"node: the figure of our own step is of one node, and the deployment has {nodes}"
     node = load.energy.node
@@ -188,5 +190,5 @@ def _node(tally: Tally, load: LoadRecord, nodes: int) -> Part | str:
         value_j=float(node.value_j),
         window_s=float(node.window_s),
         requests=float(load.completed or 0),
-        units=float(tally.whole_units) if tally.counts_units else 0.0,
+        units=float(counts.whole_units) if counts.counts_units else 0.0,
     )

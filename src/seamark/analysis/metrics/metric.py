@@ -2,33 +2,34 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from seamark.analysis.metrics.energy import Energy
 from seamark.analysis.metrics.startup import StartUp
 from seamark.analysis.metrics.steady import SteadyState
-from seamark.analysis.metrics.tally import Tally
-from seamark.analysis.metrics.telemetry import Key, Seen
+from seamark.analysis.metrics.telemetry import Key, SeriesSummary
 from seamark.analysis.metrics.window import Window
+from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.dotted import mark_of, resolved
+from seamark.model.results.trial_metrics import OwnMetric, PartFigures
 from seamark.model.trial import Trial
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class MetricInputs:
     """Inputs of the metrics of one trial."""
 
-    tally: Tally
+    counts: WindowCounts
     window: Window
     steady: SteadyState
     open_loop: bool
     start_up: StartUp | None = None
-    cut_part: Mapping[str, Any] | None = None
-    steady_part: Mapping[str, Any] | None = None
+    cut_part: PartFigures | None = None
+    steady_part: PartFigures | None = None
     has_objectives: bool = False
     lost: int = 0
-    telemetry: Mapping[Key, Seen] = field(default_factory=dict)
+    telemetry: Mapping[Key, SeriesSummary] = field(default_factory=dict)
     energy: Energy = field(default_factory=Energy)
 
 
@@ -43,7 +44,7 @@ class Metric:
     unit: str
     better: Better
     meaning: str
-    value: Callable[[Evidence], float | int | bool | None]
+    value: Callable[[MetricInputs], float | int | bool | None]
 
     @property
     def column(self) -> str:
@@ -51,29 +52,25 @@ class Metric:
         return self.path.replace(".", "_")
 
 
-Document = dict[str, Any]
+def own_metrics(paths: Sequence[str], inputs: MetricInputs | None) -> dict[str, OwnMetric]:
+    """Return each metric of the user's own by its name.
 
-
-def own_metrics(paths: Sequence[str], evidence: Evidence | None) -> dict[str, Document]:
-    """Return each metric by its name: value, unit, direction, meaning, its dotted path and the mark of its module.
-
-    The value is None without evidence (a failed trial), and if its function raises, returns no number, or its module
-    is missing: `error` has the reason.
+    The value is None without inputs (a failed trial), and where its function raises, returns no number, or its module
+    is gone: `error` says which.
     """
-    found: dict[str, Document] = {}
+    named: dict[str, OwnMetric] = {}
     for path in paths:
-        entry: Document = {"value": None, "unit": "", "better": "neither", "meaning": "", "source": mark_of(path)}
-        name = path.partition(":")[2]
+        name, own = path.partition(":")[2], OwnMetric(source=mark_of(path))
         try:
             metric = resolved(path, Metric)
             name = metric.path
-            entry |= {"unit": metric.unit, "better": metric.better, "meaning": metric.meaning}
-            value = None if evidence is None else metric.value(evidence)
-            entry["value"] = value if value is None else _number(value)
+            own = replace(own, unit=metric.unit, better=metric.better, meaning=metric.meaning)
+            value = None if inputs is None else metric.value(inputs)
+            own = replace(own, value=None if value is None else _number(value))
         except Exception as error:  # a user's code may raise anything; the other metrics remain valid
-            entry["error"] = f"{type(error).__name__}: {error}"
-        found[name] = entry
-    return found
+            own = replace(own, error=f"{type(error).__name__}: {error}")
+        named[name] = own
+    return named
 
 
 def _number(value: object) -> float:
@@ -85,11 +82,3 @@ def _number(value: object) -> float:
 def own_marks(trial: Trial) -> list[str]:
     """Return the marks of a trial's own metrics and checks of the user."""
     return [mark_of(path) for path in (*trial.metrics, *trial.checks)]
-
-
-def marks_of(document: Mapping[str, Any]) -> list[str]:
-    """Return the marks of the user's own metrics and checks in a metrics.json."""
-    return [
-        *(str(each.get("source")) for each in (document.get("own") or {}).values()),
-        *map(str, document.get("own_checks") or ()),
-    ]

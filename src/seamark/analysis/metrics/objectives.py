@@ -1,10 +1,11 @@
-"""Compares a trial's metrics with its service-level objectives."""
+"""Judges a trial's metrics by its service-level objectives."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from seamark.analysis.metrics.table import METRICS
 from seamark.model.objectives import REQUEST_OBJECTIVES
+from seamark.model.results.trial_metrics import ObjectiveResult, Times, TrialMetrics
 from seamark.model.scenario import Slo
 from seamark.stats.censored import Estimate
 
@@ -30,25 +31,19 @@ WHOLE = {
 COLUMNS = {metric.column: metric.path for metric in METRICS}
 
 
-def judged_objectives(slos: Sequence[Slo], document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def judged_objectives(slos: Sequence[Slo], metrics: TrialMetrics) -> tuple[ObjectiveResult, ...]:
     """Return each objective with the trial's value and whether it is met; None for both if unknown.
 
     A lower bound misses an upper limit below it. It never meets one, because the true value is unknown.
     """
-    judged = []
-    for slo in slos:
-        found = value_of(slo.metric, document)
-        judged.append(
-            {
-                "metric": slo.metric,
-                "op": slo.op,
-                "limit": slo.limit,
-                "value": None if found is None else found.value,
-                "lower_bound": found is not None and found.lower_bound,
-                "met": None if found is None else _met(slo, found),
-            }
-        )
-    return judged
+    return tuple(_judged(slo, value_of(slo.metric, metrics)) for slo in slos)
+
+
+def _judged(slo: Slo, value: Estimate | None) -> ObjectiveResult:
+    result = ObjectiveResult(metric=slo.metric, op=slo.op, limit=slo.limit)
+    if value is None:
+        return result
+    return replace(result, value=value.value, lower_bound=value.lower_bound, met=_met(slo, value))
 
 
 def _met(slo: Slo, found: Estimate) -> bool | None:
@@ -58,7 +53,7 @@ def _met(slo: Slo, found: Estimate) -> bool | None:
     return above if slo.op == ">=" else not above
 
 
-def value_of(metric: str, document: Mapping[str, Any]) -> Estimate | None:
+def value_of(metric: str, metrics: TrialMetrics) -> Estimate | None:
     """Return a metric in the objective's unit.
 
     An objective on a single request (`latency_s`) is judged by the p99 of all, by the slowest with too few samples
@@ -68,37 +63,26 @@ def value_of(metric: str, document: Mapping[str, Any]) -> Estimate | None:
     """
     if metric in REQUEST_OBJECTIVES:
         name = metric.removesuffix("_s")
-        p99 = value_of(f"{name}_p99_s", document)
-        return value_of(f"{name}_max_s", document) if p99 is None else p99
+        p99 = value_of(f"{name}_p99_s", metrics)
+        return value_of(f"{name}_max_s", metrics) if p99 is None else p99
     name, _, statistic = metric.removesuffix("_s").rpartition("_")
     if metric not in WHOLE and name in GROUPS and metric.endswith("_s"):
-        return _time_s(document.get(GROUPS[name]) or {}, statistic, look_up(document, "counts.ok") or 0)
-    if metric == "throughput" and (document.get("throughput") or {}).get("unit") == CHUNKS:
+        return _time_s(getattr(metrics, GROUPS[name]), statistic, metrics.counts.ok or 0)
+    if metric == "throughput" and metrics.throughput.unit == CHUNKS:
         return None
-    path = WHOLE.get(metric)
-    if path is None and (own := (document.get("own") or {}).get(metric)):
-        value = own["value"]
-    elif path is None:
-        value = look_up(document.get("quality") or {}, metric)
-        value = look_up(document, COLUMNS[metric]) if value is None and metric in COLUMNS else value
+    if metric in WHOLE:
+        value = metrics.figure(WHOLE[metric])
+    elif own := metrics.own.get(metric):
+        value = own.value
     else:
-        value = look_up(document, path)
+        value = metrics.quality.get(metric)
+        value = metrics.figure(COLUMNS[metric]) if value is None and metric in COLUMNS else value
     return None if value is None else Estimate(value=value)
 
 
-def _time_s(times: Mapping[str, Any], statistic: str, answered: float) -> Estimate | None:
-    value_ms = times.get(statistic)
-    if value_ms is None:
+def _time_s(times: Times | None, statistic: str, answered: float) -> Estimate | None:
+    if times is None or (value_ms := times.statistic(statistic)) is None:
         return None
-    censored = times.get("censored") or 0
-    if statistic == "mean" and censored:
-        return Estimate(value=value_ms / 1e3 * answered / (answered + censored), lower_bound=True)
-    return Estimate(value=value_ms / 1e3, lower_bound=statistic in (times.get("lower_bounds") or ()))
-
-
-def look_up(document: Mapping[str, Any], path: str) -> float | None:
-    """Return the number at a dotted path, or None where there is none."""
-    found: Any = document
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return None if found is None else float(found)
+    if statistic == "mean" and times.is_conditional:
+        return Estimate(value=value_ms / 1e3 * answered / (answered + times.unanswered), lower_bound=True)
+    return Estimate(value=value_ms / 1e3, lower_bound=times.is_lower_bound(statistic))

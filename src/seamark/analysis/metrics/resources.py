@@ -5,45 +5,45 @@ from dataclasses import dataclass
 
 from seamark.analysis.checks import Processors
 from seamark.analysis.metrics.energy import is_gpu
-from seamark.analysis.metrics.metric import Evidence, Metric
-from seamark.analysis.metrics.telemetry import Key, Seen
+from seamark.analysis.metrics.metric import Metric, MetricInputs
+from seamark.analysis.metrics.telemetry import Key, SeriesSummary
 
 
-def _watched(source: str, name: str, figure: str, scale: float = 1.0) -> Callable[[Evidence], float | None]:
-    def value(evidence: Evidence) -> float | None:
-        seen = evidence.telemetry.get((source, name))
+def _watched(source: str, name: str, figure: str, scale: float = 1.0) -> Callable[[MetricInputs], float | None]:
+    def value(inputs: MetricInputs) -> float | None:
+        seen = inputs.telemetry.get((source, name))
         return None if seen is None else getattr(seen, figure) * scale
 
     return value
 
 
-def _gpus(name: str, figure: str, evidence: Evidence) -> list[float]:
-    seen = [found for (source, named), found in evidence.telemetry.items() if named == name and is_gpu(source)]
+def _gpus(name: str, figure: str, inputs: MetricInputs) -> list[float]:
+    seen = [found for (source, named), found in inputs.telemetry.items() if named == name and is_gpu(source)]
     return [value for found in seen if (value := getattr(found, figure)) is not None]
 
 
-def _gpu_util(evidence: Evidence) -> float | None:
-    values = _gpus("util_ratio", "mean", evidence)
+def _gpu_util(inputs: MetricInputs) -> float | None:
+    values = _gpus("util_ratio", "mean", inputs)
     return sum(values) / len(values) if values else None
 
 
-def _gpu_mem_mb(evidence: Evidence) -> float | None:
-    values = _gpus("memory_used_bytes", "maximum", evidence)
+def _gpu_mem_mb(inputs: MetricInputs) -> float | None:
+    values = _gpus("memory_used_bytes", "max", inputs)
     return sum(values) / 1e6 if values else None
 
 
-def _net(source: str, name: str) -> Callable[[Evidence], float | None]:
+def _net(source: str, name: str) -> Callable[[MetricInputs], float | None]:
     """Return MB/s of connections; None if most of the traffic was not observed, as with connections shorter than the
     interval of readings."""
 
-    def value(evidence: Evidence) -> float | None:
-        seen = {way: evidence.telemetry.get((source, f"net_{way}_bytes")) for way in ("sent", "received")}
+    def value(inputs: MetricInputs) -> float | None:
+        seen = {way: inputs.telemetry.get((source, f"net_{way}_bytes")) for way in ("sent", "received")}
         both = sum(one.mean for one in seen.values() if one is not None)
-        length_s = evidence.window.length_s
-        exchanged = evidence.tally.bytes_sent + evidence.tally.bytes_received
+        length_s = inputs.window.length_s
+        exchanged = inputs.counts.bytes_sent + inputs.counts.bytes_received
         if length_s <= 0 or both < 0.5 * exchanged / length_s:
             return None
-        return _watched(source, name, "mean", 1e-6)(evidence)
+        return _watched(source, name, "mean", 1e-6)(inputs)
 
     return value
 
@@ -75,7 +75,7 @@ RESOURCES: tuple[Metric, ...] = (
         unit="MB",
         better="lower",
         meaning="peak memory in use on the machine",
-        value=_watched("host", "ram_used_bytes", "maximum", 1e-6),
+        value=_watched("host", "ram_used_bytes", "max", 1e-6),
     ),
     Metric(
         path="resource.server_cpu_util",
@@ -89,7 +89,7 @@ RESOURCES: tuple[Metric, ...] = (
         unit="MB",
         better="lower",
         meaning="peak resident memory of the server's processes",
-        value=_watched("server", "rss_bytes", "maximum", 1e-6),
+        value=_watched("server", "rss_bytes", "max", 1e-6),
     ),
     Metric(
         path="resource.client_cpu_util",
@@ -103,7 +103,7 @@ RESOURCES: tuple[Metric, ...] = (
         unit="MB",
         better="neither",
         meaning="peak resident memory of the load's processes",
-        value=_watched("client", "rss_bytes", "maximum", 1e-6),
+        value=_watched("client", "rss_bytes", "max", 1e-6),
     ),
     Metric(
         path="resource.cpu_iowait",
@@ -161,8 +161,8 @@ RESOURCES: tuple[Metric, ...] = (
 )
 
 
-def _energy(figure: str) -> Callable[[Evidence], float | None]:
-    return lambda evidence: getattr(evidence.energy, figure)
+def _energy(figure: str) -> Callable[[MetricInputs], float | None]:
+    return lambda inputs: getattr(inputs.energy, figure)
 
 
 ENERGY: tuple[Metric, ...] = (
@@ -237,7 +237,9 @@ FEWEST_LOOKS = 3
 NOT_OF_PROCESSES = ("host", "sampler")
 
 
-def processors_of(telemetry: Mapping[Key, Seen], *, client_is_server: bool = False) -> tuple[Processors, ...]:
+def processors_of(
+    telemetry: Mapping[Key, SeriesSummary], *, client_is_server: bool = False
+) -> tuple[Processors, ...]:
     """Return the nodes with known use of load and server, the load's own first.
 
     Empty if the load's own processes were not monitored (they ran elsewhere), or no server's were while the service
@@ -252,7 +254,7 @@ def processors_of(telemetry: Mapping[Key, Seen], *, client_is_server: bool = Fal
     return tuple(each for each in found if each is not None)
 
 
-def _processors(telemetry: Mapping[Key, Seen], sources: set[str], node: str | None) -> Processors | None:
+def _processors(telemetry: Mapping[Key, SeriesSummary], sources: set[str], node: str | None) -> Processors | None:
     host = "host" if node is None else f"host@{node}"
     if _looks(telemetry, host) < FEWEST_LOOKS:
         return None
@@ -284,7 +286,7 @@ def _node(source: str) -> str | None:
     return source.partition("@")[2] or None
 
 
-def _looks(telemetry: Mapping[Key, Seen], source: str) -> int:
+def _looks(telemetry: Mapping[Key, SeriesSummary], source: str) -> int:
     seen = telemetry.get((source, "cpu_ratio"))
     return 0 if seen is None else seen.n
 

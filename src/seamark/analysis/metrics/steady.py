@@ -10,10 +10,17 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.analysis.metrics.course import LEAST_PARTS, REPLIES_A_PART, SHORTEST_PART_NS, Course, course_of
+from seamark.analysis.metrics.run_timeline import (
+    LEAST_PARTS,
+    REPLIES_A_PART,
+    SHORTEST_PART_NS,
+    RunTimeline,
+    run_timeline,
+)
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.timeline import SECOND_NS
 from seamark.analysis.metrics.window import Window
+from seamark.model.results.trial_metrics import Outage
 from seamark.stats.change import Change, change
 from seamark.stats.steady import mser
 
@@ -27,43 +34,22 @@ MOST_SHARE = 0.5
 """A condition for more than half of the window is the state of the service, not an outage."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outage:
-    """A time without good replies, or with more failures than good replies, from the start of load.
-
-    `missed` is the number of good replies expected at the rate of the rest, or of due requests.
-    """
-
-    start_s: float
-    end_s: float
-    missed: int
-    failed: int
-
-    @property
-    def text(self) -> str:
-        """Return the time and the missed replies as text."""
-        when = f"from {self.start_s:.3g} s to {self.end_s:.3g} s"
-        if self.failed:
-            return f"{self.failed:,} requests failed {when}, more than were answered"
-        return f"no good reply came {when}, where {self.missed:,} were to be expected"
-
-
-def outages(course: Course, *, users: int | None) -> tuple[Outage, ...]:
+def outages(timeline: RunTimeline, *, users: int | None) -> tuple[Outage, ...]:
     """Return the outages of a load. `users` is the concurrency of a closed loop, None for an open one."""
-    down = course.replies <= course.failures
+    down = timeline.replies <= timeline.failures
     if not (~down).any() or down.mean() > MOST_SHARE:
         return ()
-    usual = float(course.replies[~down].mean())
-    typical_s = float(np.median(course.response_s)) if users is None else users / usual * course.part_s
+    usual = float(timeline.replies[~down].mean())
+    typical_s = float(np.median(timeline.response_s)) if users is None else users / usual * timeline.part_s
     found, begin = [], 0
     for is_down, group in groupby(down):
         end = begin + len(list(group))
-        failed = int(course.failures[begin:end].sum())
-        missed = (end - begin) * usual if users is not None else float(course.due[begin:end].sum())
-        length_s = (end - begin) * course.part_s
+        failed = int(timeline.failures[begin:end].sum())
+        missed = (end - begin) * usual if users is not None else float(timeline.due[begin:end].sum())
+        length_s = (end - begin) * timeline.part_s
         long_enough = length_s >= LEAST_S and (failed or length_s >= TYPICAL * typical_s)
         if is_down and max(missed, failed) >= LEAST_MISSED and long_enough:
-            start_s, end_s = course.at_s(begin), course.at_s(end)
+            start_s, end_s = timeline.at_s(begin), timeline.at_s(end)
             found.append(Outage(start_s=start_s, end_s=end_s, missed=round(missed), failed=failed))
         begin = end
     return tuple(found)
@@ -104,32 +90,32 @@ def steady_state(samples: Samples, window: Window, *, changing: bool, users: int
     It is not steady when there was an outage, and when throughput or mean response time changed, by a step at any
     place or by a trend (stats/change.py). A start-up after which nothing changes ends where MSER-5 truncates.
     """
-    course = course_of(samples, window)
-    if course is None and window.end_ns - window.start_ns < LEAST_PARTS * SHORTEST_PART_NS:
+    timeline = run_timeline(samples, window)
+    if timeline is None and window.end_ns - window.start_ns < LEAST_PARTS * SHORTEST_PART_NS:
         return SteadyState(steady=False, reason=f"{window.length_s:.3g} s is too short to tell")
-    down = () if course is None else outages(course, users=users)
+    down = () if timeline is None else outages(timeline, users=users)
     if changing:
         return SteadyState(steady=None, reason="the rate is meant to change", outages=down)
-    if course is None:
+    if timeline is None:
         reason = f"{samples.rows} requests are too few to tell: it takes {LEAST_PARTS * REPLIES_A_PART}"
         return SteadyState(steady=None, reason=reason)
-    rule = f"change test at {SURE:g} and MSER-5, {course.parts} parts of {course.part_s:.3g} s"
+    rule = f"change test at {SURE:g} and MSER-5, {timeline.parts} parts of {timeline.part_s:.3g} s"
     if down:
         return SteadyState(steady=False, reason=down[0].text, rule=rule, outages=down)
-    series = {"throughput": course.replies, "response time": course.response_s}
-    if (text := _changed(series, course)) is None:
+    series = {"throughput": timeline.replies, "response time": timeline.response_s}
+    if (text := _changed(series, timeline)) is None:
         return SteadyState(steady=True, rule=rule, part=window)
-    return _after_start_up(series, course, window, SteadyState(steady=False, reason=text, rule=rule))
+    return _after_start_up(series, timeline, window, SteadyState(steady=False, reason=text, rule=rule))
 
 
-def _changed(series: Mapping[str, Series], course: Course, start: int = 0) -> str | None:
+def _changed(series: Mapping[str, Series], timeline: RunTimeline, start: int = 0) -> str | None:
     """Return the change from part `start` on; None without one."""
     for name, values in series.items():
         part = values[start:]
         found = change(np.log(np.maximum(part, _least(part))))
         ratio = float(np.exp(found.after - found.before))
         if found.p <= SURE / len(series) and abs(ratio - 1) > LEAST_CHANGE:
-            return f"{name} {_way(ratio)} {_when(found, start, course)}"
+            return f"{name} {_way(ratio)} {_when(found, start, timeline)}"
     return None
 
 
@@ -144,18 +130,20 @@ def _way(ratio: float) -> str:
     return f"rose by {ratio - 1:.0%}" if ratio > 1 else f"fell by {1 - ratio:.0%}"
 
 
-def _when(found: Change, start: int, course: Course) -> str:
-    return "over the window" if found.kind == "trend" else f"at about {course.at_s(start + found.at):.3g} s"
+def _when(found: Change, start: int, timeline: RunTimeline) -> str:
+    return "over the window" if found.kind == "trend" else f"at about {timeline.at_s(start + found.at):.3g} s"
 
 
-def _after_start_up(series: Mapping[str, Series], course: Course, window: Window, state: SteadyState) -> SteadyState:
+def _after_start_up(
+    series: Mapping[str, Series], timeline: RunTimeline, window: Window, state: SteadyState
+) -> SteadyState:
     """Add the steady part if the load settled: from the later of both truncations, without a change after it."""
     found = [mser(values) for values in series.values()]
     cut = max((each.cut for each in found if each.differs), default=0)
     settled = cut > 0 and not any(each.differs and each.at_limit for each in found)
-    if not settled or _changed(series, course, cut) is not None:
+    if not settled or _changed(series, timeline, cut) is not None:
         return state
-    start_ns = round(window.start_ns + cut * course.part_ns)
+    start_ns = round(window.start_ns + cut * timeline.part_ns)
     part = Window(start_ns=start_ns, end_ns=window.end_ns, rule="after the start-up")
     reason = f"{state.reason}: a start-up that ended by {start_ns / SECOND_NS:.3g} s"
     return SteadyState(steady=False, reason=reason, rule=state.rule, part=part)

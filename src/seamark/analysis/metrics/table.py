@@ -5,12 +5,11 @@ The document, its JSON Schema, metrics.csv and the reference are derived from ME
 
 from collections.abc import Callable, Mapping
 
-from seamark.analysis.metrics.distribution import QUANTILES, Distribution
-from seamark.analysis.metrics.metric import Evidence, Metric
+from seamark.analysis.metrics.distribution import QUANTILES, TimeDistribution
+from seamark.analysis.metrics.metric import Metric, MetricInputs
 from seamark.analysis.metrics.resources import ENERGY, RESOURCES
-from seamark.analysis.metrics.tally import Tally
+from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.sample import Failure
-from seamark.stats.censored import Estimate
 
 VERSION = 2
 """Increases when the meaning of a metric changes: metrics of an older version are derived again from their samples.
@@ -22,50 +21,50 @@ actual send; TPOT leaves out the tokens of the first chunk.
 
 STATISTICS = (*QUANTILES, "mean", "min", "max")
 
-BOUNDED: Mapping[str, Callable[[Tally], Distribution]] = {
-    "latency_ms": lambda tally: tally.response,
-    "service_time_ms": lambda tally: tally.service,
-    "ttft_ms": lambda tally: tally.ttft,
-    "ttft_response_ms": lambda tally: tally.ttft_response,
-    "ttfo_ms": lambda tally: tally.ttfo,
+BOUNDED: Mapping[str, Callable[[WindowCounts], TimeDistribution]] = {
+    "latency_ms": lambda counts: counts.response,
+    "service_time_ms": lambda counts: counts.service,
+    "ttft_ms": lambda counts: counts.ttft,
+    "ttft_response_ms": lambda counts: counts.ttft_response,
+    "ttfo_ms": lambda counts: counts.ttfo,
 }
 """Groups of times in which unanswered requests are lower bounds: `censored` of them. Statistics that become lower
 bounds are named in `lower_bounds` of the group."""
 
 
-def _rate(count: float, evidence: Evidence) -> float | None:
-    return count / evidence.window.length_s if evidence.window.length_s > 0 else None
+def _rate(count: float, inputs: MetricInputs) -> float | None:
+    return count / inputs.window.length_s if inputs.window.length_s > 0 else None
 
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def saturated(evidence: Evidence) -> bool:
+def saturated(inputs: MetricInputs) -> bool:
     """Whether more was offered than served: waiting requests grew over the window by more than 5 % of those offered
     and by more than chance would explain (the number in a queue of mean L varies by about sqrt(2 L))."""
-    tally = evidence.tally
-    if not evidence.open_loop or not tally.due:
+    counts = inputs.counts
+    if not inputs.open_loop or not counts.due:
         return False
-    growth = tally.due - tally.served
-    waiting = max(0.0, tally.waiting_at_start + growth / 2)
-    return bool(growth > max(0.05 * tally.due, 3 * (2 * waiting) ** 0.5, 1))
+    growth = counts.due - counts.served
+    waiting = max(0.0, counts.waiting_at_start + growth / 2)
+    return bool(growth > max(0.05 * counts.due, 3 * (2 * waiting) ** 0.5, 1))
 
 
-def error_rate(evidence: Evidence) -> float | None:
+def error_rate(inputs: MetricInputs) -> float | None:
     """Failed requests of those sent in the window; those that a lost worker never sent count as both."""
-    tally = evidence.tally
-    return _ratio(tally.failed + evidence.lost, tally.sent + evidence.lost)
+    counts = inputs.counts
+    return _ratio(counts.failed + inputs.lost, counts.sent + inputs.lost)
 
 
-def _mb_per_s(evidence: Evidence, unit_bytes: float) -> float | None:
-    total = evidence.tally.bytes_sent + evidence.tally.bytes_received
-    return _rate(total / unit_bytes, evidence) if total else None
+def _mb_per_s(inputs: MetricInputs, unit_bytes: float) -> float | None:
+    total = inputs.counts.bytes_sent + inputs.counts.bytes_received
+    return _rate(total / unit_bytes, inputs) if total else None
 
 
-def _times(prefix: str, meaning: str, pick: Callable[[Tally], Distribution]) -> tuple[Metric, ...]:
-    def figure(name: str) -> Callable[[Evidence], float | None]:
-        return lambda evidence: _ms(pick(evidence.tally).statistic(name))
+def _times(prefix: str, meaning: str, pick: Callable[[WindowCounts], TimeDistribution]) -> tuple[Metric, ...]:
+    def figure(name: str) -> Callable[[MetricInputs], float | None]:
+        return lambda inputs: pick(inputs.counts).statistic_ms(name)
 
     statistics = tuple(
         Metric(path=f"{prefix}.{name}", unit="ms", better="lower", meaning=f"{name} of {meaning}", value=figure(name))
@@ -79,17 +78,13 @@ def _times(prefix: str, meaning: str, pick: Callable[[Tally], Distribution]) -> 
         better="lower",
         meaning="requests that timed out or were cut off at the end of the load: lower bounds in percentiles, not in "
         "the mean",
-        value=lambda evidence: found.bounds.count if (found := pick(evidence.tally)).count else None,
+        value=lambda inputs: found.bounds.count if (found := pick(inputs.counts)).count else None,
     )
     return (*statistics, censored)
 
 
-def _ms(found: Estimate | None) -> float | None:
-    return None if found is None else found.value / 1e6
-
-
-def _lag(statistic: str) -> Callable[[Evidence], float | None]:
-    return lambda e: _ms(e.tally.lag.statistic(statistic)) if e.open_loop else None
+def _lag(statistic: str) -> Callable[[MetricInputs], float | None]:
+    return lambda e: e.counts.lag.statistic_ms(statistic) if e.open_loop else None
 
 
 METRICS: tuple[Metric, ...] = (
@@ -98,42 +93,42 @@ METRICS: tuple[Metric, ...] = (
         unit="units/s",
         better="higher",
         meaning="units of good replies that arrived inside the window, a second; of a stream by its chunks",
-        value=lambda e: _rate(e.tally.units if e.tally.streamed_units is None else e.tally.streamed_units, e),
+        value=lambda e: _rate(e.counts.units if e.counts.streamed_units is None else e.counts.streamed_units, e),
     ),
     Metric(
         path="throughput.whole_run_value",
         unit="units/s",
         better="higher",
         meaning="units of all good replies, warm-up and drain too, over the time to the last reply",
-        value=lambda e: _ratio(e.tally.whole_units * 1e9, e.tally.whole_end_ns),
+        value=lambda e: _ratio(e.counts.whole_units * 1e9, e.counts.whole_end_ns),
     ),
     Metric(
         path="requests_per_s",
         unit="requests/s",
         better="higher",
         meaning="good replies that arrived inside the window, a second",
-        value=lambda e: _rate(e.tally.replies, e),
+        value=lambda e: _rate(e.counts.replies, e),
     ),
     Metric(
         path="sessions.per_s",
         unit="sessions/s",
         better="higher",
         meaning="sessions whose last turn got its good reply inside the window, a second; with turns only",
-        value=lambda e: _rate(e.tally.sessions_whole, e) if e.tally.turns > 1 else None,
+        value=lambda e: _rate(e.counts.sessions_whole, e) if e.counts.turns > 1 else None,
     ),
     Metric(
         path="sessions.begun_per_s",
         unit="sessions/s",
         better="neither",
         meaning="sessions whose first turn was due inside the window, a second",
-        value=lambda e: _rate(e.tally.sessions_begun, e) if e.tally.turns > 1 else None,
+        value=lambda e: _rate(e.counts.sessions_begun, e) if e.counts.turns > 1 else None,
     ),
     Metric(
         path="sessions.broken",
         unit="sessions",
         better="lower",
         meaning="sessions that a failed turn of the window ended; the turns after it are not due",
-        value=lambda e: e.tally.sessions_broken if e.tally.turns > 1 else None,
+        value=lambda e: e.counts.sessions_broken if e.counts.turns > 1 else None,
     ),
     Metric(
         path="bandwidth.mb_per_s",
@@ -198,42 +193,42 @@ METRICS: tuple[Metric, ...] = (
         unit="requests",
         better="neither",
         meaning="requests that were due inside the window",
-        value=lambda e: e.tally.due,
+        value=lambda e: e.counts.due,
     ),
     Metric(
         path="counts.ok",
         unit="requests",
         better="neither",
         meaning="requests of the window with a good reply",
-        value=lambda e: e.tally.ok,
+        value=lambda e: e.counts.ok,
     ),
     Metric(
         path="counts.failed",
         unit="requests",
         better="neither",
         meaning="requests of the window that were sent and failed",
-        value=lambda e: e.tally.failed,
+        value=lambda e: e.counts.failed,
     ),
     Metric(
         path="counts.timeouts",
         unit="requests",
         better="neither",
         meaning="requests of the window that failed by time-out",
-        value=lambda e: e.tally.timeouts,
+        value=lambda e: e.counts.timeouts,
     ),
     Metric(
         path="counts.unfinished",
         unit="requests",
         better="neither",
         meaning="requests of the window still under way, or still waiting to be sent, when the load ended",
-        value=lambda e: e.tally.cancelled + e.tally.unsent,
+        value=lambda e: e.counts.cancelled + e.counts.unsent,
     ),
     Metric(
         path="counts.warmup",
         unit="requests",
         better="neither",
         meaning="requests of the warm-up, which are in no figure but the whole-run throughput",
-        value=lambda e: e.tally.warmup,
+        value=lambda e: e.counts.warmup,
     ),
     Metric(
         path="counts.lost",
@@ -254,7 +249,7 @@ METRICS: tuple[Metric, ...] = (
         unit="requests",
         better="lower",
         meaning="requests that timed out inside the window",
-        value=lambda e: e.tally.timeouts,
+        value=lambda e: e.counts.timeouts,
     ),
     *(
         Metric(
@@ -262,7 +257,7 @@ METRICS: tuple[Metric, ...] = (
             unit="requests",
             better="lower",
             meaning=f"requests of the window that failed as {kind.name.lower()}",
-            value=lambda e, kind=kind: e.tally.failures.get(kind, 0),  # type: ignore[misc]
+            value=lambda e, kind=kind: e.counts.failures.get(kind, 0),  # type: ignore[misc]
         )
         for kind in Failure
         if kind not in (Failure.NONE, Failure.CANCELLED)
@@ -273,14 +268,14 @@ METRICS: tuple[Metric, ...] = (
         unit="requests/s",
         better="neither",
         meaning="requests that were due inside the window, a second",
-        value=lambda e: _rate(e.tally.due, e),
+        value=lambda e: _rate(e.counts.due, e),
     ),
     Metric(
         path="achieved_rps",
         unit="requests/s",
         better="higher",
         meaning="requests answered inside the window, well or badly but in time, a second",
-        value=lambda e: _rate(e.tally.served, e),
+        value=lambda e: _rate(e.counts.served, e),
     ),
     Metric(
         path="saturated",
@@ -294,21 +289,21 @@ METRICS: tuple[Metric, ...] = (
         unit="requests",
         better="neither",
         meaning="requests in flight, from actual send to end of reply, time-weighted over the window",
-        value=lambda e: _rate(e.tally.in_flight_ns / 1e9, e),
+        value=lambda e: _rate(e.counts.in_flight_ns / 1e9, e),
     ),
     Metric(
         path="goodput.per_s",
         unit="requests/s",
         better="higher",
         meaning="requests due inside the window that meet every objective on a single request, a second",
-        value=lambda e: _rate(e.tally.good, e) if e.has_objectives else None,
+        value=lambda e: _rate(e.counts.good, e) if e.has_objectives else None,
     ),
     Metric(
         path="goodput.ratio",
         unit="ratio",
         better="higher",
         meaning="requests that meet every objective, as a share of all due: failed and unfinished ones do not meet",
-        value=lambda e: _ratio(e.tally.good, e.tally.due + e.lost) if e.has_objectives else None,
+        value=lambda e: _ratio(e.counts.good, e.counts.due + e.lost) if e.has_objectives else None,
     ),
     *ENERGY,
 )

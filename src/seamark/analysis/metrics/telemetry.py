@@ -1,11 +1,11 @@
-"""Summary of telemetry inside the measured window: gauges as values, counters as rates.
+"""Summaries of telemetry series over the measured window: gauges as they are, counters as rates.
 
 A series is a counter if its unit ends in the word `total` (which the Prometheus monitor adds by `# TYPE`), if it is
 one of Seamark's COUNTERS, or if the service's name for it has one of COUNTER_ENDINGS.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from seamark.model.results.trial_metrics import TelemetrySummary
 from seamark.stats.quantiles import rank
 
 COUNTERS = frozenset(
@@ -28,25 +29,20 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """One telemetry series within a window. Of a counter, all but `increase` are rates per second.
+class SeriesSummary(TelemetrySummary):
+    """One telemetry series over a window. `increase` is that of a counter over `span_s` seconds; of a power in watts,
+    its integral in joules."""
 
-    `increase` is the growth of a counter over `span_s` seconds; of a power in watts, its integral in joules.
-    """
-
-    unit: str
-    counter: bool
-    n: int
-    mean: float
-    minimum: float
-    p50: float
-    p95: float
-    maximum: float
     increase: float | None = None
     span_s: float | None = None
 
+    @property
+    def record(self) -> TelemetrySummary:
+        """The part that metrics.json has."""
+        return TelemetrySummary(**{part.name: getattr(self, part.name) for part in fields(TelemetrySummary)})
 
-def watch(path: Path, start_s: float, end_s: float) -> Mapping[Key, Seen]:
+
+def summarise_telemetry(path: Path, start_s: float, end_s: float) -> Mapping[Key, SeriesSummary]:
     """Return every series of a telemetry file by (source, name); empty without a readable file.
 
     Counters are interpolated at the window's edges, so a short window is not rounded to whole samples.
@@ -56,13 +52,12 @@ def watch(path: Path, start_s: float, end_s: float) -> Mapping[Key, Seen]:
             table = file.read(["at_s", "source", "name", "value", "unit"], use_threads=False)
     except (pa.ArrowException, OSError):
         return {}
-    found: dict[Key, Seen] = {}
+    found: dict[Key, SeriesSummary] = {}
     for key, unit, at_s, values in _series(table):
         physical = unit.removesuffix(COUNTER_UNIT).rstrip()
         sum_up = _rates if unit.endswith(COUNTER_UNIT) or _counts(key) else _gauge
-        seen = sum_up(at_s, values, physical, start_s, end_s)
-        if seen is not None:
-            found[key] = seen
+        if (summary := sum_up(at_s, values, physical, start_s, end_s)) is not None:
+            found[key] = summary
     return found
 
 
@@ -94,16 +89,16 @@ def _series(table: pa.Table) -> Iterator[tuple[Key, str, Values, Values]]:
             yield key, str(units[chosen[0]] or ""), at_s[chosen], values[chosen]
 
 
-def _gauge(at_s: Values, values: Values, unit: str, start_s: float, end_s: float) -> Seen | None:
+def _gauge(at_s: Values, values: Values, unit: str, start_s: float, end_s: float) -> SeriesSummary | None:
     within = (at_s >= start_s) & (at_s <= end_s)
     inside = values[within]
     if not len(inside):
         return None
-    seen = _seen(inside, unit, float(inside.mean()))
+    summary = _summary(inside, unit, float(inside.mean()))
     if unit != POWER_UNIT:
-        return seen
+        return summary
     increase, span_s = _integral(at_s, values, within, start_s, end_s)
-    return replace(seen, increase=increase, span_s=span_s)
+    return replace(summary, increase=increase, span_s=span_s)
 
 
 def _integral(
@@ -116,7 +111,7 @@ def _integral(
     return float(np.trapezoid(power, times)), end_s - start_s
 
 
-def _rates(at_s: Values, values: Values, unit: str, start_s: float, end_s: float) -> Seen | None:
+def _rates(at_s: Values, values: Values, unit: str, start_s: float, end_s: float) -> SeriesSummary | None:
     start_s, end_s = max(start_s, float(at_s[0])), min(end_s, float(at_s[-1]))
     if end_s <= start_s:
         return None
@@ -131,19 +126,18 @@ def _rates(at_s: Values, values: Values, unit: str, start_s: float, end_s: float
     increase = float(steps.sum())
     if not len(rates):
         return None
-    seen = _seen(rates, f"{unit}/s", increase / (end_s - start_s))
-    return replace(seen, counter=True, increase=increase, span_s=end_s - start_s)
+    summary = _summary(rates, f"{unit}/s", increase / (end_s - start_s))
+    return replace(summary, increase=increase, span_s=end_s - start_s)
 
 
-def _seen(values: Values, unit: str, mean: float) -> Seen:
+def _summary(values: Values, unit: str, mean: float) -> SeriesSummary:
     ordered = np.sort(values)
-    return Seen(
+    return SeriesSummary(
         unit=unit,
-        counter=False,
         n=len(values),
         mean=mean,
-        minimum=float(ordered[0]),
+        min=float(ordered[0]),
         p50=float(ordered[rank(0.5, len(ordered))]),
         p95=float(ordered[rank(0.95, len(ordered))]),
-        maximum=float(ordered[-1]),
+        max=float(ordered[-1]),
     )

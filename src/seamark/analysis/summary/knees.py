@@ -1,18 +1,18 @@
-"""Capacity of a scenario: results of its searches, and the knee of each sweep.
-
-Finds the knee of each sweep of load in a scenario: a rate or a number of users varies, all else is fixed."""
+"""Capacity in a scenario: the knee of each sweep of load by rate or users, and the loads found by searches."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, median_high, median_low
+from typing import TypeGuard
 
-from seamark.analysis.metrics.objectives import look_up
-from seamark.analysis.summary.outcome import Document, Outcome
-from seamark.analysis.summary.treatments import each, spread
+from seamark.analysis.summary.treatments import spread
+from seamark.analysis.summary.trial_result import TrialResult
+from seamark.model.results.summary import Knee, SearchSummary
 from seamark.model.service import Value
-from seamark.stats.knee import LEAST, full_from, knee
+from seamark.stats.knee import LEAST, full_from
+from seamark.stats.knee import knee as greatest_power
 
 RATE, USERS = "rate_rps", "concurrency"
 
@@ -30,41 +30,37 @@ class Point:
     conditional: bool = False
 
 
-def point_of(workload: str, factors: Mapping[str, Value], outcomes: Sequence[Outcome]) -> Point:
-    """Return the points of a treatment's good trials. An open loop is swept by its rate, a closed one by its
-    users."""
+def point_of(workload: str, factors: Mapping[str, Value], results: Sequence[TrialResult]) -> Point:
+    """Return the point of a treatment's good trials. An open loop is swept by its rate, a closed one by its users."""
     seen = {}
     conditional = False
-    for outcome in outcomes:
-        if not outcome.ok or outcome.metrics is None:
-            continue
-        rate, mean_ms = (look_up(outcome.metrics, path) for path in ("requests_per_s", "latency_ms.mean"))
-        if rate and mean_ms:
-            seen[outcome.trial.repetition] = (rate, mean_ms, bool(outcome.metrics.get("saturated")))
-            conditional |= bool(look_up(outcome.metrics, "latency_ms.censored"))
-    sweeps = USERS if outcomes[0].trial.load.closed else RATE
+    for result in results:
+        metrics = result.good
+        if metrics and metrics.requests_per_s and metrics.latency_ms.mean:
+            figures = metrics.requests_per_s, metrics.latency_ms.mean, bool(metrics.saturated)
+            seen[result.trial.repetition] = figures
+            conditional |= metrics.latency_ms.is_conditional
+    sweeps = USERS if results[0].trial.load.closed else RATE
     return Point(workload=workload, factors=factors, sweeps=sweeps, seen=seen, conditional=conditional)
 
 
-def knees(points: Sequence[Point]) -> list[Document]:
+def knees(points: Sequence[Point]) -> tuple[Knee, ...]:
     """Return the knee of every sweep of at least four measured loads, on medians over repetitions.
 
-    Each has `levels` and their `power` (requests/s over ms of mean response time); `knee`, the level of the greatest,
-    None if that is the first or last level (`place`); `between`, the levels that enclose it; `agree`, the number of
-    repetitions that have every level (`of`) and the same maximum; `saturated`, the levels at which most trials were,
-    and in a closed loop those above the first that reaches 95 % of the greatest throughput.
+    Power is requests/s over ms of mean response time. Saturated levels are those at which most trials were; in a
+    closed loop those above the first that reaches 95 % of the greatest throughput.
     """
-    found = [one for sweep in _sweeps(points) if (one := _knee(*sweep)) is not None]
-    return sorted(found, key=_place)
+    found = [knee for sweep in _sweeps(points) if (knee := _knee(*sweep)) is not None]
+    return tuple(sorted(found, key=_place))
 
 
-def _place(found: Document) -> tuple[str, str, list[tuple[bool, float, str]]]:
+def _place(found: Knee) -> tuple[str, str, list[tuple[bool, float, str]]]:
     """Sort key of a knee: by workload, then by fixed settings, numbers by size."""
     fixed = [
-        (not _is_number(value), float(value) if _is_number(value) else 0.0, str(value))
-        for value in found["fixed"].values()
+        (False, float(value), str(value)) if _is_number(value) else (True, 0.0, str(value))
+        for value in found.fixed.values()
     ]
-    return found["workload"], found["factor"], fixed
+    return found.workload, found.factor, fixed
 
 
 def _sweeps(points: Sequence[Point]) -> Iterator[tuple[str, Mapping[str, Value], list[Point]]]:
@@ -78,32 +74,32 @@ def _sweeps(points: Sequence[Point]) -> Iterator[tuple[str, Mapping[str, Value],
         yield factor, dict(fixed), sorted(own, key=lambda point, name=factor: float(point.factors[name] or 0))  # type: ignore[misc]
 
 
-def _knee(factor: str, fixed: Mapping[str, Value], points: Sequence[Point]) -> Document | None:
+def _knee(factor: str, fixed: Mapping[str, Value], points: Sequence[Point]) -> Knee | None:
     if len(points) < LEAST:
         return None
     levels = [point.factors[factor] for point in points]
     rates = [median(rate for rate, _, _ in point.seen.values()) for point in points]
     means_ms = [median(mean_ms for _, mean_ms, _ in point.seen.values()) for point in points]
-    found = knee(rates, means_ms)
+    found = greatest_power(rates, means_ms)
     inside = found.place == "inside"
     whole = [n for n in points[0].seen if all(n in point.seen for point in points)]
-    each = [knee([point.seen[n][0] for point in points], [point.seen[n][1] for point in points]) for n in whole]
-    return {
-        "workload": points[0].workload,
-        "factor": factor,
-        "fixed": dict(fixed),
-        "levels": levels,
-        "power": list(found.power),
-        "place": found.place,
-        "knee": levels[found.index] if inside else None,
-        "between": [levels[found.index - 1], levels[found.index + 1]] if inside else None,
-        "agree": sum(one.index == found.index for one in each),
-        "of": len(each),
-        "requests_per_s": rates[found.index],
-        "latency_mean_ms": means_ms[found.index],
-        "mean_conditional": points[found.index].conditional,
-        "saturated": [levels[index] for index in _saturated(factor, points, rates)],
-    }
+    each = [greatest_power([p.seen[n][0] for p in points], [p.seen[n][1] for p in points]) for n in whole]
+    return Knee(
+        workload=points[0].workload,
+        factor=factor,
+        fixed=dict(fixed),
+        levels=tuple(levels),
+        power=tuple(found.power),
+        place=found.place,
+        knee=levels[found.index] if inside else None,
+        between=(levels[found.index - 1], levels[found.index + 1]) if inside else None,
+        agree=sum(one.index == found.index for one in each),
+        of=len(each),
+        requests_per_s=rates[found.index],
+        latency_mean_ms=means_ms[found.index],
+        mean_conditional=points[found.index].conditional,
+        saturated=tuple(levels[index] for index in _saturated(factor, points, rates)),
+    )
 
 
 def _saturated(factor: str, points: Sequence[Point], rates: Sequence[float]) -> list[int]:
@@ -116,43 +112,30 @@ def _saturated(factor: str, points: Sequence[Point], rates: Sequence[float]) -> 
     ]
 
 
-def _is_number(value: Value) -> bool:
+def _is_number(value: Value) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-FOUND = ("setting", "found", "bracket_low", "bracket_high", "confidence", "outcome", "confirmed", "probes")
-"""Columns of a search in the tables of a summary."""
-
-
-def row_of_search(search: Document) -> Document:
-    """Return a trial's search as the columns of a table, without their prefix."""
-    low, high = search["bracket"]
-    values = {**search, "bracket_low": low, "bracket_high": high}
-    return {name: values.get(name) for name in FOUND}
-
-
-def found_by_search(outcomes: Sequence[Outcome]) -> Document | None:
-    """Return the level that a treatment's searches found, with its spread, and how each ended; None where the load
-    was given. A search that found nothing is among the outcomes, not in the spread."""
-    searches = [
-        outcome.metrics["search"] for outcome in outcomes if outcome.metrics and outcome.metrics.get("search")
-    ]
+def found_by_search(results: Sequence[TrialResult]) -> SearchSummary | None:
+    """Return the loads that a treatment's searches found; None where the load was given. A search that found nothing
+    is among the outcomes, not in the spread."""
+    searches = [result.metrics.search for result in results if result.metrics and result.metrics.search]
     if not searches:
         return None
-    return {
-        "setting": searches[0]["setting"],
-        "found": spread(each(searches, "found")),
-        "bracket": _median_bracket([search["bracket"] for search in searches]),
-        "confidence": min((search["confidence"] for search in searches if search.get("confidence")), default=None),
-        "outcomes": dict(Counter(str(search["outcome"]) for search in searches)),
-        "confirmed": sum(bool(search["confirmed"]) for search in searches),
-        "of": len(searches),
-    }
+    return SearchSummary(
+        setting=searches[0].setting or "",
+        found=spread([search.found for search in searches if search.found is not None]),
+        bracket=_median_bracket([search.bracket for search in searches]),
+        confidence=min((search.confidence for search in searches if search.confidence), default=None),
+        outcomes=dict(Counter(str(search.outcome) for search in searches)),
+        confirmed=sum(search.confirmed for search in searches),
+        of=len(searches),
+    )
 
 
-def _median_bracket(brackets: Sequence[Sequence[float | None]]) -> list[float | None]:
+def _median_bracket(brackets: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
     """Return the median of the low sides and that of the high sides, of an even number the outer one; an open side is
     infinitely far out. It misses the truth only where half of the repetitions do."""
     low = median_low(-math.inf if low is None else low for low, _ in brackets)
     high = median_high(math.inf if high is None else high for _, high in brackets)
-    return [low if math.isfinite(low) else None, high if math.isfinite(high) else None]
+    return low if math.isfinite(low) else None, high if math.isfinite(high) else None

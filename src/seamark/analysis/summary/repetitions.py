@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
-from seamark.analysis.checks.findings import Reason
 from seamark.analysis.checks.nodes import Seen, add_machine, nodes_differ
-from seamark.analysis.metrics.objectives import look_up
-from seamark.analysis.summary.outcome import Outcome
+from seamark.analysis.summary.trial_result import TrialResult
+from seamark.model.results.summary import CountedReason
 from seamark.model.results.trial_meta import TrialMeta
+from seamark.model.results.trial_metrics import VerdictReason
 from seamark.storage.paths import TrialFolder, read_or_none
 
 THROUGHPUT_FACTOR = 1.5
@@ -18,7 +17,7 @@ RESPONSE_FACTOR = 2.0
 repetitions, 0.1 % of treatments of three and 0.4 % of treatments of two are beyond 1.5; at 5 % none of 100,000."""
 
 
-def spread(values: Mapping[str, float], what: str, unit: str, factor: float) -> dict[str, Reason]:
+def disagreements(values: Mapping[str, float], what: str, unit: str, factor: float) -> dict[str, VerdictReason]:
     """Return a reason for each trial whose value is more than `factor` times above or below the median of all.
 
     `values` are those of the repetitions of one treatment, by trial. Of two that differ by more than `factor` both
@@ -39,14 +38,14 @@ def _beyond(value: float, middle: float, factor: float) -> bool:
     return value > factor * middle or value * factor < middle
 
 
-def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> Reason:
+def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> VerdictReason:
     value, others = values[name], [other for each, other in values.items() if each != name]
     if len(others) == 1:
         of = f"that of the other repetition {others[0]:.4g} {unit}"
     else:
         middle = median(values.values())
         of = f"the median of {len(values)} repetitions {middle:.4g} {unit} ({value / middle:.0%} of it)"
-    return Reason(
+    return VerdictReason(
         code="spread",
         severity="suspect",
         text=f"its {what} was {value:.4g} {unit}, {of}",
@@ -54,53 +53,41 @@ def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> Rea
     )
 
 
-def compared(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the outcomes of one treatment's trials, each with what its twins say against it.
+def compared(results: Sequence[TrialResult]) -> list[TrialResult]:
+    """Return the results of one treatment's trials, each with its reasons by the other repetitions.
 
-    Throughput is compared in every load; the median response time where the rate is given, since a closed loop has
-    one by the other. Trials without figures take no part.
+    Throughput is compared in every load; the median response time where the rate is given, since in a closed loop one
+    follows from the other. Trials without figures are left out.
     """
-    throughput = _values(outcomes, "throughput.value")
-    of_open = [outcome for outcome in outcomes if not outcome.trial.load.closed]
-    reasons = spread(_values(of_open, "latency_ms.p50"), "median response time", "ms", RESPONSE_FACTOR)
-    reasons |= spread(throughput, "throughput", _unit(outcomes), THROUGHPUT_FACTOR)
+    of_open = [result for result in results if not result.trial.load.closed]
+    reasons = disagreements(_values(of_open, "latency_ms.p50"), "median response time", "ms", RESPONSE_FACTOR)
+    unit = next((result.good.throughput.unit for result in results if result.good), "").replace("_per_", "/")
+    reasons |= disagreements(_values(results, "throughput.value"), "throughput", unit, THROUGHPUT_FACTOR)
     return [
-        replace(outcome, by_twins=(reasons[outcome.trial.id].to_json(),)) if outcome.trial.id in reasons else outcome
-        for outcome in outcomes
+        replace(result, by_twins=(reasons[result.trial.id],)) if result.trial.id in reasons else result
+        for result in results
     ]
 
 
-def _values(outcomes: Sequence[Outcome], path: str) -> dict[str, float]:
-    found = {}
-    for outcome in outcomes:
-        value = look_up(outcome.metrics, path) if outcome.ok and outcome.metrics is not None else None
-        if isinstance(value, int | float):
-            found[outcome.trial.id] = float(value)
-    return found
-
-
-def _unit(outcomes: Sequence[Outcome]) -> str:
-    units = (outcome.metrics["throughput"]["unit"] for outcome in outcomes if outcome.ok and outcome.metrics)
-    return str(next(units, "")).replace("_per_", "/")
-
-
-Document = dict[str, Any]
+def _values(results: Sequence[TrialResult], path: str) -> dict[str, float]:
+    figures = {result.trial.id: result.good.figure(path) for result in results if result.good}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 class ComparedNodes:
-    """What is known of the machines of each group of treatments that are compared. Holds facts, not documents."""
+    """Facts of the machines of each group of treatments that are compared."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, Seen] = {}
+        self._facts: dict[str, Seen] = {}
 
     def add(self, group: str, folder: TrialFolder) -> None:
-        """Note the nodes of a good trial; of one without a readable meta.json nothing is known."""
+        """Add the nodes of a good trial; one without a readable meta.json adds none."""
         meta = read_or_none(folder.meta, TrialMeta)
         for name, node in meta.all_nodes().items() if meta else ():
             if node.machine is not None:
-                add_machine(self._seen.setdefault(group, {}), name, node.machine)
+                add_machine(self._facts.setdefault(group, {}), name, node.machine)
 
-    def reasons(self, group: str, trials: int) -> list[Document]:
-        """Return what stands against comparing the treatments of a group, as summary.json has reasons."""
-        reason = nodes_differ(self._seen.get(group, {}))
-        return [] if reason is None else [{**reason.to_json(), "count": trials}]
+    def reasons(self, group: str, trials: int) -> list[CountedReason]:
+        """Return the reasons against comparing the treatments of a group."""
+        reason = nodes_differ(self._facts.get(group, {}))
+        return [] if reason is None else [CountedReason(**vars(reason), count=trials)]

@@ -1,17 +1,18 @@
-"""The servers that the trials of a summary were measured on, as their load.json tell, and whether they are one."""
+"""Servers that the trials of a summary were measured on, by their load.json, and the reasons of several ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_uppercase
-from typing import Any
 
 from seamark.model.plurals import counted
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.summary import CountedReason, ServerSummary
+from seamark.model.results.trial_metrics import Severity
+from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import Trial
-from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, read
 
-Document = dict[str, Any]
+RECORDED = ("digest", "runtime", "site", "machine", "partition", "address", "image_digests")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class ComparedServers:
     def __init__(self) -> None:
         self._origins: dict[str, Origin] = {}
         self._trials: dict[Server, list[str]] = {}
-        self._known: dict[Server, Document] = {}
+        self._known: dict[Server, ServerRecord] = {}
 
     def add(self, trial: Trial, folder: TrialFolder) -> None:
         """Note where a good trial was measured; of one without a readable load.json nothing is known."""
@@ -53,21 +54,18 @@ class ComparedServers:
         self._origins[trial.id] = Origin(server=server, planned=planned)
         self._trials.setdefault(server, []).append(trial.id)
         if known is not None:
-            self._known.setdefault(server, {**encode(known), "place": known.place})
+            self._known.setdefault(server, known)
 
-    def document(self) -> list[Document]:
-        """Return all servers with their names and numbers of trials; the place of one is None if not recorded."""
-        return [
-            {
-                "name": name,
-                "service": server.service,
-                "digest": server.digest,
-                "place": None,
-                **self._known.get(server, {}),
-                "trials": len(self._trials[server]),
-            }
-            for server, name in self._names().items()
-        ]
+    def summaries(self) -> tuple[ServerSummary, ...]:
+        """Return all servers with their names and numbers of trials."""
+        found = []
+        for server, name in self._names().items():
+            summary = ServerSummary(name=name, service=server.service, trials=len(self._trials[server]))
+            if (record := self._known.get(server)) is not None:
+                facts = {fact: getattr(record, fact) for fact in RECORDED}
+                summary = replace(summary, place=record.place, **facts)
+            found.append(summary)
+        return tuple(found)
 
     def names_of(self, trials: Sequence[str]) -> list[str | None]:
         """Return the name of each trial's server, None for those that are not good."""
@@ -81,7 +79,7 @@ class ComparedServers:
     def _known_server(self, trial: str) -> bool:
         return trial in self._origins and self._origins[trial].server.digest is not None
 
-    def reasons(self, own: Sequence[str], group: Sequence[str]) -> list[Document]:
+    def reasons(self, own: Sequence[str], group: Sequence[str]) -> list[CountedReason]:
         """Return what stands against a treatment with these trials, `own`, among those it is compared with.
 
         Trials that know no server are no reason: they are named with the servers.
@@ -104,7 +102,7 @@ class ComparedServers:
     def _listed(self, trials: Sequence[str]) -> str:
         names = self._names()
         servers = dict.fromkeys(self._origins[trial].server for trial in trials if trial in self._origins)
-        places = [f"{names[server]}, {self._known[server]['place']}" for server in servers if server in self._known]
+        places = [f"{names[server]}, {self._known[server].place}" for server in servers if server in self._known]
         return "; ".join(places) if len(places) > 1 else f"several configurations on {'; '.join(places)}"
 
 
@@ -114,9 +112,9 @@ def _letters(number: int) -> str:
     return (_letters(more - 1) if more else "") + ascii_uppercase[last]
 
 
-def _reason(code: str, severity: str, text: str, count: int) -> Document:
+def _reason(code: str, severity: Severity, text: str, count: int) -> CountedReason:
     remedy = (
         "Keep results of different servers in folders of their own, or measure all of them on one:"
         " `bench submit --measure-anew`."
     )
-    return {"code": code, "severity": severity, "text": text, "remedy": remedy, "count": count}
+    return CountedReason(code=code, severity=severity, text=text, remedy=remedy, count=count)

@@ -3,29 +3,31 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from seamark.analysis.checks import verdict_of, worst
+from seamark.analysis.checks import worst
 from seamark.analysis.metrics import METRICS
-from seamark.analysis.metrics.objectives import look_up
 from seamark.analysis.metrics.table import BOUNDED
-from seamark.analysis.summary.knees import FOUND, row_of_search
-from seamark.analysis.summary.outcome import Document, read_metrics
 from seamark.analysis.summary.summary import summarise
 from seamark.analysis.summary.trial_files import lower_bounds
+from seamark.analysis.summary.trial_result import marked
+from seamark.model.results.summary import Summary
+from seamark.model.results.trial_metrics import TrialMetrics, VerdictReason
 from seamark.model.service import Value
 from seamark.model.trial import Plan, levels_of
-from seamark.storage.paths import ScenarioFolder, replacing, write_json
+from seamark.storage.paths import ScenarioFolder, read, replacing, write
 
 IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
 PLACE = ("repetition", "block", "position")
 STATE = ("server", "status", "category", "verdict", "reasons", "throughput_unit")
 BOUND_COLUMNS = tuple(f"{group}_lower_bounds" for group in BOUNDED)
+SEARCHED = ("setting", "found", "bracket_low", "bracket_high", "confidence", "outcome", "confirmed", "probes")
+"""Columns of a search, without their prefix."""
 SEARCH_WORDS = ("search_setting", "search_outcome", "search_confirmed")
 
 Row = dict[str, Any]
 
 
-def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
-    """Sum up a scenario and write its three files; return summary.json.
+def write_summary(plan: Plan, folder: ScenarioFolder) -> Summary:
+    """Sum up a scenario, write its three files and return its summary.
 
     The tables have a row for each planned trial, failed ones too: identity, a column `factor_NAME` for whatever
     varies within a group of treatments, status, verdict, every metric of the reference, and `quality_NAME`; where
@@ -35,10 +37,10 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
     import pyarrow as pa
 
     summary = summarise(plan, folder)
-    levels = levels_of(plan)
-    qualities = list(dict.fromkeys(name for treatment in summary["treatments"] for name in treatment["quality"]))
-    own = list(dict.fromkeys(name for treatment in summary["treatments"] for name in treatment["own"]))
-    factors = list(dict.fromkeys(name for treatment in levels.values() for name in treatment))
+    levels, rows = levels_of(plan), summary.treatments
+    qualities = dict.fromkeys(name for row in rows for name in row.quality)
+    own = dict.fromkeys(name for row in rows for name in row.own)
+    factors = dict.fromkeys(name for treatment in levels.values() for name in treatment)
     header = [
         *IDENTITY,
         *PLACE,
@@ -48,9 +50,9 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
         *BOUND_COLUMNS,
         *(f"quality_{name}" for name in qualities),
         *(f"own_{name}" for name in own),
-        *(f"search_{name}" for name in FOUND if any(each["search"] for each in summary["treatments"])),
+        *(f"search_{name}" for name in SEARCHED if any(row.search for row in rows)),
     ]
-    frame = pd.DataFrame(_rows(plan, folder, levels, qualities, summary), columns=header, dtype=object)
+    frame = pd.DataFrame(_rows(plan, folder, levels, summary), columns=header, dtype=object)
     with replacing(folder.root / "summary.csv") as path:
         printed = frame.map(
             lambda value: f"{value:.9g}" if isinstance(value, float) else str(value), na_action="ignore"
@@ -59,24 +61,21 @@ def write_summary(plan: Plan, folder: ScenarioFolder) -> Document:
     words = {*IDENTITY, *STATE, *SEARCH_WORDS, *BOUND_COLUMNS}
     words |= {f"factor_{name}" for name in factors if frame[f"factor_{name}"].map(type).isin((str, bool)).any()}
     typed = {
-        name: own.map(str, na_action="ignore") if name in words else own.astype(float) for name, own in frame.items()
+        name: column.map(str, na_action="ignore") if name in words else column.astype(float)
+        for name, column in frame.items()
     }
     schema = pa.schema([(name, pa.string() if name in words else pa.float64()) for name in header])
     with replacing(folder.root / "summary.parquet") as path:
         pd.DataFrame(typed).to_parquet(path, index=False, schema=schema, compression="zstd")
-    write_json(folder.summary, summary)
+    write(folder.summary, summary)
     return summary
 
 
 def _rows(
-    plan: Plan,
-    folder: ScenarioFolder,
-    levels: Mapping[str, Mapping[str, Value]],
-    qualities: Sequence[str],
-    summary: Document,
+    plan: Plan, folder: ScenarioFolder, levels: Mapping[str, Mapping[str, Value]], summary: Summary
 ) -> Iterator[Row]:
-    failed = {bad["trial"]: bad for bad in summary["failed"]}
-    by_twins = {name: why for each in summary["treatments"] for name, why in each["by_twins"].items()}
+    failed = {bad.trial: bad for bad in summary.failed}
+    by_twins = {name: reasons for row in summary.treatments for name, reasons in row.by_twins.items()}
     servers = _servers(summary)
     for trial in plan.trials:
         row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": trial.group}
@@ -85,33 +84,33 @@ def _rows(
         row["server"] = servers.get(trial.id)
         bad = failed.get(trial.id)
         if bad is None:
-            yield row | _figures(read_metrics(folder.trial(trial.id)), qualities, by_twins.get(trial.id, ()))
+            metrics = marked(read(folder.trial(trial.id).metrics, TrialMetrics))
+            yield row | _figures(metrics, by_twins.get(trial.id, ()))
         else:
-            state = {"status": bad["status"], "category": bad["category"]}
-            yield row | state | {"verdict": "INVALID", "reasons": bad["category"]}
+            state = {"status": bad.status, "category": bad.category}
+            yield row | state | {"verdict": "INVALID", "reasons": bad.category}
 
 
-def _servers(summary: Document) -> dict[str, str]:
-    """Return where each good trial was measured, in words."""
-    places = {server["name"]: server["place"] or "not recorded" for server in summary["servers"]}
-    return {
-        trial: places[name]
-        for each in summary["treatments"]
-        for trial, name in zip(each["trials"], each["trial_servers"], strict=True)
-        if name is not None
-    }
+def _servers(summary: Summary) -> dict[str, str]:
+    """Return the place of the server of each good trial."""
+    places = {server.name: server.place or "not recorded" for server in summary.servers or ()}
+    pairs = (pair for row in summary.treatments for pair in zip(row.trials, row.trial_servers, strict=True))
+    return {trial: places[name] for trial, name in pairs if name is not None}
 
 
-def _figures(metrics: Document, qualities: Sequence[str], by_twins: Sequence[Document]) -> Row:
+def _figures(metrics: TrialMetrics, by_twins: Sequence[VerdictReason]) -> Row:
     row: Row = {
-        "status": metrics["status"],
-        "verdict": worst([metrics["verdict"], *map(verdict_of, by_twins)]),
-        "reasons": " ".join(reason["code"] for reason in (*metrics["reasons"], *by_twins)),
-        "throughput_unit": metrics["throughput"]["unit"],
+        "status": metrics.status,
+        "verdict": worst([metrics.verdict, *(reason.verdict for reason in by_twins)]),
+        "reasons": " ".join(reason.code for reason in (*metrics.reasons, *by_twins)),
+        "throughput_unit": metrics.throughput.unit,
     }
-    row |= {metric.column: look_up(metrics, metric.path) for metric in METRICS}
+    row |= {metric.column: metrics.figure(metric.path) for metric in METRICS}
     row |= lower_bounds(metrics)
-    row |= {f"quality_{name}": metrics["quality"].get(name) for name in qualities}
-    row |= {f"own_{name}": each["value"] for name, each in (metrics.get("own") or {}).items()}
-    search = metrics.get("search")
-    return row | ({f"search_{name}": value for name, value in row_of_search(search).items()} if search else {})
+    row |= {f"quality_{name}": value for name, value in metrics.quality.items()}
+    row |= {f"own_{name}": own.value for name, own in metrics.own.items()}
+    if (search := metrics.search) is not None:
+        low, high = search.bracket
+        found = {**vars(search), "bracket_low": low, "bracket_high": high}
+        row |= {f"search_{name}": found[name] for name in SEARCHED}
+    return row

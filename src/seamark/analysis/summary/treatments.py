@@ -2,59 +2,57 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median, stdev
-from typing import Any
 
-Document = dict[str, Any]
-
-
-def each(trials: Sequence[Mapping[str, Any]], *path: str) -> list[float]:
-    """Return the number at `path` of every trial that has one."""
-    found = []
-    for trial in trials:
-        value: Any = trial
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if isinstance(value, (int, float)):
-            found.append(float(value))
-    return found
+from seamark.model.results.summary import Spread, TelemetrySpread
+from seamark.model.results.trial_metrics import TelemetrySummary, TrialMetrics
 
 
-def spread(values: Sequence[float]) -> dict[str, float | None]:
+def spread(values: Sequence[float]) -> Spread:
     """Return median, extremes, mean and coefficient of variation (sample deviation over mean; None below two)."""
     if not values:
-        return dict.fromkeys(("median", "min", "max", "mean", "cv"))
+        return Spread()
     mean = fmean(values)
     cv = stdev(values) / mean if len(values) > 1 and mean else None
-    return {"median": median(values), "min": min(values), "max": max(values), "mean": mean, "cv": cv}
+    return Spread(median=median(values), min=min(values), max=max(values), mean=mean, cv=cv)
 
 
-def known(values: dict[str, float | None]) -> dict[str, float | None] | None:
-    """Return a spread, or None for that of nothing."""
-    return None if values["median"] is None else values
+def spread_of(trials: Sequence[TrialMetrics], path: str) -> Spread:
+    """Return the spread of the figure at a dotted path over the trials that have it."""
+    return spread([value for metrics in trials if (value := metrics.figure(path)) is not None])
 
 
-def medians(trials: Sequence[Mapping[str, Any]], group: str) -> dict[str, float | None]:
-    """Return the median of every figure of a group; None where no trial knows it."""
-    names = dict.fromkeys(name for trial in trials for name in trial.get(group) or {})
-    found = {name: each(trials, group, name) for name in names}
-    return {name: median(values) if values else None for name, values in found.items()}
+def known(values: Spread) -> Spread | None:
+    """Return a spread, or None for that of no value."""
+    return None if values.median is None else values
 
 
-def telemetry(trials: Sequence[Mapping[str, Any]]) -> dict[str, Document]:
-    """Return each watched series over all trials: least, mean by number of readings, greatest; the median of the
-    trials' medians and of their p95s, named so."""
-    names = dict.fromkeys(name for trial in trials for name in trial.get("telemetry") or {})
-    summed = {}
-    for name in names:
-        seen = [trial["telemetry"][name] for trial in trials if name in (trial.get("telemetry") or {})]
-        readings = sum(one["n"] for one in seen)
-        summed[name] = {
-            "unit": seen[0]["unit"],
-            "n": readings,
-            "min": min(one["min"] for one in seen),
-            "mean": sum(one["mean"] * one["n"] for one in seen) / readings if readings else None,
-            "max": max(one["max"] for one in seen),
-            "median_of_p50": median(one["p50"] for one in seen),
-            "median_of_p95": median(one["p95"] for one in seen),
-        }
-    return summed
+def medians(groups: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """Return the median of every figure of some mappings; None where none has it."""
+    values: dict[str, list[float]] = {name: [] for group in groups for name in group}
+    for group in groups:
+        for name, value in group.items():
+            if value is not None:
+                values[name].append(float(value))
+    return {name: median(known) if known else None for name, known in values.items()}
+
+
+def telemetry(trials: Sequence[TrialMetrics]) -> dict[str, TelemetrySpread]:
+    """Return each telemetry series over all trials."""
+    series: dict[str, list[TelemetrySummary]] = {}
+    for metrics in trials:
+        for name, one in metrics.telemetry.items():
+            series.setdefault(name, []).append(one)
+    return {name: _telemetry_spread(summaries) for name, summaries in series.items()}
+
+
+def _telemetry_spread(summaries: Sequence[TelemetrySummary]) -> TelemetrySpread:
+    readings = sum(one.n for one in summaries)
+    return TelemetrySpread(
+        unit=summaries[0].unit,
+        n=readings,
+        min=min(one.min for one in summaries),
+        mean=sum(one.mean * one.n for one in summaries) / readings if readings else None,
+        max=max(one.max for one in summaries),
+        median_of_p50=median(one.p50 for one in summaries),
+        median_of_p95=median(one.p95 for one in summaries),
+    )

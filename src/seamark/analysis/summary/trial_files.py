@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from seamark.analysis.metrics import METRICS, Measured, measure
+from seamark.analysis.metrics import METRICS, derive_metrics
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.timeline import Second
+from seamark.analysis.summary.trial_result import record_of
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.trial import SCHEMA_VERSION, Deployment, Trial
-from seamark.storage.paths import TrialFolder, read, write_json, write_text
+from seamark.model.results.trial_metrics import Histograms, SteadyVerdict, TrialMetrics
+from seamark.model.trial import Deployment, Trial
+from seamark.storage.paths import TrialFolder, read, write, write_text
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -56,8 +58,8 @@ def write_metrics(
     scenario: str | None = None,
     client_is_server: bool | None = None,
     ceiling: Ceiling | None = None,
-) -> dict[str, Any]:
-    """Derive and write the four files of a trial and return metrics.json; a failed trial gets all four too.
+) -> TrialMetrics:
+    """Derive and write the four files of a trial and return its metrics; a failed trial gets all four too.
 
     `scenario` is what load.json says when it is not given, and the name of the folder around the trial's after that.
     """
@@ -65,7 +67,7 @@ def write_metrics(
         load = read(folder.load, LoadRecord)
     except (ValueError, OSError) as damage:
         load = LoadRecord(status="failed", category="client_died", reason=f"load.json cannot be read: {damage}")
-    measured = measure(
+    derived = derive_metrics(
         trial,
         load,
         folder,
@@ -74,52 +76,35 @@ def write_metrics(
         client_is_server=client_is_server,
         ceiling=ceiling,
     )
-    write_text(folder.series, csv_text([field.name for field in fields(Second)], map(asdict, measured.series)))
-    write_json(folder.histogram, _histograms(measured))
-    row = flat(measured.document)
+    write_text(folder.series, csv_text([field.name for field in fields(Second)], map(asdict, derived.series)))
+    histograms, censored = (
+        {name: record_of(times) for name, times in part.items()} for part in (derived.histograms, derived.censored)
+    )
+    write(folder.histogram, Histograms(trial=trial.id, histograms=histograms, censored=censored))
+    row = flat(derived.metrics)
     write_text(folder.metrics_csv, csv_text(list(row), [row]))
-    write_json(folder.metrics, measured.document)
-    return measured.document
+    write(folder.metrics, derived.metrics)
+    return derived.metrics
 
 
-def flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics.json as one flat row: identity, settings as `config_NAME`, figures, quality, verdict."""
-    row = {name: document[name] for name in IDENTITY}
-    row |= {f"config_{name}": value for name, value in document["config"].items()}
-    row["throughput_unit"] = document["throughput"]["unit"]
-    row |= {metric.column: _at(document, metric.path) for metric in METRICS}
-    row |= lower_bounds(document)
-    row |= {f"window_{name}": value for name, value in document["window"].items()}
-    row |= _steady(document["steady_state"] or {})
-    row |= {f"quality_{name}": value for name, value in document["quality"].items()}
-    row |= {f"own_{name}": each["value"] for name, each in (document.get("own") or {}).items()}
-    row["verdict"] = document["verdict"]
-    row["reasons"] = " ".join(reason["code"] for reason in document["reasons"])
-    return row
+def flat(metrics: TrialMetrics) -> dict[str, object]:
+    """Return metrics as one flat row: identity, settings as `config_NAME`, figures, quality, verdict."""
+    steady = metrics.steady_state or SteadyVerdict()
+    return (
+        {name: getattr(metrics, name) for name in IDENTITY}
+        | {f"config_{name}": value for name, value in metrics.config.items()}
+        | {"throughput_unit": metrics.throughput.unit}
+        | {metric.column: metrics.at(metric.path) for metric in METRICS}
+        | lower_bounds(metrics)
+        | {f"window_{name}": value for name, value in vars(metrics.window).items()}
+        | {"steady": steady.steady, "steady_reason": steady.reason, "advised_warmup_s": steady.advised_warmup_s}
+        | {f"quality_{name}": value for name, value in metrics.quality.items()}
+        | {f"own_{name}": own.value for name, own in metrics.own.items()}
+        | {"verdict": metrics.verdict, "reasons": " ".join(reason.code for reason in metrics.reasons)}
+    )
 
 
-def _steady(state: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"steady": "steady", "steady_reason": "reason", "advised_warmup_s": "advised_warmup_s"}
-    return {column: state.get(name) for column, name in names.items()}
-
-
-def lower_bounds(document: Mapping[str, Any]) -> dict[str, str]:
+def lower_bounds(metrics: TrialMetrics) -> dict[str, str]:
     """Return the columns that name the statistics which are lower bounds: `latency_ms_lower_bounds` is `p999 max`."""
-    groups = {group: document.get(group) or {} for group in BOUNDED}
-    return {f"{group}_lower_bounds": " ".join(times.get("lower_bounds") or ()) for group, times in groups.items()}
-
-
-def _at(document: Any, path: str) -> Any:
-    for name in path.split("."):
-        document = document.get(name) if isinstance(document, Mapping) else None
-    return document
-
-
-def _histograms(measured: Measured) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "trial": measured.document["trial"],
-        "unit": "ns",
-        "histograms": {name: counted.to_json() for name, counted in measured.histograms.items()},
-        "censored": {name: counted.to_json() for name, counted in measured.censored.items()},
-    }
+    groups = {group: getattr(metrics, group) for group in BOUNDED}
+    return {f"{group}_lower_bounds": " ".join(times.lower_bounds) if times else "" for group, times in groups.items()}

@@ -4,21 +4,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint
-from seamark.model.results.figures import Histograms, Metrics
 from seamark.model.results.load_record import LoadRecord, SamplesRecord
+from seamark.model.results.summary import Summary
 from seamark.model.results.trial_meta import TrialMeta
+from seamark.model.results.trial_metrics import Histograms, TrialMetrics
 from seamark.model.trial import Plan
 
 SHAPES: Mapping[str, Any] = {
     "load.json": LoadRecord,
     "samples.json": SamplesRecord,
-    "metrics.json": Metrics,
+    "metrics.json": TrialMetrics,
     "histogram.json": Histograms,
     "meta.json": TrialMeta,
     "endpoint.json": Endpoint,
     "answer.json": Endpoint,
     "deployment.json": DeploymentRecord,
     "plan.json": Plan,
+    "summary.json": Summary,
 }
 """By file name. A file of another name is any object."""
 

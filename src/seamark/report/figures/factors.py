@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from seamark.model.plurals import counted
+from seamark.model.results.summary import Knee, SummaryRow
 from seamark.model.service import Value
 from seamark.report.figures.canvas import (
     COLOURS,
@@ -29,7 +30,7 @@ from seamark.report.figures.canvas import (
 from seamark.report.numbers import ARROW_NOTE, level, unit_words
 from seamark.report.ordering import levels_of, numeric
 from seamark.report.page.content import Block, Picture
-from seamark.report.source import Document, Results
+from seamark.report.source import Results
 from seamark.report.tables.search import knee_blocks
 
 PREFERRED = ("concurrency", "rate_rps", "clients", "threads", "batch", "batch_size", "gpus", "nodes")
@@ -57,7 +58,7 @@ class Grid:
 
 
 def factor_pictures(
-    results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
+    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
 ) -> list[Block]:
     """Draw figures for each factor of a workload: throughput, response time, a column for each panel. Below one of a
     sweep of load stands where its knee is."""
@@ -75,12 +76,10 @@ def factor_pictures(
     return blocks
 
 
-def measured(results: Results, treatments: Sequence[Document]) -> pd.DataFrame:
+def measured(results: Results, treatments: Sequence[SummaryRow]) -> pd.DataFrame:
     """Return a row for each figure of a good trial: `measure`, `value`, `bound` (it is a lower bound), `row` of the
     figure, `unit`, and `factor_NAME` for each factor."""
-    trials = results.frame[
-        results.frame["ok"] & results.frame["treatment"].isin([t["treatment"] for t in treatments])
-    ]
+    trials = results.frame[results.frame["ok"] & results.frame["treatment"].isin([t.treatment for t in treatments])]
     factors = [name for name in trials if name.startswith("factor_")]
     frame = trials.melt([*factors, "unit", "bounds"], list(WIDTHS), "measure").dropna(subset="value")
     frame["bound"] = [name in bounds for name, bounds in zip(frame["measure"], frame["bounds"], strict=True)]
@@ -88,12 +87,14 @@ def measured(results: Results, treatments: Sequence[Document]) -> pd.DataFrame:
     return frame
 
 
-def independent(levels: Levels, treatments: Sequence[Document]) -> tuple[dict[str, Sequence[Value]], dict[str, str]]:
+def independent(
+    levels: Levels, treatments: Sequence[SummaryRow]
+) -> tuple[dict[str, Sequence[Value]], dict[str, str]]:
     """Return the factors without dependent ones, and for each dependent one the factor that determines it.
 
     Where small blocks are always read at random and large ones in sequence, one of both tells everything.
     """
-    frame = pd.DataFrame([t["factors"] for t in treatments], columns=list(levels), dtype=object)
+    frame = pd.DataFrame([t.factors for t in treatments], columns=list(levels), dtype=object)
     kept: dict[str, Sequence[Value]] = {}
     follows: dict[str, str] = {}
     for name in order_of(levels):
@@ -150,11 +151,11 @@ def _pictures(
     stem: str,
     folder: Path,
     note: str,
-    knees: Sequence[Document],
+    knees: Sequence[Knee],
 ) -> list[Picture]:
     frame, panels, curves = _placed(grid, frame)
     unit = unit_words(next(filter(None, frame["unit"]), ""))
-    said = " Dotted lines mark knees." if any(found["knee"] is not None for found in knees) else ""
+    said = " Dotted lines mark knees." if any(knee.knee is not None for knee in knees) else ""
     arrows = ARROW_NOTE if frame["bound"].any() else ""
     shown = [panels[at : at + MOST_PANELS] for at in range(0, len(panels), MOST_PANELS)]
     if len(shown) > MOST_FIGURES:
@@ -244,31 +245,29 @@ def _legend(figure: Any, curves: Sequence[str], grid: Grid) -> None:
     figure.legend(handles, labels, loc="outside upper left", ncols=columns)
 
 
-def knees_of(results: Results, workload: str, factor: str) -> list[Document]:
+def knees_of(results: Results, workload: str, factor: str) -> list[Knee]:
     """Return the knees in summary.json of a workload's sweeps by `factor`."""
-    every = results.summary.get("knees") or ()
-    return [found for found in every if (found["workload"], found["factor"]) == (workload, factor)]
+    return [knee for knee in results.summary.knees if (knee.workload, knee.factor) == (workload, factor)]
 
 
-def knee_of(knees: Sequence[Document], row: pd.Series) -> Document | None:
+def knee_of(knees: Sequence[Knee], row: pd.Series) -> Knee | None:
     """Return the knee of the sweep that a row with these factors belongs to; None without one."""
     for found in knees:
-        if found["knee"] is not None and all(
-            row[f"factor_{name}"] == level for name, level in found["fixed"].items()
-        ):
+        if found.knee is not None and all(row[f"factor_{name}"] == level for name, level in found.fixed.items()):
             return found
     return None
 
 
 def _mark_knees(
-    axis: Axes, grid: Grid, panel: pd.DataFrame, curves: Sequence[str], knees: Sequence[Document], *, rises: bool
+    axis: Axes, grid: Grid, panel: pd.DataFrame, curves: Sequence[str], knees: Sequence[Knee], *, rises: bool
 ) -> None:
     """Mark the knee of each curve; curves that bend at the same level share a line."""
     found: dict[float, list[str]] = {}
     for curve in curves:
         own = panel[panel["curve"] == curve]
-        if not own.empty and (bends := knee_of(knees, own.iloc[0])) is not None:
-            found.setdefault(bends["knee"], []).append(curve)
+        bends = None if own.empty else knee_of(knees, own.iloc[0])
+        if bends is not None and isinstance(bends.knee, int | float):
+            found.setdefault(bends.knee, []).append(curve)
     for place, (x, names) in enumerate(sorted(found.items())):
         of = ", ".join(filter(None, names)) if len(names) <= MOST_NAMED else f"{len(names)} curves"
         text = f"knee {level(x if x % 1 else int(x), grid.x)}" + (f" ({of})" if of else "")

@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 
-from seamark.analysis.summary.outcome import read_histograms
+from seamark.analysis.summary.trial_result import read_histograms
 from seamark.model.plurals import counted
+from seamark.model.results.summary import SummaryRow
 from seamark.report.figures.canvas import COLOURS, DASHES, MARKERS, drawing, log_ticks, written
 from seamark.report.numbers import level
 from seamark.report.page.content import Block, Picture, Text
-from seamark.report.source import Document, Results
+from seamark.report.source import Results
 from seamark.stats.histogram import Histogram, bucket_value, merge
 from seamark.stats.quantiles import BEYOND, samples_needed
 from seamark.storage.paths import TrialFolder
@@ -49,14 +50,14 @@ Measured = tuple[dict[str, Any], Curve]
 
 
 def latency_pictures(
-    results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
+    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
 ) -> list[Block]:
     """Draw the pooled distribution of each treatment, up to seven of them in a figure."""
     folders = [
         [trial.folder for trial in results.trials_of(t) if trial.ok and trial.folder.histogram.is_file()]
         for t in treatments
     ]
-    able = [(dict(t.get("factors") or {}), own) for t, own in zip(treatments, folders, strict=True) if own]
+    able = [(dict(t.factors), own) for t, own in zip(treatments, folders, strict=True) if own]
     most = MOST_CURVES * MOST_FIGURES
     curves = [(factors, pooled(own)) for factors, own in able[:most]]
     measured = [(factors, curve) for factors, curve in curves if curve is not None and curve.n >= FEWEST]

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from seamark.model.plurals import counted
+from seamark.model.results.summary import SummaryRow
 from seamark.report.figures.canvas import (
     COLOURS,
     DASHES,
@@ -27,7 +28,7 @@ from seamark.report.figures.canvas import (
 )
 from seamark.report.numbers import level, unit_words
 from seamark.report.page.content import Picture
-from seamark.report.source import Document, Results, TrialRecord
+from seamark.report.source import Results, TrialRecord
 
 MOST_TRIALS = 3
 MOST_POINTS = 1200
@@ -42,16 +43,16 @@ MOST_DEPLOYMENTS = 40
 PHASES = ("setup_s", "stage_s", "start_s", "populate_s")
 
 
-def representative(results: Results, treatments: Sequence[Document]) -> Document | None:
+def representative(results: Results, treatments: Sequence[SummaryRow]) -> SummaryRow | None:
     """Return the treatment that is shown over time: the one of greatest median throughput; None if none is ok."""
     able = [
         t for t in treatments if any(trial.ok and trial.folder.series.is_file() for trial in results.trials_of(t))
     ]
-    return max(able, key=lambda t: (t.get("throughput") or {}).get("median") or 0.0, default=None)
+    return max(able, key=lambda t: t.throughput.median or 0.0, default=None)
 
 
 def timeline_picture(
-    results: Results, workload: str, treatments: Sequence[Document], stem: str, folder: Path
+    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
 ) -> Picture | None:
     """Draw up to three trials of the representative treatment side by side; None when there is nothing to draw."""
     treatment = representative(results, treatments)
@@ -104,7 +105,7 @@ def timeline_picture(
         for axis, column in zip(facets.axes[0], columns, strict=True):
             axis.set_title(column)
         facets.figure.set_layout_engine("constrained")
-        factors = ", ".join(f"{name} {level(value, name)}" for name, value in treatment["factors"].items())
+        factors = ", ".join(f"{name} {level(value, name)}" for name, value in treatment.factors.items())
         return written(
             facets.figure,
             folder,

@@ -8,6 +8,7 @@ import pandas as pd
 
 from seamark.config.mix import MIX, mix_text
 from seamark.model.plurals import counted
+from seamark.model.results.summary import SummaryRow
 from seamark.model.results.trial_meta import Clock, Gpus, Machine, TrialMeta
 from seamark.model.service import Value
 from seamark.report.numbers import ABSENT, duration, level, size
@@ -41,10 +42,10 @@ def configuration_section(results: Results) -> Section:
     return Section(id="configuration", title="Configuration", blocks=tuple(blocks), sections=tuple(sections))
 
 
-def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
+def _settings(treatments: Sequence[SummaryRow]) -> tuple[Block, ...]:
     """Return the settings that all treatments share, and a table of those that differ."""
-    configs = [redacted({**(t.get("config") or {})}) for t in treatments]
-    changed = {name for t in treatments for name in (t.get("changed") or {})}
+    configs = [redacted(row.config) for row in treatments]
+    changed = {name for row in treatments for name in row.changed}
     names = list(dict.fromkeys(name for config in configs for name in config))
     values = {name: [config[name] for config in configs if name in config] for name in names}  # one failed lacks some
     varying = [name for name in names if len(set(map(repr, values[name]))) > 1]
@@ -65,7 +66,7 @@ def _settings(treatments: Sequence[Document]) -> tuple[Block, ...]:
         )
     shown = configs[:MOST_ROWS]
     columns = (
-        column("treatment", [str(t["treatment"]) for t in treatments[:MOST_ROWS]], kind="code"),
+        column("treatment", [row.treatment for row in treatments[:MOST_ROWS]], kind="code"),
         *(column(n, [level(c[n], n) if n in c else None for c in shown], why=UNSET) for n in varying),
     )
     left_out = len(configs) - len(shown)

@@ -15,6 +15,7 @@ from pathlib import Path
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from seamark.model.results.summary import SummaryRow
 from seamark.platform.process_tree import die_with_parent
 from seamark.report.figures.factors import factor_pictures
 from seamark.report.figures.latency_cdf import latency_pictures
@@ -23,7 +24,7 @@ from seamark.report.figures.timelines import order_picture, phases_picture, time
 from seamark.report.page.content import Block, Picture, Section, Text
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.sections import about, failures_section, glossary_section, headline, verdicts_section
-from seamark.report.source import Document, Results, read_results
+from seamark.report.source import Results, read_results
 from seamark.report.tables.search import search_tables, searched_treatments
 from seamark.report.tables.summary import slug, summary_section, trials_section
 from seamark.storage.paths import write_text
@@ -103,7 +104,9 @@ def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
     return drawn
 
 
-def _search(results: Results, workload: str, treatments: Sequence[Document], stem: str, figures: Path) -> list[Block]:
+def _search(
+    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, figures: Path
+) -> list[Block]:
     searched = searched_treatments(results, treatments)
     return [search_picture(searched, workload, stem, figures), *search_tables(searched)] if searched else []
 

@@ -7,12 +7,13 @@ from datetime import datetime
 import pandas as pd
 
 from seamark.model.plurals import counted
+from seamark.model.results.summary import Summary
 from seamark.model.results.trial_meta import Machine, TrialMeta
 from seamark.model.scenario import factors_of_starts, why_no_p
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import about_servers
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
-from seamark.report.source import Document, Results
+from seamark.report.source import Results
 
 MOST_PLACES = 8
 
@@ -119,10 +120,10 @@ def verdicts_section(results: Results) -> Section:
     """Return each reason once: number of trials, text, remedy, and the trials' ids."""
     of_comparisons = [
         (trial, reason)
-        for treatment in results.treatments
-        for reason in treatment.get("reasons") or ()
-        if reason.get("code") in OF_COMPARISONS
-        for trial in results.trials_of(treatment)
+        for row in results.treatments
+        for reason in row.reasons
+        if reason.code in OF_COMPARISONS
+        for trial in results.trials_of(row)
         if trial.ok
     ]
     every = [*((trial, reason) for trial in results.ok for reason in trial.reasons), *of_comparisons]
@@ -131,10 +132,8 @@ def verdicts_section(results: Results) -> Section:
             "No check found anything against these numbers." if results.ok else "No trial is ok, so none was checked."
         )
         return Section(id="verdicts", title="Verdicts", blocks=(Text(text=text, kind="plain"),))
-    frame = pd.DataFrame(
-        [{"severity": "note", "text": "", "remedy": "", **why, "trial": trial.id} for trial, why in every]
-    )
-    frame["grave"] = frame["severity"].map(SEVERITY).fillna(3)
+    frame = pd.DataFrame([{**vars(reason), "trial": trial.id} for trial, reason in every])
+    frame["grave"] = frame["severity"].map(SEVERITY)
     frame["cases"] = frame.groupby(["severity", "code"])["code"].transform("size")
     frame = frame.sort_values(["grave", "cases"], ascending=[True, False], kind="stable")
     found = [own for _, own in frame.groupby(["severity", "code"], sort=False)]
@@ -269,9 +268,8 @@ TERMS = (
 )
 
 
-def glossary_section(summary: Document) -> Section:
+def glossary_section(summary: Summary) -> Section:
     """Return the glossary, with the metrics of the scenario's author."""
-    treatments = summary.get("treatments") or ()
-    own = {name: about for treatment in treatments for name, about in (treatment.get("own") or {}).items()}
-    pairs = [(name.replace("_", " "), f"{about['meaning']} ({about['unit']})") for name, about in own.items()]
+    own = {name: metric for row in summary.treatments for name, metric in row.own.items()}
+    pairs = [(name.replace("_", " "), f"{metric.meaning} ({metric.unit})") for name, metric in own.items()]
     return Section(id="glossary", title="What the numbers mean", blocks=(Facts(pairs=(*TERMS, *pairs), long=True),))

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from seamark.model.results.summary import KindSpreads, KindSummary, ObjectiveSummary, Spread, SummaryRow
+from seamark.model.results.trial_metrics import Times
 from seamark.report.numbers import (
     BOUND_NOTE,
     UNSTEADY_NOTE,
     level,
+    median_of,
     number,
     percent,
     saturation_mark,
@@ -16,7 +19,6 @@ from seamark.report.numbers import (
 )
 from seamark.report.ordering import levels_of, numeric
 from seamark.report.page.content import Cell, Column, Table, absent, column, figures, known
-from seamark.report.source import Document
 
 MOST_KINDS = 200
 STREAM_TIMES = {
@@ -55,7 +57,7 @@ ENERGY_SCOPES = {
 Objective = tuple[str, str, float]
 
 
-def streams_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
+def streams_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table | None:
     """Return times of streamed replies; None where no reply was streamed. The response of TTFT has columns where it
     is not TTFT itself, as in a closed loop, TTFO where there was reasoning."""
     shown = [group for group in STREAM_TIMES if any(_differs(treatment, group) for treatment in treatments)]
@@ -64,7 +66,7 @@ def streams_table(workload: str, treatments: Sequence[Document], named: bool) ->
     columns = [
         figures(
             f"{STREAM_TIMES[group][0]} {quantile}",
-            [marked(t.get(group) or {}, quantile, codes_of(t), STREAM_WITHHELD) for t in treatments],
+            [marked(getattr(t, group), quantile, t.codes, STREAM_WITHHELD) for t in treatments],
             "ms",
             STREAM_TIMES[group][1],
         )
@@ -75,20 +77,22 @@ def streams_table(workload: str, treatments: Sequence[Document], named: bool) ->
     return _table(caption, treatments, columns, (STREAM_NOTE, *notes_of(columns)))
 
 
-def kinds_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
+def kinds_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table | None:
     """Return a row for each kind of request and treatment; None where all requests are alike."""
-    if not any(treatment.get("by_kind") for treatment in treatments):
+    if not any(treatment.by_kind for treatment in treatments):
         return None
-    every = [(t, name, kind) for t in treatments for name, kind in (t.get("by_kind") or {None: None}).items()]
+    every: list[tuple[SummaryRow, str | None, KindSummary | None]] = []
+    for row in treatments:
+        every += [(row, name, kind) for name, kind in row.by_kind.items()] if row.by_kind else [(row, None, None)]
     rows = every[:MOST_KINDS]
-    shown = [group for group in KIND_TIMES if any(kind and kind.get(group) for _, _, kind in every)]
+    shown = [group for group in KIND_TIMES if any(kind and getattr(kind, group) for _, _, kind in every)]
 
-    def cells(make: Callable[[Document, Document], Cell]) -> list[Cell]:
+    def cells(make: Callable[[KindSummary, SummaryRow], Cell]) -> list[Cell]:
         return [absent(KIND_NONE) if kind is None else make(kind, treatment) for treatment, _, kind in rows]
 
-    requests = cells(lambda kind, _: known(f"{kind['requests']:,}"))
-    rates = cells(lambda kind, _: _spread(kind["requests_per_s"], "not known"))
-    errors = cells(lambda kind, _: ratio_cell(kind["errors"]["rate"], "no request of this kind has ended"))
+    requests = cells(lambda kind, _: known(f"{kind.requests:,}"))
+    rates = cells(lambda kind, _: _spread(kind.requests_per_s, "not known"))
+    errors = cells(lambda kind, _: ratio_cell(kind.errors.rate, "no request of this kind has ended"))
     columns = [
         column("kind", [name for _, name, _ in rows], why=KIND_NONE),
         figures("requests", requests, "", "due in the measured windows of all repetitions"),
@@ -111,18 +115,18 @@ def kinds_table(workload: str, treatments: Sequence[Document], named: bool) -> T
     return _table(caption, [treatment for treatment, _, _ in rows], columns, notes, treatments)
 
 
-def objectives_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
+def objectives_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table | None:
     """Return each objective's limit and value, goodput, offered and achieved rate; None where there is neither an
     objective nor an open loop."""
-    objectives = list(dict.fromkeys(_objective(slo) for t in treatments for slo in t.get("slos") or ()))
+    objectives = list(dict.fromkeys(_objective(slo) for t in treatments for slo in t.slos))
     offers = any(_is_open(treatment) for treatment in treatments)
-    good = any(_median(treatment, "goodput") is not None for treatment in treatments)
+    good = any(median_of(treatment.goodput) is not None for treatment in treatments)
     if not objectives and not offers:
         return None
     columns = []
     if offers:
-        offered = [_rate(t, "offered_rps") if _is_open(t) else absent(CLOSED_LOOP) for t in treatments]
-        achieved = [_rate(t, "achieved_rps") for t in treatments]
+        offered = [_rate(t.offered_rps) if _is_open(t) else absent(CLOSED_LOOP) for t in treatments]
+        achieved = [_rate(t.achieved_rps) for t in treatments]
         columns += [
             column("offered", offered, unit="requests/s", title="due inside the measured window", numeric=True),
             column(
@@ -130,8 +134,8 @@ def objectives_table(workload: str, treatments: Sequence[Document], named: bool)
             ),
         ]
     if good:
-        rates = [_rate(t, "goodput_per_s") for t in treatments]
-        shares = [ratio_cell(_median(t, "goodput"), "No objective on a single request.") for t in treatments]
+        rates = [_rate(t.goodput_per_s) for t in treatments]
+        shares = [ratio_cell(median_of(t.goodput), "No objective on a single request.") for t in treatments]
         columns.append(figures("goodput", rates, "requests/s", "requests that meet their objectives"))
         columns.append(figures("goodput", shares, "%", "the same as a share of all requests due"))
     for objective in objectives:
@@ -143,29 +147,30 @@ def objectives_table(workload: str, treatments: Sequence[Document], named: bool)
     return _table(caption, treatments, columns, notes)
 
 
-def energy_table(workload: str, treatments: Sequence[Document], named: bool) -> Table | None:
+def energy_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table | None:
     """Return energy and power, medians over repetitions; None where no energy is known."""
-    scopes = sorted({str(treatment["energy"]["scope"]) for treatment in treatments if treatment.get("energy")})
+    energies = [treatment.energy for treatment in treatments]
+    scopes = sorted({energy.scope for energy in energies if energy})
     if not scopes:
         return None
-    energies = [treatment.get("energy") or {} for treatment in treatments]
+    medians = {(name, unit): [median_of(getattr(e, name, None)) for e in energies] for name, unit in ENERGY}
     columns = [
-        figures("energy", [figure_cell(_median(e, name), ENERGY_UNKNOWN) for e in energies], unit, OVER_REPETITIONS)
-        for name, unit in ENERGY
-        if any(_median(energy, name) is not None for energy in energies)
+        figures("energy", [figure_cell(value, ENERGY_UNKNOWN) for value in values], unit, OVER_REPETITIONS)
+        for (_, unit), values in medians.items()
+        if any(value is not None for value in values)
     ]
-    columns.append(column("of", [energy.get("scope") for energy in energies], why=ENERGY_UNKNOWN))
+    columns.append(column("of", [energy.scope if energy else None for energy in energies], why=ENERGY_UNKNOWN))
     notes = [f"{scope}: {ENERGY_SCOPES.get(scope, scope)}." for scope in scopes]
     return _table(f"{workload}: energy" if named else "Energy", treatments, columns, notes)
 
 
-def marked(times: Document, name: str, codes: Iterable[str], why: str) -> Cell:
+def marked(times: Times | None, name: str, codes: Iterable[str], why: str) -> Cell:
     """Return a percentile, with what marks a lower bound and one of a saturated load, which grows with the length of
     the trial. `codes` are those of the reasons, `why` there may be no number."""
-    if times.get(name) is None:
+    if times is None or times.statistic(name) is None:
         return absent(why)
     unsteady = saturation_mark(codes)
-    bound = BOUND_NOTE if name in (times.get("lower_bounds") or ()) else ""
+    bound = BOUND_NOTE if times.is_lower_bound(name) else ""
     notes = " ".join(note for note in (bound, UNSTEADY_NOTE if unsteady else "") if note)
     return known(f"{statistic(times, name)}{unsteady}", title=notes or None)
 
@@ -186,75 +191,63 @@ def ratio_cell(value: float | None, why: str) -> Cell:
     return absent(why) if value is None else known(percent(value))
 
 
-def factor_columns(rows: Sequence[Document], treatments: Sequence[Document]) -> list[Column]:
+def factor_columns(rows: Sequence[SummaryRow], treatments: Sequence[SummaryRow]) -> list[Column]:
     """Return a column for each factor that varies among `treatments`."""
     return [
-        column(name, [level((row.get("factors") or {}).get(name), name) for row in rows], numeric=numeric(values))
+        column(name, [level(row.factors.get(name), name) for row in rows], numeric=numeric(values))
         for name, values in levels_of(treatments).items()
     ]
 
 
-def codes_of(treatment: Document) -> list[str]:
-    """Return the codes of a treatment's reasons."""
-    return [str(reason["code"]) for reason in treatment.get("reasons") or ()]
-
-
 def _table(
     caption: str,
-    rows: Sequence[Document],
+    rows: Sequence[SummaryRow],
     columns: Iterable[Column],
     notes: Iterable[str],
-    treatments: Sequence[Document] | None = None,
+    treatments: Sequence[SummaryRow] | None = None,
 ) -> Table:
     """Return a table whose first columns are the factors that vary among `treatments`, or else its rows."""
     heads = factor_columns(rows, rows if treatments is None else treatments)
     return Table(columns=(*heads, *columns), caption=caption, footnotes=tuple(notes))
 
 
-def _median(figures: Document, name: str) -> float | None:
-    value = (figures.get(name) or {}).get("median")
-    return None if value is None else float(value)
-
-
-def _differs(treatment: Document, group: str) -> bool:
+def _differs(treatment: SummaryRow, group: str) -> bool:
     """Return whether a group of times is there, and another one than TTFT."""
-    times, first = treatment.get(group), treatment.get("ttft_ms")
+    times, first = getattr(treatment, group), treatment.ttft_ms
     if times is None or group in ("ttft_ms", "tpot_ms"):
         return times is not None
-    return first is None or any(times.get(name) != first.get(name) for name in ("mean", "max"))
+    return first is None or (times.mean, times.max) != (first.mean, first.max)
 
 
-def _kind_time(group: str, quantile: str, kind: Document, treatment: Document) -> Cell:
-    times = kind.get(group)
+def _kind_time(group: str, quantile: str, kind: KindSummary, treatment: SummaryRow) -> Cell:
+    times: KindSpreads | None = getattr(kind, group)
     if times is None:
         return absent("no reply of this kind was streamed")
-    bound = "≥ " if quantile in (times.get("lower_bounds") or ()) else ""
-    return _spread(times.get(quantile) or {}, KIND_WITHHELD, bound, saturation_mark(codes_of(treatment)))
+    bound = "≥ " if quantile in times.lower_bounds else ""
+    return _spread(getattr(times, quantile), KIND_WITHHELD, bound, saturation_mark(treatment.codes))
 
 
-def _spread(figure: Document, why: str, before: str = "", after: str = "") -> Cell:
+def _spread(figure: Spread, why: str, before: str = "", after: str = "") -> Cell:
     """Return the median, with least and greatest where they differ from it, between two marks."""
-    middle = figure.get("median")
-    if middle is None:
+    if figure.median is None:
         return absent(why)
-    least, most = figure.get("min"), figure.get("max")
-    same = number(least) == number(most)
-    return known(before + (number(middle) if same else f"{number(middle)} ({span(least, most)})") + after)
+    middle = number(figure.median)
+    same = number(figure.min) == number(figure.max)
+    return known(before + (middle if same else f"{middle} ({span(figure.min, figure.max)})") + after)
 
 
-def _rate(treatment: Document, name: str) -> Cell:
-    spread = treatment.get(name) or {}
-    if spread.get("median") is None:
+def _rate(spread: Spread | None) -> Cell:
+    if spread is None or spread.median is None:
         return absent("Not known.")
-    return known(number(spread["median"]), title=span(spread.get("min"), spread.get("max")))
+    return known(number(spread.median), title=span(spread.min, spread.max))
 
 
-def _is_open(treatment: Document) -> bool:
-    return (treatment.get("config") or {}).get("pattern") not in (None, "closed")
+def _is_open(treatment: SummaryRow) -> bool:
+    return treatment.config.get("pattern") not in (None, "closed")
 
 
-def _objective(slo: Document) -> Objective:
-    return str(slo["metric"]), str(slo["op"]), float(slo["limit"])
+def _objective(slo: ObjectiveSummary) -> Objective:
+    return slo.metric, slo.op, slo.limit
 
 
 def _objective_label(metric: str, op: str, limit: float) -> str:
@@ -277,19 +270,19 @@ def _printed(metric: str, value: float) -> float:
     return 1e3 * value if _is_time(metric) else value
 
 
-def _judgement(treatment: Document, objective: Objective) -> list[Cell]:
+def _judgement(treatment: SummaryRow, objective: Objective) -> list[Cell]:
     """Return value and judgement of one objective."""
     metric = objective[0]
-    slo = next((one for one in treatment.get("slos") or () if _objective(one) == objective), None)
-    value = (slo or {}).get("value") or {}
-    if slo is None or value.get("median") is None:
+    slo = next((one for one in treatment.slos if _objective(one) == objective), None)
+    value = None if slo is None else slo.value
+    if slo is None or value is None or value.median is None or value.min is None or value.max is None:
         why = "Not an objective of this treatment." if slo is None else "Not known: too few samples, or no result."
         return [absent(why), absent(why)]
-    middle, least, most = (_printed(metric, value[name]) for name in ("median", "min", "max"))
-    text = ("≥ " if slo.get("lower_bounds") else "") + number(middle)
+    middle, least, most = (_printed(metric, figure) for figure in (value.median, value.min, value.max))
+    text = ("≥ " if slo.lower_bounds else "") + number(middle)
     if number(least) != number(most):
         text += f" ({span(least, most)})"
-    met, of = int(slo["met"]), int(slo["of"])
+    met, of = slo.met, slo.of
     if not of:
         return [known(text), absent("Not known: the value is a lower bound. Raise timeout_s above the limit.")]
     word = "met" if met == of else "missed" if not met else "in part"

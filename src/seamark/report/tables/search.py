@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.model.plurals import counted
-from seamark.report.numbers import BOUND_NOTE, MEAN_NOTE, SEARCHED, bracket, level, number, span, statistic
+from seamark.model.results.summary import Knee, SearchSummary, SummaryRow
+from seamark.model.service import Value
+from seamark.report.numbers import BOUND_NOTE, MEAN_NOTE, SEARCHED, bracket, level, number, span
 from seamark.report.page.content import Block, Cell, Column, Table, Text, absent, column, figures, known
 from seamark.report.source import Document, Results, TrialRecord
 from seamark.storage.paths import read_json
@@ -24,16 +26,15 @@ SAID = {
 class Searched:
     """One treatment with the searches of its trials."""
 
-    treatment: Document
+    treatment: SummaryRow
     searches: tuple[tuple[TrialRecord, Document], ...]
 
     @property
     def factors(self) -> str:
-        named = (self.treatment.get("factors") or {}).items()
-        return ", ".join(f"{name} {level(value, name)}" for name, value in named)
+        return ", ".join(f"{name} {level(value, name)}" for name, value in self.treatment.factors.items())
 
 
-def searched_treatments(results: Results, treatments: Sequence[Document]) -> list[Searched]:
+def searched_treatments(results: Results, treatments: Sequence[SummaryRow]) -> list[Searched]:
     """Return the treatments of a workload that have searches."""
     return [
         Searched(treatment=treatment, searches=found)
@@ -63,13 +64,13 @@ def _searches(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Document
 def _found(searched: Sequence[Searched], first: Document) -> Table:
     """Return the load found for each treatment, with its spread over the repetitions."""
     unit = SEARCHED[first["setting"]]
-    every = [one.treatment.get("search") or {} for one in searched]
-    found = [known_of.get("found") or {} for known_of in every]
+    every = [one.treatment.search or SearchSummary(setting=first["setting"]) for one in searched]
+    found = [search.found for search in every]
     why = "no repetition found a load that meets the objectives"
-    middles = [None if one.get("median") is None else number(one["median"]) for one in found]
-    spans = [None if one.get("median") is None else span(one.get("min"), one.get("max")) for one in found]
-    outcomes = [", ".join(f"{name} ({n})" for name, n in (one.get("outcomes") or {}).items()) for one in every]
-    confirmed = [f"{of.get('confirmed', 0)} / {len(one.searches)}" for of, one in zip(every, searched, strict=True)]
+    middles = [None if spread.median is None else number(spread.median) for spread in found]
+    spans = [None if spread.median is None else span(spread.min, spread.max) for spread in found]
+    outcomes = [", ".join(f"{name} ({n})" for name, n in search.outcomes.items()) for search in every]
+    confirmed = [f"{of.confirmed} / {len(one.searches)}" for of, one in zip(every, searched, strict=True)]
     between = "decided to pass, decided to fail: the medians over the repetitions"
     columns = (
         *_factors([one.factors for one in searched]),
@@ -155,57 +156,58 @@ METHOD = (
 )
 
 
-def knee_blocks(knees: Sequence[Document]) -> list[Block]:
+def knee_blocks(knees: Sequence[Knee]) -> list[Block]:
     """Return a sentence for one knee, a table for several, nothing without a sweep."""
     if not knees:
         return []
     if len(knees) == 1:
         return [Text(text=f"{_sentence(knees[0])} {METHOD}", kind="note")]
-    factor = str(knees[0]["factor"])
-    knee = [absent(_outside(f)) if f["knee"] is None else _levels(factor, [f["knee"]]) for f in knees]
-    between = [_outside(f) if f["knee"] is None else _levels(factor, f["between"], " – ") for f in knees]
-    rates = [None if found["knee"] is None else number(found["requests_per_s"]) for found in knees]
-    means = [None if found["knee"] is None else _mean(found) for found in knees]
+    factor = knees[0].factor
+    knee = [absent(_outside(f)) if f.knee is None else _levels(factor, [f.knee]) for f in knees]
+    between = [_outside(f) if f.between is None else _levels(factor, f.between, " – ") for f in knees]
+    rates = [None if found.knee is None else number(found.requests_per_s) for found in knees]
+    means = [None if found.knee is None else _mean(found) for found in knees]
     agree = "In how many repetitions the knee is at the same level."
-    full = [_levels(factor, found["saturated"]) or "none" for found in knees]
+    full = [_levels(factor, found.saturated) or "none" for found in knees]
     columns = (
-        *(column(name, [level(found["fixed"].get(name), name) for found in knees]) for name in knees[0]["fixed"]),
+        *(column(name, [level(found.fixed.get(name), name) for found in knees]) for name in knees[0].fixed),
         figures(f"knee: {factor}", knee),
         column("between", between, title="The neighbouring levels: the knee lies between them."),
         figures("requests/s", rates, why="There is no knee."),
         figures("mean response", means, "ms", why="There is no knee."),
-        column("repetitions", [f"{found['agree']} of {found['of']}" for found in knees], title=agree),
+        column("repetitions", [f"{found.agree} of {found.of}" for found in knees], title=agree),
         column("saturated", full, title="Levels that add waiting and no throughput."),
     )
-    notes = (METHOD, *((MEAN_NOTE,) if any(found.get("mean_conditional") for found in knees) else ()))
+    notes = (METHOD, *((MEAN_NOTE,) if any(found.mean_conditional for found in knees) else ()))
     return [Table(columns=columns, caption=f"Knee of each sweep by {factor}", footnotes=notes)]
 
 
-def _sentence(found: Document) -> str:
-    factor = str(found["factor"])
-    full = _levels(factor, found["saturated"])
+def _sentence(found: Knee) -> str:
+    factor = found.factor
+    full = _levels(factor, found.saturated)
     full = f" Saturated: {full}." if full else " No level is saturated."
-    if found["knee"] is None:
+    if found.knee is None:
         return f"No knee by {factor}: {_outside(found)}.{full}"
-    rate, mean_ms = number(found["requests_per_s"]), _mean(found)
+    rate, mean_ms = number(found.requests_per_s), _mean(found)
     return (
-        f"Knee by {factor}: at {_levels(factor, [found['knee']])} (it lies between "
-        f"{_levels(factor, found['between'], ' and ')}), with {rate} requests/s at a mean of {mean_ms} ms; so in "
-        f"{found['agree']} of {counted(found['of'], 'repetition')}.{full}"
+        f"Knee by {factor}: at {_levels(factor, [found.knee])} (it lies between "
+        f"{_levels(factor, found.between or (), ' and ')}), with {rate} requests/s at a mean of {mean_ms} ms; so in "
+        f"{found.agree} of {counted(found.of, 'repetition')}.{full}"
     )
 
 
-def _mean(found: Document) -> str:
+def _mean(found: Knee) -> str:
     """Return the mean response time at a knee; in parentheses where unanswered requests are not in it."""
-    return statistic({"mean": found["latency_mean_ms"], "censored": found.get("mean_conditional")}, "mean")
+    mean = number(found.latency_mean_ms)
+    return f"({mean})" if found.mean_conditional else mean
 
 
-def _outside(found: Document) -> str:
-    edge = _levels(str(found["factor"]), [found["levels"][0 if found["place"] == "first" else -1]])
-    if found["place"] == "first":
+def _outside(found: Knee) -> str:
+    edge = _levels(found.factor, [found.levels[0 if found.place == "first" else -1]])
+    if found.place == "first":
         return f"not in the measured range, power is greatest at the lowest level, {edge}: measure lower ones"
     return f"not in the measured range, power still grows at the highest level, {edge}: measure higher ones"
 
 
-def _levels(factor: str, levels: Sequence[object], between: str = ", ") -> str:
-    return between.join(level(value, factor) for value in levels)  # type: ignore[arg-type]
+def _levels(factor: str, levels: Sequence[Value], between: str = ", ") -> str:
+    return between.join(level(value, factor) for value in levels)

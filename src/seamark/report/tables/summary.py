@@ -1,20 +1,21 @@
 """Summary table of each workload, and the table of all trials."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from seamark.model.plurals import counted
+from seamark.model.results.summary import SummaryRow, ThroughputSpread
 from seamark.report.numbers import (
     ABSENT,
     SEARCHED,
     bracket,
+    median_of,
     number,
     span,
     unit_words,
 )
 from seamark.report.ordering import SERVER, mixture, trial_marks
 from seamark.report.page.content import Cell, Section, Table, Text, absent, column, figures, known
-from seamark.report.source import Document, Results, TrialRecord
+from seamark.report.source import Results, TrialRecord
 from seamark.report.tables.by_treatment import (
     OVER_REPETITIONS,
     energy_table,
@@ -59,44 +60,43 @@ def summary_section(results: Results) -> Section:
     return Section(id="results", title="Summary", blocks=blocks, sections=tuple(services))
 
 
-def workload_table(workload: str, treatments: Sequence[Document], named: bool) -> Table:
+def workload_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table:
     """Return a row for each treatment: its factors, throughput, response times, errors, quality and verdict."""
     qualities, alike = qualities_of(treatments)
-    own = {name: about for t in treatments for name, about in (t.get("own") or {}).items()}
-    unit = next((u for t in treatments if (u := (t.get("throughput") or {}).get("unit"))), "")
-    searched = next((str(search["setting"]) for t in treatments if (search := t.get("search"))), None)
-    throughput = [t.get("throughput") or {} for t in treatments]
-    most = max((value for one in throughput if (value := one.get("median"))), default=None)
+    own = {name: metric for t in treatments for name, metric in t.own.items()}
+    unit = next((t.throughput.unit for t in treatments if t.throughput.unit), "")
+    searched = next((t.search.setting for t in treatments if t.search), None)
+    most = max((t.throughput.median for t in treatments if t.throughput.median), default=None)
     spans = [
-        known(span(one.get("min"), one.get("max"))) if t.get("repetitions") else absent(NOT_MEASURED)
-        for one, t in zip(throughput, treatments, strict=True)
+        known(span(t.throughput.min, t.throughput.max)) if t.repetitions else absent(NOT_MEASURED) for t in treatments
     ]
     columns = factor_columns(treatments, treatments)
     if searched:
-        brackets = [bracket(t.get("search")) for t in treatments]
+        brackets = [bracket(t.search) for t in treatments]
         found = SEARCHED[searched], "found; median of repetitions"
         columns.append(figures("largest load", [_found(t) for t in treatments], *found))
         columns.append(figures("between", brackets, "", "the bracket of the search, with its confidence"))
     units = unit_words(unit)
     columns.append(
-        figures("throughput", [_throughput(one, unit, most) for one in throughput], units, OVER_REPETITIONS)
+        figures("throughput", [_throughput(t.throughput, unit, most) for t in treatments], units, OVER_REPETITIONS)
     )
     columns.append(figures("min – max", spans, units, "over the repetitions"))
-    bandwidth = [(t.get("bandwidth_mb_per_s") or {}).get("median") for t in treatments]
+    bandwidth = [median_of(t.bandwidth_mb_per_s) for t in treatments]
     if any(value is not None for value in bandwidth):
         cells = [figure_cell(value, "not known") for value in bandwidth]
         columns.append(figures("bandwidth", cells, "MB/s", "10^6 bytes a second"))
     for name in ("p50", "p95", "p99"):
         cells = [_response(t, name) for t in treatments]
         columns.append(figures(name, cells, "ms", "response time, raw samples of all repetitions pooled"))
-    errors = [ratio_cell((t.get("errors") or {}).get("rate"), NOT_MEASURED) for t in treatments]
+    errors = [ratio_cell(t.errors.rate, NOT_MEASURED) for t in treatments]
     columns.append(figures("errors", errors, "%", "failed requests of those sent"))
     for name in qualities:
-        cells = [figure_cell((t.get("quality") or {}).get(name), "not measured") for t in treatments]
+        cells = [figure_cell(t.quality.get(name), "not measured") for t in treatments]
         columns.append(figures(name.replace("_", " "), cells, "", OVER_REPETITIONS))
-    for name, about in own.items():
-        cells = [figure_cell((t.get("own") or {}).get(name, {}).get("median"), "not measured") for t in treatments]
-        columns.append(figures(name.replace("_", " "), cells, about["unit"], about["meaning"]))
+    for name, metric in own.items():
+        medians = [t.own[name].median if name in t.own else None for t in treatments]
+        cells = [figure_cell(value, "not measured") for value in medians]
+        columns.append(figures(name.replace("_", " "), cells, metric.unit, metric.meaning))
     done = [_complete(t) for t in treatments]
     columns.append(figures("ok", done, "of n", "repetitions with a result, of those planned"))
     columns.append(column("verdict", [_verdict(t) for t in treatments], title="the worst of the repetitions"))
@@ -105,22 +105,22 @@ def workload_table(workload: str, treatments: Sequence[Document], named: bool) -
     return Table(columns=tuple(columns), caption=workload if named else "", footnotes=notes)
 
 
-def _verdict(treatment: Document) -> Cell:
-    reasons = "; ".join(f"{code} ({count})" for code, count in reason_counts(treatment).items())
-    return Cell(text=str(treatment.get("verdict") or "INVALID"), kind="verdict", title=reasons or None)
+def _verdict(treatment: SummaryRow) -> Cell:
+    reasons = "; ".join(f"{reason.code} ({reason.count})" for reason in treatment.reasons)
+    return Cell(text=treatment.verdict, kind="verdict", title=reasons or None)
 
 
-def _found(treatment: Document) -> Cell:
+def _found(treatment: SummaryRow) -> Cell:
     """Return the load that a treatment's searches found: the headline of such a treatment."""
-    found = ((treatment.get("search") or {}).get("found") or {}).get("median")
+    found = treatment.search.found.median if treatment.search else None
     return figure_cell(found, "no repetition found a load that meets the objectives")
 
 
-def qualities_of(treatments: Sequence[Document], most: int = 3) -> tuple[list[str], str]:
+def qualities_of(treatments: Sequence[SummaryRow], most: int = 3) -> tuple[list[str], str]:
     """Return the qualities that get a column, those that vary and any recall, and a line about the others."""
-    values: dict[str, list[Any]] = {}
+    values: dict[str, list[float]] = {}
     for treatment in treatments:
-        for name, value in (treatment.get("quality") or {}).items():
+        for name, value in treatment.quality.items():
             if value is not None:
                 values.setdefault(name, []).append(value)
     shown = [name for name, found in values.items() if "recall" in name or len(set(found)) > 1][:most]
@@ -129,42 +129,26 @@ def qualities_of(treatments: Sequence[Document], most: int = 3) -> tuple[list[st
     return shown, f"Quality, as named in metrics.json: {said}." if said else ""
 
 
-def reason_counts(treatment: Document) -> dict[str, int]:
-    """Return a treatment's reasons with the number of its trials that have them, however they are listed."""
-    reasons = treatment.get("reasons") or {}
-    if isinstance(reasons, Mapping):
-        return {str(code): int(count) for code, count in reasons.items()}
-    counts: dict[str, int] = {}
-    for reason in reasons:
-        if isinstance(reason, Mapping):
-            counts[str(reason["code"])] = int(reason.get("count") or reason.get("trials") or 1)
-        elif isinstance(reason, str):
-            counts[reason] = counts.get(reason, 0) + 1
-        else:
-            counts[str(reason[0])] = int(reason[1])
-    return counts
-
-
 def _codes(trial: TrialRecord) -> str | None:
     if not trial.ok:
         return trial.category
     return ", ".join(trial.codes) or None
 
 
-def _complete(treatment: Document) -> Cell:
-    done, planned = treatment.get("repetitions") or 0, treatment.get("planned")
-    text = f"{done} / {planned if planned is not None else ABSENT}"
+def _complete(treatment: SummaryRow) -> Cell:
+    done, planned = treatment.repetitions, treatment.planned
+    text = f"{done} / {planned or ABSENT}"
     return known(text) if done == planned else Cell(text=text, kind="short", title="some repetitions have no result")
 
 
-def _response(treatment: Document, name: str) -> Cell:
-    times = treatment.get("latency_ms") or {}
-    return marked(times, name, reason_counts(treatment), WITHHELD if treatment.get("repetitions") else NOT_MEASURED)
+def _response(treatment: SummaryRow, name: str) -> Cell:
+    why = WITHHELD if treatment.repetitions else NOT_MEASURED
+    return marked(treatment.latency_ms, name, treatment.codes, why)
 
 
-def _throughput(throughput: Document, unit: str, most: float | None) -> Cell:
+def _throughput(throughput: ThroughputSpread, unit: str, most: float | None) -> Cell:
     """Return the median, with a bar of its share of the `most`; with its own unit where that is not the column's."""
-    middle, own = throughput.get("median"), throughput.get("unit")
+    middle, own = throughput.median, throughput.unit
     if middle is None or own == unit:
         return figure_cell(middle, NOT_MEASURED, share=middle / most if middle is not None and most else None)
     return known(f"{number(middle)} {unit_words(own)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from seamark.analysis.metrics.telemetry import watch
+from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.dispatch.dispatcher import DISPATCHERS, Dispatcher, job_of
 from seamark.dispatch.job import Job
 from seamark.errors import SiteError, UserError, did_you_mean
@@ -228,13 +228,15 @@ def write_telemetry_summary(telemetry: Path, summary: Path) -> None:
                 f"{source}.{name}": {
                     "unit": figures.unit,
                     "n": figures.n,
-                    "min": figures.minimum,
+                    "min": figures.min,
                     "mean": figures.mean,
-                    "max": figures.maximum,
+                    "max": figures.max,
                     "p50": figures.p50,
                     "p95": figures.p95,
                 }
-                for (source, name), figures in sorted(watch(table, 0.0, end_unix_s - start_unix_s).items())
+                for (source, name), figures in sorted(
+                    summarise_telemetry(table, 0.0, end_unix_s - start_unix_s).items()
+                )
             }
     write_json(
         summary,

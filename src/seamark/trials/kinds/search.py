@@ -8,17 +8,17 @@ verdicts of the existing probes.
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from seamark.model.plurals import counted
 from seamark.model.results.load_record import LoadRecord, Measurement, ProbeRecord, SamplesRecord
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Trial
 from seamark.storage import paths
-from seamark.storage.paths import TrialFolder, read, read_json
+from seamark.storage.paths import TrialFolder, read
 from seamark.telemetry import provenance
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.derive_trial import derive_trial, is_derived
@@ -86,7 +86,7 @@ class _Probes:
         self.record = SearchRecord(trial, folder, served_by(context))
         self.made: list[LevelVerdict] = []
         self._context, self._trial, self._parent_pid, self._max_retries = context, trial, parent_pid, max_retries
-        self._last: tuple[LoadRecord, Mapping[str, Any], float] | None = None
+        self._last: tuple[LoadRecord, TrialMetrics, float] | None = None
 
     def measure(self, probe: Probe) -> MeasuredProbe:
         """Return the observation of a probe. Raises _BrokenOffError if its load failed in a way that would repeat."""
@@ -139,10 +139,10 @@ def finished(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> bool:
     return load.config_hash is not None and belongs(load, trial.config_hash, server) and not ends_search(load)
 
 
-def _metrics(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> Mapping[str, Any]:
-    """Return a probe's metrics.json, derived if missing or outdated."""
+def _metrics(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> TrialMetrics:
+    """Return a probe's metrics, made where it is missing or out of date."""
     return (
-        read_json(folder.metrics)
+        read(folder.metrics, TrialMetrics)
         if is_derived(folder, trial)
         else derive_trial(context.results, trial, context.deployment)
     )

@@ -5,7 +5,6 @@ client's lateness is in the response times. A probe whose load was not the one p
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from seamark.analysis.metrics.objectives import value_of
 from seamark.analysis.metrics.samples import Batch, DamagedError, Times, open_samples
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics
 from seamark.model.sample import MISSING_NS
 from seamark.model.scenario import Slo
 from seamark.storage.paths import TrialFolder
@@ -32,7 +32,6 @@ REFUSED = ("all_requests_failed", "timeout")
 UNKNOWN_CAUSE = ("server_died", "client_died", "no_samples")
 """Of these, categories after which the probe is repeated. All others end the search."""
 
-Document = Mapping[str, Any]
 TIMES: Mapping[str, Callable[[Batch], tuple[Times, Times]]] = {
     "latency": lambda batch: (batch.due, batch.last),
     "service_time": lambda batch: (batch.sent, batch.last),
@@ -47,23 +46,23 @@ def ends_search(load: LoadRecord) -> bool:
     return not load.ok and load.category not in (*REFUSED, *UNKNOWN_CAUSE)
 
 
-def observation_of(metrics: Document, load: LoadRecord, values: Mapping[Limit, Values]) -> Observation:
+def observation_of(metrics: TrialMetrics, load: LoadRecord, values: Mapping[Limit, Values]) -> Observation:
     """Return the observation of a probe. Objectives with `values` are decided by these and by those of the level's
     other probes; the others by the probe's figures."""
-    if metrics["status"] != "ok":
-        text = f"{metrics['category']}: {metrics['reason']}"
-        return Observation(against=(text,), sure=True) if metrics["category"] in REFUSED else Observation(void=text)
-    reasons = {str(reason["code"]): str(reason["text"]) for reason in metrics["reasons"]}
+    if not metrics.ok:
+        text = f"{metrics.category}: {metrics.reason}"
+        return Observation(against=(text,), sure=True) if metrics.category in REFUSED else Observation(void=text)
+    reasons = {reason.code: reason.text for reason in metrics.reasons}
     by_values = {limit.name for limit in values}
-    others = [slo for slo in metrics["slos"] if _named(slo) not in by_values]
+    others = [slo for slo in metrics.slos if _named(slo) not in by_values]
     missed, unknown = _objectives(others, metrics)
-    allowed = {"error_rate"} if any(slo["metric"] == "error_rate" for slo in metrics["slos"]) else set()
+    allowed = {"error_rate"} if any(slo.metric == "error_rate" for slo in metrics.slos) else set()
     codes = [code for code in SERVER_FAULTS if code in reasons.keys() - allowed]
     against = (*missed, *(reasons[code] for code in codes))
     ours = [reasons[code] for code in CLIENT_FAULTS if code in reasons]
     if "schedule_lag" in reasons and not _starved(load):
         ours.append(reasons["schedule_lag"])
-    late, _ = _objectives([slo for slo in metrics["slos"] if _named(slo) in by_values], metrics)
+    late, _ = _objectives([slo for slo in metrics.slos if _named(slo) in by_values], metrics)
     if ours and (against or late):
         return Observation(void=f"{'; '.join(ours)}. The client may be the cause of: {'; '.join((*against, *late))}")
     other = [reasons[code] for code in OTHER_LOAD if code in reasons]
@@ -72,11 +71,11 @@ def observation_of(metrics: Document, load: LoadRecord, values: Mapping[Limit, V
     return Observation(against=against, sure=any(code in DECISIVE for code in codes), values=values)
 
 
-def _named(slo: Document) -> str:
-    return f"{slo['metric']} {slo['op']} {slo['limit']:g}"
+def _named(slo: ObjectiveResult | Slo) -> str:
+    return f"{slo.metric} {slo.op} {slo.limit:g}"
 
 
-def _objectives(slos: Sequence[Document], metrics: Document) -> tuple[Sequence[str], Sequence[str]]:
+def _objectives(slos: Sequence[ObjectiveResult], metrics: TrialMetrics) -> tuple[Sequence[str], Sequence[str]]:
     """Return the missed objectives, and the undecidable ones.
 
     A percentile with too few samples is met if the slowest request meets its limit.
@@ -84,23 +83,23 @@ def _objectives(slos: Sequence[Document], metrics: Document) -> tuple[Sequence[s
     missed, unknown = [], []
     for slo in slos:
         said = _named(slo)
-        if slo["met"] is False:
-            least = "at least " if slo.get("lower_bound") else ""
-            missed.append(f"{said} is missed: {least}{slo['value']:.4g}")
-        elif slo["met"] is None and slo["value"] is not None:
+        if slo.met is False:
+            least = "at least " if slo.lower_bound else ""
+            missed.append(f"{said} is missed: {least}{slo.value:.4g}")
+        elif slo.met is None and slo.value is not None:
             unknown.append(
-                f"{said} is not known: it is at least {slo['value']:.4g}, for requests timed out. Raise timeout_s"
+                f"{said} is not known: it is at least {slo.value:.4g}, for requests timed out. Raise timeout_s"
             )
-        elif slo["met"] is None and not _slowest_meets(slo, metrics):
-            unknown.append(f"{said} is not known: {metrics['counts']['ok']} replies are too few. Raise duration_s")
+        elif slo.met is None and not _slowest_meets(slo, metrics):
+            unknown.append(f"{said} is not known: {metrics.counts.ok} replies are too few. Raise duration_s")
     return missed, unknown
 
 
-def _slowest_meets(slo: Document, metrics: Document) -> bool:
-    name = str(slo["metric"])
+def _slowest_meets(slo: ObjectiveResult, metrics: TrialMetrics) -> bool:
+    name = slo.metric
     time = name.removesuffix("_s") if name in REQUEST_OBJECTIVES else name.removesuffix("_s").rpartition("_")[0]
     slowest = value_of(f"{time}_max_s", metrics)
-    return slo["op"] == "<=" and slowest is not None and not slowest.lower_bound and slowest.value <= slo["limit"]
+    return slo.op == "<=" and slowest is not None and not slowest.lower_bound and slowest.value <= slo.limit
 
 
 def _starved(load: LoadRecord) -> bool:
@@ -113,16 +112,16 @@ def limits_of(slos: Sequence[Slo]) -> tuple[Limit, ...]:
     return tuple(limit for slo in slos if (limit := _limit(slo)) is not None)
 
 
-def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: Mapping[str, Any]) -> dict[Limit, Values]:
+def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: TrialMetrics) -> dict[Limit, Values]:
     """Return the values of all requests due in a probe's window, in seconds, in the order of due times.
 
     A request without a good reply counts as infinitely late for a quantile, and in no mean. Empty if a probe has no
     metrics or no readable samples.
     """
-    limits, window = limits_of(slos), metrics.get("window") or {}
-    if metrics["status"] != "ok" or not limits or window.get("start_s") is None:
+    limits, start_s, end_s = limits_of(slos), metrics.window.start_s, metrics.window.end_s
+    if not metrics.ok or not limits or start_s is None or end_s is None:
         return {}
-    start_ns, end_ns = round(window["start_s"] * 1e9), round(window["end_s"] * 1e9)
+    start_ns, end_ns = round(start_s * 1e9), round(end_s * 1e9)
     due: list[Times] = []
     values: dict[Limit, list[Values]] = {limit: [] for limit in limits}
     try:
@@ -142,7 +141,7 @@ def values_of(slos: Sequence[Slo], folder: TrialFolder, metrics: Mapping[str, An
 
 
 def _limit(slo: Slo) -> Limit | None:
-    written = f"{slo.metric} {slo.op} {slo.limit:g}"
+    written = _named(slo)
     if slo.op != "<=":
         return None
     if slo.metric in REQUEST_OBJECTIVES:

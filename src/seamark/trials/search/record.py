@@ -1,11 +1,11 @@
 """search.json: the probes and the state of a search. Written again after each probe; read when the search resumes."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from seamark.model.digest import digest
 from seamark.model.results.load_record import LoadRecord, SearchOutcome
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.server_identity import ServerRecord
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Trial
@@ -122,7 +122,7 @@ class SearchRecord:
         folder: str,
         verdict: Verdict,
         why: str,
-        metrics: Mapping[str, Any],
+        metrics: TrialMetrics,
         load: LoadRecord,
         took_s: float,
     ) -> None:
@@ -137,12 +137,12 @@ class SearchRecord:
                 "times": probe.times,
                 "verdict": verdict,
                 "why": why,
-                "slos": metrics["slos"],
-                "requests": metrics["counts"]["requests"],
-                "achieved_rps": metrics["achieved_rps"],
+                "slos": encode(metrics.slos),
+                "requests": metrics.counts.requests,
+                "achieved_rps": metrics.achieved_rps,
                 "over_saturated_at_s": load.over_saturated_at_s,
-                "trial_verdict": metrics["verdict"],
-                "reasons": [reason["code"] for reason in metrics["reasons"]],
+                "trial_verdict": metrics.verdict,
+                "reasons": [reason.code for reason in metrics.reasons],
                 "spent_s": round(took_s, 3),
                 "folder": f"{self._folder.probes.name}/{folder}",
             }

@@ -1,57 +1,55 @@
-"""Gathers the inputs of one trial's metrics: window, counted requests, telemetry and energy."""
+"""Inputs of the metrics of one trial: its window, counts and times of its requests, telemetry and energy."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from seamark.analysis.metrics.energy import energy_of
-from seamark.analysis.metrics.metric import Evidence
+from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.startup import StartUp, find_start_up
 from seamark.analysis.metrics.steady import SteadyState, steady_state
 from seamark.analysis.metrics.stream import read_stream
-from seamark.analysis.metrics.tally import Tally, tally
-from seamark.analysis.metrics.telemetry import watch
+from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
 from seamark.analysis.metrics.window import Window, find_window
+from seamark.analysis.metrics.window_counts import WindowCounts, count_window
 from seamark.model.load_profile import LoadProfile
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import PartFigures, PartTimes
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import Deployment, Trial
 from seamark.patterns.table import has_rate
-from seamark.stats.censored import Estimate
 
 SHOWN = ("p50", "p95", "p99")
 
 
-def part_figures(samples: Samples, part: Window, chunks: Path) -> dict[str, Any]:
+def part_figures(samples: Samples, part: Window, chunks: Path) -> PartFigures:
     """Return the metrics of a part of a load, counted as those of the measured window. `chunks` is its file of
     chunks, which may be missing."""
-    return figures_of(tally(samples, part, stream=read_stream(chunks, samples, part)))
+    return figures_of(count_window(samples, part, stream=read_stream(chunks, samples, part)))
 
 
-def figures_of(counted: Tally) -> dict[str, Any]:
-    """Return requests, failures, rates and response times of a tally; null with too few samples."""
-    length_s = counted.window.length_s
-    units = counted.units if counted.streamed_units is None else counted.streamed_units
-    bounds = counted.response.lower_bounds()
-    times: dict[str, Any] = {name: _ms(counted.response.statistic(name)) for name in (*SHOWN, "mean")}
-    times |= {"censored": counted.response.bounds.count, "lower_bounds": [name for name in SHOWN if name in bounds]}
-    return {
-        "start_s": counted.window.start_ns / 1e9,
-        "end_s": counted.window.end_ns / 1e9,
-        "requests": counted.due,
-        "ok": counted.ok,
-        "failed": counted.failed,
-        "error_rate": counted.failed / counted.sent if counted.sent else None,
-        "requests_per_s": counted.replies / length_s if length_s > 0 else None,
-        "throughput": units / length_s if length_s > 0 else None,
-        "latency_ms": times,
-    }
-
-
-def _ms(found: Estimate | None) -> float | None:
-    return None if found is None else found.value / 1e6
+def figures_of(counts: WindowCounts) -> PartFigures:
+    """Return requests, failures, rates and response times of what was counted; None where too few samples are."""
+    length_s, response = counts.window.length_s, counts.response
+    units = counts.units if counts.streamed_units is None else counts.streamed_units
+    bounds = response.lower_bounds()
+    return PartFigures(
+        start_s=counts.window.start_ns / 1e9,
+        end_s=counts.window.end_ns / 1e9,
+        requests=counts.due,
+        ok=counts.ok,
+        failed=counts.failed,
+        error_rate=counts.failed / counts.sent if counts.sent else None,
+        requests_per_s=counts.replies / length_s if length_s > 0 else None,
+        throughput=units / length_s if length_s > 0 else None,
+        latency_ms=PartTimes(
+            **{name: response.statistic_ms(name) for name in (*SHOWN, "mean")},
+            censored=response.bounds.count,
+            lower_bounds=tuple(name for name in SHOWN if name in bounds),
+        ),
+    )
 
 
 class Recorded(Protocol):
@@ -79,9 +77,9 @@ def series_of(samples: Samples, trial: Trial) -> tuple[Second, ...]:
     return tuple(seconds(timeline, samples))
 
 
-def evidence_of(
+def metric_inputs(
     trial: Trial, load: LoadRecord, samples: Samples, folder: Recorded, deployment: Deployment | None
-) -> Evidence:
+) -> MetricInputs:
     """Return the inputs of a trial's metrics. Raises DamagedError for files that cannot be read."""
     profile = trial.load
     warmup_s = profile.warmup_s if load.warmup_s is None else load.warmup_s
@@ -98,7 +96,7 @@ def evidence_of(
         start_up = find_start_up(samples, end_ns=window.end_ns, limit_ns=limit_ns, changing=changing)
         window = Window(start_ns=start_up.cut_ns, end_ns=window.end_ns, rule=start_up.rule)
     stream = read_stream(folder.chunks, samples, window)
-    counted = tally(
+    counted = count_window(
         samples,
         window,
         slos=trial.slos,
@@ -108,10 +106,10 @@ def evidence_of(
     )
     users = profile.concurrency if profile.closed else None
     steady = steady_state(samples, window, changing=changing, users=users)
-    telemetry = watch(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
+    telemetry = summarise_telemetry(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
-    return Evidence(
-        tally=counted,
+    return MetricInputs(
+        counts=counted,
         window=window,
         steady=steady,
         steady_part=_of_part(steady, counted, samples, folder),
@@ -125,21 +123,21 @@ def evidence_of(
     )
 
 
-def _has_objectives(trial: Trial, counted: Tally) -> bool:
+def _has_objectives(trial: Trial, counted: WindowCounts) -> bool:
     """Whether objectives decide for each request if it is good: not with one on a time per token without token
     counts."""
     names = [slo.metric for slo in trial.slos if slo.metric in REQUEST_OBJECTIVES]
     return bool(names) and (counted.counts_units or "tpot_s" not in names)
 
 
-def _of_part(state: SteadyState, counted: Tally, samples: Samples, folder: Recorded) -> dict[str, Any] | None:
+def _of_part(state: SteadyState, counted: WindowCounts, samples: Samples, folder: Recorded) -> PartFigures | None:
     """Return the metrics of the steady part, None without one; `counted` are those of the whole window."""
     if state.part is None:
         return None
     return figures_of(counted) if state.steady else part_figures(samples, state.part, folder.chunks)
 
 
-def _of_cut(start_up: StartUp, samples: Samples, folder: Recorded) -> dict[str, Any] | None:
+def _of_cut(start_up: StartUp, samples: Samples, folder: Recorded) -> PartFigures | None:
     """Return the metrics of the start-up that was cut, None without one."""
     if start_up.cut_ns == 0:
         return None
@@ -163,7 +161,7 @@ def _ran_out_ns(profile: LoadProfile, load: LoadRecord, samples: Samples) -> int
     return latest + 1 if sent and sent >= limit else None  # the last request belongs to the window
 
 
-def _lost(load: LoadRecord, counted: Tally) -> int:
+def _lost(load: LoadRecord, counted: WindowCounts) -> int:
     """Scheduled requests without a sample, after a worker died."""
     died = not all(worker.ok for worker in load.workers)
     return max(0, (load.scheduled or 0) - counted.rows) if died else 0

@@ -1,137 +1,139 @@
-"""Gathers the inputs of the checks: metrics, workers' reports and telemetry of a trial."""
+"""Inputs of the checks: from a trial's metrics, its workers' reports and its telemetry."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from seamark.analysis.checks import Connections, Findings
+from seamark.analysis.checks import CheckInputs, Connections
 from seamark.analysis.metrics.distribution import QUANTILES
-from seamark.analysis.metrics.metric import Evidence
-from seamark.analysis.metrics.objectives import look_up
+from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.resources import Ceiling, processors_of
 from seamark.analysis.metrics.table import BOUNDED
-from seamark.analysis.metrics.tally import Tally
 from seamark.analysis.metrics.window import Window
+from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.load_profile import LoadProfile
 from seamark.model.plurals import counted
 from seamark.model.results.load_record import LoadRecord, WorkerReport
+from seamark.model.results.trial_metrics import ObjectiveResult, PartFigures, TrialMetrics
 from seamark.model.trial import Trial
 from seamark.patterns.patterns import Pattern
 from seamark.patterns.table import has_rate, pattern_of
 from seamark.stats.quantiles import samples_needed
 
 
-def findings(
+def check_inputs(
     trial: Trial,
     load: LoadRecord,
-    document: Mapping[str, Any],
-    found: Evidence,
+    metrics: TrialMetrics,
+    inputs: MetricInputs,
     *,
     client_is_server: bool | None,
     ceiling: Ceiling | None,
-) -> Findings:
-    """Return the inputs of the checks. `document` has the metrics and the judged objectives."""
-    tally, window, profile, workers = found.tally, found.window, trial.load, load.workers
+) -> CheckInputs:
+    """Return the inputs of the checks. `metrics` has the judged objectives."""
+    counts, window, profile, workers = inputs.counts, inputs.window, trial.load, load.workers
     pattern = _pattern(profile)
     if client_is_server is None:
-        client_is_server = bool(found.telemetry) and not any(source == "server" for source, _ in found.telemetry)
-    missed = [slo for slo in document["slos"] if slo["met"] is False]
-    quality = document["quality"]
+        client_is_server = bool(inputs.telemetry) and not any(source == "server" for source, _ in inputs.telemetry)
+    missed = [slo for slo in metrics.slos if slo.met is False]
+    quality = metrics.quality
     stalled_s, longest_stall_s = _stalled(workers, window)
-    return Findings(
-        open_loop=found.open_loop,
+    return CheckInputs(
+        open_loop=inputs.open_loop,
         changing=has_rate(profile.pattern, "changing"),
         gap_variation=pattern.gap_variation if pattern else 1.0,
         client_is_server=client_is_server or trial.component == "null",
-        requests=tally.due,
-        ok=tally.ok,
-        unfinished=tally.cancelled + tally.unsent,
-        disordered=tally.disordered,
-        error_rate=document["errors"]["rate"],
+        requests=counts.due,
+        ok=counts.ok,
+        unfinished=counts.cancelled + counts.unsent,
+        disordered=counts.disordered,
+        error_rate=metrics.errors.rate,
         workers_lost=sum(not worker.ok for worker in workers),
         workers=len(workers),
-        lag_p99_s=_seconds(look_up(document, "schedule_lag_ms.p99")),
+        lag_p99_s=_seconds(metrics.figure("schedule_lag_ms.p99")),
         loop_lag_p99_s=_loop_lag_p99_s(workers),
         stalled_s=stalled_s,
         longest_stall_s=longest_stall_s,
         clock_error_s=_clock_error_s(workers),
-        service_tail_s=_seconds(look_up(document, "service_time_ms.p99")),
-        stay_mean_s=tally.stay_ns / 1e9 / tally.stays if tally.stays else None,
+        service_tail_s=_seconds(metrics.figure("service_time_ms.p99")),
+        stay_mean_s=counts.stay_ns / 1e9 / counts.stays if counts.stays else None,
         window_s=window.length_s,
         worker_cpu_ratio=_worker_cpu(workers),
-        machine_cpu_ratio=look_up(document, "resource.cpu_util"),
+        machine_cpu_ratio=metrics.resource.get("cpu_util"),
         requested_rps=_requested_rps(profile, pattern, window),
-        offered_rps=document["offered_rps"],
-        sent_rps=tally.sent / window.length_s if window.length_s > 0 else None,
-        achieved_rps=document["achieved_rps"],
-        ended_per_s=tally.ended / window.length_s if window.length_s > 0 else None,
+        offered_rps=metrics.offered_rps,
+        sent_rps=counts.sent / window.length_s if window.length_s > 0 else None,
+        achieved_rps=metrics.achieved_rps,
+        ended_per_s=counts.ended / window.length_s if window.length_s > 0 else None,
         held_open=_held_open(workers),
         held_open_mean_s=_held_open_mean_s(workers),
-        saturated=document["saturated"],
-        over_saturated_at_s=document["over_saturated_at_s"],
+        saturated=bool(metrics.saturated),
+        over_saturated_at_s=metrics.over_saturated_at_s,
         requested_concurrency=profile.concurrency,
-        concurrency_mean=document["concurrency_mean"],
+        concurrency_mean=metrics.concurrency_mean,
         think_time_s=profile.think_time_s,
-        steady=found.steady.steady,
-        steady_reason=_unsteady(found),
-        cut=_cut(found),
-        outages=[outage.text for outage in found.steady.outages],
-        advised_warmup_s=found.steady.advised_warmup_s,
-        ceiling_rps=_ceiling_rps(ceiling, tally),
-        gpu_clock_ratio=_clock_ratio(found),
-        gpu_util_ratio=look_up(document, "resource.gpu_util"),
+        steady=inputs.steady.steady,
+        steady_reason=_unsteady(inputs),
+        cut=_cut(inputs),
+        outages=[outage.text for outage in inputs.steady.outages],
+        advised_warmup_s=inputs.steady.advised_warmup_s,
+        ceiling_rps=_ceiling_rps(ceiling, counts),
+        gpu_clock_ratio=_clock_ratio(inputs),
+        gpu_util_ratio=metrics.resource.get("gpu_util"),
         page_cache_ratio=_float(quality.get("page_cache_ratio")),
         wants_cache=trial.settings.get("direct") == "cached",
-        samples=tally.response.count,
+        samples=counts.response.count,
         withheld={
-            name: samples_needed(q) for name, q in QUANTILES.items() if tally.response.count < samples_needed(q)
+            name: samples_needed(q) for name, q in QUANTILES.items() if counts.response.count < samples_needed(q)
         },
-        lower_bounds={group: bounds for group in BOUNDED if (bounds := (document[group] or {}).get("lower_bounds"))},
-        timeouts=tally.timeouts,
+        lower_bounds={
+            group: times.lower_bounds for group in BOUNDED if (times := getattr(metrics, group)) and times.bounds
+        },
+        timeouts=counts.timeouts,
         unit=load.unit or "reply",
-        uncounted=tally.uncounted,
-        counts_units=tally.counts_units,
-        replies=tally.whole_good,
-        first_chunk_tokens=tally.first_chunk.tokens_in_chunk if tally.first_chunk else None,
-        tpot_low_ratio=tally.first_chunk.too_low_ratio if tally.first_chunk else 0.0,
-        slos_missed=[_said(slo) for slo in missed if slo["metric"] not in quality],
+        uncounted=counts.uncounted,
+        counts_units=counts.counts_units,
+        replies=counts.whole_good,
+        first_chunk_tokens=counts.first_chunk.tokens_in_chunk if counts.first_chunk else None,
+        tpot_low_ratio=counts.first_chunk.too_low_ratio if counts.first_chunk else 0.0,
+        slos_missed=[_missed(slo) for slo in missed if slo.metric not in quality],
         server_restarted=load.server_restarted,
-        own={name: each["value"] for name, each in document["own"].items()},
+        own={name: metric.value for name, metric in metrics.own.items()},
         connections=_connections(workers),
-        processors=processors_of(found.telemetry, client_is_server=client_is_server),
+        processors=processors_of(inputs.telemetry, client_is_server=client_is_server),
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
-        quality_missed=[_said(slo) for slo in missed if slo["metric"] in quality],
+        quality_missed=[_missed(slo) for slo in missed if slo.metric in quality],
     )
 
 
-def _cut(found: Evidence) -> str | None:
+def _cut(inputs: MetricInputs) -> str | None:
     """The start-up cut by `warmup_s: auto`, with its metrics; None for nothing."""
-    if found.start_up is None or found.cut_part is None:
+    if inputs.start_up is None or inputs.cut_part is None:
         return None
-    cut_s = found.start_up.cut_ns / 1e9
-    return f"warmup_s: auto cut off the first {cut_s:.3g} s, {found.start_up.reason}: {_of_part(found.cut_part)}"
+    cut_s = inputs.start_up.cut_ns / 1e9
+    return f"warmup_s: auto cut off the first {cut_s:.3g} s, {inputs.start_up.reason}: {_of_part(inputs.cut_part)}"
 
 
-def _unsteady(found: Evidence) -> str | None:
+def _unsteady(inputs: MetricInputs) -> str | None:
     """Why a load was not steady, with the metrics of its steady part, if there is one."""
-    if found.steady.steady or found.steady_part is None:
-        return found.steady.reason
-    return f"{found.steady.reason}; after it {_of_part(found.steady_part)}"
+    if inputs.steady.steady or inputs.steady_part is None:
+        return inputs.steady.reason
+    return f"{inputs.steady.reason}; after it {_of_part(inputs.steady_part)}"
 
 
-def _of_part(part: Mapping[str, Any]) -> str:
-    times = part["latency_ms"]
-    marks = dict.fromkeys(times["lower_bounds"], ">= ")
+def _of_part(part: PartFigures) -> str:
+    times = part.latency_ms
     shown = [
-        f"{name} {marks.get(name, '')}{times[name]:.3g} ms" for name in ("p50", "p99") if times[name] is not None
+        f"{name} {'>= ' if times.is_lower_bound(name) else ''}{value:.3g} ms"
+        for name in ("p50", "p99")
+        if (value := times.statistic(name)) is not None
     ]
-    return ", ".join(
-        [counted(part["requests"], "request"), f"{part['failed']} failed", f"{part['requests_per_s']:.4g}/s", *shown]
-    )
+    rate = f"{part.requests_per_s:.4g}/s"
+    return ", ".join([counted(part.requests, "request"), f"{part.failed} failed", rate, *shown])
 
 
-def _said(slo: Mapping[str, Any]) -> str:
-    least = "at least " if slo["lower_bound"] else ""
-    return f"{slo['metric']} {slo['op']} {slo['limit']:g}, is {least}{slo['value']:.4g}"
+def _missed(slo: ObjectiveResult) -> str:
+    least = "at least " if slo.lower_bound else ""
+    return f"{slo.metric} {slo.op} {slo.limit:g}, is {least}{slo.value:.4g}"
 
 
 def _seconds(value_ms: float | None) -> float | None:
@@ -232,18 +234,18 @@ def _stalled(workers: Iterable[WorkerReport], window: Window) -> tuple[float, fl
     return worst
 
 
-def _ceiling_rps(ceiling: Ceiling | None, tally: Tally) -> float | None:
-    if ceiling is None or not tally.replies:
+def _ceiling_rps(ceiling: Ceiling | None, counts: WindowCounts) -> float | None:
+    if ceiling is None or not counts.replies:
         return None
-    joined = tally.chunks - tally.reads
-    each = (count / tally.replies for count in (tally.bytes_received, tally.reads, joined))
+    joined = counts.chunks - counts.reads
+    each = (count / counts.replies for count in (counts.bytes_received, counts.reads, joined))
     return ceiling.for_replies(*each)
 
 
-def _clock_ratio(found: Evidence) -> float | None:
+def _clock_ratio(inputs: MetricInputs) -> float | None:
     """The mean clock of the slowest GPU over its own highest one."""
-    clocks = [seen for (source, name), seen in found.telemetry.items() if name == "clock_hz" and source[:3] == "gpu"]
-    return min((seen.mean / seen.maximum for seen in clocks if seen.maximum > 0), default=None)
+    clocks = [seen for (source, name), seen in inputs.telemetry.items() if name == "clock_hz" and source[:3] == "gpu"]
+    return min((clock.mean / clock.max for clock in clocks if clock.max > 0), default=None)
 
 
 def _is_wrong(name: str, value: float | None) -> bool:

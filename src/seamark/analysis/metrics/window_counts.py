@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.analysis.metrics.distribution import Distribution
+from seamark.analysis.metrics.distribution import TimeDistribution
 from seamark.analysis.metrics.samples import Batch, Samples, Times
 from seamark.analysis.metrics.stream import FirstChunk, Stream
 from seamark.analysis.metrics.window import Window
@@ -22,21 +22,21 @@ KNOWN = frozenset(int(kind) for kind in Failure)
 
 
 @dataclass(kw_only=True)
-class KindTally:
-    """Counts of one kind of request: those due in the window, as in Tally."""
+class KindCounts:
+    """What was counted of one kind of request: those that were due in the window, as in WindowCounts."""
 
     due: int = 0
     ok: int = 0
     failed: int = 0
     units: int = 0
-    response: Distribution = field(default_factory=Distribution)
-    service: Distribution = field(default_factory=Distribution)
-    ttft: Distribution = field(default_factory=Distribution)
-    tpot: Distribution = field(default_factory=Distribution)
+    response: TimeDistribution = field(default_factory=TimeDistribution)
+    service: TimeDistribution = field(default_factory=TimeDistribution)
+    ttft: TimeDistribution = field(default_factory=TimeDistribution)
+    tpot: TimeDistribution = field(default_factory=TimeDistribution)
 
 
 @dataclass(kw_only=True)
-class Tally:
+class WindowCounts:
     """What was counted. Requests belong to the window in which they were due; replies, units and bytes to that in
     which they arrived.
 
@@ -70,22 +70,22 @@ class Tally:
     stay_ns: int = 0
     good: int = 0
     disordered: int = 0
-    response: Distribution = field(default_factory=Distribution)
-    service: Distribution = field(default_factory=Distribution)
-    ttft: Distribution = field(default_factory=Distribution)
-    ttft_response: Distribution = field(default_factory=Distribution)
-    ttfo: Distribution = field(default_factory=Distribution)
-    tpot: Distribution = field(default_factory=Distribution)
-    normalised: Distribution = field(default_factory=Distribution)
-    inter_chunk: Distribution = field(default_factory=Distribution)
+    response: TimeDistribution = field(default_factory=TimeDistribution)
+    service: TimeDistribution = field(default_factory=TimeDistribution)
+    ttft: TimeDistribution = field(default_factory=TimeDistribution)
+    ttft_response: TimeDistribution = field(default_factory=TimeDistribution)
+    ttfo: TimeDistribution = field(default_factory=TimeDistribution)
+    tpot: TimeDistribution = field(default_factory=TimeDistribution)
+    normalised: TimeDistribution = field(default_factory=TimeDistribution)
+    inter_chunk: TimeDistribution = field(default_factory=TimeDistribution)
     whole_good: int = 0
     uncounted: int = 0
     streamed_units: float | None = None
     first_chunk: FirstChunk | None = None
     reads: int = 0
     chunks: int = 0
-    lag: Distribution = field(default_factory=Distribution)
-    by_kind: dict[int, KindTally] = field(default_factory=dict)
+    lag: TimeDistribution = field(default_factory=TimeDistribution)
+    by_kind: dict[int, KindCounts] = field(default_factory=dict)
     turns: int = 1
     sessions_begun: int = 0
     sessions_whole: int = 0
@@ -105,7 +105,7 @@ class Tally:
         return self.failures.get(Failure.TIMEOUT, 0)
 
 
-def tally(
+def count_window(
     samples: Samples,
     window: Window,
     *,
@@ -113,13 +113,13 @@ def tally(
     kinds: int = 1,
     stream: Stream | None = None,
     turns: int = 1,
-) -> Tally:
+) -> WindowCounts:
     """Count all samples; SLOs on single requests decide which replies are good enough.
 
     Several kinds of request are also counted separately; `stream` has the chunks of streams; sessions of more than
     one turn are counted too.
     """
-    counted = Tally(window=window, turns=turns)
+    counted = WindowCounts(window=window, turns=turns)
     for batch in samples.batches():
         unanswered = Unanswered(batch, samples.latest_ns)
         _whole(counted, batch)
@@ -156,27 +156,27 @@ class Unanswered:
         return np.asarray(np.maximum(self.until[chosen], times[chosen]) - times[chosen])
 
 
-def _without_streams(counted: Tally) -> None:
+def _without_streams(counted: WindowCounts) -> None:
     """Requests that timed out have no bound on a time to first token if no reply has such a time."""
-    several: list[Tally | KindTally] = [counted, *counted.by_kind.values()]
+    several: list[WindowCounts | KindCounts] = [counted, *counted.by_kind.values()]
     for one in several:
         if not one.ttft.histogram.count:
-            one.ttft = Distribution()
+            one.ttft = TimeDistribution()
     if not counted.ttft_response.histogram.count:
-        counted.ttft_response = Distribution()
+        counted.ttft_response = TimeDistribution()
     if not counted.ttfo.histogram.count:
-        counted.ttfo = Distribution()
+        counted.ttfo = TimeDistribution()
 
 
-def _without_units(counted: Tally) -> None:
+def _without_units(counted: WindowCounts) -> None:
     """Chunks are not tokens: no time is divided by them."""
-    counted.normalised = Distribution()
-    several: list[Tally | KindTally] = [counted, *counted.by_kind.values()]
+    counted.normalised = TimeDistribution()
+    several: list[WindowCounts | KindCounts] = [counted, *counted.by_kind.values()]
     for one in several:
-        one.tpot = Distribution()
+        one.tpot = TimeDistribution()
 
 
-def _whole(counted: Tally, batch: Batch) -> None:
+def _whole(counted: WindowCounts, batch: Batch) -> None:
     counted.rows += len(batch.due)
     counted.warmup += int((batch.due < counted.window.start_ns).sum())
     good = batch.good
@@ -193,7 +193,7 @@ def _whole(counted: Tally, batch: Batch) -> None:
     counted.disordered += int(wrong.sum())
 
 
-def _arrivals(counted: Tally, batch: Batch) -> None:
+def _arrivals(counted: WindowCounts, batch: Batch) -> None:
     start, end = counted.window.start_ns, counted.window.end_ns
     sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
     inside = complete & (batch.last > start) & (batch.last <= end)
@@ -215,7 +215,7 @@ def _arrivals(counted: Tally, batch: Batch) -> None:
     counted.in_flight_ns += int(np.maximum(spent, 0).sum())
 
 
-def _requests(counted: Tally, batch: Batch, slos: tuple[Slo, ...], unanswered: Unanswered) -> None:
+def _requests(counted: WindowCounts, batch: Batch, slos: tuple[Slo, ...], unanswered: Unanswered) -> None:
     window = counted.window
     due = (batch.due >= window.start_ns) & (batch.due < window.end_ns)
     sent = batch.sent != MISSING_NS
@@ -238,7 +238,7 @@ def _requests(counted: Tally, batch: Batch, slos: tuple[Slo, ...], unanswered: U
     counted.good += int((ok & meets(batch, slos)).sum())
 
 
-def _streams(counted: Tally, batch: Batch, rows: NDArray[np.bool_], unanswered: Unanswered) -> None:
+def _streams(counted: WindowCounts, batch: Batch, rows: NDArray[np.bool_], unanswered: Unanswered) -> None:
     begun, waits = _begun(batch, rows, unanswered)
     counted.ttft.add((batch.first - batch.sent)[begun], unanswered.since(batch.sent, waits))
     counted.ttft_response.add((batch.first - batch.due)[begun], unanswered.since(batch.due, waits))
@@ -273,7 +273,7 @@ def _tpot(batch: Batch, streamed: NDArray[np.bool_]) -> Times:
     return times
 
 
-def _sessions(counted: Tally, batch: Batch) -> None:
+def _sessions(counted: WindowCounts, batch: Batch) -> None:
     """Count sessions: begun when the first turn is due, whole with a good reply to the last, else broken."""
     start, end, turn = counted.window.start_ns, counted.window.end_ns, batch.index % counted.turns
     due = (batch.due >= start) & (batch.due < end)
@@ -285,11 +285,11 @@ def _sessions(counted: Tally, batch: Batch) -> None:
     counted.sessions_broken += int(failed.sum())
 
 
-def _kinds(counted: Tally, batch: Batch, unanswered: Unanswered) -> None:
+def _kinds(counted: WindowCounts, batch: Batch, unanswered: Unanswered) -> None:
     due = (batch.due >= counted.window.start_ns) & (batch.due < counted.window.end_ns)
     sent = batch.sent != MISSING_NS
     for number in np.unique(batch.kind[due]).tolist():
-        of_kind = counted.by_kind.setdefault(number, KindTally())
+        of_kind = counted.by_kind.setdefault(number, KindCounts())
         mine = due & (batch.kind == number)
         ok = mine & batch.good
         begun, waits = _begun(batch, mine & sent, unanswered)

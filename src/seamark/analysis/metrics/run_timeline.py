@@ -14,7 +14,7 @@ SHORTEST_PART_NS = 10_000_000
 REPLIES_A_PART = 5
 
 
-class Course:
+class RunTimeline:
     """Timeline of a load over `parts` equal parts of its measured window. Replies and failures count where they
     ended, requests where they were due."""
 
@@ -54,9 +54,9 @@ class Course:
         into += np.bincount(place[inside], weights=chosen, minlength=self.parts)
 
 
-def course_of(samples: Samples, window: Window) -> Course | None:
+def run_timeline(samples: Samples, window: Window) -> RunTimeline | None:
     """Return the timeline of a load; None if its window or its replies do not suffice for 40 parts of 10 ms and of
     five replies each."""
     longest = int((window.end_ns - window.start_ns) // SHORTEST_PART_NS)
     parts = min(MOST_PARTS, longest, samples.rows // REPLIES_A_PART)
-    return Course(samples, window, parts) if parts >= LEAST_PARTS else None
+    return RunTimeline(samples, window, parts) if parts >= LEAST_PARTS else None

@@ -1,23 +1,7 @@
-"""Inputs and results of the checks. No judgement here."""
+"""Inputs of the checks of a trial. No check here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
-
-Severity = Literal["note", "suspect", "invalid"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reason:
-    """A reason for a verdict. Codes are stable; a note changes no verdict."""
-
-    code: str
-    severity: Severity
-    text: str
-    remedy: str
-
-    def to_json(self) -> dict[str, str]:
-        return {"code": self.code, "severity": self.severity, "text": self.text, "remedy": self.remedy}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +40,7 @@ class Processors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Findings:
+class CheckInputs:
     """What the checks look at. None: not known, so not judged.
 
     Times in seconds, ratios 0 to 1. `changing`: the rate is meant to change over the load, as in a ramp.
