@@ -1,12 +1,15 @@
-"""The knee of a sweep in the report: a line in the figure, a sentence or a table below it."""
+"""Marks of a figure against a factor: knees, a sentence or a table below them, and lower bounds."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from make_results import Made, make_results
 
+from seamark.report.figures.factors import factor_pictures
 from seamark.report.page.render import write_report
+from seamark.report.source import read_results
 
 pytestmark = pytest.mark.slow
 
@@ -73,3 +76,27 @@ def test_a_summary_of_before_there_were_knees_is_drawn_without(tmp_path: Path):
     (results / "summary.json").write_text(json.dumps(summary))
     page = write_report(results, tmp_path / "reports").read_text()
     assert "Knee" not in page
+
+
+@pytest.mark.covers("E-FR09")
+def test_a_lower_bound_is_drawn_as_an_arrow_taller_than_a_point(tmp_path: Path):
+    service = a_service("one", 320.0, concurrency=(1, 2))
+    folder = make_results(tmp_path, services=(service,), fail=(), suspect=(), repetitions=1, telemetry=False)
+
+    def drawn() -> tuple[bool, float]:
+        results = read_results(folder)
+        (picture,) = factor_pictures(results, "one", results.treatments, "one", tmp_path / "figures")
+        forms = re.findall(r'<path id="\w+" d="([^"]+)"', picture.svg.decode())
+        ends = [
+            [float(y) for _, y in re.findall(r"(\S+) (\S+)(?= |$)", re.sub("[A-Zz]", "", form))] for form in forms
+        ]
+        return "An arrow up marks a lower bound" in picture.caption, max(max(own) - min(own) for own in ends if own)
+
+    before = drawn()
+    for path in folder.glob("*--r1/metrics.json"):
+        document = json.loads(path.read_text())
+        document["latency_ms"]["lower_bounds"] = ["p50"]
+        path.write_text(json.dumps(document))
+    after = drawn()
+    assert (before[0], after[0]) == (False, True)
+    assert after[1] > 1.5 * before[1]

@@ -229,7 +229,7 @@ def _draw(grid: Grid, curves: Sequence[str], *, data: pd.DataFrame, **_: Any) ->
         if hollow:
             points.set_facecolor("white")
     if data["bound"].any():
-        sns.scatterplot(data[data["bound"]], **place, **colours, marker=AT_LEAST, s=26, zorder=3)
+        sns.scatterplot(data[data["bound"]], **place, **colours, marker=AT_LEAST, s=90, linewidth=0, zorder=3)
 
 
 def _legend(figure: Any, curves: Sequence[str], grid: Grid) -> None:
