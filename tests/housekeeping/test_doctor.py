@@ -15,6 +15,6 @@ def test_a_spinning_server_is_warned_of_only_where_sessions_share_cores_with_the
 
 def test_the_warning_says_what_the_recipe_word_does_and_which_recipes_have_it():
     found = sessions(True, ["llama", "vllm"], apart=False)
-    assert "`busy_waits: true` in its recipe lets every other session go first (llama, vllm)." in found.remedy
+    assert "`busy_waits: true` in its recipe gives all other sessions priority (llama, vllm)." in found.remedy
     assert "noautogroup" in found.remedy
     assert "()" not in sessions(True, [], apart=False).remedy

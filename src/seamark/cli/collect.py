@@ -48,7 +48,7 @@ def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer
     study = open_study(scenario, site)
     release(study.root)
     if source:
-        _bring(study, source, prefer)
+        _import(study, source, prefer)
     if not derive(study):
         raise UserError(
             f"{study.scenario.name}: no trial is measured yet. `bench submit -c {scenario}` measures them."
@@ -57,7 +57,7 @@ def command(scenario: str, site: str | None, source: str | None, prefer: "Prefer
     return 0
 
 
-def _bring(study: Study, source: str, prefer: "Prefer | None") -> None:
+def _import(study: Study, source: str, prefer: "Prefer | None") -> None:
     """Import the finished trials of `source`, and print how many."""
     from seamark.housekeeping.import_results import fetch, forget, merge, take_calibrations
     from seamark.storage.paths import ScenarioFolder

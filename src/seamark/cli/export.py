@@ -60,8 +60,8 @@ def slurm(
     study = open_study(scenario, site)
     study.require_no_dataset()
     require_paths(study)
-    told = folder or Path("slurm") / study.scenario.name
-    export = export_slurm(study, study.root / told, python=python, at_once=at_once)
+    shown = folder or Path("slurm") / study.scenario.name
+    export = export_slurm(study, study.root / shown, python=python, at_once=at_once)
     if as_json:
         jobs = [
             {
@@ -76,11 +76,11 @@ def slurm(
         click.echo(json.dumps(written, indent=1))
         return
     for script, job in export.jobs.items():
-        click.echo(f"{told / script}: {job.summary()}")
+        click.echo(f"{shown / script}: {job.summary()}")
     for note in export.notes:
         click.echo(f"Note: {note}")
     click.echo(
-        f"Next: {told / 'submit.sh'}, here or in a copy of this study on the machine; its last job writes the report."
+        f"Next: {shown}/submit.sh, here or in a copy of this study on the cluster; its last job writes the report."
     )
     click.echo(f"Then bench collect -c {scenario} --from HOST:STUDY/results imports the results.")
 

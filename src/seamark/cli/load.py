@@ -53,7 +53,7 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of arrivals and bodies.")
 @click.option("--output", type=click.Path(), help="Keep the raw samples in this Parquet file.")
 @json_option
-def command(address: str, as_json: bool, **asked: Any) -> int:
+def command(address: str, as_json: bool, **arguments: Any) -> int:
     """Load one address and print the metrics: the engine of a trial, without a scenario.
 
     \b
@@ -88,26 +88,26 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
 
     address = _of_standing(address)
     url = _url(address)
-    slos = tuple(map(_slo, asked["slos"]))
-    api = url.path.endswith("/completions") and asked["body"] is None
-    known = known_settings(asked["pattern"], api=api)
-    settings = load_settings(asked, known)
-    secure = _secure(url, asked)
+    slos = tuple(map(_slo, arguments["slos"]))
+    api = url.path.endswith("/completions") and arguments["body"] is None
+    known = known_settings(arguments["pattern"], api=api)
+    settings = load_settings(arguments, known)
+    secure = _secure(url, arguments)
     tls = tls_context(secure)
-    output = output_file(asked["output"])
-    launcher = launcher_of(asked["carrier"], asked["carrier_address"], asked["carrier_python"])
-    if asked["mix"] and not api:
+    output = output_file(arguments["output"])
+    launcher = launcher_of(arguments["carrier"], arguments["carrier_address"], arguments["carrier_python"])
+    if arguments["mix"] and not api:
         raise UserError(
             "--mix: only the OpenAI API has classes: an address that ends in /completions, and no --body."
         )
-    asks = _prompts(url, asked, known) if api else _request(url.geturl(), asked)
-    here = asked["carrier"] == "local"
+    asks = _prompts(url, arguments, known) if api else _request(url.geturl(), arguments)
+    here = arguments["carrier"] == "local"
     if api and asks["model"] is None:
         from seamark.drivers.openai.driver import first_model
 
         if here:
-            look(url, tls, asked["timeout_s"])
-        asks["model"] = first_model(url, asks, tls, asked["timeout_s"])
+            look(url, tls, arguments["timeout_s"])
+        asks["model"] = first_model(url, asks, tls, arguments["timeout_s"])
     target = Address(
         driver="seamark.drivers.openai:OpenAi" if api else "seamark.drivers.http:Http",
         settings={**asks, **secure},
@@ -115,15 +115,15 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
         port=port_of(url),
         service="openai" if api else "http",
     )
-    request = first_request(target, asked["seed"])
+    request = first_request(target, arguments["seed"])
     if here:
-        look(url, tls, asked["timeout_s"])
+        look(url, tls, arguments["timeout_s"])
     console = Console(stderr=True)
     client = LoadRecord(
         status="ok",
         node=node(),
-        client=ClientRecord(workers="wire", processes=asked["shards"]),
-        workers=(WorkerReport(carrier=asked["carrier"]),),
+        client=ClientRecord(workers="wire", processes=arguments["shards"]),
+        workers=(WorkerReport(carrier=arguments["carrier"]),),
     )
     unwritten: OSError | None = None
     with ended_by_signals(), tempfile.TemporaryDirectory(prefix="seamark-load-") as name:
@@ -135,7 +135,7 @@ def command(address: str, as_json: bool, **asked: Any) -> int:
                     settings,
                     folder,
                     slos=slos,
-                    seed=asked["seed"],
+                    seed=arguments["seed"],
                     ceiling=ceiling_of(Path("results"), client),
                     on_progress=LiveLine(line),
                     launcher=launcher,
@@ -183,51 +183,51 @@ def _url(address: str) -> SplitResult:
     return url._replace(path=path, query=query)
 
 
-def _secure(url: SplitResult, asked: dict[str, Any]) -> dict[str, Value]:
+def _secure(url: SplitResult, arguments: dict[str, Any]) -> dict[str, Value]:
     if url.scheme == "http":
         for name in ("insecure", "cacert"):
-            if asked[name]:
+            if arguments[name]:
                 raise UserError(f"--{name}: http://{url.netloc} has no certificate. Use https, or leave it out.")
         return {}
-    if asked["insecure"] and asked["cacert"]:
+    if arguments["insecure"] and arguments["cacert"]:
         raise UserError("--insecure, --cacert: one skips verification, the other verifies. Use one of them.")
-    ca_file = asked["cacert"] and str(Path(asked["cacert"]).resolve())
-    return {"tls": "unverified" if asked["insecure"] else "verified", "tls_ca_file": ca_file}
+    ca_file = arguments["cacert"] and str(Path(arguments["cacert"]).resolve())
+    return {"tls": "unverified" if arguments["insecure"] else "verified", "tls_ca_file": ca_file}
 
 
-def _prompts(url: SplitResult, asked: dict[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
-    if asked["headers"] or asked["method"]:
+def _prompts(url: SplitResult, arguments: dict[str, Any], known: Mapping[str, Setting]) -> dict[str, Value]:
+    if arguments["headers"] or arguments["method"]:
         raise UserError("--header, --method: the OpenAI API has its own. Send a --body of your own with them.")
     chat = url.path.endswith("/chat/completions")
     base = url.path.removesuffix("/chat/completions" if chat else "/completions")
     for name in ("prompt_tokens", "output_tokens"):
-        if asked[name] <= 0:
-            raise UserError(f"--{name.replace('_', '-')} {asked[name]}: it must be greater than 0.")
+        if arguments[name] <= 0:
+            raise UserError(f"--{name.replace('_', '-')} {arguments[name]}: it must be greater than 0.")
     settings: dict[str, Value] = {
         "endpoint": "chat" if chat else "completions",
         "base_path": base or "/",
-        "stream": asked["stream"],
-        "model": asked["model"],
-        "prompt_len": asked["prompt_tokens"],
-        "gen_tokens": asked["output_tokens"],
-        **settings_from(asked["more"], known),
+        "stream": arguments["stream"],
+        "model": arguments["model"],
+        "prompt_len": arguments["prompt_tokens"],
+        "gen_tokens": arguments["output_tokens"],
+        **settings_from(arguments["more"], known),
     }
     require_fit(settings, known)
     return settings
 
 
-def _request(address: str, asked: dict[str, Any]) -> dict[str, Value]:
+def _request(address: str, arguments: dict[str, Any]) -> dict[str, Value]:
     headers = {}
-    for header in asked["headers"]:
+    for header in arguments["headers"]:
         match = HEADER.fullmatch(header)
         if match is None:
             name = header.partition(" ")[0]
             raise UserError(f"--header {name!r} is not a header. Give it as NAME:VALUE, in Latin letters.")
         headers[match[1]] = match[2]
-    body = asked["body"]
+    body = arguments["body"]
     if body is not None and not Path(body).is_file():
         raise UserError(f"--body {body}: no such file.")
-    method = (asked["method"] or ("GET" if body is None else "POST")).upper()
+    method = (arguments["method"] or ("GET" if body is None else "POST")).upper()
     if not METHOD.fullmatch(method):
         raise UserError(f"--method {method!r}: not a method. Give one word, such as PUT.")
     return {

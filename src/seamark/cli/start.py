@@ -52,8 +52,8 @@ def command(recipe: str | None, scenario: str, site: str | None, as_json: bool, 
     run = _detached(study, log, measure_anew)
     code = _begun(run, study.root)
     if code not in (None, 0):
-        said = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
-        raise (UserError if code == 2 else SiteError)(said or f"The run ended at once; its output is {log}.")
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+        raise (UserError if code == 2 else SiteError)(tail or f"The run ended at once; its output is {log}.")
     facts = {"scenario": study.scenario.name, "pid": run.pid, "log": str(log), "running": code is None}
     if as_json:
         click.echo(json.dumps({"schema_version": 1, **facts}, indent=1))

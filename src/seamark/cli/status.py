@@ -92,8 +92,8 @@ def _table(study: Study, now: Progress) -> Table:
         numbers = (part.count("ok"), part.count("running"), len(part.failed), part.count("planned"))
         table.add_row(deployment, server, *map(str, numbers))
     other = now.count("other")
-    said = [f"{counted(other, 'trial')} of another server or configuration, not counted"] if other else []
-    said += [f"{state.trial}: {state.detail}" for state in now.states if state.detail]
-    said += [f"{state.trial}: {state.category}: {state.reason}" for state in now.failed[:10]]
-    table.caption = Text("\n".join(said)) if said else None
+    notes = [f"{counted(other, 'trial')} of another server or configuration, not counted"] if other else []
+    notes += [f"{state.trial}: {state.detail}" for state in now.states if state.detail]
+    notes += [f"{state.trial}: {state.category}: {state.reason}" for state in now.failed[:10]]
+    table.caption = Text("\n".join(notes)) if notes else None
     return table

@@ -202,7 +202,7 @@ def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", 
     look_s = 0.5 if console.is_terminal else 2.0
     with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         seen: Seen = {}
-        said = progress_of(study, seen).done * 10 // len(study.plan.trials)
+        tenths = progress_of(study, seen).done * 10 // len(study.plan.trials)
         waiting: str | None = None
         last_probe: str | None = None
         task = bar.add_task("trials", total=len(study.plan.trials), now="starting")
@@ -216,8 +216,8 @@ def _follow(study: Study, console: Console, process: "subprocess.Popen[bytes]", 
             if not console.is_terminal and (probe := _searching(now)) not in (None, last_probe):
                 last_probe = probe
                 console.print(probe, markup=False, soft_wrap=True)
-            if not console.is_terminal and now.done * 10 // len(now.states) > said:
-                said = now.done * 10 // len(now.states)
+            if not console.is_terminal and now.done * 10 // len(now.states) > tenths:
+                tenths = now.done * 10 // len(now.states)
                 console.print(f"{now.done} of {counted(len(now.states), 'trial')} done")
             _wait(process, look_s, signals)
 

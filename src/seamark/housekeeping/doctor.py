@@ -97,11 +97,11 @@ def sessions(enabled: bool | None, spinning: Sequence[str], *, apart: bool) -> F
     seen = "cores are scheduled by session (autogroup)"
     if apart:
         return Finding(what=what, level="ok", seen=f"{seen}; load and server have cores of their own")
-    told = f" ({', '.join(spinning)})" if spinning else ""
+    names = f" ({', '.join(spinning)})" if spinning else ""
     remedy = (
         "A server that spins while idle can keep the load from running for tens of ms: trials then report "
-        f"client_stalled or loop_lag. `busy_waits: true` in its recipe lets every other session go first{told}. Of a "
-        "server that Seamark does not start: `echo 19 > /proc/PID/autogroup`, or boot with `noautogroup`."
+        f"client_stalled or loop_lag. `busy_waits: true` in its recipe gives all other sessions priority{names}. For "
+        "a server that Seamark does not start: `echo 19 > /proc/PID/autogroup`, or boot with `noautogroup`."
     )
     return Finding(what=what, level="warning", seen=seen, remedy=remedy)
 

@@ -138,11 +138,12 @@ def _deployment(
     scenario: Scenario, service: Service, values: Values, names: list[str], changed: Values
 ) -> Deployment:
     ours = {name: changed[name] for name in names if name in changed}
-    asked = {name: values[name] for name in RESOURCES if values[name] != RESOURCE_DEFAULTS[name]}
-    identity = {"service": service.name, "settings": ours, "resources": asked}
+    own_resources = {name: values[name] for name in RESOURCES if values[name] != RESOURCE_DEFAULTS[name]}
+    identity = {"service": service.name, "settings": ours, "resources": own_resources}
     return Deployment(
         id=part(
-            [word(service.name), *words_of(ours), *words_of(asked)], identity | _seed(scenario) | _artifacts(scenario)
+            [word(service.name), *words_of(ours), *words_of(own_resources)],
+            identity | _seed(scenario) | _artifacts(scenario),
         ),
         service=service.name,
         settings={name: values[name] for name in names},
@@ -223,14 +224,14 @@ def _misfits(
     }
     found: list[str] = []
     for served, counts in sorted(resources):
-        asked = SiteRequest(
+        own_resources = SiteRequest(
             partition=scenario.partition,
             account=scenario.account,
             qos=scenario.qos,
             resources={name: (count,) for name, count in zip(RESOURCES, counts, strict=True)},
             gpu_nodes=served,
         )
-        found += limit_violations(asked, site, scenario.lines)
+        found += limit_violations(own_resources, site, scenario.lines)
     return found
 
 

@@ -34,25 +34,25 @@ def _mistakes(study: Study) -> Iterator[str]:
     for place, path in paths:
         if wrong := "".join(letter for letter in path if not letter.isprintable()):
             yield _line(place, path, wrong[0], "programs of servers, such as initdb, refuse it")
-    for place, path in _told(study):
-        yield from _found(BRACE, place, path, "Snakemake takes it for a wildcard")
+    for place, path in _named_folders(study):
+        yield from _violations(BRACE, place, path, "Snakemake takes it for a wildcard")
     profile = study.file(f"profiles/{site.profile}")
     if not profile.is_relative_to(study.root):
-        yield from _found(
+        yield from _violations(
             PATTERN, "the folder of seamark's profiles", str(profile), "Snakemake takes it for a pattern"
         )
     if leaves_this_machine(site) or site.images.jobs:
-        for place, path in (*paths, *_words(study)):
-            yield from _found(BATCH, place, path, "the shell lines of batch jobs and containers do not quote it")
+        for place, path in (*paths, *_shell_words(study)):
+            yield from _violations(BATCH, place, path, "the shell lines of batch jobs and containers do not quote it")
     elif site.runtime == "apptainer":
         for place, path in paths:
-            yield from _found(BIND, place, path, "Apptainer separates binds there")
+            yield from _violations(BIND, place, path, "Apptainer separates binds there")
     if site.runtime == "apptainer" or site.images.jobs:
         for bind in map(expandvars, study.plan.binds):
-            yield from _found(SPLIT, f"a bind of {study.scenario_path}", bind, "Apptainer separates binds there")
+            yield from _violations(SPLIT, f"a bind of {study.scenario_path}", bind, "Apptainer separates binds there")
 
 
-def _told(study: Study) -> Iterator[Named]:
+def _named_folders(study: Study) -> Iterator[Named]:
     """Yield the folders that a site names for the output of rules."""
     for name in ("results", "reports", "metrics"):
         if path := getattr(study.site.paths, name):
@@ -62,18 +62,21 @@ def _told(study: Study) -> Iterator[Named]:
 def _paths(study: Study) -> Iterator[Named]:
     """Yield the study's folder, and those that its site names."""
     yield "the study's folder", str(study.root)
-    for place, path in (*_told(study), (f"paths.scratch of site '{study.site_name}'", study.site.paths.scratch)):
+    for place, path in (
+        *_named_folders(study),
+        (f"paths.scratch of site '{study.site_name}'", study.site.paths.scratch),
+    ):
         yield place, UNSET.sub("", str(Path(expandvars(path)).expanduser()))
 
 
-def _words(study: Study) -> Iterator[Named]:
+def _shell_words(study: Study) -> Iterator[Named]:
     """Yield the other values in the shell lines of batch jobs."""
     yield "the scenario's file", str(study.scenario_path)
     yield "the site's name", study.site_name
     yield "the interpreter's path", sys.executable
 
 
-def _found(wrong: re.Pattern[str], place: str, path: str, why: str) -> Iterator[str]:
+def _violations(wrong: re.Pattern[str], place: str, path: str, why: str) -> Iterator[str]:
     if match := wrong.search(path):
         yield _line(place, path, match[0][-1], why)
 

@@ -112,10 +112,10 @@ class OpenAi(Wire):
         prompts = [prompt if isinstance(prompt, str) else prompt.tolist() for prompt in ask.prompts]
         if self._endpoint == "chat":
             messages = [{"role": ROLES[at % 2], "content": content} for at, content in enumerate(prompts)]
-            said: dict[str, Any] = {"messages": messages}
+            prompt_field: dict[str, Any] = {"messages": messages}
         else:
-            said = {"prompt": prompts[0] if len(prompts) == 1 else prompts}
-        return {**self._fields, "max_tokens": ask.gen_tokens, **said}
+            prompt_field = {"prompt": prompts[0] if len(prompts) == 1 else prompts}
+        return {**self._fields, "max_tokens": ask.gen_tokens, **prompt_field}
 
     def _in_pieces(self, ask: Ask) -> tuple[bytes, ...]:
         """Return a request whose blocks are the same bytes in every request that shares them."""

@@ -98,10 +98,10 @@ def read_texts(data: bytes) -> list[tuple[tuple[int, str], str]]:
 def texts_in(choice: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield all texts of tokens in a choice, each with the name of its place; an empty one is none."""
     yield "text", choice.get("text")
-    for said in _objects([choice.get("delta"), choice.get("message")]):
-        yield from ((name, said.get(name)) for name in TEXTS)
-        calls = [call.get("function") for call in _objects(said.get("tool_calls"))]
-        for call in _objects([*calls, said.get("function_call")]):
+    for part in _objects([choice.get("delta"), choice.get("message")]):
+        yield from ((name, part.get(name)) for name in TEXTS)
+        calls = [call.get("function") for call in _objects(part.get("tool_calls"))]
+        for call in _objects([*calls, part.get("function_call")]):
             yield from ((name, call.get(name)) for name in CALLS)
 
 

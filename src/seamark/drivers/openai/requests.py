@@ -207,14 +207,14 @@ class Asks:
         gens = self._gen_lengths.draw(count * turns, rng).reshape(count, turns).tolist()
         prefix = prompts.draw(max(0, self._shared - prompts.added), rng)
         for new, gen in zip(news, gens, strict=True):
-            said = [length for pair in zip(new, gen, strict=True) for length in pair]
-            self._check_session(sum(said), new[0])
-            ends = [end - prompts.added for end in accumulate(said)]
+            turn_lengths = [length for pair in zip(new, gen, strict=True) for length in pair]
+            self._check_session(sum(turn_lengths), new[0])
+            ends = [end - prompts.added for end in accumulate(turn_lengths)]
             tokens = prompts.draw(ends[-2], rng)
             tokens[: min(len(prefix), ends[0])] = prefix[: ends[0]]
             yield [
                 Ask(
-                    prompts=self._told(tokens, ends[: 2 * turn + 1]),
+                    prompts=self._conversation(tokens, ends[: 2 * turn + 1]),
                     prompt_units=ends[2 * turn] + prompts.added,
                     gen_tokens=gen[turn],
                     turn=turn,
@@ -233,7 +233,7 @@ class Asks:
                 f"and max_model_len is {self._limit}. Lower turns, prompt_len or gen_tokens."
             )
 
-    def _told(self, tokens: Tokens, ends: Sequence[int]) -> list[Prompt]:
+    def _conversation(self, tokens: Tokens, ends: Sequence[int]) -> list[Prompt]:
         """Return the conversation: separate messages for a chat, else one text."""
         if self._endpoint != "chat":
             return [self._prompts.prompt(tokens[: ends[-1]])]

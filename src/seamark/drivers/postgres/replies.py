@@ -40,9 +40,9 @@ class ReplyDecoder:
     status = 0
 
     def __init__(self, tag: str) -> None:
-        said = tag.encode() + b"\0"
-        self._tag = said
-        self._good_end = b"C" + struct.pack("!i", 4 + len(said)) + said + READY + IDLE
+        ended_tag = tag.encode() + b"\0"
+        self._tag = ended_tag
+        self._good_end = b"C" + struct.pack("!i", 4 + len(ended_tag)) + ended_tag + READY + IDLE
         """Nothing else can end so: values are text, which has no byte of zero."""
         self._held = b""
         self.units = 0

@@ -105,9 +105,9 @@ class MilvusCollection:
 
     def _await_index(self, count: int) -> None:
         def rows() -> tuple[bool, int]:
-            told = self._client.describe_index(SEARCHED, "vector")
-            done = told["state"] == "Finished" and told["pending_index_rows"] == 0
-            return done and told["total_rows"] == count, told["indexed_rows"]
+            answer = self._client.describe_index(SEARCHED, "vector")
+            done = answer["state"] == "Finished" and answer["pending_index_rows"] == 0
+            return done and answer["total_rows"] == count, answer["indexed_rows"]
 
         _await(rows, f"index {count} vectors")
 
@@ -149,10 +149,10 @@ def make_inserted(client: MilvusClient, settings: Mapping[str, Value]) -> None:
 
 def count_inserted(client: MilvusClient, load: int) -> int:
     """Return how many vectors of one load the server has, all that it ever took seen."""
-    told = client.query(
+    answer = client.query(
         INSERTED, filter=f"load == {load}", output_fields=["count(*)"], consistency_level="Strong", timeout=60
     )
-    return int(told[0]["count(*)"])
+    return int(answer[0]["count(*)"])
 
 
 def _make(client: MilvusClient, name: str, dimensions: int) -> None:
