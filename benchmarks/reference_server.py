@@ -25,7 +25,7 @@ from random import Random
 import numpy as np
 
 import seamark
-from seamark.testservers.reference.truth import Truth, read_truth
+from seamark.testservers.truth import Truth, read_truth
 
 ISOLATED_MAIN = Path(seamark.__file__).parent / "platform" / "isolated_main.py"
 END = b"\r\n0\r\n\r\n"

@@ -20,7 +20,7 @@ import pytest
 from seamark.analysis.metrics.schema import metrics_schema
 from seamark.platform.fork_server.client import ISOLATED_MAIN
 from seamark.services.ephemeral_server import ephemeral_server
-from seamark.testservers.reference.truth import read_truth
+from seamark.testservers.truth import read_truth
 
 BENCH = [sys.executable, "-m", "seamark.cli.main", "load"]
 

@@ -24,7 +24,7 @@ from seamark.load.driver import Target
 from seamark.load.engine.event_loop import encode_all
 from seamark.load.workers.records import read_segment
 from seamark.model.sample import CHUNK, MISSING_NS, Failure
-from seamark.testservers.reference.truth import read_truth
+from seamark.testservers.truth import read_truth
 
 ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 

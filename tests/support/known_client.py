@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import seamark
-from seamark.testservers.reference.truth import Truth, read_truth
+from seamark.testservers.truth import Truth, read_truth
 
 ISOLATED_MAIN = Path(seamark.__file__).parent / "platform/isolated_main.py"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from known_client import completion, finishes
 
-from seamark.testservers.reference.wire import PLAIN_BODY, TOKEN
+from seamark.testservers.wire import PLAIN_BODY, TOKEN
 
 pytestmark = pytest.mark.services
 CHAT = "/v1/chat/completions"

@@ -14,7 +14,7 @@ import pytest
 from known_client import Answer, Known, completion, finishes
 
 from seamark.model.sample import MISSING_NS
-from seamark.testservers.reference.wire import TOKEN
+from seamark.testservers.wire import TOKEN
 
 pytestmark = [pytest.mark.services, pytest.mark.serial]
 MS = 1_000_000

@@ -17,7 +17,7 @@ from seamark.model.service import Value
 from seamark.model.site import Pinning
 from seamark.platform.pinning import Split, cores_here, split_cores
 from seamark.services.ephemeral_server import ephemeral_server
-from seamark.testservers.reference.truth import Truth, read_truth
+from seamark.testservers.truth import Truth, read_truth
 from seamark.trials.measure import MeasuredLoad, measure
 
 TTFT_MS, GAP_MS, TOKENS = 50.0, 10.0, 32

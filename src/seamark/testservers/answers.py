@@ -1,17 +1,17 @@
 """Script of the answer to each request: its writes, their times and values, laid out in advance. No clock, no
 sockets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from random import Random
-from typing import Any
 
-from seamark.testservers.reference import wire
-from seamark.testservers.reference.behaviour import Behaviour, Fault, Split
-from seamark.testservers.reference.journal import Outcome
-from seamark.testservers.reference.request import Ask
-from seamark.testservers.reference.wire import framed
+from seamark.testservers import wire
+from seamark.testservers.behaviour import Behaviour, Fault, Split
+from seamark.testservers.journal import Outcome
+from seamark.testservers.request import Ask
+from seamark.testservers.wire import framed
 
 NOWHERE = -1
 
@@ -22,7 +22,7 @@ class Script:
 
     The first `early` offsets count from the arrival of the request, the others from the first token's deadline; the
     totals are after each step. `first`, `answer`, `last` are the steps with the first token, the first token after
-    the reasoning, and the last token; NOWHERE for none.
+    the reasoning, and the last token; NOWHERE for none. `closes`: the connection is closed after it.
     """
 
     steps: tuple[bytes, ...]
@@ -34,6 +34,7 @@ class Script:
     answer: int
     last: int
     outcome: Outcome
+    closes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,9 +269,8 @@ class Answers:
             so_far += tokens * ask.choices
             end = finish if at == len(counts) - 1 else None
             usage = wire.usage_of(ask, so_far, 0, self._behaviour) if self._usage(ask) == "each" else None
-            payloads = [
-                self._chunk(is_chat, choice, tokens, at < reasoning, end, usage) for choice in range(ask.choices)
-            ]
+            make = self._events.content if usage is None else partial(self._events.chunk, usage=usage)
+            payloads = [make(is_chat, choice, tokens, at < reasoning, end) for choice in range(ask.choices)]
             moments.append(
                 Moment(
                     at_ns=at * self._behaviour.gap_ns,
@@ -281,19 +281,6 @@ class Answers:
                 )
             )
         return moments
-
-    def _chunk(
-        self,
-        is_chat: bool,
-        choice: int,
-        tokens: int,
-        reasons: bool,
-        finish: str | None,
-        usage: Mapping[str, Any] | None,
-    ) -> bytes:
-        if usage is None:
-            return self._events.content(is_chat, choice, tokens, reasons, finish)
-        return self._events.counted(is_chat, choice, tokens, reasons, finish, usage)
 
     def _tail(self, ask: Ask, tokens: int, reasoning_tokens: int) -> list[bytes]:
         events = self._events

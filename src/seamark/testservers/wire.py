@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from seamark.testservers.reference.behaviour import WRONG_TOKENS, Behaviour
-from seamark.testservers.reference.request import Ask
+from seamark.testservers.behaviour import WRONG_TOKENS, Behaviour
+from seamark.testservers.request import Ask
 
 MODEL = "known"
 TOKEN = " tøken"
@@ -77,7 +77,7 @@ class Events:
         self._begin = b"data: " if behaviour.space else b"data:"
         self._end = b"\n\n" if behaviour.line_end == "lf" else b"\r\n\r\n"
         self.done = self._begin + b"[DONE]" + self._end
-        self.content = lru_cache(maxsize=4096)(self._content)
+        self.content = lru_cache(maxsize=4096)(self.chunk)
 
     def event(self, value: Mapping[str, Any]) -> bytes:
         """Return one event."""
@@ -93,21 +93,20 @@ class Events:
         chunk = _chunk(ask.endpoint == "chat", [])
         return self.event({**chunk, "usage": usage_of(ask, tokens, reasoning_tokens, self._behaviour)})
 
-    def counted(
-        self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None, usage: Mapping[str, Any]
+    def chunk(
+        self,
+        is_chat: bool,
+        choice: int,
+        tokens: int,
+        reasons: bool,
+        finish: str | None,
+        usage: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """Return a content chunk with the usage so far."""
-        return self.event({**self._content_chunk(is_chat, choice, tokens, reasons, finish), "usage": usage})
-
-    def _content(self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None) -> bytes:
-        return self.event(self._content_chunk(is_chat, choice, tokens, reasons, finish))
-
-    def _content_chunk(
-        self, is_chat: bool, choice: int, tokens: int, reasons: bool, finish: str | None
-    ) -> dict[str, Any]:
+        """Return a content chunk, with the usage so far if given. `content` is the cached form without it."""
         text = TOKEN * tokens
         content = {"delta": {self._field if reasons else "content": text}} if is_chat else {"text": text}
-        return _chunk(is_chat, [{"index": choice, **content, "logprobs": None, "finish_reason": finish}])
+        chunk = _chunk(is_chat, [{"index": choice, **content, "logprobs": None, "finish_reason": finish}])
+        return self.event(chunk if usage is None else {**chunk, "usage": usage})
 
 
 def _chunk(is_chat: bool, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

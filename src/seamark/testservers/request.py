@@ -1,7 +1,7 @@
 """Parser of HTTP/1.1 requests and of the OpenAI API's bodies. No sockets."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -53,14 +53,19 @@ class Ask:
     choices: int = 1
 
 
-def read_head(head: bytes) -> Head:
-    """Parse a head without its empty line. Raises RequestError."""
+def endpoint_of(method: str, path: str) -> Endpoint | None:
+    """Return the endpoint of the reference server at a path, None if there is none."""
+    return PATHS.get((method, path))
+
+
+def read_head(head: bytes, endpoint_of: Callable[[str, str], Endpoint | None] = endpoint_of) -> Head:
+    """Parse a head without its empty line; `endpoint_of` is called with its method and path. Raises RequestError."""
     first, *fields = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3:
         raise RequestError(400, "not an HTTP/1.1 request")
     method, path, version = parts
-    endpoint = PATHS.get((method, path.partition("?")[0]))
+    endpoint = endpoint_of(method, path.partition("?")[0])
     if endpoint is None:
         raise RequestError(404, f"nothing at {method} {path}: there is {', '.join(f'{m} {p}' for m, p in PATHS)}")
     values = {name.strip().lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}

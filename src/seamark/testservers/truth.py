@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seamark.model.sample import MISSING_NS
-from seamark.testservers.reference.journal import Outcome
+from seamark.testservers.journal import Outcome
 
 Integers = npt.NDArray[np.int64]
 

@@ -7,11 +7,11 @@ import struct
 from time import monotonic_ns
 from typing import cast
 
-from seamark.testservers.reference import wire
-from seamark.testservers.reference.answers import NOWHERE, Script
-from seamark.testservers.reference.journal import Outcome
-from seamark.testservers.reference.request import MAX_HEAD_BYTES, PAGES, Ask, Head, RequestError, read_ask, read_head
-from seamark.testservers.reference.server import Server
+from seamark.testservers import wire
+from seamark.testservers.answers import NOWHERE, Script
+from seamark.testservers.journal import Outcome
+from seamark.testservers.request import MAX_HEAD_BYTES, PAGES, Ask, Head, RequestError, read_ask, read_head
+from seamark.testservers.server import Server
 
 NO_LINGER = struct.pack("ii", 1, 0)
 SILENT = -1
@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
         if outcome == "reset":
             self._reset()
         else:
-            self._go_on()
+            self._go_on(closes=script.closes)
 
     def _read(self, now_ns: int) -> None:
         """Start the first pending request if it is complete."""
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
                 if len(pending) > MAX_HEAD_BYTES:
                     raise RequestError(431, f"a head of more than {MAX_HEAD_BYTES} bytes")
                 return
-            head = read_head(bytes(pending[:end]))
+            head = read_head(bytes(pending[:end]), server.endpoint_of)
             if not self._needed and head.waits:
                 self._write(CONTINUE)
             self._needed = end + 4 + head.length
@@ -212,11 +212,11 @@ class Connection(asyncio.Protocol):
             due_ns = max(self._base_ns + script.offsets_ns[at], self._read_ns)
         return self._server.not_before_ns(due_ns)
 
-    def _go_on(self) -> None:
+    def _go_on(self, *, closes: bool = False) -> None:
         """After an answer: close the connection, or read the next request."""
         if self._transport is None:
             return
-        if self._head.closes:
+        if closes or self._head.closes:
             self._transport.close()
         elif self._pending:
             asyncio.get_running_loop().call_soon(self._read_on)

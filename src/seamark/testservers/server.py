@@ -1,15 +1,16 @@
 """State shared by all connections of the reference server: behaviour, deadlines, counters. No sockets."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from seamark.testservers.reference import wire
-from seamark.testservers.reference.answers import Answers, Script
-from seamark.testservers.reference.behaviour import Behaviour, Queue
-from seamark.testservers.reference.deadlines import Deadlines, Lateness
-from seamark.testservers.reference.journal import OUTCOMES, Journal, Outcome
-from seamark.testservers.reference.request import Ask, Endpoint, Head
+from seamark.testservers import wire
+from seamark.testservers.answers import Answers, Script
+from seamark.testservers.behaviour import Behaviour, Fault, Queue
+from seamark.testservers.deadlines import QUANTILES, Deadlines, Lateness
+from seamark.testservers.journal import OUTCOMES, Journal, Outcome
+from seamark.testservers.request import Ask, Endpoint, Head, endpoint_of
 
 MOST_SEEN_BYTES = 1 << 25
 LONGEST_SEEN_BYTES = 1 << 14
@@ -17,6 +18,19 @@ LONGEST_SEEN_BYTES = 1 << 14
 ENTRY_BYTES = 512
 """Memory of a cached request beside its bytes."""
 NEVER_NS = 1 << 62
+
+
+def exposition(*metrics: tuple[str, str, str, int | Mapping[str, object]]) -> bytes:
+    """Return the Prometheus text format of metrics: name, kind, help, and its value or its values by the rest of
+    their names."""
+    lines = []
+    for name, kind, what, value in metrics:
+        values = value if isinstance(value, Mapping) else {"": value}
+        lines += [
+            f"# HELP {name} {what}\n# TYPE {name} {kind}",
+            *(f"{name}{rest} {of}" for rest, of in values.items()),
+        ]
+    return "\n".join([*lines, ""]).encode()
 
 
 class Ended(Protocol):
@@ -71,9 +85,17 @@ class Server:
         if number == 1 and behaviour.stall_for_s:
             self._stall_from_ns = read_ns + round(behaviour.stall_from_s * 1e9)
             self._stall_until_ns = self._stall_from_ns + round(behaviour.stall_for_s * 1e9)
-        script = self._answers.script(ask, behaviour.fault(number) if self._has_faults else None, number)
+        script = self.script(ask, behaviour.fault(number) if self._has_faults else None, number)
         due_ns = read_ns + behaviour.ttft_ns if self._queue is None else self._queue.leaves_ns(read_ns)
         return number, script, due_ns
+
+    def script(self, ask: Ask, fault: Fault | None, number: int) -> Script:
+        """Return the script of request `number`."""
+        return self._answers.script(ask, fault, number)
+
+    def endpoint_of(self, method: str, path: str) -> Endpoint | None:
+        """Return the endpoint at a path, None if there is none."""
+        return endpoint_of(method, path)
 
     def not_before_ns(self, due_ns: int) -> int:
         """Return the time of a write that is due at `due_ns`: the end of the stall if it falls into one."""
@@ -96,43 +118,32 @@ class Server:
 
     def metrics(self) -> bytes:
         """Return the reply to /metrics in Prometheus text format."""
-        late = self.lateness.summary()
-        totals = (
-            ("chunks", "Chunks with tokens written, of requests that are over.", self._chunks),
-            ("tokens", "Tokens written, of requests that are over.", self._tokens),
-            ("prompt_tokens", "Tokens of the prompts read.", self._prompt_tokens),
-            ("writes_blocked", "Writes that the client was too slow to take at once.", self.blocked),
+        late = self.lateness
+        quantiles_ns = {share: late.quantile_ns(share) for share in (*QUANTILES, 1)}
+        late_s = {f'{{quantile="{share}"}}': "NaN" if ns is None else ns / 1e9 for share, ns in quantiles_ns.items()}
+        late_s |= {"_sum": late.total_ns / 1e9, "_count": late.count}
+        over = {f'{{outcome="{name}"}}': count for name, count in self._ended.items()}
+        blocked = "Writes that the client was too slow to take at once."
+        text = exposition(
+            ("known_requests_total", "counter", "Requests that are over.", over),
+            ("known_chunks_total", "counter", "Chunks with tokens written, of requests that are over.", self._chunks),
+            ("known_tokens_total", "counter", "Tokens written, of requests that are over.", self._tokens),
+            ("known_prompt_tokens_total", "counter", "Tokens of the prompts read.", self._prompt_tokens),
+            ("known_writes_blocked_total", "counter", blocked, self.blocked),
+            ("known_requests_running", "gauge", "Requests read and not over.", self.running),
+            ("known_connections", "gauge", "Open connections.", len(self.connections)),
+            ("known_lateness_seconds", "summary", "From the deadline of a write to the write.", late_s),
         )
-        gauges = (
-            ("requests_running", "Requests read and not over.", self.running),
-            ("connections", "Open connections.", len(self.connections)),
-        )
-        lines = ["# HELP known_requests_total Requests that are over.", "# TYPE known_requests_total counter"]
-        lines += [f'known_requests_total{{outcome="{name}"}} {count}' for name, count in self._ended.items()]
-        for kind, suffix, rows in (("counter", "_total", totals), ("gauge", "", gauges)):
-            for name, what, value in rows:
-                lines += [f"# HELP known_{name}{suffix} {what}", f"# TYPE known_{name}{suffix} {kind}"]
-                lines.append(f"known_{name}{suffix} {value}")
-        lines.append("# HELP known_lateness_seconds From the time when something was due to its write.")
-        lines.append("# TYPE known_lateness_seconds summary")
-        for share, late_ns in [*late.quantiles_ns.items(), (1, late.max_ns)]:
-            value_s = "NaN" if late_ns is None else late_ns / 1e9
-            lines.append(f'known_lateness_seconds{{quantile="{share}"}} {value_s}')
-        lines += [
-            f"known_lateness_seconds_sum {late.total_ns / 1e9}",
-            f"known_lateness_seconds_count {late.count}",
-            "",
-        ]
-        return wire.reply(200, "\n".join(lines).encode(), "text/plain; version=0.0.4")
+        return wire.reply(200, text, "text/plain; version=0.0.4")
 
     def summary_line(self) -> str:
         """Return a line with the counters and lateness."""
-        late = self.lateness.summary()
+        late = self.lateness
         ends = ", ".join(f"{count} {name}" for name, count in self._ended.items() if count)
         done = f"{self.requests} requests ({ends or 'none over'}), {self._chunks} chunks, {self._tokens} tokens"
-        if late.max_ns is None:
+        if not late.count:
             return f"{done}; nothing written"
-        figures = [f"p{share * 100:g} {(value or 0) / 1e6:.3f}" for share, value in late.quantiles_ns.items()]
+        figures = [f"p{share * 100:g} {(late.quantile_ns(share) or 0) / 1e6:.3f}" for share in QUANTILES]
         return f"{done}; lateness in ms of {late.count} writes: {', '.join(figures)}, max {late.max_ns / 1e6:.3f}"
 
     def close(self) -> None:
