@@ -21,7 +21,7 @@ from seamark.planning.study import Study
 from seamark.services.images.images import Image
 from seamark.services.runtimes.runtimes import launch_of
 from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
-from seamark.services.supervisor.node_layout import (
+from seamark.services.supervisor.process_group import (
     Placement,
     placement_of,
 )

@@ -22,10 +22,10 @@ from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import INSIDE
 from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
+from seamark.services.supervisor.events import log_tail
 from seamark.storage.paths import DeploymentFolder, ScenarioFolder, expanded, read
 from seamark.telemetry.provenance.software import container_around_us
 
-LOG_LINES = 20
 ON_PURPOSE = ("stop", "sigterm", "interrupted", "evicted", "endpoint-removed", "teardown")
 """Reasons for which the supervisor ends a healthy server: its run or batch job was ended, or lost."""
 
@@ -132,9 +132,7 @@ class DeploymentContext:
 
     def log_tail(self) -> list[str]:
         """Return the last lines of the server's log."""
-        if not self.folder.server_log.exists():
-            return []
-        return self.folder.server_log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        return log_tail(self.folder.server_log)
 
     def _end(self) -> str | None:
         if servers.alive(self.folder):

@@ -1,7 +1,7 @@
 """One persistent server: its files, its state from them and from its batch job, and how to end it."""
 
 import contextlib
-import csv
+import math
 import shutil
 import tempfile
 import time
@@ -217,13 +217,13 @@ def _reason(end: ServerEnd | None) -> str:
 
 def write_telemetry_summary(telemetry: Path, summary: Path) -> None:
     """Write summary.json from telemetry.csv, over all its readings; one without series when there is no reading."""
-    span = _reading_span(telemetry)
+    readings = cut([telemetry], 0.0, math.inf)  # at_s is seconds since 1970
+    span = (readings["at_s"][0].as_py(), readings["at_s"][-1].as_py()) if readings.num_rows else None
     series = {}
     if span is not None:
-        start_unix_s, end_unix_s = span
         with tempfile.TemporaryDirectory() as folder:
             table = Path(folder) / "telemetry.parquet"
-            pq.write_table(cut([telemetry], start_unix_s, end_unix_s - start_unix_s), table)
+            pq.write_table(readings, table)
             series = {
                 f"{source}.{name}": {
                     "unit": figures.unit,
@@ -234,9 +234,7 @@ def write_telemetry_summary(telemetry: Path, summary: Path) -> None:
                     "p50": figures.p50,
                     "p95": figures.p95,
                 }
-                for (source, name), figures in sorted(
-                    summarise_telemetry(table, 0.0, end_unix_s - start_unix_s).items()
-                )
+                for (source, name), figures in sorted(summarise_telemetry(table, *span).items())
             }
     write_json(
         summary,
@@ -247,14 +245,3 @@ def write_telemetry_summary(telemetry: Path, summary: Path) -> None:
             "telemetry": series,
         },
     )
-
-
-def _reading_span(telemetry: Path) -> tuple[float, float] | None:
-    """Return the times of the first and the last reading."""
-    times = []
-    if telemetry.is_file():
-        with telemetry.open(newline="", errors="replace") as file:
-            for row in csv.reader(file):
-                with contextlib.suppress(ValueError, IndexError):
-                    times.append(float(row[0]))
-    return (min(times), max(times)) if times else None

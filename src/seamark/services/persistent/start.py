@@ -22,7 +22,7 @@ from seamark.platform.process_tree import exit_on_signals
 from seamark.services.persistent.instance import STANDING, Instance
 from seamark.services.persistent.request import ValidatedRequest, validate_request
 from seamark.services.supervisor import deployment as servers
-from seamark.services.supervisor.events import log_event
+from seamark.services.supervisor.events import log_event, log_tail
 from seamark.storage.paths import read_or_none
 
 POLL_S = 1.0
@@ -103,9 +103,8 @@ def wait(instance: Instance, number: str, report: Callable[[str], None]) -> Serv
 
 def _unserved(instance: Instance, number: str) -> Endpoint:
     log = instance.logs / f"seamark-{instance.id}_{number}.err"
-    lines = log.read_text(errors="replace").splitlines()[-20:] if log.is_file() else []
     reason = f"Its job {number} ended before its server answered. Its output: {log}"
-    return Endpoint(status="failed", category="interrupted", reason=reason, log_tail=tuple(lines))
+    return Endpoint(status="failed", category="interrupted", reason=reason, log_tail=tuple(log_tail(log)))
 
 
 def serve_until_end(instance: Instance, root: Path) -> int:

@@ -21,9 +21,8 @@ from seamark.services.supervisor.events import EndedError, FailedError, log_even
 from seamark.services.supervisor.health import server_state
 from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.services.supervisor.liveness import TICK_S, LivenessMonitor
-from seamark.services.supervisor.node_layout import placement_of
 from seamark.services.supervisor.process import node_monitors, probe_tls
-from seamark.services.supervisor.process_group import Member, ProcessGroup
+from seamark.services.supervisor.process_group import Member, ProcessGroup, placement_of
 from seamark.telemetry.prometheus import Prometheus
 from seamark.telemetry.sampler import Sampler
 
