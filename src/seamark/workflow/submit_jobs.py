@@ -7,12 +7,11 @@ import os
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.dispatch.job import submit_limits
-from seamark.dispatch.slurm.commands import answer, query, submit_script
+from seamark.dispatch.slurm.commands import queued_by_qos, queued_numbers, submit_script
 from seamark.errors import SiteError, UserError
 from seamark.planning.study import Study
 from seamark.workflow.export_slurm import LONGEST_ARRAY, REPORT
@@ -40,7 +39,7 @@ def submit_jobs(study: Study, folder: Path, options: Sequence[str]) -> None:
             numbers.append(_submit(script, [*part, *options]))
             first = last + 1
     _wait_for_room(study)
-    queued = set(answer("squeue", "--me", "--noheader", "--format=%F").split())
+    queued = queued_numbers()
     after = "".join(f":{number}" for number in numbers if number in queued)
     _submit(folder / REPORT, [*([f"--dependency=afterany{after}"] if after else []), *options])
 
@@ -66,10 +65,9 @@ def _room(study: Study) -> int:
     limits = submit_limits(study.site, study.plan.qos)
     if not limits:
         return LONGEST_ARRAY
-    listing = query("squeue", "--me", "--noheader", "--array", "--format=%q")  # limits count each task of an array
-    if listing is None:
+    queued = queued_by_qos()
+    if queued is None:
         return 0
-    queued = Counter(listing.split())
     taken = {qos: queued.total() if qos is None else queued[qos] for qos in limits}
     return min(LONGEST_ARRAY, *(most - taken[qos] for qos, most in limits.items()))
 

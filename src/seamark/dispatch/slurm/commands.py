@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join, quote
@@ -97,6 +98,18 @@ def submit_script(script: Path, options: Sequence[str]) -> str:
     if done.returncode != 0:
         raise SiteError(f"sbatch refuses {script}: {done.stderr.strip()}")
     return done.stdout.strip().partition(";")[0]
+
+
+def queued_by_qos() -> Counter[str] | None:
+    """Return the number of this user's jobs by QoS; each task of an array counts, as for Slurm's limits. None without
+    an answer."""
+    listing = query("squeue", "--me", "--noheader", "--array", "--format=%q")
+    return None if listing is None else Counter(listing.split())
+
+
+def queued_numbers() -> set[str]:
+    """Return the numbers of this user's jobs that have not ended, one for an array. SiteError without an answer."""
+    return set(answer("squeue", "--me", "--noheader", "--format=%F").split())
 
 
 def jobs(folder: Path | None = None) -> list[Job]:
