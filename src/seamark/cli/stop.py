@@ -58,6 +58,6 @@ def _jobs(study: "Study") -> "list[Job]":
     from seamark.workflow.run_inventory import jobs_of
 
     try:
-        return jobs_of(study, standing=False)
+        return jobs_of(study)
     except SiteError:
         return []

@@ -171,8 +171,8 @@ def _end_batch_jobs(study: Study, hurry: Callable[[], bool]) -> list[str]:
 
     dispatcher, limit_s = dispatcher_of(study.site), time.monotonic() + BATCH_JOBS_S
     try:
-        dispatcher.cancel([job.id for job in jobs_of(study, standing=False)])
-        while (left := jobs_of(study, standing=False)) and not hurry() and time.monotonic() < limit_s:
+        dispatcher.cancel([job.id for job in jobs_of(study)])
+        while (left := jobs_of(study)) and not hurry() and time.monotonic() < limit_s:
             time.sleep(0.3)
     except SiteError as silent:
         return [f"{dispatcher.title} jobs were not looked for: {silent}"]

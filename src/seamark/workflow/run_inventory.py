@@ -8,7 +8,7 @@ from seamark.dispatch.dispatcher import dispatcher_of
 from seamark.dispatch.job import Job
 from seamark.errors import SiteError
 from seamark.planning.study import Study
-from seamark.services.persistent.instance import instances
+from seamark.services.persistent.instance import STANDING, instances
 from seamark.services.persistent.listing import list_servers
 from seamark.storage.paths import DeploymentFolder
 from seamark.workflow.snakemake_cli import runs_in
@@ -33,13 +33,13 @@ def components(study: Study) -> list[Component]:
     return [*_runs(study), *_jobs(study), *_servers(study), *_logs(study)]
 
 
-def jobs_of(study: Study, *, standing: bool) -> list[Job]:
-    """Return the batch jobs of a study that have not ended, with those of persistent servers or without.
+def jobs_of(study: Study) -> list[Job]:
+    """Return the batch jobs of a study that have not ended, without those of persistent servers.
 
     Raises SiteError when the batch system does not answer.
     """
     apart = {each.job for each in instances(study.results)}
-    return [job for job in dispatcher_of(study.site).jobs(study.root) if standing or job.id not in apart]
+    return [job for job in dispatcher_of(study.site).jobs(study.root) if job.id not in apart]
 
 
 def _runs(study: Study) -> Iterator[Component]:
@@ -49,7 +49,7 @@ def _runs(study: Study) -> Iterator[Component]:
 
 def _jobs(study: Study) -> Iterator[Component]:
     try:
-        for job in jobs_of(study, standing=False):
+        for job in jobs_of(study):
             where = job.nodes or job.reason
             yield Component(kind="job", name=job.name, state=job.state.lower(), where=where, job=job.id)
     except SiteError as silent:
@@ -67,7 +67,7 @@ def _servers(study: Study) -> Iterator[Component]:
         folder = (
             study.folder(scenario).deployment(deployment)
             if deployment
-            else DeploymentFolder(root=study.results / "standing" / server.id)
+            else DeploymentFolder(root=study.results / STANDING / server.id)
         )
         if (state := _monitor(folder, study.site.telemetry_interval_s)) is not None:
             yield Component(kind="monitor", name=deployment or server.id, state=state, where=str(folder.telemetry))
