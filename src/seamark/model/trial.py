@@ -98,6 +98,13 @@ class Plan:
     schema_version: Literal[1] = SCHEMA_VERSION
     digest: str | None = field(default=None, metadata=OPTIONAL)
 
+    def by_deployment(self) -> dict[str, list[Trial]]:
+        """Return the trials of each deployment by its id, in the order of the plan."""
+        trials: dict[str, list[Trial]] = {deployment.id: [] for deployment in self.deployments}
+        for trial in self.trials:
+            trials[trial.deployment].append(trial)
+        return trials
+
 
 def levels_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
     """Return the level of every factor for each treatment. A factor is a setting that varies within a workload."""

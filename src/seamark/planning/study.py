@@ -262,13 +262,13 @@ class Study:
     def _indexed(self, scenario: str) -> tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]:
         if scenario not in self._index:
             planned = self.plan_of(scenario)
-            grouped: dict[str, list[Trial]] = {}
-            for trial in planned.trials:
-                grouped.setdefault(trial.deployment, []).append(trial)
             self._index[scenario] = (
                 {deployment.id: deployment for deployment in planned.deployments},
                 {trial.id: trial for trial in planned.trials},
-                {key: tuple(sorted(group, key=lambda trial: trial.position)) for key, group in grouped.items()},
+                {
+                    key: tuple(sorted(group, key=lambda trial: trial.position))
+                    for key, group in planned.by_deployment().items()
+                },
             )
         return self._index[scenario]
 

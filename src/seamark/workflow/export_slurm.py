@@ -28,7 +28,7 @@ from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.model.service import Service
 from seamark.model.site import Site
-from seamark.model.trial import Deployment, Plan, Trial
+from seamark.model.trial import Deployment, Plan
 from seamark.planning.study import Study
 from seamark.storage.paths import write_text
 
@@ -71,9 +71,7 @@ def jobs_of(plan: Plan, site: Site, services: Mapping[str, Service]) -> list[Job
 
     Raises UserError when a single trial takes longer than the QoS lets a job run.
     """
-    trials: dict[str, list[Trial]] = {deployment.id: [] for deployment in plan.deployments}
-    for trial in plan.trials:
-        trials[trial.deployment].append(trial)
+    trials = plan.by_deployment()
     limit_s = site.qos.get(plan.qos or "")
     limit_min = None if limit_s is None else limit_s // 60
     if limit_min is not None:

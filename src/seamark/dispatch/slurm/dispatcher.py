@@ -12,7 +12,7 @@ from seamark.dispatch.slurm.lost_jobs import lost, refusals, refusals_file, refu
 from seamark.errors import SiteError
 from seamark.model.plurals import counted
 from seamark.model.site import Site
-from seamark.model.trial import Plan, Trial
+from seamark.model.trial import Plan
 
 ONE_EACH = "Use a site with a smaller 'deployments_per_job', or 1."
 
@@ -101,9 +101,7 @@ def _overlong(plan: Plan, site: Site) -> str | None:
     if not known:
         return None
     what, limit_s = min(known.items(), key=lambda each: each[1])
-    trials: dict[str, list[Trial]] = {deployment.id: [] for deployment in plan.deployments}
-    for trial in plan.trials:
-        trials[trial.deployment].append(trial)
+    trials = plan.by_deployment()
     longest, minutes = max(
         ((name, deployment_min(group, site)) for name, group in trials.items()), key=lambda each: each[1]
     )
