@@ -129,23 +129,23 @@ def test_a_meta_json_of_the_committed_results_is_written_as_it_was() -> None:
 
 def test_a_document_that_is_amended_keeps_what_only_a_later_version_knows(tmp_path: Path) -> None:
     write_json(tmp_path / "load.json", LOAD | {"of_tomorrow": {"a": [1]}})
-    amend(tmp_path / "load.json", tmp_path / "other.json", republished=True)
+    amend(tmp_path / "load.json", tmp_path / "other.json", LoadRecord, republished=True)
     amended = json.loads((tmp_path / "other.json").read_text())
     assert amended == LOAD | {"of_tomorrow": {"a": [1]}, "republished": True}
 
 
 def test_a_document_that_is_whole_has_keys_that_no_version_knows_yet(tmp_path: Path) -> None:
     write_json(tmp_path / "load.json", LOAD | {"of_tomorrow": {"a": [1]}})
-    assert not is_damaged(tmp_path / "load.json")
-    assert not is_damaged(tmp_path / "nothing.json")
+    assert not is_damaged(tmp_path / "load.json", LoadRecord)
+    assert not is_damaged(tmp_path / "nothing.json", LoadRecord)
 
 
 def test_what_lies_in_a_documents_place_is_damage_and_is_put_away(tmp_path: Path) -> None:
     for name in ("load.json", "meta.json"):
         (tmp_path / name).symlink_to(name)
-        assert is_damaged(tmp_path / name)
+        assert is_damaged(tmp_path / name, LoadRecord)
         put_away(tmp_path / name)
-        assert not is_damaged(tmp_path / name)
+        assert not is_damaged(tmp_path / name, LoadRecord)
 
 
 def test_results_in_the_place_of_a_file_are_refused_with_the_files_name(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.scenario import Slo
 from seamark.model.trial import Deployment
-from seamark.storage.paths import ScenarioFolder, read_json, write
+from seamark.storage.paths import ScenarioFolder, read, write
 from seamark.trials.derive_trial import derive_telemetry, derive_trial, is_derived
 
 DEPLOYMENT = Deployment(id="d-1", service="fileio", settings={}, nodes=1, gpus=0, cpus_per_task=1, mem_gb=1)
@@ -36,8 +37,8 @@ def test_a_derived_trial_has_its_part_of_the_telemetry_and_its_figures(scenario)
     trial, own = a_trial(), scenario.trial(a_trial().id)
     assert not is_derived(own, trial)
     document = derive_trial(scenario, trial, DEPLOYMENT)
-    assert document == read_json(own.metrics)
-    assert (document["status"], document["counts"]["requests"]) == ("ok", 1000)
+    assert document == read(own.metrics, TrialMetrics)
+    assert (document.status, document.counts.requests) == ("ok", 1000)
     assert len(own.telemetry_csv.read_text().splitlines()) == 1 + 11
     assert is_derived(own, trial)
 

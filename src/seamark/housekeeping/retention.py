@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seamark.housekeeping.logs import ENDINGS
+from seamark.model.results.load_record import SamplesRecord
 from seamark.model.site import Retention
 from seamark.services.persistent.instance import STANDING, instances
 from seamark.services.supervisor.deployment import alive
@@ -51,7 +52,7 @@ def remove(found: Iterable[Removable], now: datetime) -> int:
     for each in found:
         if each.kind == "samples":
             record = TrialFolder(root=each.path.parent).record
-            amend(record, record, pruned_at=now.isoformat(timespec="seconds"))
+            amend(record, record, SamplesRecord, pruned_at=now.isoformat(timespec="seconds"))
         if each.path.is_dir():
             shutil.rmtree(each.path)
         else:

@@ -12,19 +12,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Required,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 Noun = TypeVar("Noun")
 Decode = Callable[[Any], Any]
@@ -90,10 +78,10 @@ def encode(value: Any) -> Any:
         return value
     if is_dataclass(value):
         document = {}
-        for name, left_out in _written(cast(Any, type(value))):
+        for key, name, left_out in _written(cast(Any, type(value))):
             part = getattr(value, name)
             if part != left_out:
-                document[name] = encode(part)
+                document[key] = encode(part)
         return document
     if isinstance(value, Mapping):
         return {name: encode(part) for name, part in value.items()}
@@ -101,9 +89,16 @@ def encode(value: Any) -> Any:
 
 
 @cache
-def _written(noun: Any) -> list[tuple[str, Any]]:
-    """Return for each field the value at which it is omitted; an unmarked field gets one that equals no other."""
-    return [(field.name, field.default if field.metadata.get("optional") else MISSING) for field in fields(noun)]
+def _written(noun: Any) -> list[tuple[str, str, Any]]:
+    """Return key and name of each field, and the value at which it is omitted: MISSING, unless it is `OPTIONAL`."""
+    return [
+        (_key(each), each.name, each.default if each.metadata.get("optional") else MISSING) for each in fields(noun)
+    ]
+
+
+def _key(field: "Field[Any]") -> str:
+    """Return the key of a field in JSON: its name, unless that is a keyword of Python."""
+    return str(field.metadata.get("key", field.name))
 
 
 @cache
@@ -119,8 +114,6 @@ def decoder(shape: Any) -> Decode:
         return _annotated(decoder(parts[0]), parts[1])
     if origin is Literal:
         return _literal(parts)
-    if is_typeddict(shape):
-        return _typed_dict(shape)
     if is_dataclass(shape):
         return _noun(shape)
     if origin in (tuple, list):
@@ -131,7 +124,7 @@ def decoder(shape: Any) -> Decode:
 def _noun(noun: Any) -> Decode:
     hints = get_type_hints(noun, include_extras=True)
     parts = [
-        (each.name, _field_decoder(each, hints[each.name]), _skips_null(each, hints[each.name]))
+        (_key(each), each.name, _field_decoder(each, hints[each.name]), _skips_null(each, hints[each.name]))
         for each in fields(noun)
     ]
     required = [each.name for each in fields(noun) if _is_required(each)]
@@ -139,13 +132,13 @@ def _noun(noun: Any) -> Decode:
     def read(value: Any) -> Any:
         if type(value) is not dict:
             raise MismatchError(f"is {_shown(value)}, not an object")
-        given, name = {}, ""
+        given, key = {}, ""
         try:
-            for name, part, skips_null in parts:
-                if name in value and not (skips_null and value[name] is None):
-                    given[name] = part(value[name])
+            for key, name, part, skips_null in parts:
+                if key in value and not (skips_null and value[key] is None):
+                    given[name] = part(value[key])
         except MismatchError as wrong:
-            raise wrong.below(name) from None
+            raise wrong.below(key) from None
         for name in required:
             if name not in given:
                 raise MismatchError("is missing", name)
@@ -168,29 +161,6 @@ def _is_required(field: "Field[Any]") -> bool:
 
 def _skips_null(field: "Field[Any]", hint: Any) -> bool:
     return not _is_required(field) and hint is not Any and type(None) not in get_args(hint)
-
-
-def _typed_dict(shape: Any) -> Decode:
-    hints = get_type_hints(shape, include_extras=True)
-    parts = {
-        name: decoder(get_args(hint)[0] if get_origin(hint) is Required else hint) for name, hint in hints.items()
-    }
-
-    def read(value: Any) -> Any:
-        if type(value) is not dict:
-            raise MismatchError(f"is {_shown(value)}, not an object")
-        name = ""
-        try:
-            for name, part in parts.items():
-                if name in value:
-                    part(value[name])
-                elif name in shape.__required_keys__:
-                    raise MismatchError("is missing")
-        except MismatchError as wrong:
-            raise wrong.below(name) from None
-        return value
-
-    return read
 
 
 def _sequence(kind: type, parts: tuple[Any, ...]) -> Decode:

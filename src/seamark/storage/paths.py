@@ -11,12 +11,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seamark.errors import UserError
-from seamark.model.results.known import OTHERWISE, REMEDIES, SHAPES
 from seamark.storage.codec import decode, encode, parse, parse_object
 
 Noun = TypeVar("Noun")
 
 PROBES = "probes"
+
+_DERIVED = "Remove it: `bench collect` and `bench submit` derive it again from the samples."
+REMEDIES: Mapping[str, str] = {
+    "load.json": "`bench submit` writes it again from samples.json, or measures the trial again.",
+    "samples.json": "`bench submit` measures the trial again; `bench status` shows it meanwhile.",
+    "metrics.json": _DERIVED,
+    "histogram.json": _DERIVED,
+    "meta.json": "Where the trial was measured is not known then; `bench retry TRIAL` measures it again.",
+    "endpoint.json": "`bench submit` starts the server again.",
+    "deployment.json": "Remove it: `bench submit` writes it again.",
+    "plan.json": "`bench plan` writes it again.",
+    "summary.json": "`bench collect` writes it again.",
+}
+"""How to get a damaged file again, by its name."""
+OTHERWISE = "Remove the file; the next run makes it again."
 
 
 def expanded(path: str, root: Path | None = None) -> Path:
@@ -276,11 +290,11 @@ def read_or_none(path: Path, noun: type[Noun]) -> Noun | None:
         return None
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a document as a JSON object, checked against its noun if it has one. Raises like `read`."""
+def read_json(path: Path, noun: Any = Mapping[str, Any]) -> dict[str, Any]:
+    """Read a document as a JSON object, checked against its noun. Raises like `read`."""
     with _damage_named(path):
         document = parse_object(path.read_text(encoding="utf-8"))
-        decode(document, SHAPES.get(path.name, Mapping[str, Any]))
+        decode(document, noun)
         return document
 
 
@@ -291,9 +305,11 @@ def _damage_named(path: Path) -> Iterator[None]:
     except (FileNotFoundError, PermissionError):
         raise
     except OSError as cause:
-        raise DamagedFileError(f"{path}: {cause.strerror}. Move it away. {_remedy(path)}") from cause
+        raise DamagedFileError(
+            f"{path}: {cause.strerror}. Move it away. {REMEDIES.get(path.name, OTHERWISE)}"
+        ) from cause
     except ValueError as cause:
-        raise DamagedFileError(f"{path}: {cause}. {_remedy(path)}") from cause
+        raise DamagedFileError(f"{path}: {cause}. {REMEDIES.get(path.name, OTHERWISE)}") from cause
 
 
 def write(path: Path, noun: object) -> None:
@@ -301,25 +317,15 @@ def write(path: Path, noun: object) -> None:
     write_json(path, encode(noun))
 
 
-def amend(source: Path, target: Path, **changes: object) -> None:
+def amend(source: Path, target: Path, noun: type, **changes: object) -> None:
     """Write a document with other values of some fields to `target`; fields of a later version are kept. Raises like
     `read`."""
-    write_json(target, read_json(source) | encode(changes))
+    write_json(target, read_json(source, noun) | encode(changes))
 
 
-def is_damaged(path: Path) -> bool:
+def is_damaged(path: Path, noun: type) -> bool:
     """Return whether a document exists and cannot be read."""
-    try:
-        read_json(path)
-    except FileNotFoundError:
-        return os.path.lexists(path)
-    except (OSError, ValueError):
-        return True
-    return False
-
-
-def _remedy(path: Path) -> str:
-    return REMEDIES.get(path.name, OTHERWISE)
+    return os.path.lexists(path) and read_or_none(path, noun) is None
 
 
 def append_log(path: Path, trial_id: str, event: str, **facts: Any) -> None:

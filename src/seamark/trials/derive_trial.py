@@ -3,12 +3,13 @@ searches. Measures nothing."""
 
 from pathlib import Path
 
+from seamark.analysis.metrics import VERSION
 from seamark.analysis.metrics.metric import own_marks
 from seamark.analysis.summary import is_older, write_metrics
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.trial import Deployment, Trial
-from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read
+from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read, read_or_none
 from seamark.telemetry.cut import cut_telemetry
 from seamark.trials.calibration import ceiling_of
 from seamark.trials.search.record import found_trial
@@ -41,10 +42,14 @@ def derive_telemetry(trial: TrialFolder, deployment: DeploymentFolder) -> None:
 
 
 def is_derived(folder: TrialFolder, trial: Trial) -> bool:
-    """Return whether telemetry and metrics are newer than their sources, of this version, and judged by the trial's
-    objectives."""
+    """Return whether telemetry and metrics are newer than their sources, of this version or without samples, and have
+    the trial's current objectives and the user's own metrics and checks."""
     newer = _is_newer(folder.telemetry, folder.load) and _is_newer(folder.metrics, folder.telemetry)
-    return newer and _is_judged(folder, trial) and not can_be_newer(folder)
+    metrics = read_or_none(folder.metrics, TrialMetrics) if newer else None
+    if metrics is None or (metrics.metrics_version < VERSION and folder.samples.exists()):
+        return False
+    judged, planned = ([(slo.metric, slo.op, slo.limit) for slo in slos] for slos in (metrics.slos, trial.slos))
+    return (judged == planned or not metrics.ok) and metrics.own_marks == own_marks(trial)
 
 
 def can_be_newer(folder: TrialFolder) -> bool:
@@ -54,13 +59,3 @@ def can_be_newer(folder: TrialFolder) -> bool:
 
 def _is_newer(made: Path, source: Path) -> bool:
     return made.is_file() and made.stat().st_mtime_ns >= source.stat().st_mtime_ns
-
-
-def _is_judged(folder: TrialFolder, trial: Trial) -> bool:
-    """Return whether metrics.json has the trial's current objectives and the user's own metrics and checks."""
-    try:
-        metrics = read(folder.metrics, TrialMetrics)
-    except ValueError:
-        return False
-    judged, planned = ([(slo.metric, slo.op, slo.limit) for slo in slos] for slos in (metrics.slos, trial.slos))
-    return (judged == planned or not metrics.ok) and metrics.own_marks == own_marks(trial)

@@ -10,12 +10,13 @@ import psutil
 
 from seamark.model.results.deployment_record import Waiting
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.search_record import SearchRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.server_identity import ServerIdentity, belongs
 from seamark.model.trial import Plan, Trial
 from seamark.planning.study import Study
 from seamark.services.server_identity import server_identities
-from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_json, read_or_none
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_or_none
 
 WAITING_STALE_S = 15.0
 
@@ -161,17 +162,15 @@ def _waiting(path: Path) -> str | None:
 def _probe(search: Path) -> tuple[str | None, float]:
     """Return the probe of a search that is measured now, `probe 4, 120 requests/s, 18 of 45 s`, and that ratio of
     time."""
-    try:
-        document = read_json(search)
-        running, unit = document["running"], "users" if document["setting"] == "concurrency" else "requests/s"
-        spent_s, budget_s = float(document["spent_s"]), float(document["budget_s"])
-        part = min(1.0, spent_s / budget_s)
-        if not running:
-            return None, part
-        time = f"{spent_s:.0f} of {budget_s:.0f} s"
-        return f"probe {running['probe']}, {running['level']:g} {unit}, {time}", part
-    except (OSError, ValueError, KeyError, TypeError):
+    record = read_or_none(search, SearchRecord)
+    if record is None or not record.budget_s:
         return None, 0.0
+    part, running = min(1.0, record.spent_s / record.budget_s), record.running
+    if running is None:
+        return None, part
+    unit = "users" if record.setting == "concurrency" else "requests/s"
+    time = f"{record.spent_s:.0f} of {record.budget_s:.0f} s"
+    return f"probe {running.probe}, {running.level:g} {unit}, {time}", part
 
 
 def _at_work(parts: Path) -> bool:

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from seamark.model.results.load_record import CommitMark, LoadRecord, SamplesRecord
+from seamark.model.results.search_record import SearchRecord
 from seamark.model.server_identity import ServerIdentity, belongs, same_server
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, amend, read, read_json, read_or_none
+from seamark.storage.paths import TrialFolder, amend, read, read_or_none
 from seamark.trials.repeated_failures import NOT_TRIED
 
 BROKEN_OFF = "interrupted"
@@ -59,16 +60,14 @@ def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None
     """Write load.json again if the trial's samples are complete, on `server` if given; return whether they are."""
     if not samples_complete(folder, trial.config_hash, server):
         return False
-    amend(folder.record, folder.load, republished=True)
+    amend(folder.record, folder.load, SamplesRecord, republished=True)
     return True
 
 
 def search_ended(folder: TrialFolder) -> bool:
     """Return whether a trial is a search that has ended, with or without a result."""
-    try:
-        return read_json(folder.search)["outcome"] is not None
-    except (OSError, ValueError, KeyError):
-        return False
+    search = read_or_none(folder.search, SearchRecord)
+    return search is not None and search.outcome is not None
 
 
 def put_aside(folder: TrialFolder, *, probes: bool = False) -> Path | None:

@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 from seamark.errors import UserError
-from seamark.model.results.deployment_record import Environment
+from seamark.model.results.deployment_record import DeploymentRecord, Environment
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.summary import Summary
+from seamark.model.results.trial_metrics import Histograms, TrialMetrics
 from seamark.model.server_identity import belongs
 from seamark.model.trial import Trial
 from seamark.planning.study import Study
@@ -34,8 +36,8 @@ def sweep(study: Study, marks: CommitMarks) -> None:
     for deployment in study.plan.deployments:
         own = folder.deployment(deployment.id)
         _sweep_folder(own.root)
-        _sweep_damaged(own.record)
-    _sweep_damaged(folder.summary)
+        _sweep_damaged(own.record, DeploymentRecord)
+    _sweep_damaged(folder.summary, Summary)
     _sweep_plan(study)  # last, because foreign files in place of a trial's folder are gone now
 
 
@@ -58,7 +60,7 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
         put_away(folder.metrics)
     elif load is not None and not load.ok and not belongs(load, trial.config_hash, marks.server(trial)):
         put_aside(folder, probes=True)
-    elif is_damaged(folder.metrics) or is_damaged(folder.histogram):
+    elif is_damaged(folder.metrics, TrialMetrics) or is_damaged(folder.histogram, Histograms):
         put_away(folder.metrics)
     elif folder.metrics.exists() and _can_be_newer(folder):
         folder.metrics.unlink()
@@ -94,7 +96,7 @@ def _sweep_folder(folder: Path) -> None:
         put_away(folder)
 
 
-def _sweep_damaged(path: Path) -> None:
+def _sweep_damaged(path: Path, noun: type) -> None:
     """Put away an unreadable document, so that it is made again."""
-    if is_damaged(path):
+    if is_damaged(path, noun):
         put_away(path)

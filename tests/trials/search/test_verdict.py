@@ -1,19 +1,27 @@
 """What a probe's metrics.json says of the server: passed, failed, or nothing, and never one for the other."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from samples import a_load
 
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_metrics import TrialMetrics
+from seamark.storage.codec import decode
 from seamark.trials.search.largest_load import judged as judged_together
 from seamark.trials.search.observation import ends_search, observation_of
 from seamark.trials.search.steps import Verdict
 
+GOLDEN = next(Path(__file__).parents[2].glob("analysis/golden/expected/null-*.json"))
+UNKNOWN = {name: None for name in json.loads(GOLDEN.read_text()) if name.endswith("_ms")}
+BASE = json.loads(GOLDEN.read_text()) | UNKNOWN | {"slos": [], "reasons": []}
+
 
 def judged(metrics: dict[str, Any], load: LoadRecord) -> tuple[Verdict, str]:
     """What two probes of one level say that saw the same, with nothing known of single requests."""
-    seen = observation_of(metrics, load, {})
+    seen = observation_of(decode(BASE | metrics, TrialMetrics), load, {})
     return judged_together([seen, seen])
 
 
@@ -23,9 +31,9 @@ def metrics(*codes: str, slos: tuple[dict[str, Any], ...] | None = None, **other
         "status": "ok",
         "category": None,
         "reason": None,
-        "reasons": [{"code": code, "text": f"because of {code}"} for code in codes],
+        "reasons": [{"code": code, "severity": "suspect", "text": f"because of {code}"} for code in codes],
         "slos": list(slos or (met,)),
-        "counts": {"ok": 500},
+        "counts": {"requests": 500, "ok": 500, "failed": 0, "lost": 0},
         "latency_ms": {"max": 80.0},
         **other,
     }

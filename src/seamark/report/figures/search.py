@@ -6,11 +6,11 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from seamark.model.plurals import counted
+from seamark.model.scenario import Slo
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, log_ticks, scale_y, written
 from seamark.report.numbers import SEARCHED
 from seamark.report.page.content import Picture
-from seamark.report.source import Document
-from seamark.report.tables.search import SAID, Searched, objective_label, printed_scale, probe_value
+from seamark.report.tables.search import SAID, Searched, objective_label, objective_of, printed_scale
 
 MOST_COLUMNS, MOST_OBJECTIVES = 4, 3
 LOOKS: Mapping[str, tuple[str, str, str]] = {
@@ -26,23 +26,23 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {
 def search_picture(searched: Sequence[Searched], workload: str, stem: str, folder: Path) -> Picture:
     """Draw every probe at its level and value: a column for each treatment, a row for each objective."""
     first = searched[0].searches[0][1]
-    shown, objectives = searched[:MOST_COLUMNS], first["slos"][:MOST_OBJECTIVES]
+    shown, objectives = searched[:MOST_COLUMNS], first.slos[:MOST_OBJECTIVES]
     with drawing(max(6.0, 3.2 * len(shown)), 2.5 * len(objectives) + 0.5) as figure:
         axes = figure.subplots(len(objectives), len(shown), squeeze=False, sharex=True, sharey="row")
         for row, slo in zip(axes, objectives, strict=True):
             values: list[float] = []
             for axis, one in zip(row, shown, strict=True):
                 values += _draw(axis, one, slo)
-            scale_y(row, [*values, slo["limit"] * printed_scale(slo)], log_beyond=10, room=1.1)
+            scale_y(row, [*values, slo.limit * printed_scale(slo)], log_beyond=10, room=1.1)
             row[0].set_ylabel(objective_label(slo))
         for axis, one in zip(axes[0], shown, strict=True):
             axis.set_title(one.factors or workload, fontsize=8)
-        levels = [probe["level"] for one in shown for _, search in one.searches for probe in search["probes"]]
+        levels = [probe.level for one in shown for _, search in one.searches for probe in search.probes]
         for axis in axes[-1]:
             axis.set_xscale("log")
             axis.set_xlim(min(levels) / 1.15, max(levels) * 1.15)
             log_ticks(axis.xaxis, min(levels) / 1.15, max(levels) * 1.15)
-            axis.set_xlabel(f"{first['setting']} ({SEARCHED[first['setting']]})")
+            axis.set_xlabel(f"{first.setting} ({SEARCHED[first.setting]})")
         for verdict in LOOKS:
             _mark(axes[0][0], [], [], verdict, label=SAID[verdict])
         axes[0][0].plot([], [], color=INK, ls=(0, (5, 2)), lw=1.2, label="limit")
@@ -57,7 +57,7 @@ def search_picture(searched: Sequence[Searched], workload: str, stem: str, folde
             figure,
             folder,
             f"{stem}-search",
-            alt=f"Probes of the search for the largest {first['setting']} of {workload}",
+            alt=f"Probes of the search for the largest {first.setting} of {workload}",
             caption="Search: each mark is a probe of some repetition, at its load and what the objective speaks of. "
             "Dashed: the limit. Vertical lines: the load that each repetition found. A verdict is that of all "
             "probes of its level so far. A probe that failed below the limit was ended early, since the server could "
@@ -65,21 +65,21 @@ def search_picture(searched: Sequence[Searched], workload: str, stem: str, folde
         )
 
 
-def _draw(axis: Axes, one: Searched, slo: Document) -> list[float]:
+def _draw(axis: Axes, one: Searched, slo: Slo) -> list[float]:
     """Draw the probes of one treatment and return their values."""
     seen: list[float] = []
     for _, search in one.searches:
-        if search["found"] is not None:
-            axis.axvline(search["found"], color=COLOURS[2], lw=1.4, alpha=0.8, zorder=1)
+        if search.found is not None:
+            axis.axvline(search.found, color=COLOURS[2], lw=1.4, alpha=0.8, zorder=1)
         for verdict in LOOKS:
             points = [
-                (probe["level"], value * printed_scale(slo))
-                for probe in search["probes"]
-                if probe["verdict"] == verdict and (value := probe_value(probe, slo)) is not None
+                (probe.level, result.value * printed_scale(slo))
+                for probe in search.probes
+                if probe.verdict == verdict and (result := objective_of(probe, slo)) and result.value is not None
             ]
             _mark(axis, [x for x, _ in points], [y for _, y in points], verdict)
             seen += [y for _, y in points]
-    axis.axhline(slo["limit"] * printed_scale(slo), color=INK, ls=(0, (5, 2)), lw=1.2, zorder=2)
+    axis.axhline(slo.limit * printed_scale(slo), color=INK, ls=(0, (5, 2)), lw=1.2, zorder=2)
     return seen
 
 

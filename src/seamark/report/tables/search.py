@@ -1,16 +1,18 @@
 """Tables of searches (what each found, every probe) and of the knees of load sweeps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from seamark.model.plurals import counted
+from seamark.model.results.search_record import ProbeResult, SearchRecord
 from seamark.model.results.summary import Knee, SearchSummary, SummaryRow
+from seamark.model.results.trial_metrics import ObjectiveResult
+from seamark.model.scenario import Slo
 from seamark.model.service import Value
 from seamark.report.numbers import BOUND_NOTE, MEAN_NOTE, SEARCHED, bracket, level, number, span
 from seamark.report.page.content import Block, Cell, Column, Table, Text, absent, column, figures, known
-from seamark.report.source import Document, Results, TrialRecord
-from seamark.storage.paths import read_json
+from seamark.report.source import Results, TrialRecord
+from seamark.storage.paths import read_or_none
 
 MOST_ROWS = 200
 SAID = {
@@ -27,7 +29,7 @@ class Searched:
     """One treatment with the searches of its trials."""
 
     treatment: SummaryRow
-    searches: tuple[tuple[TrialRecord, Document], ...]
+    searches: tuple[tuple[TrialRecord, SearchRecord], ...]
 
     @property
     def factors(self) -> str:
@@ -49,22 +51,17 @@ def search_tables(searched: Sequence[Searched]) -> list[Block]:
     return [_found(searched, first), _probes(searched, first)]
 
 
-def _searches(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Document]]:
-    found: list[tuple[TrialRecord, Document]] = []
+def _searches(trials: Sequence[TrialRecord]) -> Iterator[tuple[TrialRecord, SearchRecord]]:
     for trial in trials:
-        try:
-            document = read_json(trial.folder.search)
-        except (OSError, ValueError):
-            continue
-        if document.get("probes"):
-            found.append((trial, document))
-    return found
+        record = read_or_none(trial.folder.search, SearchRecord)
+        if record and record.probes:
+            yield trial, record
 
 
-def _found(searched: Sequence[Searched], first: Document) -> Table:
+def _found(searched: Sequence[Searched], first: SearchRecord) -> Table:
     """Return the load found for each treatment, with its spread over the repetitions."""
-    unit = SEARCHED[first["setting"]]
-    every = [one.treatment.search or SearchSummary(setting=first["setting"]) for one in searched]
+    unit = SEARCHED[first.setting]
+    every = [one.treatment.search or SearchSummary(setting=first.setting) for one in searched]
     found = [search.found for search in every]
     why = "no repetition found a load that meets the objectives"
     middles = [None if spread.median is None else number(spread.median) for spread in found]
@@ -79,38 +76,38 @@ def _found(searched: Sequence[Searched], first: Document) -> Table:
         figures("between", [bracket(one) for one in every], "", between),
         column("outcome", outcomes, title="of each repetition"),
         figures("confirmed", confirmed, "of n", "decided to pass, by 1 + confirm probes at least"),
-        figures("probes", [str(sum(len(search["probes"]) for _, search in one.searches)) for one in searched]),
+        figures("probes", [str(sum(len(search.probes) for _, search in one.searches)) for one in searched]),
     )
-    limits = " and ".join(f"{slo['metric']} {slo['op']} {slo['limit']:g}" for slo in first["slos"])
-    return Table(columns=columns, caption=f"The largest {first['setting']} at which {limits}")
+    limits = " and ".join(f"{slo.metric} {slo.op} {slo.limit:g}" for slo in first.slos)
+    return Table(columns=columns, caption=f"The largest {first.setting} at which {limits}")
 
 
-def _probes(searched: Sequence[Searched], first: Document) -> Table:
+def _probes(searched: Sequence[Searched], first: SearchRecord) -> Table:
     """Return every probe in the order of measurement."""
     every = [
-        (one.factors, trial, place, probe, probe["level"] == search["found"])
+        (one.factors, trial, place, probe, probe.level == search.found)
         for one in searched
         for trial, search in one.searches
-        for place, probe in enumerate(search["probes"], 1)
+        for place, probe in enumerate(search.probes, 1)
     ]
     rows = every[:MOST_ROWS]
     probes = [probe for _, _, _, probe, _ in rows]
-    levels = [known(number(probe["level"]), title="found" if found else None) for _, _, _, probe, found in rows]
-    ended_s = [None if (s := probe.get("over_saturated_at_s")) is None else number(s) for probe in probes]
-    verdicts = [SAID[probe["verdict"]] + (", found" if found else "") for _, _, _, probe, found in rows]
+    levels = [known(number(probe.level), title="found" if found else None) for _, _, _, probe, found in rows]
+    ended_s = [None if (s := probe.over_saturated_at_s) is None else number(s) for probe in probes]
+    verdicts = [SAID[probe.verdict] + (", found" if found else "") for _, _, _, probe, found in rows]
     columns = (
         *_factors([factors for factors, _, _, _, _ in rows]),
         figures("repetition", [str(trial.repetition) for _, trial, _, _, _ in rows]),
         figures("probe", [str(place) for _, _, place, _, _ in rows]),
-        figures(first["setting"], levels, SEARCHED[first["setting"]]),
-        figures("requests", [number(probe["requests"]) for probe in probes]),
+        figures(first.setting, levels, SEARCHED[first.setting]),
+        figures("requests", [number(probe.requests) for probe in probes]),
         *(
-            figures(objective_label(slo), [_figure(probe, slo) for probe in probes], "", f"limit {slo['limit']:g}")
-            for slo in first["slos"]
+            figures(objective_label(slo), [_figure(probe, slo) for probe in probes], "", f"limit {slo.limit:g}")
+            for slo in first.slos
         ),
         figures("ended early", ended_s, "s", "the server could not keep up", why="it ran to its end"),
         column("verdict", verdicts),
-        column("why", [str(probe["why"]) for probe in probes]),
+        column("why", [probe.why for probe in probes]),
     )
     more = len(every) - len(rows)
     notes = (f"In search.json of their trials: {counted(more, 'more probe')}.",) if more else ()
@@ -121,33 +118,26 @@ def _factors(factors: Sequence[str]) -> list[Column]:
     return [column("treatment", factors)] if any(factors) else []
 
 
-def _figure(probe: Mapping[str, Any], slo: Document) -> Cell:
-    one = _judged(probe, slo)
-    if one is None or one["value"] is None:
+def _figure(probe: ProbeResult, slo: Slo) -> Cell:
+    result = objective_of(probe, slo)
+    if result is None or result.value is None:
         return absent("too few replies, or none")
-    text = number(float(one["value"]) * printed_scale(slo))
-    return known(f"≥ {text}", title=BOUND_NOTE) if one.get("lower_bound") else known(text)
+    text = number(result.value * printed_scale(slo))
+    return known(f"≥ {text}", title=BOUND_NOTE) if result.lower_bound else known(text)
 
 
-def printed_scale(slo: Document) -> float:
+def printed_scale(slo: Slo) -> float:
     """Return the factor to the printed unit: times are printed in milliseconds."""
-    return 1e3 if str(slo["metric"]).endswith("_s") and not str(slo["metric"]).endswith("_per_s") else 1.0
+    return 1e3 if slo.metric.endswith("_s") and not slo.metric.endswith("_per_s") else 1.0
 
 
-def objective_label(slo: Document) -> str:
-    name = str(slo["metric"])
-    return f"{name.removesuffix('_s')} (ms)" if printed_scale(slo) != 1 else name
+def objective_label(slo: Slo) -> str:
+    return f"{slo.metric.removesuffix('_s')} (ms)" if printed_scale(slo) != 1 else slo.metric
 
 
-def probe_value(probe: Mapping[str, Any], slo: Document) -> float | None:
-    one = _judged(probe, slo)
-    return None if one is None or one["value"] is None else float(one["value"])
-
-
-def _judged(probe: Mapping[str, Any], slo: Document) -> Document | None:
-    """Return a probe's record of an objective."""
-    alike = (one for one in probe["slos"] if one["metric"] == slo["metric"] and one["op"] == slo["op"])
-    return next(alike, None)
+def objective_of(probe: ProbeResult, slo: Slo) -> ObjectiveResult | None:
+    """Return a probe's result of an objective."""
+    return next((each for each in probe.slos if (each.metric, each.op) == (slo.metric, slo.op)), None)
 
 
 METHOD = (

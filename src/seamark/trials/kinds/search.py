@@ -26,7 +26,7 @@ from seamark.trials.kinds import timed_load
 from seamark.trials.measure import LoadFailure
 from seamark.trials.search.largest_load import MeasuredProbe, largest_load
 from seamark.trials.search.observation import ends_search, observation_of, values_of
-from seamark.trials.search.record import SearchRecord, folder_name, probe_trial
+from seamark.trials.search.record import SearchWriter, folder_name, probe_trial
 from seamark.trials.search.steps import LevelVerdict, Probe, SearchResult, Verdict
 from seamark.trials.trial_files import put_aside, samples_complete
 from seamark.trials.trial_record import record_of, served_by, write_config, write_meta
@@ -83,7 +83,7 @@ class _Probes:
     def __init__(
         self, context: DeploymentContext, trial: Trial, folder: TrialFolder, parent_pid: int, max_retries: int
     ) -> None:
-        self.record = SearchRecord(trial, folder, served_by(context))
+        self.record = SearchWriter(trial, folder, served_by(context))
         self.made: list[LevelVerdict] = []
         self._context, self._trial, self._parent_pid, self._max_retries = context, trial, parent_pid, max_retries
         self._last: tuple[LoadRecord, TrialMetrics, float] | None = None

@@ -1,19 +1,17 @@
 """search.json: the probes and the state of a search. Written again after each probe; read when the search resumes."""
 
 from dataclasses import replace
-from typing import Any
 
 from seamark.model.digest import digest
 from seamark.model.results.load_record import LoadRecord, SearchOutcome
+from seamark.model.results.search_record import ProbeResult, RunningProbe, SearchRecord
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.server_identity import ServerRecord
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.patterns.table import has_rate
 from seamark.planning.identity import seed_of, trial_uuid
-from seamark.storage import paths
-from seamark.storage.codec import encode
-from seamark.storage.paths import PROBES, TrialFolder, read_json
+from seamark.storage.paths import PROBES, TrialFolder, read_or_none, write
 from seamark.telemetry import provenance
 from seamark.trials.search.steps import Probe, SearchResult, Verdict
 
@@ -63,58 +61,42 @@ def found_trial(trial: Trial, load: LoadRecord) -> Trial:
     )
 
 
-Document = dict[str, Any]
-
-
-class SearchRecord:
-    """The record of one search, as it grows. Time that probes of an earlier run took counts as spent."""
+class SearchWriter:
+    """Writes search.json as a search goes on. Seconds that probes of an earlier run took count as spent."""
 
     def __init__(self, trial: Trial, folder: TrialFolder, server: ServerRecord) -> None:
         assert trial.search is not None
-        search = trial.search
+        search, earlier = trial.search, read_or_none(folder.search, SearchRecord)
         self._trial = trial
         self._folder = folder
-        self._before = _spent_before(folder)
+        self._took_s = {probe.folder.rpartition("/")[2]: probe.spent_s for probe in earlier.probes} if earlier else {}
         self._begun = False
-        self._document: Document = {
-            "schema_version": SCHEMA_VERSION,
-            "trial": trial.id,
-            "trial_id": trial.trial_id,
-            "config_hash": trial.config_hash,
-            "server_identity": encode(server.brief()),
-            "setting": search.setting,
-            "from": search.level(search.from_level),
-            "to": search.level(search.to_level),
-            "within": search.within,
-            "confirm": search.confirm,
-            "slos": [{"metric": slo.metric, "op": slo.op, "limit": slo.limit} for slo in trial.slos],
-            "budget_s": search.budget_s,
-            "spent_s": 0.0,
-            "outcome": None,
-            "found": None,
-            "confirmed": False,
-            "bracket": [None, None],
-            "confidence": None,
-            "running": None,
-            "probes": [],
-        }
-
-    @property
-    def spent_s(self) -> float:
-        """Total seconds of all probes so far, metrics included."""
-        return float(self._document["spent_s"])
+        self._record = SearchRecord(
+            schema_version=SCHEMA_VERSION,
+            trial=trial.id,
+            trial_id=trial.trial_id,
+            config_hash=trial.config_hash,
+            server_identity=server.brief(),
+            setting=search.setting,
+            from_level=search.level(search.from_level),
+            to_level=search.level(search.to_level),
+            within=search.within,
+            confirm=search.confirm,
+            slos=trial.slos,
+            budget_s=search.budget_s,
+        )
 
     def took_s(self, folder: str, took_s: float) -> float:
-        """Return the duration of a probe: the recorded one of an earlier run of this search, else `took_s`."""
-        return self._before.get(folder, took_s)
+        """Return how long a probe took: what an earlier run of this search has recorded, else `took_s`."""
+        return self._took_s.get(folder, took_s)
 
     def begin(self, probe: Probe) -> None:
-        """Record the current probe. Nothing is written before the first: until then the old record is read."""
+        """Record the running probe. Nothing is written before the first: until then an earlier record is read."""
         self._begun = True
-        number = len(self._document["probes"]) + 1
-        folder = folder_name(self._trial, probe)
-        self._document["running"] = {"probe": number, "level": probe.level, "folder": folder, "at": provenance.now()}
-        self._write()
+        number, folder = len(self._record.probes) + 1, folder_name(self._trial, probe)
+        running = RunningProbe(probe=number, level=probe.level, folder=folder, at=provenance.now())
+        self._record = replace(self._record, running=running)
+        write(self._folder.search, self._record)
 
     def add(
         self,
@@ -126,54 +108,48 @@ class SearchRecord:
         load: LoadRecord,
         took_s: float,
     ) -> None:
-        """Add the verdict of a probe."""
-        self._document["spent_s"] = round(self.spent_s + took_s, 3)
-        self._document["running"] = None
-        self._document["probes"].append(
-            {
-                "level": probe.level,
-                "look": probe.look,
-                "attempt": probe.attempt,
-                "times": probe.times,
-                "verdict": verdict,
-                "why": why,
-                "slos": encode(metrics.slos),
-                "requests": metrics.counts.requests,
-                "achieved_rps": metrics.achieved_rps,
-                "over_saturated_at_s": load.over_saturated_at_s,
-                "trial_verdict": metrics.verdict,
-                "reasons": [reason.code for reason in metrics.reasons],
-                "spent_s": round(took_s, 3),
-                "folder": f"{self._folder.probes.name}/{folder}",
-            }
+        """Add a finished probe."""
+        result = ProbeResult(
+            level=probe.level,
+            look=probe.look,
+            attempt=probe.attempt,
+            times=probe.times,
+            verdict=verdict,
+            why=why,
+            slos=metrics.slos,
+            requests=metrics.counts.requests,
+            achieved_rps=metrics.achieved_rps,
+            over_saturated_at_s=load.over_saturated_at_s,
+            trial_verdict=metrics.verdict,
+            reasons=tuple(reason.code for reason in metrics.reasons),
+            spent_s=round(took_s, 3),
+            folder=f"{self._folder.probes.name}/{folder}",
         )
+        spent_s = round(self._record.spent_s + took_s, 3)
+        self._record = replace(self._record, spent_s=spent_s, running=None, probes=(*self._record.probes, result))
         if self._begun:
-            self._write()
+            write(self._folder.search, self._record)
 
     def end(self, found: SearchResult) -> SearchOutcome:
         """Record the result of the search; return the part that load.json and metrics.json keep."""
-        ended = {"outcome": found.outcome, "found": found.found, "confirmed": found.confirmed}
-        self._document |= {**ended, "bracket": list(found.bracket), "confidence": found.confidence, "running": None}
-        self._write()
-        return SearchOutcome(
-            setting=self._document["setting"],
+        outcome = SearchOutcome(
+            setting=self._record.setting,
             outcome=found.outcome,
             found=found.found,
             confirmed=found.confirmed,
             bracket=found.bracket,
             confidence=found.confidence,
-            spent_s=self.spent_s,
-            probes=len(self._document["probes"]),
+            spent_s=self._record.spent_s,
+            probes=len(self._record.probes),
         )
-
-    def _write(self) -> None:
-        paths.write_json(self._folder.search, self._document)
-
-
-def _spent_before(folder: TrialFolder) -> dict[str, float]:
-    """Return the durations of probes recorded by an earlier run of this search, by folder name."""
-    try:
-        probes = read_json(folder.search)["probes"]
-        return {str(probe["folder"]).rpartition("/")[2]: float(probe["spent_s"]) for probe in probes}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+        self._record = replace(
+            self._record,
+            outcome=outcome.outcome,
+            found=outcome.found,
+            confirmed=outcome.confirmed,
+            bracket=outcome.bracket,
+            confidence=outcome.confidence,
+            running=None,
+        )
+        write(self._folder.search, self._record)
+        return outcome
