@@ -8,20 +8,22 @@ from make_results import Made, make_results
 from samples import a_load, a_trial, samples_of, write_samples
 
 from seamark.analysis.summary import write_metrics
+from seamark.analysis.summary.trial_result import record_of
+from seamark.model.results.trial_metrics import Histograms
 from seamark.report.figures.latency_cdf import latency_pictures, marked, pooled
 from seamark.report.page.content import Picture, Text
 from seamark.report.source import read_results
 from seamark.stats.histogram import RELATIVE_ERROR, of
-from seamark.storage.paths import TrialFolder, write_json
-from seamark.storage.paths import write as write_nouns
+from seamark.storage.paths import TrialFolder
+from seamark.storage.paths import write as write_noun
 
 
 def write(folder, took_ns, unanswered_ns=()):
     """Write a trial's histogram.json: times of answered requests, and lower bounds of those without an answer."""
-    parts = {"response_ns": took_ns, "service_ns": took_ns}
-    document = {"histograms": {name: of(values).to_json() for name, values in parts.items()}}
-    bounds = np.asarray(unanswered_ns, dtype=np.int64)
-    write_json(folder.histogram, document | {"censored": {"response_ns": of(bounds).to_json()}})
+    known = record_of(of(np.asarray(took_ns)))
+    bounds = record_of(of(np.asarray(unanswered_ns, dtype=np.int64)))
+    histograms = {"response_ns": known, "service_ns": known}
+    write_noun(folder.histogram, Histograms(trial="t", histograms=histograms, censored={"response_ns": bounds}))
     return folder
 
 
@@ -48,13 +50,13 @@ def test_a_curve_pools_the_requests_of_all_trials(tmp_path):
 def test_the_percentiles_of_a_curve_are_those_of_the_tables(folder):
     due_s = np.arange(2000) / 200
     write_samples(folder.samples, samples_of(due_s, None, due_s + np.random.default_rng(1).uniform(0.01, 0.1, 2000)))
-    write_nouns(folder.load, a_load())
+    write_noun(folder.load, a_load())
     metrics = write_metrics(a_trial(), folder)
     curve = pooled([folder])
-    assert curve.n == metrics["counts"]["ok"] > 1000
+    assert curve.n == metrics.counts.ok > 1000
     for share, name in ((0.5, "p50"), (0.99, "p99")):
         at_ms = curve.buckets["ms"][np.searchsorted(shares(curve), share)]
-        assert at_ms == pytest.approx(metrics["latency_ms"][name], rel=0.01)
+        assert at_ms == pytest.approx(getattr(metrics.latency_ms, name), rel=0.01)
 
 
 def test_a_damaged_histogram_is_left_out_and_counted(tmp_path):

@@ -1,4 +1,4 @@
-"""Reader of a scenario's results for a report: small records only, samples are read by the figures."""
+"""Reader of a scenario's results for a report: records and one tidy frame of its trials, no samples."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

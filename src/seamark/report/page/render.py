@@ -38,8 +38,8 @@ def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
     """Write index.html, report.md and figures/ of one scenario and return the path of index.html.
 
     `scenario_folder` is the scenario's folder of results, with plan.json and summary.json in it; the report goes
-    to a folder of the same name below `reports_folder`. Samples are read row group by row group. Raises ValueError
-    when plan or summary are damaged and FileNotFoundError when they are missing.
+    to a folder of the same name below `reports_folder`. No samples are read. Raises ValueError when plan or summary
+    are damaged and FileNotFoundError when they are missing.
     """
     results = read_results(scenario_folder)
     folder = reports_folder / scenario_folder.name
