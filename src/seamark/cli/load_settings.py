@@ -126,7 +126,7 @@ def _of_openai() -> dict[str, Setting]:
 
 def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[str, Value]:
     """Return `NAME=VALUE` pairs as settings. Raises UserError for an unknown name or an invalid value."""
-    found: dict[str, Value] = {}
+    chosen: dict[str, Value] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
@@ -141,8 +141,8 @@ def settings_from(pairs: Iterable[str], known: Mapping[str, Setting]) -> dict[st
             raise UserError(f"--set {name}={text}: expected {NOUNS[known[name].type]}.")
         if wrong := violation(value, known[name]):
             raise UserError(f"--set {name}={text}: {wrong}")
-        found[name] = value
-    return found
+        chosen[name] = value
+    return chosen
 
 
 def require_fit(settings: Mapping[str, Value], known: Mapping[str, Setting]) -> None:

@@ -50,23 +50,23 @@ def command(scenarios: tuple[str, ...], really: bool, site: str, as_json: bool, 
     if really and runs_in(Path.cwd()):
         raise UserError("bench prune: a run is active in this study. Wait for it, or end it with `bench stop`.")
     now = datetime.now(UTC)
-    found = removable(results, keep, now, scenarios)
+    removables = removable(results, keep, now, scenarios)
     if really:
-        remove(found, now)
-    kinds = dict.fromkeys(each.kind for each in found)
-    sizes = {kind: sum(each.size_bytes for each in found if each.kind == kind) for kind in kinds}
+        remove(removables, now)
+    kinds = dict.fromkeys(each.kind for each in removables)
+    sizes = {kind: sum(each.size_bytes for each in removables if each.kind == kind) for kind in kinds}
     if as_json:
         rows = [
             {"kind": each.kind, "path": str(each.path), "bytes": each.size_bytes, "changed": each.changed.isoformat()}
-            for each in found
+            for each in removables
         ]
         click.echo(json.dumps({"schema_version": 1, "removed": really, "bytes": sizes, "found": rows}, indent=1))
         return
-    if not found:
+    if not removables:
         click.echo("Nothing is old enough to be removed.")
         return
     for kind, size in sizes.items():
-        count = sum(each.kind == kind for each in found)
+        count = sum(each.kind == kind for each in removables)
         click.echo(f"{kind}: {count}, {shown_bytes(size)}{' removed' if really else ''}")
     if not really:
         click.echo("Nothing was removed: use --apply to remove them, --json to list every path.")

@@ -46,8 +46,8 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
         console.print(_table(study, now))
         if there := conflicts(study):
             console.print("\n".join(refusal(study, there)), markup=False, soft_wrap=True)
-        if found := components(study):
-            console.print(_components(found, f"{study.root}/"))
+        if inventory := components(study):
+            console.print(_components(inventory, f"{study.root}/"))
         return 1 if now.failed else 0
     from seamark.workflow.snakemake_cli import runs_in
 
@@ -59,11 +59,11 @@ def command(scenario: str, site: str | None, as_json: bool, watch: bool) -> int:
     return 1 if progress_of(study, seen).failed else 0
 
 
-def _components(found: Sequence[Component], root: str) -> Table:
+def _components(inventory: Sequence[Component], root: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in ("what", "name", "state", "where", "job"):
         table.add_column(column, overflow="fold")
-    for each in found:
+    for each in inventory:
         table.add_row(
             *map(Text, (each.kind, each.name, each.state, (each.where or "").removeprefix(root), each.job or ""))
         )

@@ -43,18 +43,18 @@ def levels(item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...
     if not item.value:
         mistakes.add(item, "an empty list has no level. Write at least one value, or remove the line.")
         return None
-    found: list[Value] = []
+    accepted: list[Value] = []
     wrong = False
     for each in item.value:
         value = level(each, setting, mistakes)
         if value is WRONG:
             wrong = True
-        elif value in found:
+        elif value in accepted:
             mistakes.add(each, f"the level {show(value)} stands twice in the list. Remove one.")
             wrong = True
         else:
-            found.append(value)
-    return None if wrong else tuple(found)
+            accepted.append(value)
+    return None if wrong else tuple(accepted)
 
 
 def violation(value: Value, setting: Setting) -> str | None:

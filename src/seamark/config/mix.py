@@ -33,17 +33,17 @@ def mix_level(item: Item, service: Service, mistakes: Mistakes) -> Any:
         mistakes.add(item, f"expected classes such as {EXAMPLE}, but it is {item.shown}.")
         return WRONG
     before = mistakes.count
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, each in item.items():
         if name == "name":
-            found[name] = scalar(each, str, mistakes)
+            members[name] = scalar(each, str, mistakes)
         elif not CLASS.fullmatch(name):
             mistakes.add(each, f"'{name}' cannot name a class: use letters, digits, '.', '_' and '-', at most 32.")
         elif is_mapping(each, mistakes):
-            found[name] = _class(each, service, mistakes)
+            members[name] = _class(each, service, mistakes)
     if mistakes.count == before:
-        _check_shares(item, found, mistakes)
-    return _canonical(found) if mistakes.count == before else WRONG
+        _check_shares(item, members, mistakes)
+    return _canonical(members) if mistakes.count == before else WRONG
 
 
 def mix_levels(item: Item, service: Service, mistakes: Mistakes) -> tuple[Value, ...] | None:
@@ -54,18 +54,18 @@ def mix_levels(item: Item, service: Service, mistakes: Mistakes) -> tuple[Value,
     if not item.value:
         mistakes.add(item, "an empty list has no level. Write at least one mix, or remove the line.")
         return None
-    found = [mix_level(each, service, mistakes) for each in item.value]
-    if any(each is WRONG for each in found):
+    members = [mix_level(each, service, mistakes) for each in item.value]
+    if any(each is WRONG for each in members):
         return None
     labels: dict[str, str] = {}
-    for each, text in zip(item.value, found, strict=True):
+    for each, text in zip(item.value, members, strict=True):
         label = "none" if text is None else mix_label(text)
         if label in labels:
             remedy = "Remove one." if labels[label] == text else "Give one a line such as 'name: longer_prompts'."
             mistakes.add(each, f"a mix above reads the same, '{label}'. {remedy}")
             return None
         labels[label] = text
-    return tuple(found)
+    return tuple(members)
 
 
 def check_mix(item: Item, workload: Workload, mistakes: Mistakes) -> None:
@@ -121,21 +121,21 @@ def _classes(text: str) -> dict[str, dict[str, Value]]:
 def _class(item: Item, service: Service, mistakes: Mistakes) -> dict[str, Value]:
     """Return weight and settings of one class."""
     known = {each.name: each for each in service.settings if each.role == "workload" and not each.alike_in_mix}
-    found: dict[str, Value] = {"weight": 1}
+    members: dict[str, Value] = {"weight": 1}
     for key, each in item.items():
         if key == "weight":
             weight = scalar(each, float, mistakes)
             if weight is not WRONG and weight <= 0:
                 mistakes.add(each, f"{show(weight)} is no weight: write more than 0, or remove the class.")
             elif weight is not WRONG:
-                found[key] = int(weight) if weight.is_integer() else weight
+                members[key] = int(weight) if weight.is_integer() else weight
         elif isinstance(each.value, list):
             mistakes.add(each, "a class has one value of each setting. To vary it, write a list of mixes.")
         elif key in known:
-            found[key] = level(each, known[key], mistakes)
+            members[key] = level(each, known[key], mistakes)
         else:
             mistakes.unknown_key(each, ("weight", *known), _why_not(key, service))
-    return found
+    return members
 
 
 def _why_not(key: str, service: Service) -> str:
@@ -150,8 +150,8 @@ def _why_not(key: str, service: Service) -> str:
     return " It needs a server of its own, so all classes have the same: write it beside 'mix'."
 
 
-def _check_shares(item: Item, found: Mapping[str, Any], mistakes: Mistakes) -> None:
-    weights = {name: each["weight"] for name, each in found.items() if name != "name"}
+def _check_shares(item: Item, members: Mapping[str, Any], mistakes: Mistakes) -> None:
+    weights = {name: each["weight"] for name, each in members.items() if name != "name"}
     if not weights:
         mistakes.add(item, f"has no class. Write classes such as {EXAMPLE}.")
     elif len(weights) > MOST_CLASSES:
@@ -164,5 +164,5 @@ def _check_shares(item: Item, found: Mapping[str, Any], mistakes: Mistakes) -> N
             mistakes.add(item.value[least], text)
 
 
-def _canonical(found: Mapping[str, Any]) -> str:
-    return json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def _canonical(members: Mapping[str, Any]) -> str:
+    return json.dumps(members, sort_keys=True, separators=(",", ":"), allow_nan=False)

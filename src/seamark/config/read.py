@@ -29,13 +29,13 @@ def read_services(folder: Path) -> dict[str, Service]:
     mistakes = Mistakes()
     if not folder.is_dir():
         raise UserError(f"{shown(folder)}: no such folder; recipes of services are expected there.")
-    found: dict[str, Service] = {}
+    decoded: dict[str, Service] = {}
     for path in sorted(folder.glob("*.yaml")):
         service = _read_service(path, mistakes)
         if service is not None:
-            found[service.name] = service
+            decoded[service.name] = service
     mistakes.raise_any()
-    return found
+    return decoded
 
 
 def read_site(path: Path) -> Site:
@@ -64,12 +64,12 @@ def read_scenario(path: Path, services: Mapping[str, Service], site: Site | Site
     scenario = scenario_of(tree, path, services, mistakes) if tree is not None else None
     if site is not None and tree is not None:
         try:
-            found = site if isinstance(site, Site) else site(_word(tree, "site"))
+            requested = site if isinstance(site, Site) else site(_word(tree, "site"))
         except UserError as error:
             for line in error.mistakes:
                 mistakes.note(line)
         else:
-            for line in limit_violations(_site_request(tree), found, lines_of(tree)):
+            for line in limit_violations(_site_request(tree), requested, lines_of(tree)):
                 mistakes.note(line)
     mistakes.raise_any()
     assert scenario is not None, "a scenario that cannot be read leaves a mistake"
@@ -127,7 +127,7 @@ def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
     if not is_mapping(item, mistakes):
         return ()
     reserved = {*WORKLOAD_KEYS, *(each.name for each in (*LOAD_SETTINGS, *RESOURCE_SETTINGS))}
-    found: list[Setting] = []
+    decoded: list[Setting] = []
     for name, each in item.items():
         if name in reserved:
             mistakes.add(each, f"'{name}' has a meaning of its own in a workload. Choose another name.")
@@ -138,8 +138,8 @@ def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
             if setting.type == "float" and type(setting.default) is int:
                 setting = replace(setting, default=float(setting.default))
             _check_setting(each, setting, mistakes)
-            found.append(setting)
-    return tuple(found)
+            decoded.append(setting)
+    return tuple(decoded)
 
 
 def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
@@ -155,13 +155,13 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
 
 
 def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:
-    found: dict[str, tuple[int, ...]] = {}
+    cpus: dict[str, tuple[int, ...]] = {}
     for name in {"client", "server"} & set(item.value):
         try:
-            found[name] = cores_in(getattr(pinning, name) or "")
+            cpus[name] = cores_in(getattr(pinning, name) or "")
         except ValueError as error:
             mistakes.add(item.value[name], f"{error}.")
-    if both := set(found.get("client", ())) & set(found.get("server", ())):
+    if both := set(cpus.get("client", ())) & set(cpus.get("server", ())):
         mistakes.add(item, f"load and server would share CPU {shown_cores(both)}. Give each CPU to one of them.")
 
 

@@ -98,8 +98,8 @@ def _resources(item: Item, mistakes: Mistakes) -> Resources:
         return Resources()
     known = {setting.name: setting for setting in RESOURCE_SETTINGS}
     known_keys(item, known, mistakes)
-    found = {key: levels(each, known[key], mistakes) for key, each in item.items() if key in known}
-    return Resources(**{key: cast("tuple[int, ...]", each) for key, each in found.items() if each is not None})
+    entries = {key: levels(each, known[key], mistakes) for key, each in item.items() if key in known}
+    return Resources(**{key: cast("tuple[int, ...]", each) for key, each in entries.items() if each is not None})
 
 
 def _artifacts(item: Item, mistakes: Mistakes) -> Artifacts:
@@ -136,18 +136,18 @@ def _metrics(item: Item, mistakes: Mistakes) -> tuple[tuple[str, ...], tuple[str
     from seamark.analysis.metrics.metric import Metric  # few scenarios have any
     from seamark.analysis.metrics.table import METRICS
 
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     taken = {metric.column for metric in METRICS}
 
     def note_name(path: str, metric: Metric) -> None:
         if not NAME_OF_METRIC.fullmatch(metric.path):
             raise ValueError(f"its path '{metric.path}' is no name: use small letters, digits and '_'")
-        if metric.path in taken or metric.path in found:
+        if metric.path in taken or metric.path in entries:
             raise ValueError(f"there is a metric '{metric.path}' already. Choose another name")
-        found[metric.path] = path
+        entries[metric.path] = path
 
     _own_objects(item, Metric, mistakes, note_name)
-    return tuple(found.values()), tuple(found)
+    return tuple(entries.values()), tuple(entries)
 
 
 def _own_objects(
@@ -178,8 +178,8 @@ def _metadata(item: Item, mistakes: Mistakes) -> Metadata:
 
 def lines_of(tree: Item) -> dict[str, str]:
     """Return the place of each part of a document, by its dotted path."""
-    found = {tree.path: tree.where}
+    entries = {tree.path: tree.where}
     parts = tree.value
     for child in parts.values() if isinstance(parts, dict) else parts if isinstance(parts, list) else ():
-        found |= lines_of(child)
-    return found
+        entries |= lines_of(child)
+    return entries

@@ -32,24 +32,24 @@ def removable(results: Path, keep: Retention, now: datetime, scenarios: Sequence
     Files of a running server are never included; samples only of trials with derived metrics.
     """
     folders = [path.parent for path in sorted(results.glob("*/plan.json"))]
-    found: list[Removable] = []
+    removables: list[Removable] = []
     for folder in folders:
         if scenarios and folder.name not in scenarios:
             continue
-        found += _old("logs", _logs(folder), keep.logs_days, now)
-        found += _old("attempts", folder.glob("*--*/attempts"), keep.attempts_days, now)
-        found += _old("samples", _samples(folder), keep.samples_days, now)
+        removables += _old("logs", _logs(folder), keep.logs_days, now)
+        removables += _old("attempts", folder.glob("*--*/attempts"), keep.attempts_days, now)
+        removables += _old("samples", _samples(folder), keep.samples_days, now)
     if not scenarios:
         standing = (each.root for each in instances(results) if not each.is_live())
         aside = (path for path in (results / STANDING).glob(".*") if path.is_dir())
-        found += _old("standing", [*standing, *aside], keep.standing_days, now)
-    return found
+        removables += _old("standing", [*standing, *aside], keep.standing_days, now)
+    return removables
 
 
-def remove(found: Iterable[Removable], now: datetime) -> int:
+def remove(removables: Iterable[Removable], now: datetime) -> int:
     """Remove files; return their bytes. A trial without its samples stays measured: samples.json notes it."""
     freed = 0
-    for each in found:
+    for each in removables:
         if each.kind == "samples":
             record = TrialFolder(root=each.path.parent).record
             amend(record, record, SamplesRecord, pruned_at=now.isoformat(timespec="seconds"))

@@ -98,9 +98,9 @@ def rooms(study: Study) -> tuple[list[FreeSpace], list[str]]:
     """Return the free space for the results, and notes on a quota that could not be read."""
     place = next(path for path in (study.results.absolute(), *study.results.absolute().parents) if path.exists())
     disk = os.statvfs(place)
-    found = [FreeSpace(of=f"the file system of {study.results}", free_bytes=disk.f_bavail * disk.f_frsize)]
+    spaces = [FreeSpace(of=f"the file system of {study.results}", free_bytes=disk.f_bavail * disk.f_frsize)]
     if study.site.quota_command is None:
-        return found, []
+        return spaces, []
     try:
         said = subprocess.run(
             shlex.split(expandvars(study.site.quota_command)),
@@ -111,8 +111,8 @@ def rooms(study: Study) -> tuple[list[FreeSpace], list[str]]:
         )
         free = quota_left(said.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as cause:
-        return found, [f"the site's quota_command printed no quota ({cause}): the quota is not known."]
-    return [*found, *([FreeSpace(of="your quota", free_bytes=free)] if free is not None else [])], []
+        return spaces, [f"the site's quota_command printed no quota ({cause}): the quota is not known."]
+    return [*spaces, *([FreeSpace(of="your quota", free_bytes=free)] if free is not None else [])], []
 
 
 def quota_left(text: str) -> int | None:
@@ -134,9 +134,9 @@ def quota_left(text: str) -> int | None:
 def require_room(study: Study) -> list[str]:
     """Raise SiteError if the lower estimate exceeds the free space; return notes if the upper one does."""
     wanted = estimate(study)
-    found, notes = rooms(study)
+    spaces, notes = rooms(study)
     remedy = "Free some (`bench prune` shows what can go), or measure fewer or shorter trials."
-    for room in found:
+    for room in spaces:
         if wanted.least_bytes > room.free_bytes:
             raise SiteError(
                 f"{study.scenario_path}: its results need {shown_bytes(wanted.least_bytes)} or more, but {room.of}"

@@ -247,10 +247,10 @@ def _most_treatments_of_a_start(plan: Plan) -> int:
 
 
 def _by_service(plan: Plan) -> dict[str, list[Trial]]:
-    found: dict[str, list[Trial]] = {}
+    by_service: dict[str, list[Trial]] = {}
     for trial in plan.trials:
-        found.setdefault(trial.service, []).append(trial)
-    return dict(sorted(found.items()))
+        by_service.setdefault(trial.service, []).append(trial)
+    return dict(sorted(by_service.items()))
 
 
 def _factors(plan: Plan, trials: list[Trial]) -> dict[str, tuple[Value, ...]]:

@@ -44,26 +44,26 @@ def treatments(workload: Workload, resources: Resources, service: Service) -> li
     fixed = defaults | {name: levels[0] for name, levels in written.items()}
     own = [setting.name for setting in _own(workload)]
     conditions = [condition(text) for text in workload.where]
-    found: dict[tuple[Value, ...], Values] = {}
+    by_values: dict[tuple[Value, ...], Values] = {}
     if size > 1 or not workload.include:
         for values in _product(written, fixed):
             if not _excluded(values, workload) and _allowed(values, conditions):
                 values = _as_read(values, defaults, own)
-                found.setdefault(tuple(values.values()), values)
-        if not found:
+                by_values.setdefault(tuple(values.values()), values)
+        if not by_values:
             raise ValueError("'exclude' and 'where' leave no treatment. Remove one of them")
     for entry in workload.include:
         values = _as_read(fixed | dict(entry), defaults, own)
-        if tuple(values.values()) in found:
+        if tuple(values.values()) in by_values:
             shown = ", ".join(f"{name}: {value}" for name, value in entry.items())
             raise ValueError(f"the included treatment {{{shown}}} is among the treatments already. Remove it")
-        found[tuple(values.values())] = values
-    return list(found.values())
+        by_values[tuple(values.values())] = values
+    return list(by_values.values())
 
 
-def factors_of(found: list[Values]) -> dict[str, tuple[Value, ...]]:
+def factors_of(rows: list[Values]) -> dict[str, tuple[Value, ...]]:
     """Return the factors of treatments, with levels in order of first appearance."""
-    levels = {name: tuple(dict.fromkeys(values[name] for values in found)) for name in (found[0] if found else ())}
+    levels = {name: tuple(dict.fromkeys(values[name] for values in rows)) for name in (rows[0] if rows else ())}
     return {name: values for name, values in levels.items() if len(values) > 1}
 
 
