@@ -126,7 +126,7 @@ def test_https_is_spoken_and_a_certificate_nobody_vouches_for_is_refused(echo, t
         assert good_replies(tmp_path / "good.parquet") == 50
     refused = bench_load(tmp_path, address, "--requests", 50)
     assert refused.returncode == 2
-    assert "its certificate is not believed (self-signed certificate)" in refused.stderr
+    assert "its certificate fails verification (self-signed certificate)" in refused.stderr
     assert "--cacert FILE" in refused.stderr
     another = bench_load(tmp_path, f"https://localhost:{front.port}/", "--cacert", front.certificate)
     assert another.returncode == 2
@@ -157,7 +157,7 @@ def test_the_openai_api_is_asked_over_https_with_its_key(tls_front, tmp_path):
         assert front.heard(b"GET /v1/models", b"Authorization: Bearer secret")
         refused = bench_load(tmp_path, address, "--model", "known")
         assert refused.returncode == 2
-        assert "certificate is not believed" in refused.stderr
+        assert "certificate fails verification" in refused.stderr
 
 
 def say_once(words: bytes, then: Callable[[socket.socket], object] = lambda connection: None) -> Callable:

@@ -108,7 +108,7 @@ STARTED = f"{PREFIX}_trial_start_time_seconds"
 QUALITY = f"{PREFIX}_quality"
 OWN = f"{PREFIX}_own"
 HELPS = {
-    TRIAL: "always 1; its labels say how the trial ended and how far its figures may be believed",
+    TRIAL: "always 1; its labels have the outcome and the verdict of the trial",
     STARTED: "when the load began, in seconds since 1970",
     QUALITY: "how good the replies were, such as recall@k",
     OWN: "metrics of the scenario's author, each in its own unit",

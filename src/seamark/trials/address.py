@@ -86,7 +86,7 @@ def _connected(url: SplitResult, tls: ssl.SSLContext | None, limit_s: float) -> 
         return tls.wrap_socket(connection, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         remedy = "Name its authority with --cacert FILE, or do not ask for one: --insecure."
-        text = f"{where}: its certificate is not believed ({reason_of(error)}). {remedy}"
+        text = f"{where}: its certificate fails verification ({reason_of(error)}). {remedy}"
     except TimeoutError:
         text = f"{where}: no TLS handshake in {limit_s:g} s. Does this port speak TLS? Else use http."
     except OSError as error:

@@ -23,7 +23,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "warmup_auto": "what `warmup_s: auto` cut off; null where the warm-up was given",
     "warmup_auto.part": "figures of what was cut off, which are in none of the others",
     "steady_state": "a verdict on the window; it takes nothing out of any figure",
-    "steady_state.steady": "null: it cannot be told",
+    "steady_state.steady": "null: unknown",
     "steady_state.advised_warmup_s": "a warm-up that covers the start-up",
     "steady_state.outages": "times in which nothing was answered well, or more failed than was answered",
     "steady_state.part": "figures of the steady part, beside those of the window",

@@ -55,7 +55,7 @@ class LagPercentiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What the load generator can do on the machine `node` of so many `cores`."""
+    """Ceilings of the load generator on the machine `node` with that number of `cores`."""
 
     schema_version: int = 1
     at: Moment = None
