@@ -99,7 +99,7 @@ def test_energy_of_several_nodes_is_that_of_all_or_none(measured):
     document = measured(here, told, nodes=2)
     assert document["energy"] is None
     assert "counters of 1 of 2 nodes were watched" in document["energy_reason"]
-    assert "node: the figure of our own step is of one node" in document["energy_reason"]
+    assert "node: the energy of the load's own step covers one node" in document["energy_reason"]
 
 
 @pytest.mark.covers("E-FR09", "E-NFR04")

@@ -1,4 +1,4 @@
-"""Server identity: what a trial is measured on, as a value with a digest, and how two of them differ."""
+"""Server identity: the system under test as a value with a digest, and the differences between two of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -116,7 +116,7 @@ def same_server(known: ServerRecord | None, asked: ServerIdentity | None) -> boo
 
 
 def belongs(record: Recorded, config_hash: str, server: ServerIdentity | None) -> bool:
-    """Return whether a record is of this configuration and server; an unrecorded one counts as the same."""
+    """Return whether a record has this configuration and server; an unrecorded one counts as equal."""
     return record.config_hash in (None, config_hash) and same_server(record.server_identity, server)
 
 

@@ -43,9 +43,9 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True)
 class PartImage:
-    """The image that a part has for itself where the site's runtime is Apptainer; else it is in the server's.
+    """The image of a part that differs from the server's, on a site with Apptainer.
 
-    What is here stands for the recipe's `container` and for the part's own command, where `command` is given.
+    It replaces the recipe's `container`, and the part's own command if `command` is given.
     """
 
     image: str
@@ -58,13 +58,13 @@ class PartImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A process that a server needs beside its own one, started before it. Strings are templates as a server's.
+    """An additional process of a server, started before its own one. Strings are templates like those of a server.
 
-    `nodes`: `server` is the node of the server's own process, `others` each further node of the server, `each` all
-    of them. Parts start in the order in which they are written, each when those before it are healthy; one without
-    `health` is healthy as long as it runs. Names of ports are unique in a recipe: a port of a part on one node is
-    known to all, one of a part on several nodes only to that process itself. `environment` comes on top of the
-    server's. `container` is an image that is not the server's.
+    `nodes`: `server` is the node of the server's own process, `others` each further node of the server, `each` all of
+    them. Parts start in the order in which they are written, each when those before it are healthy; one without
+    `health` is healthy as long as it runs. Port names are unique in a recipe: all processes know the port of a part
+    on one node, only the process itself that of a part on several nodes. `environment` extends the server's.
+    `container` is an image that differs from the server's.
     """
 
     name: str
@@ -78,23 +78,26 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """How to start a server. Strings are `str.format` templates.
+    """The start of a server. Strings are `str.format` templates.
 
-    Names known to the templates: `{ports[NAME]}`, `{host}`, `{data}` (the deployment's private folder), `{env}` (root
-    of the service's environment), `{python}` (its interpreter), `{package}` (seamark's own folder, whose
-    isolated_main.py runs one of its modules in another environment), `{site_packages}`, `{libdir}` (where libpython
-    lies), `{python_version}`, `{user}`, `{settings[NAME]}`, and `{switches[NAME]}`: for a setting `some_name` that is
-    true `--some-name`, for one that is false `--no-some-name`; `{node}`, the name of the process's own node, whose
-    address is `{host}`; `{nodes}`, how many nodes the server has; `{addresses[PART]}`, the address of the first node
-    of a part, or with `server` of the server's own process. `typical_start_s` only serves to estimate a plan.
-    `busy_waits`: it spins while it waits, so that on the same machine everything else goes first.
+    Template names: `{ports[NAME]}`, `{host}`, `{data}` (the deployment's private folder), `{env}` (root of the
+    service's environment), `{python}` (its interpreter), `{package}` (Seamark's folder; isolated_main.py in it runs
+    one of its modules in another environment), `{site_packages}`, `{libdir}` (folder of libpython),
+    `{python_version}`, `{user}`, `{settings[NAME]}`, and `{switches[NAME]}`: `--some-name` for a setting `some_name`
+    that is true, `--no-some-name` for one that is false; `{node}`, the name of the process's own node, with the
+    address `{host}`; `{nodes}`, the number of server nodes; `{addresses[PART]}`, the address of the first node of a
+    part, or with `server` of the server's own process.
 
-    `load_nodes` says whose the nodes are when a deployment has several. `own`: the first nodes are the load's alone;
-    the server has the last one, or, with parts on several nodes, all but the first. `shared`: the server has all
-    of them from the first one on, and so has the load. `network_environment` is set for every process then.
-    `secrets` are files of `{data}` that set-up writes for the load alone: of a server that another user runs, these
-    are the run's own user's, and that other user cannot read them.
-    `inner_ports` are those of its ports that no client needs: of somebody else's server they are not asked.
+    `typical_start_s` only serves to estimate a plan. `busy_waits`: the server spins while idle; on a shared machine
+    it gets lower scheduling priority than the client.
+
+    `load_nodes` divides several nodes of a deployment. `own`: the first nodes belong to the load; the server has the
+    last one, or, with parts on several nodes, all but the first. `shared`: server and load both have all nodes.
+    `network_environment` is then set for every process.
+
+    `secrets` are files of `{data}` that set-up writes for the load: if the server runs as another user, they belong
+    to the user of the run, and the server cannot read them. `inner_ports` are ports that no client needs, so a site
+    with an external server need not name them.
     """
 
     command: tuple[str, ...]
@@ -134,12 +137,11 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """The image a service runs in where the site's runtime is Apptainer.
+    """The image of a service on a site with Apptainer.
 
-    `flags` is a command that prints what flags the engine knows: those of `command` are held against it inside the
-    image, before anything waits for an allocation. `plain_client`: a load on it needs no library of the service, so
-    that the service's environment is not made for it. `not_run_here` says what was not seen running in it, as that of
-    a service does of the whole.
+    `flags` is a command that prints the engine's flags: those of `command` are compared with them inside the image,
+    before a job waits for an allocation. `plain_client`: a load needs no library of the service, so no environment is
+    built for it. `not_run_here` is the reason why the service was not tested in the image.
     """
 
     image: str
@@ -154,12 +156,12 @@ class Container:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """A declarative recipe: everything Seamark knows about one service, but how to speak to it (its driver).
+    """A declarative recipe: all facts about one service except its protocol, which is the driver's.
 
-    `server` is None for what runs inside the client: file I/O and vector libraries. `environment` names the
-    lock file `envs/<environment>.lock`; None is the base environment. `workers` says what the driver bears:
-    an event loop (`wire`), threads or processes. `why` says why it is here and what it stands for; `in_apptainer`
-    what of it was seen running in images, and what was not.
+    `server` is None for a service inside the client: file I/O and vector libraries. `environment` names the lock file
+    `envs/<environment>.lock`; None is the base environment. `workers` is the concurrency that the driver supports: an
+    event loop (`wire`), threads or processes. `why` is the reason for the service in the catalogue; `in_apptainer`
+    states which parts were tested in images.
     """
 
     name: str

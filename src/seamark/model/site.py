@@ -43,11 +43,11 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """Roots of what a run reads and writes; `$NAME` and `~` are expanded when they are used.
+    """Folders that a run reads and writes; `$NAME` and `~` are expanded on use.
 
-    `scratch` holds the private data of running servers and is emptied when they end; `environments` and
-    `containers` are shared by all studies of a user. In `metrics` each trial leaves its figures in Prometheus's text
-    form and its telemetry by node; None: nowhere.
+    `scratch` has the private data of running servers, removed at their end; `environments` and `containers` are
+    shared by all studies of a user. In `metrics` each trial writes its metrics in Prometheus's text format and its
+    telemetry by node; None: nowhere.
     """
 
     results: str = "results"
@@ -60,14 +60,15 @@ class Paths:
 
 @dataclass(frozen=True, kw_only=True)
 class Images:
-    """How `bench prepare` makes the images of a site of containers, and whether the load's workers run in one too.
+    """How `bench prepare` makes the images of a site with containers, and whether the load's workers run in one as
+    well.
 
-    `where`: on the machine it is called on, or in a batch job that gets the further options `job` of sbatch. The
-    image of a service in `build` is built from `containers/<service>.def`, and so is that of a service whose recipe
-    names no image; all others are pulled by digest. Definitions start from `base`: an address, a `.sif` or a folder.
-    With `wheels`, a folder, nothing is downloaded for them. `client`: workers of loads run in the image that is built
-    from the definition of the service's environment. `jobs`: jobs of loads run in one as a whole, by Snakemake's own
-    `container:`; then their workers need no other.
+    `where`: on the calling machine, or in a batch job with the additional sbatch options `job`. Images of services in
+    `build`, and of services whose recipe names no image, are built from `containers/<service>.def`; all others are
+    pulled by digest. Definitions start from `base`: an address, a `.sif` or a folder. With `wheels`, a folder,
+    nothing is downloaded for them. `client`: workers of loads run in the image built from the definition of the
+    service's environment. `jobs`: whole load jobs run in one, through Snakemake's `container:`; their workers need no
+    other.
     """
 
     where: Literal["here", "job"] = "here"
@@ -102,24 +103,23 @@ class Retention:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """One machine. Nothing about a particular machine stands in code.
+    """One machine, described by data only.
 
-    `login` is how one gets to its login node from outside, such as `ssh -p 22 login.example.org`: tunnels to servers
-    on its nodes go through it. `quota_command` says what your quota has left, in bytes or as `lfs quota` does.
+    `login` is the command that reaches its login node from outside, such as `ssh -p 22 login.example.org`: tunnels to
+    servers on its nodes use it. `quota_command` prints the rest of your quota, in bytes or like `lfs quota`.
+    `machine` is the name under which results of this machine are kept (None: that of the node, or of the site if it
+    has a batch system): trials measured under another name do not count as measured here.
 
-    `machine` is the name that results of this machine are kept under (None: that of the node, or of the site where it
-    has a batch system): trials that were measured on another one do not count as measured here.
-
-    A batch job asks for the GPUs of each node by `--gres` or by `--gpus-per-node`, and is given `job_options` too. A
-    user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run submits no more. A
-    job that has waited for `queue_deadline_s` is cancelled (None: never): a run ends though its job is held.
+    A batch job requests the GPUs of each node by `--gres` or by `--gpus-per-node`, and gets `job_options` as well. A
+    user may have `max_submit` jobs waiting and running, and `qos_max_submit` of a QoS; a run submits no more. A job
+    that is pending for `queue_deadline_s` is cancelled (None: never), so that a run ends even if its job is held.
 
     A job takes `deployments_per_job`: one after another (`isolate`), or at the same time on one node (`share`), each
     with GPUs of its own from those of the job.
 
-    `carrier` starts the shards of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
-    `carrier_address`, spoken to by the interpreter `carrier_python` (None: our own). `network_environment` is set for
-    every process of a server whose deployment has several nodes, above what its recipe says.
+    `carrier` starts the workers of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
+    `carrier_address`, through the interpreter `carrier_python` (None: this one). `network_environment` is set for
+    every process of a server with several nodes, and overrides its recipe's.
     """
 
     name: str

@@ -41,7 +41,7 @@ path=${{path#:}}
 PATH=${{path%:}}
 export PATH
 case "$1 $2" in
-    "exec --contain"*) exec apptainer "$@" ;;  # of our own: a server, or a worker
+    "exec --contain"*) exec apptainer "$@" ;;  # Seamark's call: a server, or a worker
     --version*) {engine} "$@" {or_else} ; exit ;;
 esac
 export APPTAINER_BINDPATH={binds}

@@ -180,7 +180,7 @@ def _part(scope: Scope, method: str, counters: Sequence[SeriesSummary], counts: 
 
 def _node(counts: WindowCounts, load: LoadRecord, nodes: int) -> Part | str:
     if nodes > 1:
-        return f"node: the figure of our own step is of one node, and the deployment has {nodes}"
+        return f"node: the energy of the load's own step covers one node, and the deployment has {nodes}"
     node = load.energy.node
     if not node.value_j or not node.window_s:
         return f"node: {node.reason or 'not asked for'}"

@@ -61,7 +61,7 @@ class Search(Call):
         return SearchSession(self._index, self._settings)
 
     def failure(self, error: Exception) -> Failure:
-        """FAISS runs in our own process: whatever it raises is the driver's failure."""
+        """FAISS runs in this process, so its exceptions are failures of the driver."""
         return Failure.DRIVER
 
 
