@@ -98,7 +98,7 @@ def connected_anew(inputs: CheckInputs) -> VerdictReason | None:
         severity="note",
         text=f"{of.anew} connections were made while the load ran: the server closes them, and times include "
         "connecting",
-        remedy="Have the server keep connections open, if its users would.",
+        remedy="Have the server keep connections open, if real users would.",
     )
 
 

@@ -91,7 +91,7 @@ def offered_rate_mismatch(inputs: CheckInputs) -> VerdictReason | None:
         code="offered_rate_mismatch",
         severity="suspect",
         text=f"{inputs.offered_rps:.4g} requests/s were due where {inputs.requested_rps:.4g} were asked for",
-        remedy="A lost worker or too small a limit of `requests` does this.",
+        remedy="A lost worker or a low limit of `requests` causes this.",
     )
 
 
@@ -135,7 +135,7 @@ def client_stalled(inputs: CheckInputs) -> VerdictReason | None:
         severity="suspect" if share >= STALL_RATIO else "note",
         text=f"a worker of the load stood still for {inputs.longest_stall_s:.3g} s at once and for {share:.2%} of "
         "the window: it sent and stamped late then",
-        remedy="Give the load cores of its own; `bench doctor` says what may take them away.",
+        remedy="Give the load cores of its own; `bench doctor` lists what may use them.",
     )
 
 
@@ -148,7 +148,7 @@ def clock_offset(inputs: CheckInputs) -> VerdictReason | None:
         severity="suspect" if inputs.open_loop else "note",
         text=f"the clocks of the load's machines are known to each other within {inputs.clock_error_s * 1e3:.3g} ms "
         "only: requests of different shards lie so far from the schedule",
-        remedy="Let all nodes keep time by one server (chrony), and choose nodes near each other.",
+        remedy="Synchronise all nodes with one time server (chrony), and choose nodes close to each other.",
     )
 
 
@@ -219,7 +219,7 @@ def streams_held_open(inputs: CheckInputs) -> VerdictReason | None:
         severity="note",
         text=f"{inputs.concurrency_mean:.3g} replies were under way on average, of {inputs.requested_concurrency:g} "
         f"users{_held(inputs)}",
-        remedy="See what the server does after its last token; a client that stops reading there could ask sooner.",
+        remedy="Check what the server does after its last token; a client that stops reading there sends sooner.",
     )
 
 

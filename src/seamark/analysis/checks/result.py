@@ -15,11 +15,11 @@ REMEDIES: Mapping[str, str] = {
     "all_requests_failed": "See errors.by_category and the server's log.",
     "no_samples": "`bench retry` measures the trial again.",
     "disk_full": "Free some space, then `bench retry`.",
-    "timeout": "Allow more time, or ask for less load; then `bench retry`.",
-    "not_tried": "Mend what ended those before it; `bench submit` tries it then.",
-    "interrupted": "`bench submit` goes on where it ended.",
+    "timeout": "Allow more time, or lower the load; then `bench retry`.",
+    "not_tried": "Fix the cause of the earlier failures; `bench submit` then tries it.",
+    "interrupted": "`bench submit` resumes it.",
     "no_level_met_the_slo": "See search.json. Lower search.from, loosen an objective, or give the search more time.",
-    "no_probe_could_tell": "See search.json: its probes say why.",
+    "no_probe_could_tell": "See search.json: its probes have the reasons.",
 }
 
 MANY_OUTAGES = 5
@@ -52,7 +52,7 @@ def no_replies(inputs: CheckInputs) -> VerdictReason | None:
         code="no_replies",
         severity="invalid",
         text=f"none of the {counted(inputs.requests, 'request')} of the window has a good reply",
-        remedy="See errors.by_category; a duration_s shorter than one reply also ends so.",
+        remedy="See errors.by_category; a duration_s shorter than one reply has the same effect.",
     )
 
 
@@ -76,7 +76,7 @@ def timestamp_order(inputs: CheckInputs) -> VerdictReason | None:
         code="timestamp_order",
         severity="invalid",
         text=f"times out of order in {counted(inputs.disordered, 'sample')}: the end comes before the beginning",
-        remedy="The driver or the machine's clock is at fault; report it with the samples.",
+        remedy="The driver or the machine's clock is faulty; report it with the samples.",
     )
 
 
