@@ -42,6 +42,7 @@ def a_trial(number: int, duration_s: float) -> Trial:
         position=1,
         seed=1,
         config_hash="cafe",
+        group="w",
     )
 
 
@@ -73,8 +74,8 @@ def metrics_of(folder: Path, requests: int) -> None:
     own = TrialFolder(root=folder / f"trial-{requests}")
     trial = make_trial(own, requests)
     begun = time.perf_counter()
-    document = write_metrics(trial, own)
-    report(f"{requests:>12,} requests", begun, f"p99 {document['latency_ms']['p99']:.3f} ms")
+    metrics = write_metrics(trial, own)
+    report(f"{requests:>12,} requests", begun, f"p99 {metrics.latency_ms.p99:.3f} ms")
 
 
 def summary_of(folder: Path, trials: int) -> None:

@@ -1,7 +1,7 @@
 """Derives the metrics of one trial from its load record, samples and telemetry. Writes no file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, TypeVar
 
 from seamark.analysis.checks import CheckInputs, judge
@@ -276,15 +276,16 @@ def _quantiles(times: TimeDistribution) -> dict[str, float | None]:
 
 
 def _rounded(value: Value) -> Value:
-    """Round to nine significant digits: no more was measured, and the files stay small and readable."""
+    """Nine significant digits: more were not measured, and the files stay small and readable."""
     rounded: Any = value
+    kind: Any = type(value)
     if isinstance(value, float):
         rounded = float(f"{value:.9g}")
     elif isinstance(value, tuple):
         rounded = tuple(map(_rounded, value))
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         rounded = {name: _rounded(part) for name, part in value.items()}
-    elif is_dataclass(value) and not isinstance(value, type):
-        rounded = replace(value, **{part.name: _rounded(getattr(value, part.name)) for part in fields(value)})
+    elif is_dataclass(value):
+        rounded = kind(**{name: _rounded(part) for name, part in vars(value).items()})
     kept: Value = rounded
     return kept

@@ -411,7 +411,7 @@ class TrialMetrics:
         """Return the value at a dotted path such as `latency_ms.p99`, None where there is none."""
         part: object = self
         for name in path.split("."):
-            part = part.get(name) if isinstance(part, Mapping) else getattr(part, name, None)
+            part = part.get(name) if isinstance(part, dict) else getattr(part, name, None)
         return part
 
     def figure(self, path: str) -> float | None:
