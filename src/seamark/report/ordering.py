@@ -120,7 +120,7 @@ def numeric(levels: Sequence[Value]) -> bool:
 def levels_of(treatments: Sequence[SummaryRow]) -> dict[str, tuple[Value, ...]]:
     """Return each factor that varies within a workload with its levels: numbers by size, words as they come.
 
-    The server is among them wherever it is told, so that a table says of which one it is.
+    The server is among them if there are several, so that a table names it.
     """
     found: dict[str, dict[Value, None]] = {}
     for row in treatments:

@@ -59,9 +59,9 @@ def shared_options(prog: str, description: str) -> argparse.ArgumentParser:
     add = options.add_argument
     add("--host", default="127.0.0.1")
     add("--port", type=int, required=True, help="0: any; it is printed")
-    add("--silent-every", type=count, help="every so many requests one is never answered; 0: none")
-    add("--reset-every", type=count, help="every so many requests the connection is reset in mid-answer; 0: never")
-    add("--error-every", type=count, help="every so many requests one is answered with status 503; 0: never")
+    add("--silent-every", type=count, help="period in requests: one of them is never answered; 0: none")
+    add("--reset-every", type=count, help="period in requests: one connection is reset in mid-answer; 0: never")
+    add("--error-every", type=count, help="period in requests: one is answered with status 503; 0: never")
     add("--stall-from-s", type=number, default=0.0, help="a stall begins so long after the first request")
     add("--stall-for-s", type=number, default=0.0, help="how long nothing is written then")
     return options
@@ -85,18 +85,18 @@ def parser() -> argparse.ArgumentParser:
         default="asked",
         help="when a stream ends with its usage: on request, always, never, or with wrong counts",
     )
-    add("--reasoning-chunks", type=whole(0), default=0, help="so many first chunks of a chat are reasoning")
+    add("--reasoning-chunks", type=whole(0), default=0, help="number of first chunks of a chat that are reasoning")
     add("--reasoning-field", choices=get_args(choices.ReasoningField), default="reasoning_content")
     add("--tail-ms", type=number, default=0.0, help="from the last token to usage and end mark")
     add("--split", choices=get_args(choices.Split), default="none", help="events in pieces, cut at odd places")
     add("--piece-ms", type=number, default=0.5, help="between those pieces; the last one is in time")
-    add("--events-per-write", type=whole(1), default=1, help="so many events at once")
+    add("--events-per-write", type=whole(1), default=1, help="events per write")
     add("--line-end", choices=get_args(choices.LineEnd), default="lf", help="how the lines of an event end")
     add("--space", type=_switch, default=True, help="a space after 'data:'")
     add(
         "--empty-every",
         type=count,
-        help="every so many requests one is answered with status 200 and no token; 0: never",
+        help="period in requests: one is answered with status 200 and no token; 0: never",
     )
     add("--queue", choices=get_args(choices.QueueKind), default="none", help="one server that serves in turn")
     add("--service-seed", type=int, default=0, help="seed of times of service and of cuts")

@@ -55,7 +55,7 @@ class Srun:
         self._nodes = tuple(nodes)
 
     def command(self, workers: int, python: Path) -> list[str]:
-        """Return the command that starts so many workers with the interpreter `python`."""
+        """Return the command that starts `workers` workers with the interpreter `python`."""
         words = (str(python), ISOLATED_MAIN, WORKER)
         return dispatcher_here().step(words, tasks=workers, nodes=self._nodes[:workers])
 

@@ -1,7 +1,7 @@
 """Blocking Call drivers in threads: each thread is a user with a session of its own. No event loop here.
 
 A call cannot be cancelled from outside. The supervisor records one that exceeds the time-out, abandons its thread and
-starts another; whoever removes the claim of a request writes its record, so each is written once.
+starts another. The side that removes the claim of a request writes its record, so each is written once.
 
 Every request of a closed loop passes through `User._run` only, one loop without further calls: beside a busy server,
 code between two calls runs on cold caches and takes ten times as long as in a loop by itself. For the same reason a

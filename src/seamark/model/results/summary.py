@@ -120,8 +120,8 @@ class TelemetrySpread:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSummary:
-    """An objective over the trials: `met` in so many `of` those that know; in `lower_bounds` of them the value is a
-    lower bound."""
+    """An objective over the trials: `met` is the number that meet it, `of` the number with a known outcome,
+    `lower_bounds` the number whose value is a lower bound."""
 
     metric: str
     op: str
