@@ -59,12 +59,15 @@ def test_the_percentiles_of_a_curve_are_those_of_the_tables(folder):
         assert at_ms == pytest.approx(getattr(metrics.latency_ms, name), rel=0.01)
 
 
-def test_a_damaged_histogram_is_left_out_and_counted(tmp_path):
-    good, bad = (TrialFolder(root=tmp_path / name) for name in ("good", "bad"))
+def test_a_histogram_that_is_damaged_or_of_another_error_is_left_out_and_counted(tmp_path):
+    good, bad, other = (TrialFolder(root=tmp_path / name) for name in ("good", "bad", "other"))
     write(good, np.full(30, 5_000_000))
     write(bad, np.full(30, 5_000_000)).histogram.write_text("{")
-    curve = pooled([good, bad])
-    assert (curve.n, curve.unread) == (30, 1)
+    text = write(other, np.full(30, 5_000_000)).histogram.read_text()
+    other.histogram.write_text(text.replace(f'"relative_error": {RELATIVE_ERROR}', '"relative_error": 0.01'))
+    assert other.histogram.read_text() != text
+    curve = pooled([good, bad, other])
+    assert (curve.n, curve.unread) == (30, 2)
 
 
 @pytest.mark.covers("E-FR09")

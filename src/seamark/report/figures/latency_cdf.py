@@ -104,10 +104,12 @@ def pooled(folders: Iterable[TrialFolder]) -> Curve | None:
     for folder in folders:
         try:
             known, bounds = read_histograms(folder)
+            pair = known["response_ns"], bounds.get("response_ns", Histogram())
+            merge((Histogram(), *pair))  # of another relative error it cannot be pooled
         except (OSError, ValueError):
             unread += 1
         else:
-            parts.append((known["response_ns"], bounds.get("response_ns", Histogram())))
+            parts.append(pair)
     answered, unanswered = merge(known for known, _ in parts), merge(bounds for _, bounds in parts)
     if not answered.count:
         return None

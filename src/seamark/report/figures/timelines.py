@@ -175,6 +175,7 @@ def read_telemetry(path: Path) -> pd.DataFrame | None:
     wanted = [("source", "in", ["host", "server", "client"]), ("name", "in", list(TELEMETRY))]
     try:
         table = pd.read_parquet(path, columns=["at_s", "source", "name", "value"], filters=wanted)
+        table = table.astype({"at_s": float, "value": float})
     except (OSError, ValueError, pa.ArrowException):
         return None
     found = [
