@@ -25,7 +25,7 @@ from seamark.drivers.postgres import replies
 from seamark.load.coordinator import coordinator, handle
 from seamark.load.engine import http, loops, mix, saturation
 from seamark.load.workers import trace_bodies
-from seamark.model import load_profile, scenario, search
+from seamark.model import load_profile, scenario
 from seamark.platform import pinning
 from seamark.services.supervisor import health
 from seamark.stats import decision, histogram, knee, quantiles
@@ -117,7 +117,7 @@ MEASUREMENT = {
     f"{2 / comb(10, 5):.4f})",
 }
 FRESH = scenario.Scenario.__dataclass_fields__
-SEARCH = search.Search.__dataclass_fields__
+SEARCH = scenario.Search.__dataclass_fields__
 SCENARIO = {
     "blocks of a trace": "may take 1 GiB" if trace_bodies.LARGEST_BYTES == 1 << 30 else "?",
     "times of a look": "take 1, 1, 2, 4 and 8 times `duration_s`" if steps.TIMES == (1, 1, 2, 4, 8) else "?",

@@ -7,8 +7,7 @@ from typing import Any, cast, get_args
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.load_profile import LoadProfile
-from seamark.model.scenario import Levels, Slo
-from seamark.model.search import Search, Searched
+from seamark.model.scenario import Levels, Search, Searched, Slo
 from seamark.model.service import Value
 from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, has_rate
 

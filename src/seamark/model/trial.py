@@ -7,8 +7,7 @@ from typing import Final, Literal
 
 from seamark.model.load_profile import LoadProfile
 from seamark.model.results.values import OPTIONAL
-from seamark.model.scenario import Slo
-from seamark.model.search import Search
+from seamark.model.scenario import Search, Slo
 from seamark.model.service import Value
 
 SCHEMA_VERSION: Final = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from seamark.model.search import Search
+from seamark.model.scenario import Search
 from seamark.trials.search.largest_load import Limit, MeasuredProbe, Observation, judged, largest_load
 from seamark.trials.search.steps import Probe, SearchResult
 

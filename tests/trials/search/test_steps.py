@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from seamark.model.search import Search
+from seamark.model.scenario import Search
 from seamark.trials.search.steps import (
     HALVINGS,
     LOOK_ERROR,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from seamark.analysis.metrics.table import METRICS, STATISTICS, VERSION
 from seamark.model.results.trial_metrics import TrialMetrics
-from seamark.model.search import Outcome
+from seamark.model.scenario import Outcome
 from seamark.model.trial import SCHEMA_VERSION
 
 Schema = dict[str, Any]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.results.values import Count, Moment, Number, Word
 from seamark.model.scenario import Slo
-from seamark.model.search import Searched
+from seamark.model.scenario import Searched
 from seamark.model.server_identity import ServerRecord
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.model.search import Search
+from seamark.model.scenario import Search
 from seamark.stats.decision import Odds, mean_odds, quantile_odds
 from seamark.trials.search.steps import (
     LOOK_ERROR,

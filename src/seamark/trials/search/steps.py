@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from seamark.model.search import Outcome, Search
+from seamark.model.scenario import Outcome, Search
 
 Verdict = Literal["pass", "fail", "likely_pass", "likely_fail", "void"]
 ATTEMPTS = 2
