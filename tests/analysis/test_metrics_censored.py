@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import a_load, a_trial, samples_of, write_samples
+from samples import a_load, a_metrics, a_trial, samples_of, write_samples
 
 from seamark.analysis.metrics.objectives import judged_objectives
 from seamark.analysis.prometheus_text import figures_of, text_of
@@ -16,7 +16,7 @@ from seamark.analysis.summary import write_metrics
 from seamark.analysis.summary.summary import summarise
 from seamark.analysis.summary.trial_result import read_trial_result
 from seamark.model.results.summary import Summary
-from seamark.model.results.trial_metrics import TrialMetrics
+from seamark.model.results.trial_metrics import BoundedDistribution, TrialMetrics
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan
@@ -129,8 +129,9 @@ def test_an_objective_is_never_met_by_a_lower_bound(folder):
 
 
 def test_old_figures_without_bounds_are_judged_as_they_stand():
-    judged = judged_objectives((Slo(metric="latency_p99_s", op="<=", limit=1.0),), {"latency_ms": {"p99": 900.0}})
-    assert judged[0]["met"] is True
+    older = a_metrics(latency_ms=decode({"p99": 900.0}, BoundedDistribution))
+    [judged] = judged_objectives((Slo(metric="latency_p99_s", op="<=", limit=1.0),), older)
+    assert judged.met is True
 
 
 def test_tables_terminal_and_export_mark_what_is_a_lower_bound(folder):
