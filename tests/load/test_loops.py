@@ -20,6 +20,7 @@ from seamark.load.engine.loops import (
     SHORTEST_EARLY_NS,
     OpenLoop,
 )
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.records import Recorder, Segment
 from seamark.patterns.table import Nanoseconds
 
@@ -63,7 +64,9 @@ def driven(
             connections = [Connection(generator, driver.decoder()) for _ in range(users)]
             for connection in connections:
                 connection.connection_made(Wire())
-            flow = OpenLoop(generator, list(connections), worker=0, workers=1, schedule=schedule)
+            job = LoadJob(driver="d:D", workers="wire", settings={}, seed=1, data=tmp_path)
+            share = WorkerAssignment(job=job, worker=0, workers=1, segment=tmp_path / "samples")
+            flow = OpenLoop(generator, list(connections), share, schedule)
             generator.flow, generator._free = flow, flow.free
             generator.epoch_ns, generator.deadline_ns = monotonic_ns() - HOUR_NS, NEVER_NS
             flow.start()

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seamark.load.engine.schedule_lag import lag_summary, schedule_lag
+from seamark.load.engine.schedule_share import lag_summary, schedule_lag
 from seamark.load.workers.records import BLOCK, RECORD, Recorder, Segment, read_segment, segment_state
 from seamark.model.sample import MISSING_NS, SAMPLE, Failure
 from seamark.stats.histogram import Accumulator

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seamark.load.engine.schedule_lag import MOST, STALL_NS, Stalls
+from seamark.load.engine.schedule_share import MOST_STALLS, STALL_NS, Stalls
 from seamark.storage.paths import TrialFolder
 from seamark.trials.quick_load import Address, run_quick_load
 
@@ -17,11 +17,11 @@ MS = 1_000_000
 def test_only_the_longest_standstills_are_kept_and_in_their_order():
     stalls = Stalls()
     stalls.add(0, STALL_NS - 1)
-    for number in range(2 * MOST):
-        stalls.add(number, number + STALL_NS + number % MOST)
-    assert len(stalls.longest()) == MOST
+    for number in range(2 * MOST_STALLS):
+        stalls.add(number, number + STALL_NS + number % MOST_STALLS)
+    assert len(stalls.longest()) == MOST_STALLS
     assert stalls.longest() == sorted(stalls.longest())
-    assert min(until - start for start, until in stalls.longest()) == STALL_NS + MOST // 2
+    assert min(until - start for start, until in stalls.longest()) == STALL_NS + MOST_STALLS // 2
 
 
 class StoppedFor:

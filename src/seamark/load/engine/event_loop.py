@@ -8,10 +8,15 @@ from time import monotonic_ns
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Wire
-from seamark.load.engine.generator import Generator, Request
+from seamark.load.engine.generator import Generator, LoadLoop, Request
 from seamark.load.engine.loops import ClosedLoop, OpenLoop
-from seamark.load.engine.schedule_lag import lag_summary
-from seamark.load.engine.schedule_share import due_requests_of_lost, own_schedule, record_rest, record_unsent
+from seamark.load.engine.schedule_share import (
+    due_requests_of_lost,
+    lag_summary,
+    own_schedule,
+    record_rest,
+    record_unsent,
+)
 from seamark.load.engine.sessions import ClosedSessions, OpenSessions, SessionGenerator
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
 from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Recorder, Segment
@@ -108,30 +113,12 @@ async def _run(
     )
     connections = await generator.open(assignment.concurrency, room.at_once)
     arrivals = own_schedule(assignment)
-    flow: ClosedLoop | OpenLoop
-    if sessions and arrivals is None:
-        flow = ClosedSessions(generator, connections, assignment)
-    elif sessions and arrivals is not None:
-        flow = OpenSessions(generator, connections, assignment, arrivals, report_progress)
-    elif arrivals is None:
-        flow = ClosedLoop(
-            generator,
-            connections,
-            worker=assignment.worker,
-            workers=assignment.workers,
-            requests=assignment.requests,
-            think_time_s=assignment.load.think_time_s,
-        )
+    flow: LoadLoop
+    if arrivals is None:
+        flow = (ClosedSessions if sessions else ClosedLoop)(generator, connections, assignment)
     else:
-        flow = OpenLoop(
-            generator,
-            connections,
-            worker=assignment.worker,
-            workers=assignment.workers,
-            schedule=arrivals,
-            report_progress=report_progress,
-            own_core=len(assignment.cores) == 1,
-        )
+        loop = OpenSessions if sessions else OpenLoop
+        flow = loop(generator, connections, assignment, arrivals, report_progress)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, generator.stop)
     epoch_ns = begin()
     deadline_ns = epoch_ns + int(assignment.load.length_s * 1e9)

@@ -6,18 +6,20 @@ has to be checked. One periodic timer does this, measures the loop's own lag and
 
 import asyncio
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from seamark.load.driver import Wire
 from seamark.load.engine.connection import Connection, Outgoing
-from seamark.load.engine.schedule_lag import STALL_NS, Stalls
+from seamark.load.engine.schedule_share import STALL_NS, Stalls
 from seamark.load.workers.records import ChunkRecorder, Recorder
 from seamark.model.sample import Failure
+from seamark.patterns.table import Nanoseconds
 from seamark.platform.timerfd import Timer
 from seamark.stats.histogram import Accumulator
 
@@ -41,6 +43,7 @@ SHORTEST_CONNECT_S = 1.0
 """Least time-out of connecting before the clock starts, even if requests have a shorter one."""
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
+NOTHING: Nanoseconds = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,29 +65,54 @@ class Request:
         return Outgoing(pieces if in_pieces else pieces[0], sum(map(len, pieces)), self.kind)
 
 
-class LoadLoop(Protocol):
-    """Decides which request is sent next, and when: implemented in loops.py and sessions.py."""
+class LoadLoop(ABC):
+    """Decides which request is sent next, and when: implemented in loops.py and sessions.py.
 
+    `sent` counts requests sent, `spin_ns` is CPU time of exact waits.
+    """
+
+    sent = 0
+    backlog_max = 0
+    spin_ns = 0
+
+    @abstractmethod
     def start(self) -> None:
         """Begin: the clock has started."""
 
+    @abstractmethod
     def free(self, connection: Connection) -> None:
         """Take back a connection without a request in flight."""
 
-    def on_overdue(self) -> None:
-        """Send requests whose due time passed while a reply was read."""
-
+    @abstractmethod
     def is_done(self, now_ns: int) -> bool:
         """Return whether no further request will be sent."""
 
-    def on_tick(self, now_ns: int) -> None:
+    def on_overdue(self) -> None:  # noqa: B027
+        """Send requests whose due time passed while a reply was read."""
+
+    def on_tick(self, now_ns: int) -> None:  # noqa: B027
         """Update the backlog; called at every tick."""
 
     def scheduled(self, now_ns: int) -> int:
         """Return the number of requests due by `now_ns`."""
+        return self.sent
 
-    sent: int
-    backlog_max: int
+    def begun(self) -> int:
+        """Return how many arrivals of this worker have started: requests, or sessions where the load has sessions."""
+        return self.sent
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether the request limit ended the last session. Without sessions the schedule tells
+        (schedule_share.ran_out)."""
+        return False
+
+    def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
+        """Return index and due time of requests due by `until_ns`, never sent, that are not arrivals."""
+        return NOTHING, NOTHING
+
+    def close(self) -> None:  # noqa: B027
+        """Release timers; called after the load."""
 
 
 class Generator:

@@ -5,11 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from time import monotonic_ns
 
-import numpy as np
-
 from seamark.load.engine.connection import Connection
-from seamark.load.engine.generator import NEVER_NS, Generator
+from seamark.load.engine.generator import NEVER_NS, Generator, LoadLoop
 from seamark.load.engine.schedule_share import Arrived
+from seamark.load.workers.assignment import WorkerAssignment
 from seamark.patterns.table import Nanoseconds
 from seamark.platform.timerfd import Timer
 
@@ -30,32 +29,18 @@ SPIN_NS = 20_000
 """Closer than this to the due time, spin instead of returning to the event loop."""
 MOST_AT_ONCE = 16
 """Requests sent before sockets are polled again: less than 0.1 ms of work."""
-NOTHING: Nanoseconds = np.zeros(0, dtype=np.int64)
 
 
-class ClosedLoop:
+class ClosedLoop(LoadLoop):
     """Closed loop: each connection is a user that sends its next request after the last reply, and a pause if there
     is think time."""
 
-    def __init__(
-        self,
-        generator: Generator,
-        connections: list[Connection],
-        *,
-        worker: int,
-        workers: int,
-        requests: int | None,
-        think_time_s: float,
-    ) -> None:
+    def __init__(self, generator: Generator, connections: list[Connection], assignment: WorkerAssignment) -> None:
         self._generator = generator
         self._connections = connections
-        self._worker = worker
-        self._workers = workers
-        self._requests = NEVER_NS if requests is None else requests
-        self._think_time_s = think_time_s
-        self.sent = 0
-        self.backlog_max = 0
-        self.spin_ns = 0
+        self._worker, self._workers = assignment.worker, assignment.workers
+        self._requests = NEVER_NS if assignment.requests is None else assignment.requests
+        self._think_time_s = assignment.load.think_time_s
 
     def start(self) -> None:
         """Send the first request of every user."""
@@ -76,37 +61,11 @@ class ClosedLoop:
             self.sent = number + 1
             self._generator.begin(connection, number * self._workers + self._worker, now_ns, now_ns)
 
-    def on_overdue(self) -> None:
-        """Do nothing: a closed loop has no schedule to fall behind."""
-
     def is_done(self, now_ns: int) -> bool:
         return now_ns >= self._generator.deadline_ns or self.sent >= self._requests
 
-    def on_tick(self, now_ns: int) -> None:
-        """Do nothing: a closed loop has no backlog."""
 
-    def scheduled(self, now_ns: int) -> int:
-        return self.sent
-
-    def begun(self) -> int:
-        """Return how many arrivals of this worker have started: requests, or sessions where the load has sessions."""
-        return self.sent
-
-    @property
-    def ran_out(self) -> bool:
-        """Whether the request limit ended the last session. Without sessions the schedule tells
-        (schedule_share.ran_out)."""
-        return False
-
-    def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
-        """Return index and due time of requests due by `until_ns`, never sent, that are not arrivals: none here."""
-        return NOTHING, NOTHING
-
-    def close(self) -> None:
-        """Do nothing: there is no timer to release."""
-
-
-class OpenLoop:
+class OpenLoop(LoadLoop):
     """Open loop: requests are due by a schedule, independent of replies; without a free connection they queue in
     order."""
 
@@ -114,32 +73,25 @@ class OpenLoop:
         self,
         generator: Generator,
         connections: list[Connection],
-        *,
-        worker: int,
-        workers: int,
+        assignment: WorkerAssignment,
         schedule: Callable[[], Iterator[Nanoseconds]],
         report_progress: Callable[[int, int, int], None] | None = None,
-        own_core: bool = False,
     ) -> None:
         self._generator = generator
         self._idle = deque(connections)
-        self._worker = worker
-        self._workers = workers
+        self._worker, self._workers = assignment.worker, assignment.workers
         self._arrived = Arrived(schedule())
         self._blocks = schedule()
         self._block: Iterator[int] = iter(())
         self._timer = Timer()
         self._report_progress = report_progress
         self._early_ns = EARLY_NS
-        self._longest_early_ns = LONGEST_EARLY_OWN_CORE_NS if own_core else LONGEST_EARLY_NS
+        self._longest_early_ns = LONGEST_EARLY_OWN_CORE_NS if len(assignment.cores) == 1 else LONGEST_EARLY_NS
         self._wakes_ns = NEVER_NS
         self._starved = False
         self._polls = False
         self._polled_ns = 0
         self._polled_completed = 0
-        self.sent = 0
-        self.backlog_max = 0
-        self.spin_ns = 0
         self._due_ns = NEVER_NS
 
     def start(self) -> None:
@@ -171,16 +123,6 @@ class OpenLoop:
 
     def scheduled(self, now_ns: int) -> int:
         return self._arrived.until(now_ns - self._generator.epoch_ns)
-
-    def begun(self) -> int:
-        return self.sent
-
-    @property
-    def ran_out(self) -> bool:
-        return False
-
-    def unsent(self, until_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
-        return NOTHING, NOTHING
 
     def close(self) -> None:
         """Release the timer; called after the load."""

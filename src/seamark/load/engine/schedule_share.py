@@ -1,8 +1,10 @@
 """Schedule share of one worker: its arrivals, how many are due, which were never sent, which a lost worker had
-left."""
+left. Its lag behind the schedule, and its stalls."""
 
 import contextlib
+import heapq
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,10 @@ from seamark.load.workers.assignment import WorkerAssignment, seed_for
 from seamark.load.workers.records import Segment, read_segment
 from seamark.model.sample import MISSING_NS, SAMPLE, Failure
 from seamark.patterns.table import Nanoseconds, kind_of, pattern_of, schedule
+from seamark.stats.histogram import Accumulator, Histogram
+
+STALL_NS = 100_000_000
+MOST_STALLS = 100
 
 
 def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseconds]] | None:
@@ -167,3 +173,40 @@ class _Sessions:
             whole = np.minimum(whole, load.requests - first)
         in_time = np.where(self._broken, 0, -((next_ns - until_ns) // each_ns))
         return int(np.clip(in_time, 0, np.maximum(whole - turns_recorded, 0)).sum())
+
+
+def lag_summary(lags_ns: Histogram) -> dict[str, int] | None:
+    """Return p50, p99 and max of lags in ns, or None when nothing was counted."""
+    p50, p99 = lags_ns.quantile(0.50), lags_ns.quantile(0.99)
+    if p50 is None or p99 is None or lags_ns.maximum is None:
+        return None
+    return {"p50": round(p50), "p99": round(p99), "max": lags_ns.maximum}
+
+
+def schedule_lag(segment: Path) -> dict[str, int] | None:
+    """Return the schedule lag (`sent - due`) in ns of the requests in a segment that were sent."""
+    lags = Accumulator()
+    for records in read_segment(segment):
+        sent = records[records["sent_ns"] != MISSING_NS]
+        lags.add(np.maximum(sent["sent_ns"] - sent["due_ns"], 0))
+    return lag_summary(lags.histogram())
+
+
+class Stalls:
+    """The 100 longest stalls of at least 0.1 s: the loop or supervising thread ran much later than planned."""
+
+    def __init__(self) -> None:
+        self._longest: list[tuple[int, int, int]] = []
+
+    def add(self, from_ns: int, until_ns: int) -> None:
+        """Add the interval between the planned and actual time of a run, in ns since the start of load."""
+        length_ns = until_ns - from_ns
+        if length_ns < STALL_NS:
+            return
+        heapq.heappush(self._longest, (length_ns, from_ns, until_ns))
+        if len(self._longest) > MOST_STALLS:
+            heapq.heappop(self._longest)
+
+    def longest(self) -> Sequence[tuple[int, int]]:
+        """Return the stalls as (from, until) in order of time."""
+        return sorted((from_ns, until_ns) for _, from_ns, until_ns in self._longest)

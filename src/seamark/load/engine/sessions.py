@@ -69,8 +69,7 @@ class ClosedSessions(ClosedLoop):
     """Each connection is a user that runs one session after another, with a pause after each reply."""
 
     def __init__(self, generator: Generator, connections: list[Connection], assignment: WorkerAssignment) -> None:
-        think_time_s = assignment.load.think_time_s
-        super().__init__(generator, connections, worker=0, workers=1, requests=None, think_time_s=think_time_s)
+        super().__init__(generator, connections, assignment)
         self._numbers = _Numbers(assignment)
         self._following: int | None = None
         self._pausing = 0
@@ -133,14 +132,7 @@ class OpenSessions(OpenLoop):
         schedule: Callable[[], Iterator[Nanoseconds]],
         report_progress: Callable[[int, int, int], None] | None = None,
     ) -> None:
-        super().__init__(
-            generator,
-            connections,
-            worker=assignment.worker,
-            workers=assignment.workers,
-            schedule=schedule,
-            report_progress=report_progress,
-        )
+        super().__init__(generator, connections, assignment, schedule, report_progress)
         self._numbers = _Numbers(assignment)
         self._thinking: list[tuple[int, int]] = []
         self._waiting: deque[tuple[int, int]] = deque()

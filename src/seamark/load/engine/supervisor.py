@@ -8,8 +8,7 @@ from time import monotonic_ns
 import numpy as np
 
 from seamark.load.driver import Body, Call, Reply
-from seamark.load.engine.schedule_lag import Stalls
-from seamark.load.engine.schedule_share import record_rest, record_unsent
+from seamark.load.engine.schedule_share import Stalls, record_rest, record_unsent
 from seamark.load.engine.threads import Claim, Load, User
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
 from seamark.load.workers.records import Segment

@@ -137,7 +137,7 @@ class WorkerCounters:
     `scheduled` - `sent` requests were due and never sent; `written_off` threads hung in a call; `ran_out`: the
     request limit, not the end of the load, ended the sessions; `spin_s`: CPU time spent in exact waits rather than in
     work; `held_open_s`: total time that streams stayed open after their last content; `stalls_ns`: see
-    schedule_lag.py, `network`: see connection_limits.py.
+    schedule_share.py, `network`: see connection_limits.py.
     """
 
     scheduled: int

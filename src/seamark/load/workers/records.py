@@ -78,7 +78,7 @@ class Recorder:
     Times are clock times and are written relative to `epoch_ns`, the start of load: one subtraction per block.
     """
 
-    __slots__ = ("_at", "_block", "_end", "_records", "_segment", "_view", "epoch_ns", "failed")
+    __slots__ = ("_at", "_block", "_end", "_records", "_segment", "_view", "epoch_ns")
 
     def __init__(self, segment: Segment, epoch_ns: int = 0) -> None:
         self._segment = segment
@@ -88,7 +88,6 @@ class Recorder:
         self._end = len(self._block)
         self._at = 0
         self.epoch_ns = epoch_ns
-        self.failed = 0
 
     def add(
         self,
@@ -129,8 +128,6 @@ class Recorder:
             kind,
             worker,
         )
-        if failure:
-            self.failed += 1
         self._at = at = at + RECORD_BYTES
         if at == self._end:
             self.flush()

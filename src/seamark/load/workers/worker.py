@@ -25,8 +25,7 @@ from seamark import __version__
 from seamark.dispatch.identity import boot_id, node, task_rank
 from seamark.errors import UserError
 from seamark.load.driver import Body, Call, Wire, make_of
-from seamark.load.engine.schedule_lag import schedule_lag
-from seamark.load.engine.schedule_share import ran_out
+from seamark.load.engine.schedule_share import ran_out, schedule_lag
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters, seed_for
 from seamark.load.workers.channel import LAUNCH_SPEC, Channel
 from seamark.load.workers.hooks import call_hook
