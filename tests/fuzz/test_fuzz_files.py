@@ -12,7 +12,7 @@ from harm import Harm, fuzz
 from hypothesis import strategies as st
 from yaml_changes import changed_files, odd_values
 
-from seamark.cli.load import command as load_command
+from seamark.cli.main import cli
 from seamark.config.expression import condition, slo_parts
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
@@ -292,7 +292,7 @@ def test_whatever_a_mix_holds_it_is_read_or_refused(folder: Path, examples: int,
 
         def given() -> None:
             words = ["http://127.0.0.1:1/v1/completions", "--mix", text, "--model", "m"]
-            load_command.main(words, standalone_mode=False)
+            cli.main(["load", *words], standalone_mode=False)
 
         refused(given)
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from seamark.cli.plan import command as plan_command
+from seamark.cli.main import cli
 from seamark.config.read import read_services
 from seamark.errors import UserError
 from seamark.planning.study import Study
@@ -70,7 +70,7 @@ def test_a_driver_that_would_fail_every_trial_is_refused_before_the_first(
 
 def test_plan_refuses_such_a_driver_and_writes_nothing(study: Path) -> None:
     with_recipe(study, driver="seamark.drivers.nul:Null")
-    done = CliRunner().invoke(plan_command, ["-c", "try.yaml"])
+    done = CliRunner().invoke(cli, ["plan", "-c", "try.yaml"])
     assert isinstance(done.exception, UserError)
     assert not (study / "results").exists()
 
