@@ -310,6 +310,10 @@ def test_a_pattern_in_a_file_of_the_working_folder_is_loaded_with_its_settings(t
         (["http://h/", "--pattern", "poison"], "Did you mean 'poisson'?"),
         (["http://h/", "--pattern", "no_patterns:none"], "there is no module 'no_patterns'"),
         (["http://h/", "--set", "burstiness"], "NAME=VALUE"),
+        (
+            ["http://h/", "--model", "m", "--mix", "chat: !!timestamp abc"],
+            "a tag of YAML that does not fit its value",
+        ),
         (["http://h/v1/completions", "--output-tokens", "0"], "greater than 0"),
         (["http://127.0.0.1:1/v1/completions"], "nothing listens there"),
         (["http://h/", "--turns", "0"], "--turns 0: 0 is too small: at least 1"),

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
-import yaml
 
 from seamark.config.levels import TYPES, violation
+from seamark.config.yaml_source import value_of
 from seamark.errors import UserError, did_you_mean
 from seamark.model.load_profile import AUTO, LoadProfile
 from seamark.model.service import Setting, Value
@@ -102,10 +102,10 @@ def _mix(text: str) -> str:
     from seamark.load.engine.mix import classes_of
 
     try:
-        document = yaml.safe_load(text)
+        document = value_of(text)
         written = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise UserError(f"--mix {text}: not a mix ({' '.join(str(error).split())}).") from None
+    except (TypeError, ValueError) as error:
+        raise UserError(f"--mix {text}: not a mix ({error}).") from None
     for each in classes_of(written):
         for name in each.settings:
             if name not in PER_REQUEST:

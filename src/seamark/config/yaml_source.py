@@ -98,6 +98,16 @@ class Mistakes:
             raise UserError(*self.lines)
 
 
+def value_of(text: str) -> object:
+    """Return the value of YAML text from the command line. Raises ValueError for text that is no YAML."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    except (AttributeError, TypeError):  # PyYAML on '!!timestamp abc'
+        raise ValueError("a tag of YAML that does not fit its value") from None
+
+
 def load(path: Path, mistakes: Mistakes) -> Item | None:
     """Return the mapping in a YAML file, or None after noting why it cannot be read."""
     text = _text(path, mistakes)

@@ -120,6 +120,7 @@ def test_a_persistent_server_that_cannot_come_up_says_why_and_leaves_nothing(stu
         (["start", "fileio"], 2, "runs inside the load"),
         (["start", "postgres", "--set", "scal=4"], 2, "Did you mean 'scale'?"),
         (["start", "postgres", "--set", "scale=many"], 2, "expected a whole number"),
+        (["start", "postgres", "--set", "scale=[1"], 2, "--set scale=[1: while parsing a flow sequence"),
         (["start", "vllm", "--set", "prompt_len=4"], 2, "a setting of a load"),
         (["start", "null", "--time", "soon"], 2, "Give one as"),
         (["start", "null", "--site", "nowhere"], 2, "no such file in config/sites"),

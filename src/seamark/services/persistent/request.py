@@ -4,10 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import yaml
 
 from seamark.config.read import read_services
+from seamark.config.yaml_source import value_of
 from seamark.errors import UserError, did_you_mean
 from seamark.model.service import Service, Value
 from seamark.model.trial import RESOURCES, Deployment
@@ -45,7 +47,10 @@ def settings_from(pairs: Sequence[str], service: Service) -> dict[str, Value]:
                 f"bench servers start {service.name}: --set {name}: {what}. Known: {', '.join(known) or 'none'}."
                 f"{did_you_mean(name, known)}"
             )
-        values[name] = text if setting.type == "str" else yaml.safe_load(text)
+        try:
+            values[name] = text if setting.type == "str" else cast(Value, value_of(text))
+        except ValueError as error:
+            raise UserError(f"bench servers start {service.name}: --set {name}={text}: {error}") from None
     return values
 
 
