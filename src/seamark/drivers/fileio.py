@@ -13,7 +13,7 @@ import numpy as np
 from seamark.drivers import fileio_files
 from seamark.drivers.fileio_files import PAGE_BYTES, Files
 from seamark.errors import UserError
-from seamark.load.driver import Body, Call, Hooks, Reply, Target
+from seamark.load.driver import Body, Call, Hooks, Reply, Target, whole
 from seamark.model.sample import Failure
 from seamark.model.service import Value
 
@@ -40,7 +40,7 @@ class FileIo(Call):
         self.kinds = (str(settings["operation"]),)
         self._target = target
         self._files = Files.of(target)
-        self._block_bytes = _int(settings, "block_bytes")
+        self._block_bytes = whole(settings, "block_bytes")
         self._sessions = target.load.concurrency
         self._writes = settings["operation"] == "write"
         self._random = settings["access"] == "random"
@@ -216,7 +216,7 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     """Return the actual mode (o_direct 1 or 0), the ratio of the files in the page cache, and the duration of the
     last sync (the longest of all threads) if there was one."""
     files = Files.of(target)
-    found = {"o_direct": float(_direct(target, files, _int(target.settings, "block_bytes")))}
+    found = {"o_direct": float(_direct(target, files, whole(target.settings, "block_bytes")))}
     ratio = fileio_files.cached_ratio(files)
     if ratio is not None:
         found["page_cache_ratio"] = ratio
@@ -239,10 +239,6 @@ def _direct(target: Target, files: Files, block_bytes: int) -> bool:
             "Set `direct` to auto or cached, or another `directory` or `block_bytes`."
         )
     return allowed
-
-
-def _int(settings: Mapping[str, Value], name: str) -> int:
-    return int(settings.get(name) or 0)
 
 
 HOOKS = Hooks(stage=stage, quality=quality)

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from seamark.errors import SiteError, UserError
-from seamark.load.driver import Target
+from seamark.load.driver import Target, whole
 from seamark.model.service import Value
 
 PAGE_BYTES = mmap.PAGESIZE
@@ -38,7 +38,7 @@ class Files:
     @staticmethod
     def of(target: Target) -> "Files":
         """Return the files of a deployment. In a folder of the user's they are named by size, to be used again."""
-        count, file_bytes = int(_number(target, "files")), int(_number(target, "file_bytes"))
+        count, file_bytes = whole(target.settings, "files"), whole(target.settings, "file_bytes")
         directory = target.settings.get("directory")
         if directory is None:
             return Files(folder=target.data / "files", count=count, file_bytes=file_bytes)
@@ -168,9 +168,3 @@ def allow_open_files(wanted: int) -> None:
             "Lower `files` or `concurrency`."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _number(target: Target, name: str) -> float:
-    value = target.settings[name]
-    assert isinstance(value, (int, float))
-    return value

@@ -2,9 +2,11 @@
 
 import queue
 import time
+from collections.abc import Callable
 
 import grpc
 
+from seamark.load.driver import Body, Reply
 from seamark.model.sample import Failure
 
 CONNECT_S = 10.0
@@ -24,6 +26,40 @@ FAILURES = {
     grpc.StatusCode.UNIMPLEMENTED: Failure.CLIENT_ERROR,
     grpc.StatusCode.OUT_OF_RANGE: Failure.CLIENT_ERROR,
 }
+
+
+Read = Callable[[bytes, int], Reply]
+"""Returns what a reply's bytes are worth, given how many bytes were sent."""
+
+
+class RpcSession:
+    """One user's connection, on which one method is called with bytes and returns bytes."""
+
+    def __init__(
+        self,
+        address: str,
+        method: str,
+        read: Read,
+        timeout_s: float,
+        *,
+        metadata: tuple[tuple[str, str], ...] = (),
+        most_bytes: int = MAX_REPLY_BYTES,
+    ) -> None:
+        """Connect. Raises ConnectionError."""
+        self._read = read
+        self._timeout_s = timeout_s
+        self._metadata = metadata
+        self._channel = connected(address, most_bytes)
+        self._method = self._channel.unary_unary(method)
+
+    def call(self, body: Body) -> Reply:
+        """Send one request and check its reply."""
+        sent: bytes = body.content
+        return self._read(self._method(sent, timeout=self._timeout_s, metadata=self._metadata), len(sent))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
 
 
 def connected(address: str, most_bytes: int = MAX_REPLY_BYTES) -> grpc.Channel:

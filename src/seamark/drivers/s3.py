@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seamark.errors import SiteError
-from seamark.load.driver import Body, Hooks, Target, Wire
+from seamark.load.driver import Body, Hooks, Target, Wire, whole
 from seamark.load.engine.http import HttpDecoder, http_request
 from seamark.model.sample import Failure
 from seamark.model.service import Value
@@ -135,8 +135,8 @@ class S3(Wire):
     def __init__(self, target: Target) -> None:
         self._target = target
         self._operation = str(target.settings["operation"])
-        self._object_bytes = _int(target.settings, "object_bytes")
-        self._objects = _int(target.settings, "objects")
+        self._object_bytes = whole(target.settings, "object_bytes")
+        self._objects = whole(target.settings, "objects")
         self._bucket = str(target.settings["bucket"])
         self._host = f"{target.host}:{target.ports['main']}"
         self.kinds: Sequence[str] = KINDS[self._operation]
@@ -228,12 +228,8 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
     from boto3.s3.transfer import TransferConfig
 
     settings = target.settings
-    bucket, objects, size, part = (
-        settings[name] for name in ("bucket", "objects", "object_bytes", "multipart_bytes")
-    )
-    assert isinstance(objects, int)
-    assert isinstance(size, int)
-    assert isinstance(part, int)
+    bucket = settings["bucket"]
+    objects, size, part = (whole(settings, name) for name in ("objects", "object_bytes", "multipart_bytes"))
     if (target.data / "credentials").exists():
         _require_room(target, 2 * objects * size)
     started = time.monotonic()
@@ -258,12 +254,6 @@ def populate(target: Target, seed: int) -> Mapping[str, Value]:
         "parts": -(-size // part) if size >= part else 1,
         "populate_s": round(time.monotonic() - started, 3),
     }
-
-
-def _int(settings: Mapping[str, Value], name: str) -> int:
-    value = settings[name]
-    assert isinstance(value, int)
-    return value
 
 
 HOOKS = Hooks(populate=populate)

@@ -43,6 +43,15 @@ class Target:
         return LoadProfile.of(self.settings)
 
 
+def whole(settings: Mapping[str, Value], name: str, otherwise: int | None = None) -> int:
+    """Return a setting that is a whole number; `otherwise`, if given, where it is not set."""
+    value = settings.get(name)
+    if value is None and otherwise is not None:
+        return otherwise
+    assert isinstance(value, (int, float)), f"{name} is {value!r}"
+    return int(value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Body:
     """One request in the driver's own terms, made before the clock starts. `kind` indexes `kinds`."""

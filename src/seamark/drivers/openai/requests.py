@@ -15,17 +15,12 @@ from numpy.typing import NDArray
 
 from seamark.drivers.openai.prompts import Ids, Prompt, Prompts, Texts, Tokens, ids_of, read_tokenizer, texts_of
 from seamark.errors import UserError, did_you_mean
+from seamark.load.driver import whole
 from seamark.model.service import Value
 from seamark.patterns.trace_file import BLOCK_TOKENS, Row
 
 Shape = Literal["fixed", "uniform", "lognormal"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
-
-
-def whole(settings: Mapping[str, Value], name: str, otherwise: int) -> int:
-    """Return a setting that is a whole number; `otherwise` where it is not set."""
-    value = settings.get(name)
-    return otherwise if value is None else int(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +128,7 @@ class Asks:
         self._turns = turns
         self._prompt_lengths = Lengths.of(settings, "prompt_len")
         self._gen_lengths = Lengths.of(settings, "gen_tokens")
-        self._limit = None if settings.get("max_model_len") is None else whole(settings, "max_model_len", 0)
+        self._limit = None if settings.get("max_model_len") is None else whole(settings, "max_model_len")
         if endpoint == "chat" and self._batch != 1:
             raise UserError(f"batch: {self._batch} prompts in one request are for completions only. Set it to 1.")
         if self._turns > 1 and self._batch != 1:

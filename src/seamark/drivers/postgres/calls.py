@@ -10,7 +10,7 @@ import psycopg2.extensions
 from seamark.drivers.postgres import tables
 from seamark.drivers.postgres.replies import category
 from seamark.drivers.postgres.requests import PAYLOAD, PREPARED, Requests
-from seamark.load.driver import Body, Call, Reply, Target
+from seamark.load.driver import Body, Call, Reply, Session, Target
 from seamark.model.sample import Failure
 
 GOOD = Reply()
@@ -39,7 +39,7 @@ class PostgresCalls(Call):
             return [Body(content=_insert(body.content)) for body in bodies]
         return [Body(content=f"execute {operation}{_texts(body.content)}".encode()) for body in bodies]
 
-    def session(self) -> "_Session":
+    def session(self) -> Session:
         """Connect and prepare the statements."""
         return _Session(self._target, self._requests)
 

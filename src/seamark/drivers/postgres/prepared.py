@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import psycopg2
 
 from seamark.drivers.postgres import tables
+from seamark.drivers.postgres.calls import PostgresCalls
 from seamark.drivers.postgres.replies import ReplyDecoder
-from seamark.drivers.postgres.requests import PREPARED, Requests
-from seamark.load.driver import Body, Call, Reply, Target
+from seamark.drivers.postgres.requests import PREPARED
+from seamark.load.driver import Body, Reply, Session, Target
 from seamark.model.sample import Failure
 
 REST = b"D\0\0\0\6P\0" + b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\4"
@@ -28,23 +29,15 @@ class NotConnectedError(ConnectionError):
     """No connection on which the statement is prepared was to be had."""
 
 
-class PostgresPrepared(Call):
+class PostgresPrepared(PostgresCalls):
     """One prepared statement per request, good if it returns or changes the expected number of rows. They are counted
     as received and, as in pgbench, not parsed."""
-
-    unit = "transaction"
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._requests = Requests.of(target.settings)
-        self.kinds: Sequence[str] = (self._requests.operation,)
-        self.body_count = self._requests.body_count
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return seeded requests, ready to send."""
         return [Body(content=self._encoded(body.content)) for body in self._requests.bodies(count, seed)]
 
-    def session(self) -> "_Session":
+    def session(self) -> Session:
         """Connect, and prepare the statement."""
         changes = PREPARED[self._requests.operation].changes
         tag = f"{'UPDATE' if changes else 'SELECT'} {self._requests.rows}"

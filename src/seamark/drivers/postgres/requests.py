@@ -8,7 +8,7 @@ import numpy as np
 
 from seamark.drivers.postgres.tables import ACCOUNTS, TELLERS
 from seamark.errors import UserError
-from seamark.load.driver import Body
+from seamark.load.driver import Body, whole
 from seamark.model.service import Value
 
 MAX_BODIES = 1 << 17
@@ -45,7 +45,7 @@ class Requests:
     def of(cls, settings: Mapping[str, Value]) -> "Requests":
         """Return those that a trial's settings ask for. Raises UserError for a range larger than its table."""
         found = cls(
-            operation=str(settings["operation"]), scale=_int(settings, "scale"), batch=_int(settings, "batch")
+            operation=str(settings["operation"]), scale=whole(settings, "scale"), batch=whole(settings, "batch")
         )
         if found.operation == "range" and found.batch > found.accounts:
             raise UserError(
@@ -89,9 +89,3 @@ class Requests:
             firsts = random.integers(1, self.accounts - self.batch + 1, count, endpoint=True).tolist()
             return [Body(content=(aid, aid + self.batch - 1)) for aid in firsts]
         return [Body(content=(aid,)) for aid in random.integers(1, self.accounts, count, endpoint=True).tolist()]
-
-
-def _int(settings: Mapping[str, Value], name: str) -> int:
-    value = settings[name]
-    assert isinstance(value, int)
-    return value

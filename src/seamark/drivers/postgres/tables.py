@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import psycopg2
 import psycopg2.extensions
 
-from seamark.load.driver import Target
+from seamark.load.driver import Target, whole
 from seamark.model.service import Value
 
 SCHEMA = "seamark"
@@ -69,8 +69,7 @@ def make_tables(target: Target) -> Mapping[str, Value]:
 
     Returns rows, bytes and seconds.
     """
-    scale = target.settings["scale"]
-    assert isinstance(scale, int)
+    scale = whole(target.settings, "scale")
     started = time.monotonic()
     aid = "bigint" if scale >= BIGINT_FROM_SCALE else "int"
     connection = connect(target)

@@ -92,44 +92,24 @@ class TritonGrpc(Call):
             contents.append(Body(content=message.SerializeToString()))
         return contents
 
-    def session(self) -> "GrpcSession":
+    def session(self) -> rpc.RpcSession:
         """Return a session with an open connection."""
-        return GrpcSession(self._requests, self._address, self._timeout_s)
+        most_bytes = self._requests.most_reply_bytes
+        return rpc.RpcSession(self._address, INFER, self._read, self._timeout_s, most_bytes=most_bytes)
 
     def failure(self, error: Exception) -> Failure:
         """Return the category of gRPC's own status."""
         return rpc.category(error)
 
-
-class GrpcSession:
-    """One user's connection."""
-
-    def __init__(self, requests: Requests, address: str, timeout_s: float) -> None:
-        self._requests = requests
-        self._timeout_s = timeout_s
-        self._channel = rpc.connected(address, requests.most_reply_bytes)
-        self._infer = self._channel.unary_unary(INFER)  # bytes in, bytes out
-
-    def call(self, body: Body) -> Reply:
-        """Request one inference and check the shapes of the reply."""
-        received: bytes = self._infer(body.content, timeout=self._timeout_s)
-        right = self._right(service_pb2.ModelInferResponse.FromString(received))
-        return Reply(
-            units=self._requests.batch if right else 0,
-            bytes_sent=len(body.content),
-            bytes_received=len(received),
-            failure=Failure.NONE if right else Failure.WRONG_REPLY,
-        )
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._channel.close()
-
-    def _right(self, message: service_pb2.ModelInferResponse) -> bool:
+    def _read(self, reply: bytes, sent: int) -> Reply:
+        message = service_pb2.ModelInferResponse.FromString(reply)
         outputs, tensors = message.outputs, message.raw_output_contents
-        return len(outputs) == len(tensors) == len(self._requests.model.outputs) and all(
+        right = len(outputs) == len(tensors) == len(self._requests.model.outputs) and all(
             output.datatype == "FP32"
             and self._requests.answers(output.name, output.shape)
             and len(tensor) == 4 * prod(output.shape)
             for output, tensor in zip(outputs, tensors, strict=True)
         )
+        failure = Failure.NONE if right else Failure.WRONG_REPLY
+        units = self._requests.batch if right else 0
+        return Reply(units=units, bytes_sent=sent, bytes_received=len(reply), failure=failure)

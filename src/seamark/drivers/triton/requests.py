@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from seamark.drivers.triton.models import MODELS, Array, Model
+from seamark.load.driver import whole
 from seamark.model.service import Value
 
 KEPT_BYTES = 64 << 20
@@ -33,13 +34,12 @@ class Requests:
     @staticmethod
     def of(settings: Mapping[str, Value]) -> "Requests":
         """Return the requests that a trial's settings describe."""
-        smallest = _whole(settings["dimensions"])
-        largest = settings["dimensions_max"]
+        smallest = whole(settings, "dimensions")
         return Requests(
             name=str(settings["model"]),
-            batch=_whole(settings["batch"]),
+            batch=whole(settings, "batch"),
             smallest=smallest,
-            largest=smallest if largest is None else max(smallest, _whole(largest)),
+            largest=max(smallest, whole(settings, "dimensions_max", smallest)),
         )
 
     @property
@@ -122,8 +122,3 @@ class HttpReplyCheck:
         ):
             raise ValueError(f"outputs that were not asked for: {header[:200]!r}")
         return sum(sizes.values())
-
-
-def _whole(value: Value) -> int:
-    assert isinstance(value, int), f"{value!r} is no whole number"
-    return value

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.load.driver import Target
+from seamark.load.driver import Target, whole
 from seamark.model.service import Value
 
 Vectors = NDArray[np.float32]
@@ -64,13 +64,6 @@ class Dataset:
         """Read the output of `save`; vectors stay on disk until they are accessed."""
         vectors: Any = np.load(folder / "vectors.npy", mmap_mode="r")
         return Dataset(vectors=vectors, queries=np.load(folder / "queries.npy"), truth=np.load(folder / "truth.npy"))
-
-
-def whole(settings: Mapping[str, Value], name: str) -> int:
-    """Return a setting that is a whole number."""
-    value = settings[name]
-    assert isinstance(value, int), f"{name} is {value!r}"
-    return value
 
 
 def nearest_distances(vectors: Vectors, queries: Vectors, depth: int) -> Distances:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seamark.drivers.vectors.dataset import Dataset, Vectors, in_batches, recall_at_k, whole
-from seamark.load.driver import Body, Call, Hooks, Target
+from seamark.drivers.vectors.dataset import Dataset, Vectors, in_batches, recall_at_k
+from seamark.load.driver import Body, Call, Hooks, Target, whole
 from seamark.model.sample import Failure
 from seamark.model.service import Value
 

@@ -10,8 +10,8 @@ from typing import Any
 import faiss
 import numpy as np
 
-from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, fill, whole
-from seamark.load.driver import Body, Reply, Target
+from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, fill
+from seamark.load.driver import Body, Reply, Target, whole
 from seamark.model.sample import Failure
 from seamark.model.service import Value
 

@@ -5,8 +5,8 @@ pymilvus exists in the service's environment only, so it is imported where it is
 
 from collections.abc import Mapping
 
-from seamark.drivers.vectors.dataset import Dataset, fill, recall_at_k, whole
-from seamark.load.driver import Call, Hooks, Target
+from seamark.drivers.vectors.dataset import Dataset, fill, recall_at_k
+from seamark.load.driver import Call, Hooks, Target, whole
 from seamark.load.workers.assignment import seed_for
 from seamark.model.service import Value
 

@@ -1,12 +1,13 @@
 """Call drivers of Milvus: one searches, one inserts, each over its own connections."""
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from seamark.drivers import rpc
-from seamark.drivers.vectors.dataset import Dataset, Vectors, in_batches, whole
+from seamark.drivers.vectors.dataset import Dataset, Vectors, in_batches
 from seamark.drivers.vectors.milvus_collection import address_of, credentials
 from seamark.drivers.vectors.milvus_messages import (
     INSERTED,
@@ -17,21 +18,30 @@ from seamark.drivers.vectors.milvus_messages import (
     inserted,
     schema_of,
 )
-from seamark.load.driver import Body, Call, Reply, Target
+from seamark.load.driver import Body, Call, Reply, Target, whole
 from seamark.model.sample import Failure
 
 MOST_BODIES_BYTES = 64 << 20
-Read = Callable[[bytes, int], Reply]
-"""From the bytes of a reply and how many were sent to its units and failure."""
 
 
 class _Calls(Call):
     """Common part of both drivers: connections, and the categories of errors."""
 
+    method: str
+
     def __init__(self, target: Target) -> None:
         self._settings = target.settings
         self._address = address_of(target)
         self._timeout_s = target.load.timeout_s
+
+    def session(self) -> rpc.RpcSession:
+        """Return a session with an open connection."""
+        method = f"{SERVICE}/{self.method}"
+        return rpc.RpcSession(self._address, method, self._read, self._timeout_s, metadata=credentials())
+
+    @abstractmethod
+    def _read(self, reply: bytes, sent: int) -> Reply:
+        """Return what the bytes of a reply are worth, given how many were sent."""
 
     def failure(self, error: Exception) -> Failure:
         """Return the category of gRPC's status, or of Milvus's own code."""
@@ -43,6 +53,7 @@ class _Calls(Call):
 class Search(_Calls):
     """Searches the collection that `populate` filled. A reply is worth its batch when every query got an answer."""
 
+    method = "Search"
     unit = "query"
     kinds: Sequence[str] = ("search",)
 
@@ -58,10 +69,6 @@ class Search(_Calls):
         """Return batches of queries: all queries in seeded order, again and again, cut into batches."""
         batches = in_batches(len(self._queries), count, self._batch, seed)
         return [Body(content=self._searching.request(self._queries[batch])) for batch in batches]
-
-    def session(self) -> "MilvusSession":
-        """Return a session with an open connection."""
-        return MilvusSession(self._address, "Search", self._timeout_s, self._read)
 
     def _read(self, reply: bytes, sent: int) -> Reply:
         counts = self._searching.counts(reply)
@@ -80,6 +87,7 @@ class Insert(_Calls):
     Milvus answers once they are in its log; searches and the index have them later.
     """
 
+    method = "Insert"
     unit = "vector"
     kinds: Sequence[str] = ("insert",)
 
@@ -98,32 +106,8 @@ class Insert(_Calls):
         batches = in_batches(len(self._vectors), count, self._batch, seed)
         return [Body(content=insert_request(fields, self._vectors[batch], seed)) for batch in batches]
 
-    def session(self) -> "MilvusSession":
-        """Return a session with an open connection."""
-        return MilvusSession(self._address, "Insert", self._timeout_s, self._read)
-
     def _read(self, reply: bytes, sent: int) -> Reply:
         right = inserted(reply) == self._batch
         failure = Failure.NONE if right else Failure.WRONG_REPLY
         units = self._batch if right else 0
         return Reply(units=units, bytes_sent=sent, bytes_received=len(reply), failure=failure)
-
-
-class MilvusSession:
-    """One user's connection and its call."""
-
-    def __init__(self, address: str, call: str, timeout_s: float, read: Read) -> None:
-        self._timeout_s = timeout_s
-        self._read = read
-        self._channel = rpc.connected(address)
-        self._ask = self._channel.unary_unary(f"{SERVICE}/{call}")  # bytes in, bytes out
-        self._metadata = credentials()
-
-    def call(self, body: Body) -> Reply:
-        """Send one request and check that its reply is whole."""
-        sent: bytes = body.content
-        return self._read(self._ask(sent, timeout=self._timeout_s, metadata=self._metadata), len(sent))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._channel.close()

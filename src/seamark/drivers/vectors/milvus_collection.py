@@ -14,7 +14,7 @@ from seamark.drivers import rpc
 from seamark.drivers.vectors.dataset import Ids, Vectors
 from seamark.drivers.vectors.milvus_messages import INSERTED, SEARCHED, SERVICE, Searching, index_of, schema_of
 from seamark.errors import SiteError
-from seamark.load.driver import Target
+from seamark.load.driver import Target, whole
 from seamark.model.service import Value
 
 INSERT_BYTES = 8 << 20
@@ -140,9 +140,7 @@ class MilvusCollection:
 def make_inserted(client: MilvusClient, settings: Mapping[str, Value]) -> None:
     """Create the collection for inserts: empty, with its index declared, and loaded, so that new vectors are indexed
     and can be searched."""
-    dimensions = settings["dimensions"]
-    assert isinstance(dimensions, int)
-    _make(client, INSERTED, dimensions)
+    _make(client, INSERTED, whole(settings, "dimensions"))
     _index(client, INSERTED, settings)
     client.load_collection(INSERTED)
 

@@ -15,6 +15,7 @@ from pymilvus.grpc_gen import milvus_pb2
 
 from seamark.drivers.vectors.dataset import Ids, Vectors
 from seamark.errors import UserError
+from seamark.load.driver import whole
 from seamark.model.sample import Failure
 from seamark.model.service import Value
 
@@ -90,9 +91,9 @@ class Searching:
     def of(settings: Mapping[str, Value]) -> "Searching":
         """Return it for a trial's settings. Raises UserError for settings that Milvus refuses."""
         require_sense(settings)
-        k = settings["k"]
-        assert isinstance(k, int)
-        return Searching(settings=settings, k=k, guarantee=GUARANTEES[str(settings["consistency"])])
+        return Searching(
+            settings=settings, k=whole(settings, "k"), guarantee=GUARANTEES[str(settings["consistency"])]
+        )
 
     def request(self, queries: Vectors) -> bytes:
         """Return the encoded search for these queries (q, d)."""
