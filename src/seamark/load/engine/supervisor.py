@@ -14,9 +14,9 @@ from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
 from seamark.load.workers.records import Segment
 from seamark.model.sample import Failure
 
-WATCH_S = 0.02
+CHECK_S = 0.02
 """Interval of checks of an open loop's backlog, and of calls with short time-outs."""
-CLOSED_WATCH_S = 0.1
+CLOSED_CHECK_S = 0.1
 """The same for a closed loop, where a check takes the interpreter from the threads."""
 LEAVING_S = 1.0
 """Grace after the last time-out for a thread without a request: one that hangs while its session closes, which no
@@ -42,7 +42,7 @@ def run_calls(
     signal.signal(signal.SIGTERM, lambda *_: load.halt())
     sys.setswitchinterval(SWITCH_S)
     load.start(begin())
-    return Supervisor(load, users, report_progress).watch()
+    return Supervisor(load, users, report_progress).supervise()
 
 
 class Supervisor:
@@ -60,11 +60,11 @@ class Supervisor:
         self._survivors: int | None = None
         self._stalls = Stalls()
 
-    def watch(self) -> WorkerCounters:
+    def supervise(self) -> WorkerCounters:
         """Return the counters when every request has ended, and every thread has ended or been abandoned."""
         load = self._load
         overdue_ns = load.deadline_ns + load.timeout_ns + int(LEAVING_S * 1e9)
-        wait_s = max(0.001, min(WATCH_S if load.dispenser.open else CLOSED_WATCH_S, load.timeout_ns / 1e10))
+        wait_s = max(0.001, min(CHECK_S if load.dispenser.open else CLOSED_CHECK_S, load.timeout_ns / 1e10))
         while load.fault is None and (alive := next((user for user in self._users if user.is_alive()), None)):
             began_ns = monotonic_ns()
             to_deadline_s = (load.deadline_ns - began_ns) / 1e9
@@ -72,21 +72,21 @@ class Supervisor:
             alive.join(pause_s)
             now_ns = monotonic_ns()
             self._stalls.add(began_ns + int(pause_s * 1e9) - load.epoch_ns, now_ns - load.epoch_ns)
-            self._look(now_ns)
+            self._check(now_ns)
             if load.stop.is_set():
                 self._cancel()
                 overdue_ns = min(overdue_ns, now_ns + int(LEAVING_S * 1e9))
             if now_ns > overdue_ns and not any(user.claims for user in self._users):
-                self._leave_behind()
+                self._abandon_threads()
         end_ns = monotonic_ns()
         if load.dispenser.open and load.fault is None:
             try:
                 self._record_unsent(end_ns - load.epoch_ns)
             except OSError as error:
                 load.fault = error
-        return self._observed(end_ns)
+        return self._counters(end_ns)
 
-    def _look(self, now_ns: int) -> None:
+    def _check(self, now_ns: int) -> None:
         load = self._load
         if self._survivors is None:
             if load.dispenser.open:
@@ -121,7 +121,7 @@ class Supervisor:
             self._users.append(another)
             another.start()
 
-    def _leave_behind(self) -> None:
+    def _abandon_threads(self) -> None:
         """Abandon threads that do not end: their samples are already written (`User._renew`)."""
         for user in [user for user in self._users if user.is_alive()]:
             self._users.remove(user)
@@ -152,7 +152,7 @@ class Supervisor:
     def _completed(self) -> int:
         return sum(user.completed for user in self._users + self._gone) + self._replies.count
 
-    def _observed(self, now_ns: int) -> WorkerCounters:
+    def _counters(self, now_ns: int) -> WorkerCounters:
         load = self._load
         sent = self._sent()
         until_ns = now_ns - load.epoch_ns

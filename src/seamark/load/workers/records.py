@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -72,22 +72,30 @@ class Segment:
             os.close(fd)
 
 
-class Recorder:
+class _Block:
     """A block of records of one thread or event loop, written when full and by `flush`.
 
     Times are clock times and are written relative to `epoch_ns`, the start of load: one subtraction per block.
     """
 
     __slots__ = ("_at", "_block", "_end", "_records", "_segment", "_view", "epoch_ns")
+    form: ClassVar[np.dtype[np.void]]
 
     def __init__(self, segment: Segment, epoch_ns: int = 0) -> None:
         self._segment = segment
-        self._block = bytearray(RECORD.size * BLOCK)
+        self._block = bytearray(self.form.itemsize * BLOCK)
         self._view = memoryview(self._block)
-        self._records = np.frombuffer(self._block, dtype=SAMPLE)
+        self._records = np.frombuffer(self._block, dtype=self.form)
         self._end = len(self._block)
         self._at = 0
         self.epoch_ns = epoch_ns
+
+
+class Recorder(_Block):
+    """Block of SAMPLE records."""
+
+    __slots__ = ()
+    form = SAMPLE
 
     def add(
         self,
@@ -147,19 +155,11 @@ class Recorder:
             self._segment.append(self._view[:at], count)
 
 
-class ChunkRecorder:
-    """A block of CHUNK records in memory, of one event loop; written when full and by `flush`."""
+class ChunkRecorder(_Block):
+    """Block of CHUNK records."""
 
-    __slots__ = ("_at", "_block", "_chunks", "_end", "_segment", "_view", "epoch_ns")
-
-    def __init__(self, segment: Segment, epoch_ns: int = 0) -> None:
-        self._segment = segment
-        self.epoch_ns = epoch_ns
-        self._block = bytearray(CHUNK_RECORD.size * BLOCK)
-        self._view = memoryview(self._block)
-        self._chunks = np.frombuffer(self._block, dtype=CHUNK)
-        self._end = len(self._block)
-        self._at = 0
+    __slots__ = ()
+    form = CHUNK
 
     def add(self, index: int, at_ns: int, events: int) -> None:
         """Add one read, its time of a clock on which the load starts at `epoch_ns`. Raises OSError when the disk is
@@ -175,7 +175,7 @@ class ChunkRecorder:
         at, self._at = self._at, 0
         if at:
             count = at // CHUNK_BYTES
-            self._chunks["at_ns"][:count] -= self.epoch_ns
+            self._records["at_ns"][:count] -= self.epoch_ns
             self._segment.append(self._view[:at], count)
 
 

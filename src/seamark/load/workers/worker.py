@@ -209,6 +209,7 @@ def worker_report(
     """Return the WorkerReport as a JSON document. An open loop has a schedule lag, a closed one null."""
     fault = counters.fault
     return {
+        **{name: value for name, value in vars(counters).items() if name != "fault"},
         "worker": assignment.worker,
         "pid": os.getpid(),
         "ok": fault is None,
@@ -216,20 +217,9 @@ def worker_report(
         "errno": getattr(fault, "errno", None),
         "wall_s": wall_s,
         "cpu_s": cpu_s,
-        "spin_s": counters.spin_s,
-        "held_open_s": counters.held_open_s,
         "max_rss_bytes": largest_rss_bytes(),
         "lag_ns": None if assignment.load.closed else schedule_lag(assignment.segment),
-        "loop_lag_ns": counters.loop_lag_ns,
-        "stalls_ns": counters.stalls_ns,
-        "backlog_max": counters.backlog_max,
-        "survivors": counters.survivors,
-        "written_off": counters.written_off,
-        "network": counters.network,
-        "scheduled": counters.scheduled,
         "ran_out": fault is None and (counters.ran_out or ran_out(assignment)),
-        "sent": counters.sent,
-        "completed": counters.completed,
     }
 
 
