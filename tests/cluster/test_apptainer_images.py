@@ -56,8 +56,8 @@ def test_an_image_is_pulled_by_the_digest_that_its_tag_had_and_never_again(boxes
     assert [step.state for step in missing(boxes.study())] == ["missing"]
     made = step_of(prepare(boxes.study()), "tiny")
     assert (made.state, made.digest, made.flags, made.why) == ("made", digest, "known", None)
-    assert made.path.name == f"tiny-{digest.removeprefix('sha256:')[:12]}.sif"
-    assert made.path.stat().st_size == made.size_bytes
+    assert Path(made.path).name == f"tiny-{digest.removeprefix('sha256:')[:12]}.sif"
+    assert Path(made.path).stat().st_size == made.size_bytes
     entry = yaml.safe_load((boxes.root / "containers" / "images.lock.yaml").read_text())["tiny"]
     assert entry == {
         "source": f"{registry.address}:1",
@@ -79,7 +79,7 @@ def test_another_machine_gets_what_the_lock_says_and_not_what_the_tag_has_now(bo
     registry.push("1", {"bin/tiny": KNOWS, "newer": b"1"})
     boxes.site("other", containers=boxes.root / "elsewhere")
     made = step_of(prepare(boxes.study("other")), "tiny")
-    assert (made.state, made.digest, made.path.parent.name) == ("made", digest, "elsewhere")
+    assert (made.state, made.digest, Path(made.path).parent.name) == ("made", digest, "elsewhere")
 
 
 @pytest.mark.covers("E-FR06", "E-FR24")
@@ -101,7 +101,7 @@ def test_a_part_in_an_image_of_its_own_has_it_pulled_and_noted_like_the_servers(
     entry = yaml.safe_load((boxes.root / "containers" / "images.lock.yaml").read_text())["tiny-store"]
     assert (entry["digest"], entry["licence"]) == (digest, "AGPL-3.0-only")
     found = StudyImages(study=boxes.study()).of_parts(boxes.study().services["tiny"])
-    assert {name: image.path for name, image in found.items()} == {"store": made.path}
+    assert {name: str(image.path) for name, image in found.items()} == {"store": made.path}
 
 
 @pytest.mark.covers("E-MR04", "E-EX")
@@ -113,7 +113,7 @@ def test_an_image_that_a_scenario_names_is_put_there_and_one_that_is_there_is_on
     named = boxes.root / "mine.sif"
     boxes.scenario("tiny", artifacts={"container": str(named)})
     made = step_of(prepare(boxes.study()), "tiny")
-    assert (made.state, made.path, made.digest) == ("made", named, digest)
+    assert (made.state, made.path, made.digest) == ("made", str(named), digest)
     assert step_of(prepare(boxes.study()), "tiny").state == "there"
     own = boxes.root / "own.sif"
     own.write_bytes(named.read_bytes())
@@ -150,7 +150,7 @@ def test_a_layer_that_is_not_what_its_digest_says_is_refused(boxes: Boxed, regis
 def test_an_image_that_was_changed_since_is_found_out(boxes: Boxed, registry: Registry):
     registry.push("1", {"bin/tiny": KNOWS})
     tiny(boxes, registry)
-    image = step_of(prepare(boxes.study()), "tiny").path
+    image = Path(step_of(prepare(boxes.study()), "tiny").path)
     whole = image.read_bytes()
     image.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert step_of(prepare(boxes.study()), "tiny").state == "there"  # not read: same size
