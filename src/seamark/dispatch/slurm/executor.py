@@ -25,6 +25,9 @@ UNREACHABLE = ("Unable to contact slurm controller", "Connection refused")
 RETRY_S = 600.0
 LONGEST_PAUSE_S = 20.0
 LONGEST_POLL_S = 180.0
+STEP = "--executor slurm-jobstep"
+LONGEST_WRAPPED = 100_000
+"""Characters of a command that are one argument of `sh -c`, with room for options: the kernel allows 128 KiB."""
 STDERR = re.compile(r"The error message was '(.*?)'\.\n", re.DOTALL)
 
 
@@ -38,9 +41,24 @@ class StudyExecutor(SlurmExecutor):  # type: ignore[misc]
     def __init__(self, *arguments: Any) -> None:
         self._unreachable_since_s: dict[Any, float] = {}
         self._shut_down = threading.Event()
-        # the command of a group of some hundred trials is longer than the 128 KiB that one argument may have
+        # sbatch reads every job as a script from stdin: some hundred trials are longer than an argument may be
         arguments[0].executor_settings.pass_command_as_script = True
         super().__init__(*arguments)  # starts the thread that polls
+
+    def additional_general_args(self) -> str:
+        """Return the options of the Snakemake inside a job, without the plugin's pass-command-as-script."""
+        return f"{STEP} --jobs 1"
+
+    def format_job_exec(self, job: Any) -> str:
+        """Return the command of a job.
+
+        Its step is a script (`srun sh -s`) only where the command is too long for an argument: where Slurm tracks
+        processes by their parents, a cancelled script leaves its children alive.
+        """
+        command: str = super().format_job_exec(job)
+        if len(command) <= LONGEST_WRAPPED:
+            return command
+        return command.replace(STEP, f"{STEP} --slurm-jobstep-pass-command-as-script", 1)
 
     def shutdown(self) -> None:
         """Abandon jobs that wait for the controller, then shut down."""
