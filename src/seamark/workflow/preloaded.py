@@ -5,6 +5,7 @@ The jobs of a scenario, which need it for tables and figures, call `show_pandas`
 """
 
 import sys
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 
 
@@ -22,3 +23,17 @@ def show_pandas() -> None:
 
 
 sys.meta_path.insert(0, WithoutPandas())
+
+for module in (
+    "pyarrow.compute",
+    "seamark.analysis.summary",
+    "seamark.load.workers.segments",
+    "seamark.planning.study",
+    "seamark.telemetry.cut",
+    "seamark.trials.derive_trial",
+    "seamark.trials.kinds.search",
+    "seamark.trials.kinds.timed_load",
+    "seamark.trials.run_deployment",
+    "seamark.workflow.rules_api",
+):
+    import_module(module)
