@@ -1,5 +1,7 @@
 """Shards as the tasks of a step of a real Slurm with two nodes, where its programs can be had."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -71,7 +73,7 @@ def test_a_lost_task_is_counted_and_slurm_ends_no_other(
         if running_s() > 1.6 and not killed:
             victim = on_node("n2")[0]
             killed.append(victim.pid)
-            victim.kill()
+            os.kill(victim.pid, signal.SIGKILL)  # psutil may hold an older process of this number
 
     port = null_server("--delay-ms", 2).port
     carrier = launcher_of("srun")

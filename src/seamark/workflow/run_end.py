@@ -23,6 +23,7 @@ from seamark.services.supervisor.control_files import (
     request_stop,
     supervisors_below,
 )
+from seamark.workflow.snakemake_cli import all_processes
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SNAKEMAKE_S = 5.0
@@ -103,7 +104,7 @@ def _jobs_of(run: psutil.Process) -> set[psutil.Process]:
     found: set[psutil.Process] = set()
     with suppress(psutil.Error):
         found |= set(run.children(recursive=True))
-    for process in psutil.process_iter():
+    for process in all_processes():
         with suppress(psutil.Error, ValueError, IndexError):
             words = process.cmdline()
             if words[words.index(FORK_SERVER) + 2] == str(run.pid):

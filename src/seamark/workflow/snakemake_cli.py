@@ -152,10 +152,17 @@ def _process_of(pid: int) -> str:
         return f"process {pid}"
 
 
+def all_processes() -> Iterator[psutil.Process]:
+    """Give every process of this machine, none of them remembered from an earlier call: psutil refuses to signal by
+    an object whose number belongs to another process now, and a run of days would spare what it has to end."""
+    psutil.process_iter.cache_clear()
+    return psutil.process_iter()
+
+
 def runs_in(root: Path) -> list[psutil.Process]:
     """Return the live Snakemake processes of this machine that work in `root`, except those inside batch jobs."""
     found = []
-    for process in psutil.process_iter():
+    for process in all_processes():
         try:
             words = process.cmdline()
             named = any(Path(word).name == "snakemake" for word in words[:4]) and words[-2:] != IN_A_JOB
