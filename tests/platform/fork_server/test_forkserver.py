@@ -124,8 +124,8 @@ def test_a_fork_server_ends_with_its_run_and_leaves_who_still_works(
     process = forked("wait", tmp_path / "ready", tmp_path / "ended")
     until((tmp_path / "ready").exists)
     server = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(owner, signal.SIGKILL)
     listens = address(name_of(owner, kind_of(sys.executable, PRELOAD, {})))
+    os.kill(owner, signal.SIGKILL)
     until(lambda: not answers(listens))
     assert process.poll() is None
     process.terminate()
