@@ -25,7 +25,8 @@ UNREACHABLE = ("Unable to contact slurm controller", "Connection refused")
 RETRY_S = 600.0
 LONGEST_PAUSE_S = 20.0
 LONGEST_POLL_S = 180.0
-STEP = "--executor slurm-jobstep"
+STEP_AS_SCRIPT = " --slurm-jobstep-pass-command-as-script"
+"""What the plugin adds to the command of every job with pass_command_as_script."""
 LONGEST_WRAPPED = 100_000
 """Characters of a command that are one argument of `sh -c`, with room for options: the kernel allows 128 KiB."""
 STDERR = re.compile(r"The error message was '(.*?)'\.\n", re.DOTALL)
@@ -45,10 +46,6 @@ class StudyExecutor(SlurmExecutor):  # type: ignore[misc]
         arguments[0].executor_settings.pass_command_as_script = True
         super().__init__(*arguments)  # starts the thread that polls
 
-    def additional_general_args(self) -> str:
-        """Return the options of the Snakemake inside a job, without the plugin's pass-command-as-script."""
-        return f"{STEP} --jobs 1"
-
     def format_job_exec(self, job: Any) -> str:
         """Return the command of a job.
 
@@ -56,9 +53,7 @@ class StudyExecutor(SlurmExecutor):  # type: ignore[misc]
         processes by their parents, a cancelled script leaves its children alive.
         """
         command: str = super().format_job_exec(job)
-        if len(command) <= LONGEST_WRAPPED:
-            return command
-        return command.replace(STEP, f"{STEP} --slurm-jobstep-pass-command-as-script", 1)
+        return command if len(command) > LONGEST_WRAPPED else command.replace(STEP_AS_SCRIPT, "", 1)
 
     def shutdown(self) -> None:
         """Abandon jobs that wait for the controller, then shut down."""
