@@ -12,9 +12,11 @@ measured trial is copied under the names of the others, with Snakemake's records
 
 import argparse
 import base64
+import ctypes
 import itertools
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -42,7 +44,7 @@ SLURM = {
 }
 REPETITIONS = 5
 SHORT_S = 0.1
-FORK_SERVER = "seamark.platform.fork_server.server"
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
@@ -58,6 +60,7 @@ def main() -> None:
     gaps.add_argument("--trials", type=int, default=12)
     gaps.add_argument("--seconds", type=float, default=10.0)
     asked = parser.parse_args()
+    adopt_orphans()
     if asked.kind == "gaps":
         measure_gaps(asked.trials, asked.seconds)
         return
@@ -95,38 +98,39 @@ def bench(root: Path, *words: str, check: bool = True) -> dict[str, float]:
 
 
 def timed(command: list[str], root: Path, *, check: bool = True) -> dict[str, float]:
-    """Run a command; return seconds, CPU seconds with those of its children and fork servers, and MB at its peak."""
-    servers: dict[int, float] = {}
-    peak_mb, began_s = 0.0, time.perf_counter()
+    """Run a command; return seconds, CPU seconds of all processes that it started, and MB at its peak."""
+    before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with (root / "output.txt").open("ab") as output:
         process = subprocess.Popen(command, cwd=root, stdout=output, stderr=output)
-        while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
-            peak_mb = max(peak_mb, _look(process.pid, servers))
+        peak_mb = 0.0
+        while process.poll() is None:
+            peak_mb = max(peak_mb, _largest_mb(process.pid))
             time.sleep(0.2)
     wall_s = time.perf_counter() - began_s
-    process.returncode = os.waitstatus_to_exitcode(ended[1])
     if check and process.returncode:
         raise SystemExit(f"{command}: exit code {process.returncode}\n{(root / 'output.txt').read_text()[-3000:]}")
-    used = ended[2]
-    cpu_s = used.ru_utime + used.ru_stime + sum(servers.values())
-    return {"wall_s": wall_s, "cpu_s": cpu_s, "rss_mb": max(peak_mb, used.ru_maxrss / 1000)}
+    with suppress(ChildProcessError):
+        while True:  # fork servers and keepers, which outlive the command by a second
+            os.wait()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime - before.ru_utime + used.ru_stime - before.ru_stime
+    return {"wall_s": wall_s, "cpu_s": cpu_s, "rss_mb": peak_mb}
 
 
-def _look(pid: int, servers: dict[int, float]) -> float:
-    """Note the CPU time of the run's fork servers, with that of their ended children; return the largest process."""
-    peak_mb = 0.0
+def adopt_orphans() -> None:
+    """Let processes whose parent has ended become children of this one, so that their CPU time is known."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def _largest_mb(pid: int) -> float:
+    """Return the resident memory of the largest process of a family, in MB."""
+    largest = 0.0
     with suppress(psutil.Error):
-        family = psutil.Process(pid).children(recursive=True)
-        for process in [psutil.Process(pid), *family]:
+        for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
             with suppress(psutil.Error):
-                peak_mb = max(peak_mb, process.memory_info().rss / 1e6)
-        pids = {str(process.pid) for process in family}
-        for process in psutil.process_iter():
-            with suppress(psutil.Error, ValueError, IndexError):
-                words = process.cmdline()
-                if words[words.index(FORK_SERVER) + 2] in pids | {str(pid)}:
-                    servers[process.pid] = sum(process.cpu_times()[:4])
-    return peak_mb
+                largest = max(largest, process.memory_info().rss / 1e6)
+    return largest
 
 
 def dry_run(slurm: bool) -> Callable[[Path], dict[str, float]]:
