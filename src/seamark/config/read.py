@@ -1,6 +1,6 @@
 """Entry points of config: recipes, sites and scenarios read from YAML, with every mistake of a file at once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,37 @@ SiteOf = Callable[[str | None], Site]
 """Returns the site of the name in a scenario (None: the scenario names none)."""
 
 
+class Recipes(Mapping[str, Service]):
+    """The recipes of a folder by name, each read when it is asked for. Raises UserError with a recipe's mistakes."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise UserError(f"{shown(folder)}: no such folder; recipes of services are expected there.")
+        self._paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+        self._read: dict[str, Service] = {}
+
+    def __getitem__(self, name: str) -> Service:
+        if name not in self._read:
+            self._read |= _read_services([self._paths[name]])
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
 def read_services(folder: Path) -> dict[str, Service]:
     """Read every recipe of a folder, by name. Raises UserError with all mistakes of all files."""
+    return _read_services([folder / f"{name}.yaml" for name in Recipes(folder)])
+
+
+def _read_services(paths: Iterable[Path]) -> dict[str, Service]:
     mistakes = Mistakes()
-    if not folder.is_dir():
-        raise UserError(f"{shown(folder)}: no such folder; recipes of services are expected there.")
-    decoded: dict[str, Service] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        service = _read_service(path, mistakes)
-        if service is not None:
-            decoded[service.name] = service
+    decoded = [service for path in paths if (service := _read_service(path, mistakes)) is not None]
     mistakes.raise_any()
-    return decoded
+    return {service.name: service for service in decoded}
 
 
 def read_site(path: Path) -> Site:

@@ -7,7 +7,7 @@ from functools import cached_property
 from os.path import expandvars
 from pathlib import Path
 
-from seamark.config.read import read_scenario, read_services, read_site
+from seamark.config.read import Recipes, read_scenario, read_services, read_site
 from seamark.dispatch.identity import allocation
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.scenario import Scenario
@@ -37,10 +37,16 @@ class Study:
     """The plan of one trial, see `of_trial`; None: everything is planned."""
 
     @classmethod
-    def at(cls, root: Path, *, scenario: str | None = None, site: str | None = None) -> "Study":
-        """Read the study in `root`. Raises UserError with every mistake of the scenario and its site."""
+    def at(
+        cls, root: Path, *, scenario: str | None = None, site: str | None = None, every_recipe: bool = True
+    ) -> "Study":
+        """Read the study in `root`. Raises UserError with every mistake of the scenario and its site.
+
+        Without `every_recipe` a recipe is read when it is asked for, so that a job reads only its own.
+        """
         path = Path(scenario or DEFAULT_SCENARIO)
-        services = read_services(config_folder(root, "services"))
+        recipes = config_folder(root, "services")
+        services = read_services(recipes) if every_recipe else Recipes(recipes)
         if path.is_absolute() and path.is_relative_to(root):
             path = path.relative_to(root)
         read = read_scenario(

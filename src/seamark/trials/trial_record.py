@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -24,6 +25,8 @@ from seamark.telemetry import provenance
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad
+
+_Dumper: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def record_of(
@@ -111,7 +114,7 @@ def write_config(folder: TrialFolder, trial: Trial, context: DeploymentContext) 
         "trial": redacted(json.loads(json.dumps(asdict(trial)))),
         "deployment": redacted(json.loads(json.dumps(asdict(context.deployment)))),
     }
-    paths.write_text(folder.config, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    paths.write_text(folder.config, yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
 def write_meta(

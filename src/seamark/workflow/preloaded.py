@@ -23,3 +23,11 @@ for module in (
     "seamark.trials.run_deployment",
 ):
     import_module(module)
+
+from seamark.model.results.deployment_record import Endpoint  # noqa: E402 - after pandas is hidden
+from seamark.model.results.load_record import LoadRecord  # noqa: E402
+from seamark.model.trial import Plan  # noqa: E402
+from seamark.storage.codec import decoder  # noqa: E402
+
+for noun in (Endpoint, LoadRecord, Plan):
+    decoder(noun)

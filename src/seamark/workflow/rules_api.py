@@ -180,6 +180,6 @@ def _study(scenario_file: str, site: str) -> "Study":
 
     search_in(Path.cwd())  # an exported job has no parent that did this so
     try:
-        return Study.at(Path.cwd(), scenario=scenario_file, site=site)
+        return Study.at(Path.cwd(), scenario=scenario_file, site=site, every_recipe=False)
     except UserError as mistake:
         raise SystemExit(str(mistake)) from None
