@@ -9,7 +9,7 @@ from seamark.workflow.dag import Dag
 from seamark.errors import UserError
 from seamark.model.dotted import search_in
 from seamark.planning.study import Study
-from seamark.workflow.large_groups import check_groups_once
+from seamark.workflow.large_studies import check_groups_once, lift_default_rate_limit
 
 search_in(Path.cwd())
 try:
@@ -59,6 +59,10 @@ include: dag.file("workflow/rules/prepare.smk")
 include: dag.file("workflow/rules/serve.smk")
 include: dag.file("workflow/rules/measure.smk")
 include: dag.file("workflow/rules/report.smk")
+
+
+onstart:
+    lift_default_rate_limit(workflow.scheduler)
 
 
 onsuccess:

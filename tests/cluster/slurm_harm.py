@@ -1,6 +1,7 @@
 """A run on the Slurm of the tests while harm is done to jobs, nodes and controller; and what must stand after it."""
 
 import hashlib
+import os
 import signal
 import subprocess
 import time
@@ -138,8 +139,8 @@ def kill_node(told: Mapping[str, str], k: int) -> None:
                 doomed |= {process, *(each for each in process.parents() if "slurmstepd" in each.name())}
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for process in doomed:
-            with suppress(psutil.Error):
-                process.send_signal(number)
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
 
 def stop_controller(told: Mapping[str, str]) -> None:
