@@ -110,9 +110,10 @@ def long_lived(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def harmed(long_lived: SlurmStudy, tmp_path_factory: pytest.TempPathFactory) -> Harmed:
+def harmed(long_lived: SlurmStudy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
     """Each deployment's job is harmed while its second trial is measured; one that is said to be lost runs on."""
     study = long_lived
+    halted: list[psutil.Process] = []
     with other_states(study, tmp_path_factory.mktemp("states") / "squeue") as states:
         write(study, "spare", *HARMS)
         run = started(study)
@@ -120,11 +121,17 @@ def harmed(long_lived: SlurmStudy, tmp_path_factory: pytest.TempPathFactory) -> 
         left = dict(ids)
         while left:
             harm, load = run.until(lambda: stopped_at_work(study, left))
-            do_harm(study, harm, job_of(study, left.pop(harm)), load, states)
+            if harm in ("TIMEOUT", "NODE_FAIL"):  # what forked the load: nobody tells the job that this has ended
+                halted.append(load.parent())
+                halted[-1].suspend()
+            do_harm(study, harm, job_of(study, left.pop(harm)), states)
             with suppress(psutil.Error):
                 load.resume()
         code = run.ends()
-    return Harmed(study=study, said=run.said(), code=code, ids=ids, measured=samples(study))
+    yield Harmed(study=study, said=run.said(), code=code, ids=ids, measured=samples(study))
+    for process in halted:
+        with suppress(psutil.Error):
+            process.kill()
 
 
 def stopped_at_work(study: SlurmStudy, ids: Mapping[str, str]) -> tuple[str, psutil.Process] | None:
@@ -137,10 +144,8 @@ def stopped_at_work(study: SlurmStudy, ids: Mapping[str, str]) -> tuple[str, psu
     return None
 
 
-def do_harm(study: SlurmStudy, harm: str, job: Job, load: psutil.Process, states: Path) -> None:
+def do_harm(study: SlurmStudy, harm: str, job: Job, states: Path) -> None:
     number = job["JobId"]
-    if harm in ("TIMEOUT", "NODE_FAIL"):
-        load.parent().suspend()  # it forked the load: nobody tells the job any more that this has ended
     if harm == "CANCELLED":
         study.slurm("scancel", number)
     elif harm == "TIMEOUT":
