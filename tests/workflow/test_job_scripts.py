@@ -120,6 +120,19 @@ def test_what_cannot_be_exported_is_said_in_one_line_and_writes_nothing(
     assert not (study.root / "slurm").exists()
 
 
+@pytest.mark.parametrize(("text", "code"), [("jobs: [1\n", 2), ("a: !!timestamp b\n", 2), ("", 0), ("[jobs]\n", 0)])
+def test_a_profile_that_cannot_be_read_is_said_with_its_file(make: Make, text: str, code: int) -> None:
+    study = make()
+    profile = study.root / "profiles" / "slurm"
+    profile.mkdir(parents=True, exist_ok=True)
+    (profile / "config.yaml").write_text(text)
+    done = study.bench("export", "slurm")
+    assert done.returncode == code, done.stderr
+    if code:
+        assert "config.yaml: this profile of Snakemake cannot be read" in done.stderr
+        assert not (study.root / "slurm").exists()
+
+
 @pytest.mark.covers("E-MR03", "E-MLX02")
 def test_scripts_are_bash_with_the_sites_modules_and_no_path_of_this_machine(make: Make) -> None:
     site = {"modules": ["env/1.0", "Apptainer/1.3"], "module_init": "$LMOD_PKG/init/bash"}

@@ -98,8 +98,8 @@ class Mistakes:
             raise UserError(*self.lines)
 
 
-def value_of(text: str) -> object:
-    """Return the value of YAML text from the command line. Raises ValueError for text that is no YAML."""
+def value_of(text: str) -> Any:
+    """Return the value of a YAML text. Raises ValueError for text that is no YAML."""
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import yaml
-
+from seamark.config.yaml_source import value_of
 from seamark.errors import UserError
 from seamark.model.plurals import counted
 from seamark.model.results.load_record import CommitMark, Measurement
@@ -147,9 +146,9 @@ def _served_otherwise(whole: ServerRecord, server: ServerIdentity) -> list[str]:
 def _configured_otherwise(folder: TrialFolder, trial: Trial) -> list[str]:
     """Return the settings of a trial that have changed since its effective_config.yaml."""
     try:
-        document = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
+        document = value_of(folder.config.read_text(encoding="utf-8"))
         old = {name: document["trial"].get(name) for name in OF_A_TRIAL}
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
     if not isinstance(old["settings"], Mapping):
         return []

@@ -10,9 +10,9 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
-import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from seamark.config.yaml_source import value_of
 from seamark.dispatch.dispatcher import leaves_this_machine
 from seamark.dispatch.job import (
     Resources,
@@ -264,8 +264,12 @@ def _module_lines(study: Study) -> list[str]:
 
 def _at_once(study: Study) -> int | None:
     """Return the number of concurrent jobs that profile and site allow a user; None without a limit."""
-    document = yaml.safe_load(study.file(f"profiles/{study.site.profile}/config.yaml").read_text(encoding="utf-8"))
-    limits = [(document or {}).get("jobs"), most_jobs(study.site, study.plan.qos)]
+    path = study.file(f"profiles/{study.site.profile}/config.yaml")
+    try:
+        profile = value_of(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: this profile of Snakemake cannot be read: {error}.") from None
+    limits = [profile.get("jobs") if isinstance(profile, dict) else None, most_jobs(study.site, study.plan.qos)]
     return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)
 
 

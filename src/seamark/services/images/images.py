@@ -9,6 +9,7 @@ from typing import Literal
 
 import yaml
 
+from seamark.config.yaml_source import value_of
 from seamark.errors import SiteError, UserError
 from seamark.model.results.deployment_record import ImageFacts, ImageRecord
 from seamark.model.results.values import OPTIONAL
@@ -150,9 +151,9 @@ def read_lock(path: Path) -> dict[str, LockEntry]:
     if not path.is_file():
         return {}
     try:
-        entries = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        entries = value_of(path.read_text(encoding="utf-8")) or {}
         return {str(name): decode(entry, LockEntry) for name, entry in entries.items()}
-    except (yaml.YAMLError, AttributeError, ValueError) as cause:
+    except (AttributeError, ValueError) as cause:
         raise UserError(f"{path}: no lock of images ({cause}). Remove it and run `bench prepare`.") from cause
 
 
