@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -148,8 +148,9 @@ def dry_run(slurm: bool) -> Callable[[Path], dict[str, float]]:
             )
         site = ["--site", "batch"] if slurm else []
         planned = bench(root, "plan", *site)
-        study = Study.at(root, scenario=SCENARIO, site="batch" if slurm else "local")
-        study.refresh_plan(NAME)
+        with chdir(root):  # plan.json names the scenario's file as seen from here
+            study = Study.at(root, scenario=SCENARIO, site="batch" if slurm else "local")
+            study.refresh_plan(NAME)
         row = timed(command(study, extra=["--dry-run", "--quiet", "all"]), root)
         return {f"dry_{name}": value for name, value in row.items()} | {"plan_s": planned["wall_s"]}
 
@@ -208,7 +209,8 @@ def finished(root: Path) -> dict[str, float]:
             if document["rule"] == "load":
                 document["params"] = changed
             (path.parent / base64.b64encode(_renamed(name, names).encode()).decode()).write_text(json.dumps(document))
-    study.refresh_plan(NAME)
+    with chdir(root):
+        Study.at(root, scenario=SCENARIO, site="local").refresh_plan(NAME)
     first, report = bench(root, "submit"), _report(root, study.folder(NAME).root)
     again = bench(root, "submit")
     log = sorted((folder.root / "logs").glob("submit-*.log"))[-1].read_text()
