@@ -10,11 +10,13 @@ import argparse
 import os
 import signal
 import sys
+from pathlib import Path
 
 import cost
 import get
 import streams
 import truth
+import versions
 from environments import FOR_VLLM, PINS, vllm
 from machine import CORES, SERVER_CORE, describe
 
@@ -27,11 +29,16 @@ def main() -> None:
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--rounds", type=int, default=3, help="of get, sse, chunks and start")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a turn of get, sse and chunks, about")
+    parser.add_argument("--beside", type=Path, help="a checkout of another version with its .venv: only these two")
     asked = parser.parse_args()
     if len(CORES) < 2:
         sys.exit("this needs two cores: one for the server, one for each client in its turn")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and clients end with us
     print(describe())
+    if asked.beside:
+        os.sched_setaffinity(0, {SERVER_CORE})
+        versions.versions(asked.beside.resolve(), asked.rounds, asked.seconds)
+        return
     pins = [pin for pins in PINS.values() for pin in pins]
     print(f"peers: {', '.join(pins)}, vllm of envs/vllm.lock ({vllm().parent.name}) with {FOR_VLLM[0]}", flush=True)
     os.sched_setaffinity(0, {SERVER_CORE})
