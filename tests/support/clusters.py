@@ -32,6 +32,13 @@ def loads_below(process: psutil.Process) -> list[psutil.Process]:
     return found
 
 
+def _address_in(file: Path) -> str:
+    """Return the address in a scheduler's file; "" while it is not there, or not whole."""
+    with suppress(OSError, ValueError):
+        return str(json.loads(file.read_text())["address"])
+    return ""
+
+
 @contextmanager
 def dask(folder: Path, threads: list[int]) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
     """Run a Dask scheduler and workers of so many threads each; give its address and the workers' processes."""
@@ -40,8 +47,7 @@ def dask(folder: Path, threads: list[int]) -> Iterator[tuple[str, list["subproce
         scheduler, found = folder / "scheduler.log", folder / "scheduler.json"
         command = [str(binaries / "dask"), "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
         held.enter_context(running([*command, "--scheduler-file", str(found)], scheduler))
-        until(found.exists, scheduler, START_S)
-        address = str(json.loads(found.read_text())["address"])
+        address = until(lambda: _address_in(found), scheduler, START_S)
         workers, logs = [], []
         for k, number in enumerate(threads):
             logs.append(folder / f"dask-worker-{k}.log")
