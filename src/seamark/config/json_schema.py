@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from seamark.config.decode import hints, required
 from seamark.config.extends import SCHEMA_VERSION, SCHEMA_VERSION_KEY
-from seamark.config.mix import MIX, mix_schema
+from seamark.config.forms.table import schema_of_structure
 from seamark.config.read import read_services
 from seamark.config.scenario import COUNTS, TEXT_KEYS
 from seamark.config.search import search_schema
@@ -177,8 +177,8 @@ def _workload(service: Service) -> Schema:
 
 def level_schema(setting: Setting) -> Schema:
     """Return the schema of one value of a setting."""
-    if setting.name == MIX:
-        return {"anyOf": [mix_schema(), {"type": "null"}]}
+    if setting.type == "structure":
+        return schema_of_structure(setting.name)
     schema = dict(PLAIN[{"int": int, "float": float, "str": str, "bool": bool}[setting.type]])
     for key, value in (("minimum", setting.minimum), ("maximum", setting.maximum), ("default", setting.default)):
         if value is not None:

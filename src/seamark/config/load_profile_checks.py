@@ -1,11 +1,11 @@
 """Load-profile checks: a pattern's settings are complete and used, traces are readable, exclusions match."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from itertools import islice, product
 from os.path import expandvars
 
+from seamark.config.forms.mix import classes_in
 from seamark.config.levels import show
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
@@ -15,7 +15,7 @@ from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Value
 from seamark.patterns.patterns import Trace, steps_of
 from seamark.patterns.table import LOAD_SETTINGS, PATTERNS, kind_of
-from seamark.patterns.trace_file import Row, digest_of, recorded_arrivals, recorded_rows
+from seamark.patterns.trace_file import Row, recorded_arrivals, recorded_rows
 
 _OF_PATTERNS = dict.fromkeys(name for kind in PATTERNS.values() for name in (*kind.needs, *kind.reads))
 MOST_MADE = 1000
@@ -41,7 +41,7 @@ def without_effect(pattern: str, turns: Value, own: Iterable[str] = ()) -> tuple
 def check_load_profile(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> Workload:
     """Note settings that a pattern needs, ignores or cannot use.
 
-    Returns the workload without defaults that have no effect, and with what its traces hold.
+    Returns the workload without defaults that have no effect.
     """
     misread = {key for key in item.value if key not in workload.levels}
     if "pattern" in misread:
@@ -79,8 +79,9 @@ def check_load_profile(item: Item, workload: Workload, service: Service, mistake
     _check_steps(item, kept, mistakes)
     _check_bursts(item, kept, mistakes)
     _check_own(item, kept, patterns, mistakes)
-    digests = _check_traces(item, kept, service, mistakes) if "trace" in patterns else {}
-    return replace(kept, contents=digests)
+    if "trace" in patterns:
+        _check_traces(item, kept, service, mistakes)
+    return kept
 
 
 def _included(workload: Workload, pattern: str, name: str) -> bool:
@@ -92,7 +93,7 @@ def _included(workload: Workload, pattern: str, name: str) -> bool:
 
 
 def _check_steps(item: Item, workload: Workload, mistakes: Mistakes) -> None:
-    for at, text in _texts(item, workload, "step_rates"):
+    for at, text in texts_of(item, workload, "step_rates"):
         try:
             steps = steps_of(text)
         except ValueError as error:
@@ -140,33 +141,24 @@ def _check_own(item: Item, workload: Workload, patterns: Iterable[str], mistakes
             mistakes.add(item.value.get("pattern", item), f"the pattern '{pattern}' cannot be made: {why}.")
 
 
-def _check_traces(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> dict[str, str]:
-    """Read each trace as far as the longest load sends it; return the SHA-256 of each readable one.
-
-    A path whose `$NAME` is not known here is not read.
-    """
-    digests: dict[str, str] = {}
-    for at, text in _texts(item, workload, "trace"):
+def _check_traces(item: Item, workload: Workload, service: Service, mistakes: Mistakes) -> None:
+    """Read each trace as far as the longest load sends it. A path whose `$NAME` is not known here is not read; a file
+    that cannot be read is noted elsewhere, as that of any setting."""
+    for at, text in texts_of(item, workload, "trace"):
         if "$" in expandvars(text):
             continue
         try:
             _check_trace(item, at, text, workload, service, mistakes)
-            digests[text] = digest_of(text)
-        except FileNotFoundError:
-            mistakes.add(
-                at, f"no such file: {text}. Correct the path; it begins in the folder where bench is called."
-            )
-        except OSError as error:
-            mistakes.add(at, f"{text}: cannot be read: {error.strerror}.")
+        except OSError:
+            continue
         except ValueError as error:
             mistakes.add(at, f"{error}.")
-    return digests
 
 
 def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: Service, mistakes: Mistakes) -> None:
     until_s, scale = _longest_s(item, workload), min(_numbers(workload, "time_scale", Trace.time_scale), default=1.0)
     has_lengths = service.setting("prompt_len") is not None and workload.levels.get("trace_lengths") != (False,)
-    mixes = [set(json.loads(mix)) - {"name"} for _, mix in _texts(item, workload, "mix")]
+    mixes = [set(classes_in(mix)) for _, mix in texts_of(item, workload, "mix")]
     rows = recorded_rows(text) if has_lengths or mixes else (Row(at_s=at_s) for at_s in recorded_arrivals(text))
     first: Row | None = None
     for row in rows:
@@ -175,7 +167,7 @@ def _check_trace(item: Item, at: Item, text: str, workload: Workload, service: S
             break
         name = row.request_class
         if name is not None and not all(name in mix for mix in mixes):
-            guess = did_you_mean(name, set.union(*mixes))
+            guess = did_you_mean(name, {each for mix in mixes for each in mix})
             mistakes.add(at, f"{text}: its class '{name}' (at {row.at_s:.9g} s) is none of the mix.{guess}")
             break
     if first is None:
@@ -208,7 +200,7 @@ def _check_lengths(item: Item, first: Row, workload: Workload, mistakes: Mistake
                 )
 
 
-def _texts(item: Item, workload: Workload, name: str) -> Iterator[tuple[Item, str]]:
+def texts_of(item: Item, workload: Workload, name: str) -> Iterator[tuple[Item, str]]:
     """Yield each text of a setting, with its place."""
     written = item.value.get(name, item)
     places = written.value if isinstance(written.value, list) else []

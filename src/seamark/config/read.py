@@ -7,6 +7,7 @@ from typing import Any
 
 from seamark.config.decode import WRONG, decode, is_mapping
 from seamark.config.extends import load_merged, load_versioned
+from seamark.config.forms.table import FORMS, PresetFolder
 from seamark.config.levels import TYPES, level, show, violation
 from seamark.config.recipe_checks import check_service
 from seamark.config.scenario import lines_of, scenario_of
@@ -72,15 +73,21 @@ def read_site(path: Path) -> Site:
     raise AssertionError("a file that cannot be read leaves a mistake")
 
 
-def read_scenario(path: Path, services: Mapping[str, Service], site: Site | SiteOf | None = None) -> Scenario:
+def read_scenario(
+    path: Path,
+    services: Mapping[str, Service],
+    site: Site | SiteOf | None = None,
+    preset_folder: PresetFolder = Path("config").joinpath,
+) -> Scenario:
     """Read a scenario and what it extends. Raises UserError with all mistakes.
 
     With a site, or a function that returns one for the name under `site`, site limits are checked too, so that their
-    mistakes are reported with the others; `plan` checks them in any case.
+    mistakes are reported with the others; `plan` checks them in any case. Presets of structured settings are in
+    `preset_folder` of their form.
     """
     mistakes = Mistakes()
     tree = load_merged(path, mistakes)
-    scenario = scenario_of(tree, path, services, mistakes) if tree is not None else None
+    scenario = scenario_of(tree, path, services, mistakes, preset_folder) if tree is not None else None
     if site is not None and tree is not None:
         try:
             requested = site if isinstance(site, Site) else site(_word(tree, "site"))
@@ -163,6 +170,11 @@ def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
 
 def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
     entries = item.value
+    if setting.file and setting.type != "str":
+        mistakes.add(entries["file"], "only a setting of type str can name a file.")
+    if setting.type == "structure":
+        _check_structure(item, setting, mistakes)
+        return
     if setting.minimum is not None and setting.maximum is not None and setting.minimum > setting.maximum:
         mistakes.add(entries["minimum"], f"is above the maximum ({show(setting.maximum)}).")
     if setting.default is not None and type(setting.default) is not TYPES[setting.type]:
@@ -171,6 +183,16 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
         mistakes.add(entries["default"], complaint)
     for each in entries["allowed"].value if setting.allowed is not None else ():
         level(each, Setting(name=setting.name, type=setting.type, role=setting.role, help=""), mistakes)
+
+
+def _check_structure(item: Item, setting: Setting, mistakes: Mistakes) -> None:
+    if setting.name not in FORMS:
+        guess = did_you_mean(setting.name, FORMS)
+        text = f"a structure has the form of its name, and '{setting.name}' is no form. Forms: {', '.join(FORMS)}."
+        mistakes.add(item, text + guess)
+    for key in ("default", "allowed", "minimum", "maximum", "words"):
+        if item.value.get(key) is not None:
+            mistakes.add(item.value[key], "has no meaning for a structure. Remove it.")
 
 
 def _check_pinning(item: Item, pinning: Pinning, mistakes: Mistakes) -> None:

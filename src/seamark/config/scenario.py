@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any, cast
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
+from seamark.config.forms.table import PresetFolder
 from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
@@ -24,7 +25,9 @@ TOP_KEYS = (
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 
 
-def scenario_of(tree: Item, path: Path, services: Mapping[str, Service], mistakes: Mistakes) -> Scenario | None:
+def scenario_of(
+    tree: Item, path: Path, services: Mapping[str, Service], mistakes: Mistakes, preset_folder: PresetFolder
+) -> Scenario | None:
     """Return the scenario in a merged tree, or None after noting at least one mistake."""
     before = mistakes.count
     known_keys(tree, TOP_KEYS, mistakes)
@@ -50,7 +53,8 @@ def scenario_of(tree: Item, path: Path, services: Mapping[str, Service], mistake
         fields["metrics"], own = _metrics(tree.value["metrics"], mistakes)
     if "checks" in tree.value:
         fields["checks"] = tuple(_own_objects(tree.value["checks"], FunctionType, mistakes))
-    fields["workloads"] = workloads_of(tree, fields.get("resources", Resources()), services, mistakes, own)
+    resources = fields.get("resources", Resources())
+    fields["workloads"] = workloads_of(tree, resources, services, mistakes, preset_folder, own)
     fields["lines"] = lines_of(tree)
     return Scenario(**fields) if mistakes.count == before else None
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
-from seamark.config.levels import level, levels
+from seamark.config.forms.table import FORMS, LevelReader, PresetFolder
+from seamark.config.levels import levels
 from seamark.config.load_profile_checks import check_excluded, check_load_profile
-from seamark.config.mix import MIX, check_mix, mix_level, mix_levels
 from seamark.config.search import levels_with, search_of
+from seamark.config.setting_files import file_contents
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.scenario import Levels, Resources, Workload
@@ -80,6 +81,7 @@ def workloads_of(
     resources: Resources,
     services: Mapping[str, Service],
     mistakes: Mistakes,
+    preset_folder: PresetFolder,
     metrics: tuple[str, ...] = (),
 ) -> tuple[Workload, ...]:
     """Return the workloads under `workload` or `workloads`, without those that could not be decoded.
@@ -103,7 +105,7 @@ def workloads_of(
     defaults = tree.value.get("defaults")
     if defaults is not None and not is_mapping(defaults, mistakes):
         defaults = None
-    made = [_workload(item, defaults, resources, services, mistakes, metrics) for item in items]
+    made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
     _check_defaults(defaults, made, services, mistakes)
     found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
@@ -116,6 +118,7 @@ def _workload(
     resources: Resources,
     services: Mapping[str, Service],
     mistakes: Mistakes,
+    preset_folder: PresetFolder,
     metrics: tuple[str, ...],
 ) -> Workload | None:
     if not is_mapping(item, mistakes):
@@ -127,11 +130,12 @@ def _workload(
     known = {setting.name: setting for setting in (*service.settings, *LOAD_SETTINGS, *own)}
     written = {key: each for key, each in (defaults.items() if defaults else ()) if key in known}
     written |= {key: each for key, each in item.items() if key not in WORKLOAD_KEYS}
+    reader = LevelReader(service=service, preset_folder=preset_folder)
     found: dict[str, Levels] = {}
     for key, each in written.items():
         if key not in known:
             mistakes.unknown_key(each, (*WORKLOAD_KEYS, *known), _hint(key))
-        elif (values := _levels(each, known[key], service, mistakes)) is not None:
+        elif (values := _levels(each, known[key], reader, mistakes)) is not None:
             found[key] = values
     treatable = known | {setting.name: setting for setting in RESOURCE_SETTINGS}
     parts = item.value
@@ -141,16 +145,18 @@ def _workload(
         component=service.component,
         service=service.name,
         levels=found,
-        include=_partial(parts.get("include"), treatable, service, mistakes),
-        exclude=_partial(parts.get("exclude"), treatable, service, mistakes),
+        include=_partial(parts.get("include"), treatable, reader, mistakes),
+        exclude=_partial(parts.get("exclude"), treatable, reader, mistakes),
         where=conditions_of(parts.get("where"), treatable, mistakes),
         slos=objectives_of(parts.get("slos"), mistakes, metrics),
     )
     search = search_of(item, found, workload.include, workload.slos, mistakes)
     workload = replace(workload, levels=levels_with(search, item, found), search=search)
     check_excluded(item, workload, resources, mistakes)
-    check_mix(item, workload, mistakes)
-    return check_load_profile(item, workload, service, mistakes)
+    for name in FORMS.keys() & found.keys():
+        FORMS[name].check(item, workload, mistakes)
+    workload = check_load_profile(item, workload, service, mistakes)
+    return replace(workload, contents=file_contents(item, workload, known.values(), mistakes))
 
 
 def _own_settings(item: Item, defaults: Item | None) -> tuple[Setting, ...]:
@@ -166,8 +172,9 @@ def _own_settings(item: Item, defaults: Item | None) -> tuple[Setting, ...]:
     return tuple(found)
 
 
-def _levels(item: Item, setting: Setting, service: Service, mistakes: Mistakes) -> Levels | None:
-    return mix_levels(item, service, mistakes) if setting.name == MIX else levels(item, setting, mistakes)
+def _levels(item: Item, setting: Setting, reader: LevelReader, mistakes: Mistakes) -> Levels | None:
+    read = reader.levels if setting.type == "structure" else levels
+    return read(item, setting, mistakes)
 
 
 def _hint(key: str) -> str:
@@ -198,7 +205,7 @@ def _service(item: Item, services: Mapping[str, Service], mistakes: Mistakes) ->
 
 
 def _partial(
-    item: Item | None, known: Mapping[str, Setting], service: Service, mistakes: Mistakes
+    item: Item | None, known: Mapping[str, Setting], reader: LevelReader, mistakes: Mistakes
 ) -> tuple[Mapping[str, Value], ...]:
     if item is None:
         return ()
@@ -212,11 +219,7 @@ def _partial(
         if not each.value:
             mistakes.add(each, "an empty mapping names no setting. Remove it.")
         known_keys(each, known, mistakes)
-        values = {
-            key: mix_level(one, service, mistakes) if key == MIX else level(one, known[key], mistakes)
-            for key, one in each.items()
-            if key in known
-        }
+        values = {key: reader.level(one, known[key], mistakes) for key, one in each.items() if key in known}
         if all(value is not WRONG for value in values.values()):
             found.append(values)
     return tuple(found)

@@ -5,9 +5,9 @@ Each field has its one default and its limits here; a scenario's settings become
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any
 
-from seamark.model.service import Setting, Value
+from seamark.model.service import Setting, SettingType, Value
 
 HIGHEST_RPS = 1e6
 """More than the clients of one machine can send. A load writes one row per due request, sent or not."""
@@ -17,12 +17,10 @@ AUTO = "auto"
 AUTO_RATIO = 0.25
 """With `warmup_s: auto`, the longest warm-up as a ratio of `duration_s`."""
 
-_READ: Mapping[str, Callable[[Any], Value]] = {"int": int, "float": float, "str": str, "bool": bool}
+_READ: Mapping[str, Callable[[Any], Value]] = {"int": int, "float": float, "str": str, "bool": bool, "structure": str}
 
 
-def _setting(
-    kind: Literal["int", "float", "str", "bool"], default: Value, *, optional: bool = False, **limits: Any
-) -> Any:
+def _setting(kind: SettingType, default: Value, *, optional: bool = False, **limits: Any) -> Any:
     """Return a field that a setting of the same name sets. An `optional` one is None in a scenario without it."""
     written = None if optional else default
     return field(default=default, metadata={"type": kind, "default": written, **limits})
@@ -97,7 +95,7 @@ class LoadProfile:
         "its reply. Connecting, TLS and every byte count.",
     )
     mix: str | None = _setting(
-        "str",
+        "structure",
         None,
         help="Classes of requests, each with a `weight` and settings of its own: {chat: {weight: 3, ...}, ...}.",
     )

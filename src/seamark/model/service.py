@@ -6,6 +6,7 @@ from typing import Literal
 
 Value = int | float | str | bool | None
 Role = Literal["deployment", "workload"]
+SettingType = Literal["int", "float", "str", "bool", "structure"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,10 +15,12 @@ class Setting:
 
     A `deployment` setting needs a new server, a `workload` setting does not. `alike_in_mix`: the setting decides how
     replies are decoded, so the classes of a mix cannot differ in it. `words` are texts allowed in place of a number.
+    A `structure` has mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `file`: the
+    value is the path of a file, whose content is part of a trial's identity.
     """
 
     name: str
-    type: Literal["int", "float", "str", "bool"]
+    type: SettingType
     role: Role
     help: str
     default: Value = None
@@ -27,6 +30,7 @@ class Setting:
     unit: str | None = None
     alike_in_mix: bool = False
     words: tuple[str, ...] = ()
+    file: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -232,6 +232,7 @@ PATTERNS: Mapping[str, PatternKind] = {
                 role="workload",
                 help="trace: file of arrivals to replay: Mooncake's JSONL, Azure's LLM inference CSV, or JSONL with "
                 "`at_s`.",
+                file=True,
             ),
             Setting(
                 name="trace_lengths",

@@ -1,6 +1,5 @@
 """Reader of traces: recorded arrivals, and lengths of prompts and replies. Row by row, never whole."""
 
-import hashlib
 import json
 import math
 import re
@@ -41,12 +40,6 @@ class Row:
 def file_of(trace: str) -> Path:
     """Return the file named by a setting `trace`, with `~` and `$NAME` expanded."""
     return Path(expanduser(expandvars(trace)))  # noqa: PTH111  Path's own raises for an unknown user
-
-
-def digest_of(trace: str) -> str:
-    """Return the SHA-256 of a trace's content. Raises OSError."""
-    with file_of(trace).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def recorded_arrivals(trace: str) -> Iterator[float]:

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
-from seamark.config.mix import MIX, mix_label
 from seamark.model.digest import digest
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION
@@ -76,7 +76,7 @@ def _word(name: str, value: Value) -> str:
     if name in UNITS:
         return f"{value}{UNITS[name]}"
     if isinstance(value, str):
-        return word(mix_label(value) if name == MIX else value)
+        return word(label_of(name, value) if is_structured(name) else value)
     if value is None:
         return f"{name}-none"
     return f"{name}-{word(show(value).replace('-', 'minus', 1))}"

@@ -111,15 +111,17 @@ def _treatment(scenario: Scenario, workload: Workload, service: Service, values:
             "resources": {name: values[name] for name in RESOURCES},
             **_artifacts(scenario),
             **_searched(workload),
-            **_contents(workload, values),
+            **_contents(workload, service, values),
         },
     )
 
 
-def _contents(workload: Workload, values: Values) -> dict[str, str]:
-    """The content of a treatment's trace is part of its identity, its path is not."""
-    content = workload.contents.get(str(values["trace"])) if values["pattern"] == "trace" else None
-    return {} if content is None else {"trace_sha256": content}
+def _contents(workload: Workload, service: Service, values: Values) -> dict[str, str]:
+    """The content of a treatment's files is part of its identity, as `trace_sha256`; a path that cannot be read here
+    stands for itself."""
+    named = [each.name for each in settings_of(service, workload) if each.file and values[each.name]]
+    found = {name: workload.contents.get(str(values[name])) for name in named}
+    return {f"{name}_sha256": content for name, content in found.items() if content is not None}
 
 
 def _is_searched(workload: Workload, name: str) -> bool:

@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
-from seamark.config.mix import MIX, mix_label
 from seamark.model.plurals import counted
 from seamark.model.scenario import factors_of_starts, why_no_p
 from seamark.model.service import Service, Value
@@ -267,8 +267,9 @@ def _sorted(values: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _levels(name: str, levels: Sequence[Value]) -> str:
-    separator = "; " if name == MIX else ", "
-    shown = separator.join(mix_label(str(level)) if name == MIX and level else show(level) for level in levels[:12])
+    structured = is_structured(name)
+    names = [label_of(name, str(level)) if structured and level else show(level) for level in levels[:12]]
+    shown = ("; " if structured else ", ").join(names)
     return f"{shown}, ... ({counted(len(levels), 'level')})" if len(levels) > 12 else shown
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from os.path import expandvars
 from pathlib import Path
 
@@ -53,6 +53,7 @@ class Study:
             path if root == Path.cwd() else root / path,
             services,
             lambda named: site_of(root, site or named or "local"),
+            partial(config_folder, root),
         )
         name = site or read.site or "local"
         return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=services)
@@ -121,7 +122,9 @@ class Study:
         if name == self.scenario.name:
             return self.plan
         if name not in self._plans:
-            scenario = read_scenario(self._from_here(self._find(name)), self.services, self.site)
+            scenario = read_scenario(
+                self._from_here(self._find(name)), self.services, self.site, partial(config_folder, self.root)
+            )
             self._plans[name] = plan(scenario, self.services, self.site)
         return self._plans[name]
 

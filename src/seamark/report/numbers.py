@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from math import floor, isfinite, log10
 
-from seamark.config.mix import MIX, mix_label
+from seamark.config.forms.table import is_structured, label_of
 from seamark.model.results.summary import SearchSummary, Spread
 from seamark.model.results.trial_metrics import Times
 from seamark.model.service import Value
@@ -78,7 +78,7 @@ def percent(ratio: float | None) -> str:
 
 
 def level(value: Value, name: str = "") -> str:
-    """Return a factor's level as text: a size with its unit, a mix by its name or classes."""
+    """Return a factor's level as text: a size with its unit, a structure by its label."""
     if value is None:
         return "default"
     if isinstance(value, bool):
@@ -87,7 +87,7 @@ def level(value: Value, name: str = "") -> str:
         return size(value) if name.endswith("_bytes") and value % 1024 == 0 else f"{value:,}"
     if isinstance(value, float):
         return f"{value:g}"
-    return mix_label(value) if name == MIX else str(value)
+    return label_of(name, value) if is_structured(name) else str(value)
 
 
 def unit_words(unit: str | None) -> str:

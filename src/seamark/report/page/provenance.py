@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from seamark.config.mix import MIX, mix_text
+from seamark.config.forms.table import is_structured, text_of
 from seamark.model.plurals import counted
 from seamark.model.results.summary import SummaryRow
 from seamark.model.results.trial_meta import Clock, Gpus, Machine, TrialMeta
@@ -79,8 +79,8 @@ def _listed(names: Sequence[str], config: Document) -> str:
 
 
 def _whole(value: Value, name: str) -> str:
-    """Return a setting's value; a mix in full."""
-    return f"[{mix_text(str(value))}]" if name == MIX and value is not None else level(value, name)
+    """Return a setting's value; a structure in full."""
+    return f"[{text_of(name, str(value))}]" if is_structured(name) and value is not None else level(value, name)
 
 
 def reproduce_section(results: Results) -> Section:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.config.mix import mix_text
+from seamark.config.forms.table import text_of
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
 from seamark.model.trial import Plan
@@ -13,7 +13,7 @@ from seamark.planning.plan import plan
 from seamark.planning.plan_text import describe
 from seamark.report.numbers import level
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SERVICES = read_services(ROOT / "config" / "services")
 SITE = read_site(ROOT / "config" / "sites" / "local.yaml")
 HEAD = "scenario: mixed\nrepetitions: 1\nworkload:\n  service: "
@@ -46,7 +46,7 @@ def test_a_mix_is_one_setting_with_a_canonical_text_and_readable_names() -> None
     }
     assert " " not in text
     assert "--chat-3-search-1-" in trial.id
-    assert mix_text(text) == "chat 3 (gen_tokens 64, prompt_len 128), search 1 (prompt_len 4096)"
+    assert text_of("mix", text) == "chat 3 (gen_tokens 64, prompt_len 128), search 1 (prompt_len 4096)"
     assert trial.changed["mix"] == text
 
 
@@ -93,7 +93,14 @@ def test_a_mix_may_be_included_and_excluded() -> None:
         ("{chat: {weight: 9999}, rare: {}}", "mix.rare: its share, 0.0001, is less than 0.001"),
         ("{}", "workload.mix: has no class. Write classes such as"),
         ("{name: empty}", "workload.mix: has no class"),
-        ("chat", "workload.mix: expected classes such as {chat: {weight: 3, ...}, search: {weight: 1, ...}}"),
+        (
+            "3",
+            "workload.mix: expected classes such as {chat: {weight: 3, ...}, search: {weight: 1, ...}}, or the",
+        ),
+        (
+            "chat",
+            "workload.mix: no such preset: config/mixes/chat.yaml. There is no preset. Or write classes such as",
+        ),
         ("{chat: 3}", "mix.chat: expected keys and values, but it is '3'"),
         ("{a/b: {}}", "'a/b' cannot name a class: use letters"),
         ("{chat: {prompt_len: [1, 2]}}", "mix.chat.prompt_len: a class has one value of each setting"),

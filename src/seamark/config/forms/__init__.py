@@ -1,0 +1,1 @@
+"""Forms of structured settings, one file a form."""

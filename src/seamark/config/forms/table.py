@@ -1,0 +1,124 @@
+"""Structured settings in scenarios: a level is a mapping, or the name of a preset file, kept as canonical JSON text.
+
+A setting of type `structure` has the form of its name. Only this table knows which forms there are.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seamark.config.decode import WRONG
+from seamark.config.extends import load_merged
+from seamark.config.forms.form import Document, Form
+from seamark.config.forms.mix import MixForm
+from seamark.config.levels import level
+from seamark.config.yaml_source import Item, Mistakes, shown
+from seamark.errors import did_you_mean
+from seamark.model.service import Service, Setting, Value
+
+FORMS: Mapping[str, Form] = {form.name: form for form in (MixForm(),)}
+NAME = "name"
+"""Key of a mapping with its label."""
+
+PresetFolder = Callable[[str], Path]
+"""Returns the folder of the presets of a form by its name in `config`."""
+
+
+def is_structured(name: str) -> bool:
+    """Return whether levels of settings of that name are structures."""
+    return name in FORMS
+
+
+def label_of(name: str, text: str) -> str:
+    """Return a level of a structured setting in short: its `name`, else what its form makes of it."""
+    document = json.loads(text)
+    return str(document[NAME]) if NAME in document else FORMS[name].label(document)
+
+
+def text_of(name: str, text: str) -> str:
+    """Return a level of a structured setting in full, in one line."""
+    document = json.loads(text)
+    full = FORMS[name].text({key: each for key, each in document.items() if key != NAME})
+    return f"{document[NAME]}: {full}" if NAME in document else full
+
+
+def schema_of_structure(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of one level of a structured setting."""
+    form = FORMS[name]
+    preset = {"type": "string", "minLength": 1, "description": f"A file of config/{form.presets}, without .yaml."}
+    return {"anyOf": [form.schema(), preset, {"type": "null"}]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelReader:
+    """Reads levels of the settings of one service, structured ones and plain ones alike."""
+
+    service: Service
+    preset_folder: PresetFolder
+
+    def level(self, item: Item, setting: Setting, mistakes: Mistakes) -> Any:
+        """Return one value of a setting, or WRONG after noting a mistake; a structure as canonical JSON."""
+        if setting.type != "structure":
+            return level(item, setting, mistakes)
+        form = FORMS[setting.name]
+        if item.value is None:
+            return None
+        if isinstance(item.value, str):
+            return self._preset(item, form, mistakes)
+        if not isinstance(item.value, dict):
+            mistakes.add(item, f"expected {form.example}, or the name of a preset, but it is {item.shown}.")
+            return WRONG
+        return self._structure(item, form, mistakes)
+
+    def levels(self, item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...] | None:
+        """Return the levels of a structured setting: one for a mapping or a name, all for a list of them; None after
+        noting a mistake."""
+        if not isinstance(item.value, list):
+            only = self.level(item, setting, mistakes)
+            return None if only is WRONG else (only,)
+        if not item.value:
+            mistakes.add(item, f"an empty list has no level. Write at least one {setting.name}, or remove the line.")
+            return None
+        levels = [self.level(each, setting, mistakes) for each in item.value]
+        if any(each is WRONG for each in levels):
+            return None
+        labels: dict[str, str] = {}
+        for each, text in zip(item.value, levels, strict=True):
+            label = "none" if text is None else label_of(setting.name, text)
+            if label in labels:
+                remedy = "Remove one." if labels[label] == text else "Give one a line such as 'name: longer_prompts'."
+                mistakes.add(each, f"a {setting.name} above reads the same, '{label}'. {remedy}")
+                return None
+            labels[label] = text
+        return tuple(levels)
+
+    def _structure(self, item: Item, form: Form, mistakes: Mistakes) -> Any:
+        document = form.read(item, self.service, mistakes)
+        return WRONG if document is None else canonical(document)
+
+    def _preset(self, item: Item, form: Form, mistakes: Mistakes) -> Any:
+        """Return the level in a preset file, under the file's name unless it has one of its own."""
+        folder = self.preset_folder(form.presets)
+        path = folder / f"{item.value}.yaml"
+        if not path.is_file():
+            known = sorted(each.stem for each in folder.glob("*.yaml"))
+            names = f"Presets there: {', '.join(known)}." if known else "There is no preset."
+            mistakes.add(
+                item,
+                f"no such preset: {shown(path)}. {names}{did_you_mean(item.value, known)} Or write {form.example}.",
+            )
+            return WRONG
+        tree = load_merged(path, mistakes)
+        if tree is None:
+            return WRONG
+        for key in ("extends", "schema_version"):
+            tree.value.pop(key, None)
+        document = form.read(tree, self.service, mistakes)
+        return WRONG if document is None else canonical({NAME: item.value, **document})
+
+
+def canonical(document: Document) -> str:
+    """Return the text that stands for a structure in settings and in its identity."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
