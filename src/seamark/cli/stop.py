@@ -55,9 +55,9 @@ def command(scenario: str, site: str | None, every: bool) -> int:
 
 def _jobs(study: "Study") -> "list[Job]":
     """Return the study's batch jobs; none when the batch system does not answer, which ending them reports."""
-    from seamark.workflow.run_inventory import jobs_of
+    from seamark.workflow.run_inventory import unfinished_jobs
 
     try:
-        return jobs_of(study)
+        return unfinished_jobs(study)
     except SiteError:
         return []

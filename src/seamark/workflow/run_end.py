@@ -168,12 +168,12 @@ def _of_servers(results: Path) -> list[psutil.Process]:
 
 def _end_batch_jobs(study: Study, hurry: Callable[[], bool]) -> list[str]:
     """Cancel the study's batch jobs and wait for their end. Returns a line for each that is still there."""
-    from seamark.workflow.run_inventory import jobs_of
+    from seamark.workflow.run_inventory import unfinished_jobs
 
     dispatcher, limit_s = dispatcher_of(study.site), time.monotonic() + BATCH_JOBS_S
     try:
-        dispatcher.cancel([job.id for job in jobs_of(study)])
-        while (left := jobs_of(study)) and not hurry() and time.monotonic() < limit_s:
+        dispatcher.cancel([job.id for job in unfinished_jobs(study)])
+        while (left := unfinished_jobs(study)) and not hurry() and time.monotonic() < limit_s:
             time.sleep(0.3)
     except SiteError as silent:
         return [f"{dispatcher.title} jobs were not looked for: {silent}"]

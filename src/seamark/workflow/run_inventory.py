@@ -33,7 +33,7 @@ def components(study: Study) -> list[Component]:
     return [*_runs(study), *_jobs(study), *_servers(study), *_logs(study)]
 
 
-def jobs_of(study: Study) -> list[Job]:
+def unfinished_jobs(study: Study) -> list[Job]:
     """Return the batch jobs of a study that have not ended, without those of persistent servers.
 
     Raises SiteError when the batch system does not answer.
@@ -49,7 +49,7 @@ def _runs(study: Study) -> Iterator[Component]:
 
 def _jobs(study: Study) -> Iterator[Component]:
     try:
-        for job in jobs_of(study):
+        for job in unfinished_jobs(study):
             where = job.nodes or job.reason
             yield Component(kind="job", name=job.name, state=job.state.lower(), where=where, job=job.id)
     except SiteError as silent:

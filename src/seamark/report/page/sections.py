@@ -226,10 +226,10 @@ TERMS = (
     ("bandwidth", "Payload a second: MB/s are 10^6 bytes, MiB/s are 2^20 bytes."),
     (
         "p50, p95, p99",
-        "Half, 95 % and 99 % of the requests were faster. For a treatment the raw samples of all trials are "
-        "pooled; percentiles are never averaged. p99 is withheld below 1,000 samples and p99.9 below 10,000. A "
-        "request that timed out, or had no answer when the load ended, took at least so long: ≥ stands before a "
-        "percentile that reaches into those.",
+        "Half, 95 % and 99 % of the requests were faster. For a treatment the times of all trials are "
+        "pooled, as histograms within 0.5 %; percentiles are never averaged. p99 is withheld below 1,000 samples "
+        "and p99.9 below 10,000. A request that timed out, or had no answer when the load ended, took at least so "
+        "long: ≥ stands before a percentile that reaches into those.",
     ),
     (
         "TTFT, TTFO, TPOT",

@@ -27,7 +27,10 @@ STREAM_TIMES = {
     "ttfo_ms": ("TTFO", "first token that is no reasoning, from the actual send"),
     "tpot_ms": ("TPOT", "time per token after the first chunk"),
 }
-STREAM_NOTE = "Raw times of all repetitions pooled. TTFT and TTFO count from the moment when a request was sent."
+STREAM_NOTE = (
+    "Times of all repetitions pooled (histograms, within 0.5 %). TTFT and TTFO count from the moment when a request "
+    "was sent."
+)
 STREAM_WITHHELD = "withheld: too few samples (p99 needs 1,000), or not known: see the reasons"
 KIND_TIMES = {"ttft_ms": "TTFT", "latency_ms": "response"}
 KIND_QUANTILES = ("p50", "p90", "p99")

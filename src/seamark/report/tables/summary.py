@@ -87,7 +87,7 @@ def workload_table(workload: str, treatments: Sequence[SummaryRow], named: bool)
         columns.append(figures("bandwidth", cells, "MB/s", "10^6 bytes a second"))
     for name in ("p50", "p95", "p99"):
         cells = [_response(t, name) for t in treatments]
-        columns.append(figures(name, cells, "ms", "response time, raw samples of all repetitions pooled"))
+        columns.append(figures(name, cells, "ms", "response time, all repetitions pooled (histograms, within 0.5 %)"))
     errors = [ratio_cell(t.errors.rate, NOT_MEASURED) for t in treatments]
     columns.append(figures("errors", errors, "%", "failed requests of those sent"))
     for name in qualities:
