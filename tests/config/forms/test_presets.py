@@ -70,9 +70,10 @@ def test_another_content_of_a_preset_is_another_trial_and_presets_are_levels_lik
     [
         (
             "  mix: busy_our\n",
-            "no such preset: config/mixes/busy_our.yaml. Presets there: broken, busy_hour. Did you mean",
+            "'busy_our' is no preset. Presets in config/mixes: broken, busy_hour. Did you mean 'busy_hour'?",
         ),
         ("  mix: [busy_hour, busy_hour]\n", "a mix above reads the same, 'busy_hour'. Remove one."),
+        ("  mix: ../mixes/busy_hour\n", "is no preset. Presets in config/mixes"),
         ("  mix: broken\n", "config/mixes/broken.yaml:1: chat.weight: 0 is no weight"),
     ],
 )

@@ -101,16 +101,13 @@ class LevelReader:
     def _preset(self, item: Item, form: Form, mistakes: Mistakes) -> Any:
         """Return the level in a preset file, under the file's name unless it has one of its own."""
         folder = self.preset_folder(form.presets)
-        path = folder / f"{item.value}.yaml"
-        if not path.is_file():
-            known = sorted(each.stem for each in folder.glob("*.yaml"))
-            names = f"Presets there: {', '.join(known)}." if known else "There is no preset."
-            mistakes.add(
-                item,
-                f"no such preset: {shown(path)}. {names}{did_you_mean(item.value, known)} Or write {form.example}.",
-            )
+        known = sorted(each.stem for each in folder.glob("*.yaml"))
+        if item.value not in known:
+            names = f"Presets in {shown(folder)}: {', '.join(known)}." if known else f"{shown(folder)} has none."
+            guess = did_you_mean(item.value, known)
+            mistakes.add(item, f"{item.shown} is no preset. {names}{guess} Or write {form.example}.")
             return WRONG
-        tree = load_merged(path, mistakes)
+        tree = load_merged(folder / f"{item.value}.yaml", mistakes)
         if tree is None:
             return WRONG
         for key in ("extends", "schema_version"):
