@@ -4,14 +4,20 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 from processes import eventually
+from rich.console import Console
 from study_folder import BENCH, StudyFolder
+
+from seamark.cli import submit
+from seamark.planning.study import Study
 
 pytestmark = pytest.mark.e2e
 END_S = 60.0
@@ -114,6 +120,34 @@ def test_a_hang_up_that_is_ignored_as_under_nohup_ends_nothing(study: StudyFolde
     assert eventually(lambda: measuring(study), within_s=60)
     run.send_signal(signal.SIGHUP)
     assert run.wait(END_S) == 0
+
+
+@pytest.mark.covers("E-FR21")
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_signal_that_arrives_when_the_run_has_just_ended_is_no_traceback(
+    study: StudyFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def ended(*_: object, **__: object) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"])
+
+    def follow(study: object, console: object, process: "subprocess.Popen[bytes]", signals: object) -> None:
+        process.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(submit, "start", ended)
+    monkeypatch.setattr(submit, "_follow", follow)
+    before = signal.getsignal(signal.SIGINT)
+    run = partial(
+        submit._run, Study.at(study.root, scenario="config/scenarios/try.yaml"), Console(), tmp_path / "log", ()
+    )
+    try:
+        if code == 0:
+            assert run() == 0, "it was complete"
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                run()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.sweep

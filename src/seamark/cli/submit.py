@@ -173,14 +173,16 @@ def take_over(study: Study) -> None:
 def _run(study: Study, console: Console, log: Path, extra: tuple[str, ...]) -> int:
     """Run Snakemake to its end; return its exit code.
 
-    Raises KeyboardInterrupt after a signal, when its jobs and servers have ended or those left are printed.
+    Raises KeyboardInterrupt after a signal, when its jobs and servers have ended or those left are printed. A signal
+    that finds the run complete changes nothing.
     """
     with EndSignals() as signals:
         process = start(study, log, extra=extra)
         try:
             _follow(study, console, process, signals)
-            if signals.count:
-                left = end_run(study, [psutil.Process(process.pid)], lambda: signals.count)
+            if signals.count and process.poll() != 0:
+                runs = [psutil.Process(process.pid)] if process.returncode is None else []
+                left = end_run(study, runs, lambda: signals.count)
                 process.wait()
                 with suppress(OSError):  # the terminal may be gone
                     click.echo("\n".join(left), err=True, nl=bool(left))
