@@ -121,7 +121,7 @@ def harmed(long_lived: SlurmStudy, tmp_path_factory: pytest.TempPathFactory) -> 
         left = dict(ids)
         while left:
             harm, load = run.until(lambda: stopped_at_work(study, left))
-            if harm in ("TIMEOUT", "NODE_FAIL"):  # what forked the load: nobody tells the job that this has ended
+            if harm in ("TIMEOUT", "NODE_FAIL"):  # its fork server: the job does not learn that the load has ended
                 halted.append(load.parent())
                 halted[-1].suspend()
             do_harm(study, harm, job_of(study, left.pop(harm)), states)

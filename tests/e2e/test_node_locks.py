@@ -45,7 +45,7 @@ def test_a_run_that_waits_for_another_load_says_whose_it_is(own: tuple[StudyFold
     (folder := common / f"seamark-{os.geteuid()}").mkdir(mode=0o700)
     with (folder / "load.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        json.dump({"pid": 7, "user": "ada", "study": "/home/ada/study"}, held)
+        json.dump({"pid": 7, "user": "ada", "study": "/studies/ada"}, held)
         held.flush()
         output = tmp_path / "output"
         with output.open("w") as file:
@@ -56,7 +56,7 @@ def test_a_run_that_waits_for_another_load_says_whose_it_is(own: tuple[StudyFold
                 stdout=file,
                 stderr=file,
             )
-        says = "waits for another load on its node: process 7 of ada, in the study /home/ada/study"
+        says = "waits for another load on its node: process 7 of ada, in the study /studies/ada"
         assert eventually(lambda: says in output.read_text(), within_s=60)
         status = study.bench("status", "-c", "config/scenarios/try.yaml", "--json")
         assert [state["detail"] for state in json.loads(status.stdout)["states"]] == [says]

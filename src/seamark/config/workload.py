@@ -8,7 +8,6 @@ from dataclasses import replace
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
 from seamark.config.forms.table import FORMS, LevelReader, PresetFolder
-from seamark.config.levels import levels
 from seamark.config.load_profile_checks import check_excluded, check_load_profile
 from seamark.config.search import levels_with, search_of
 from seamark.config.setting_files import file_contents
@@ -135,7 +134,7 @@ def _workload(
     for key, each in written.items():
         if key not in known:
             mistakes.unknown_key(each, (*WORKLOAD_KEYS, *known), _hint(key))
-        elif (values := _levels(each, known[key], reader, mistakes)) is not None:
+        elif (values := reader.levels(each, known[key], mistakes)) is not None:
             found[key] = values
     treatable = known | {setting.name: setting for setting in RESOURCE_SETTINGS}
     parts = item.value
@@ -170,11 +169,6 @@ def _own_settings(item: Item, defaults: Item | None) -> tuple[Setting, ...]:
         with suppress(ValueError):
             found += own_settings([each.value])
     return tuple(found)
-
-
-def _levels(item: Item, setting: Setting, reader: LevelReader, mistakes: Mistakes) -> Levels | None:
-    read = reader.levels if setting.type == "structure" else levels
-    return read(item, setting, mistakes)
 
 
 def _hint(key: str) -> str:

@@ -13,7 +13,7 @@ from seamark.config.decode import WRONG
 from seamark.config.extends import load_merged
 from seamark.config.forms.form import Document, Form
 from seamark.config.forms.mix import MixForm
-from seamark.config.levels import level
+from seamark.config.levels import level, levels
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import did_you_mean
 from seamark.model.service import Service, Setting, Value
@@ -66,39 +66,38 @@ class LevelReader:
         if item.value is None:
             return None
         if isinstance(item.value, str):
-            return self._preset(item, form, mistakes)
-        if not isinstance(item.value, dict):
+            document = self._preset(item, form, mistakes)
+        elif isinstance(item.value, dict):
+            document = form.read(item, self.service, mistakes)
+        else:
             mistakes.add(item, f"expected {form.example}, or the name of a preset, but it is {item.shown}.")
             return WRONG
-        return self._structure(item, form, mistakes)
+        return WRONG if document is None else canonical(document)
 
     def levels(self, item: Item, setting: Setting, mistakes: Mistakes) -> tuple[Value, ...] | None:
-        """Return the levels of a structured setting: one for a mapping or a name, all for a list of them; None after
-        noting a mistake."""
+        """Return the levels of a setting: one for a single value, all for a list; None after noting a mistake."""
+        if setting.type != "structure":
+            return levels(item, setting, mistakes)
         if not isinstance(item.value, list):
             only = self.level(item, setting, mistakes)
             return None if only is WRONG else (only,)
         if not item.value:
             mistakes.add(item, f"an empty list has no level. Write at least one {setting.name}, or remove the line.")
             return None
-        levels = [self.level(each, setting, mistakes) for each in item.value]
-        if any(each is WRONG for each in levels):
+        texts = [self.level(each, setting, mistakes) for each in item.value]
+        if any(each is WRONG for each in texts):
             return None
         labels: dict[str, str] = {}
-        for each, text in zip(item.value, levels, strict=True):
+        for each, text in zip(item.value, texts, strict=True):
             label = "none" if text is None else label_of(setting.name, text)
             if label in labels:
                 remedy = "Remove one." if labels[label] == text else "Give one a line such as 'name: longer_prompts'."
                 mistakes.add(each, f"a {setting.name} above reads the same, '{label}'. {remedy}")
                 return None
             labels[label] = text
-        return tuple(levels)
+        return tuple(texts)
 
-    def _structure(self, item: Item, form: Form, mistakes: Mistakes) -> Any:
-        document = form.read(item, self.service, mistakes)
-        return WRONG if document is None else canonical(document)
-
-    def _preset(self, item: Item, form: Form, mistakes: Mistakes) -> Any:
+    def _preset(self, item: Item, form: Form, mistakes: Mistakes) -> Document | None:
         """Return the level in a preset file, under the file's name unless it has one of its own."""
         folder = self.preset_folder(form.presets)
         known = sorted(each.stem for each in folder.glob("*.yaml"))
@@ -106,14 +105,14 @@ class LevelReader:
             names = f"Presets in {shown(folder)}: {', '.join(known)}." if known else f"{shown(folder)} has none."
             guess = did_you_mean(item.value, known)
             mistakes.add(item, f"{item.shown} is no preset. {names}{guess} Or write {form.example}.")
-            return WRONG
+            return None
         tree = load_merged(folder / f"{item.value}.yaml", mistakes)
         if tree is None:
-            return WRONG
+            return None
         for key in ("extends", "schema_version"):
             tree.value.pop(key, None)
         document = form.read(tree, self.service, mistakes)
-        return WRONG if document is None else canonical({NAME: item.value, **document})
+        return None if document is None else {NAME: item.value, **document}
 
 
 def canonical(document: Document) -> str:
