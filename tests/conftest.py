@@ -13,6 +13,7 @@ import pytest
 from tls_front import TlsFront
 
 COUNTED: dict[str, Counter[str]] = {}
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LONGEST_FIRST = ("e2e", "services", "slow")
 """Marks in the order in which their tests start: the last tests are short, so no worker waits for another."""
 
@@ -25,6 +26,17 @@ if "TMPDIR" in os.environ:  # tests that run beside each other do not wait for e
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job; runs under test would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were() -> Iterator[None]:
+    """A test that leaves a signal ignored fails itself, not those after it: what they start would inherit it."""
+    before = {number: signal.getsignal(number) for number in END_SIGNALS}
+    yield
+    left = {number: signal.getsignal(number) for number in END_SIGNALS}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert left == before
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from study_folder import BENCH, StudyFolder
 
 from seamark.cli import submit
 from seamark.planning.study import Study
+from seamark.workflow.run_end import END_SIGNALS
 
 pytestmark = pytest.mark.e2e
 END_S = 60.0
@@ -136,7 +137,7 @@ def test_a_signal_that_arrives_when_the_run_has_just_ended_is_no_traceback(
 
     monkeypatch.setattr(submit, "start", ended)
     monkeypatch.setattr(submit, "_follow", follow)
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in END_SIGNALS}
     run = partial(
         submit._run, Study.at(study.root, scenario="config/scenarios/try.yaml"), Console(), tmp_path / "log", ()
     )
@@ -147,7 +148,8 @@ def test_a_signal_that_arrives_when_the_run_has_just_ended_is_no_traceback(
             with pytest.raises(KeyboardInterrupt):
                 run()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():  # a process that is about to end ignores them
+            signal.signal(number, handler)
 
 
 @pytest.mark.sweep
