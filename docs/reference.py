@@ -17,7 +17,7 @@ from seamark.cli.main import cli  # noqa: E402
 from seamark.config.levels import show  # noqa: E402
 from seamark.config.read import read_services  # noqa: E402
 from seamark.model.service import Server, Service, Setting, Value  # noqa: E402
-from seamark.patterns.table import LOAD_SETTINGS  # noqa: E402
+from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS  # noqa: E402
 
 MADE = "Made by `make docs` from {source}. Do not edit."
 
@@ -82,9 +82,15 @@ def services_page(folder: Path) -> str:
         "",
         "A `deployment` setting needs a new server when it changes, a `workload` setting does not.",
         "",
-        "## Settings of every load",
+        "## Settings of loads of requests",
         "",
         *settings_table(LOAD_SETTINGS),
+        "",
+        "## Settings of finite loads",
+        "",
+        "The default of `limit_s` is that of the recipe.",
+        "",
+        *settings_table(FINITE_SETTINGS),
     ]
     for service in services.values():
         lines += ["", f"## {service.name}", "", *_service(service)]

@@ -38,6 +38,8 @@ FAULTS = [
     ("timestamp_order", "invalid", CLOSED, {"disordered": 1}),
     ("error_rate", "suspect", CLOSED, {"error_rate": 0.02}),
     ("error_rate", "invalid", CLOSED, {"error_rate": 0.6}),
+    ("incomplete_work", "invalid", CLOSED, {"kind": "finite", "items": 10, "items_left": 1}),
+    ("resumed", "note", CLOSED, {"kind": "finite", "sessions": 2}),
     ("unfinished", "suspect", CLOSED, {"unfinished": 300}),
     ("shard_lost", "suspect", CLOSED, {"workers": 4, "workers_lost": 1}),
     ("shard_lost", "invalid", CLOSED, {"workers": 4, "workers_lost": 3}),

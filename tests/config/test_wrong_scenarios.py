@@ -1,6 +1,7 @@
 """Every kind of wrong scenario: each mistake a line with file, line number, what is allowed and the remedy."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import yaml
 
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.errors import UserError
+from seamark.model.service import Setting
 from seamark.planning.plan import plan
 
 ROOT = Path(__file__).parents[2]
 SERVICES = read_services(ROOT / "config" / "services")
+ITEMS = Setting(name="items", type="int", role="workload", default=500, minimum=1, help="Number of items.")
+SERVICES["items"] = replace(SERVICES["null"], name="items", load="finite", settings=(ITEMS,))
 SITES = {name: read_site(ROOT / "config" / "sites" / f"{name}.yaml") for name in ("local", "meluxina")}
 
 BASELINE = (ROOT / "config" / "scenarios" / "llm_vllm_baseline.yaml").read_text(encoding="utf-8")
@@ -20,6 +24,12 @@ FILES = """\
 scenario: files
 workload:
   service: fileio
+  concurrency: [1, 4]
+"""
+FINITE = """\
+scenario: finite
+workload:
+  service: items
   concurrency: [1, 4]
 """
 
@@ -34,7 +44,7 @@ def text_of(entry: dict[str, Any]) -> str:
     """Return the wrong scenario of an entry."""
     if "text" in entry:
         return entry["text"]
-    base = {"baseline": BASELINE, "files": FILES}[entry["base"]]
+    base = {"baseline": BASELINE, "files": FILES, "finite": FINITE}[entry["base"]]
     if "add" in entry:
         return base + entry["add"].replace("LEVELS", ", ".join(str(level) for level in range(512, 1712)))
     return changed(base, entry["old"], entry["new"])

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from seamark.load.driver import Body, Reply, Session, Target
+from seamark.load.driver import Body, Reply, Session, Target, whole
 from seamark.model.sample import Failure
 
 
@@ -126,3 +126,23 @@ def populate(target: Target, seed: int) -> dict[str, object]:
 
 def quality(target: Target, seed: int) -> dict[str, float]:
     return {"recall_at_10": 0.5}
+
+
+class Slow(Sleeping):
+    """A work list whose items take 0.1 s each."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self.work_count = whole(target.settings, "items")
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        return [Body(content=number) for number in range(count)]
+
+    def session(self) -> Session:
+        return SlowSession(self)
+
+
+class SlowSession(SleepingSession):
+    def call(self, body: Body) -> Reply:
+        time.sleep(0.1)
+        return Reply()

@@ -25,18 +25,21 @@ def command(scenario: str, site: str | None, as_json: bool, write: bool) -> None
     from seamark.services.runtimes.environments import missing_environments
     from seamark.storage.codec import encode
     from seamark.trials.conflicts import conflicts, refusal
+    from seamark.trials.trial_files import finite_lengths_s
 
     study = open_study(scenario, site)
     study.require_drivers()
     require_paths(study)
     if write:
         _write(study)
+    unmade = missing_environments(study)
+    measured_s = finite_lengths_s(study.plan, study.folder(study.scenario.name))
     if as_json:
-        facts = plan_facts(study.plan, study.services, study.site, unmade=missing_environments(study))
+        facts = plan_facts(study.plan, study.services, study.site, unmade=unmade, measured_s=measured_s)
         there = {"conflicts": encode(conflicts(study))}
         click.echo(json.dumps(encode(facts) | there | {"plan": encode(study.plan)}, indent=1))
     else:
-        click.echo(describe(study.plan, study.services, study.site, missing_environments(study)))
+        click.echo(describe(study.plan, study.services, study.site, unmade, measured_s))
         if found := conflicts(study):
             click.echo("\n".join(("", *refusal(study, found))))
 

@@ -23,7 +23,7 @@ from seamark.model.dotted import DOTTED
 from seamark.model.scenario import Artifacts, Metadata
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
-from seamark.patterns.table import LOAD_SETTINGS
+from seamark.patterns.table import LOAD_SETTINGS, load_settings_of
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -151,7 +151,11 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
 
 
 def _workload(service: Service) -> Schema:
-    settings = [*((service.name, each) for each in service.settings), *(("load", each) for each in LOAD_SETTINGS)]
+    load = "load" if service.load == "requests" else service.name
+    settings = [
+        *((service.name, each) for each in service.settings),
+        *((load, each) for each in load_settings_of(service)),
+    ]
     treatable = [*settings, *(("resources", each) for each in RESOURCE_SETTINGS)]
     one = {each.name: _ref(group, each, "level") for group, each in treatable}
     partial = {"type": "object", "minProperties": 1, "additionalProperties": False, "properties": one}
@@ -196,7 +200,10 @@ def level_schema(setting: Setting) -> Schema:
 
 
 def _groups(services: Mapping[str, Service]) -> dict[str, tuple[Setting, ...]]:
-    own = {name: services[name].settings for name in sorted(services)}
+    own = {
+        name: (*each.settings, *(load_settings_of(each) if each.load != "requests" else ()))
+        for name, each in sorted(services.items())
+    }
     return {"load": LOAD_SETTINGS, "resources": RESOURCE_SETTINGS, **own}
 
 

@@ -18,7 +18,7 @@ from seamark.errors import UserError, did_you_mean
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service, Setting
 from seamark.model.site import Pinning, Site, misplaced
-from seamark.patterns.table import LOAD_SETTINGS
+from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS
 from seamark.platform.pinning import cores_in, shown_cores
 
 SiteOf = Callable[[str | None], Site]
@@ -152,7 +152,7 @@ def _settings(item: Item, mistakes: Mistakes) -> tuple[Setting, ...]:
     """Return the settings of a recipe, written as a mapping from name to the other fields."""
     if not is_mapping(item, mistakes):
         return ()
-    reserved = {*WORKLOAD_KEYS, *(each.name for each in (*LOAD_SETTINGS, *RESOURCE_SETTINGS))}
+    reserved = {*WORKLOAD_KEYS, *(each.name for each in (*LOAD_SETTINGS, *FINITE_SETTINGS, *RESOURCE_SETTINGS))}
     decoded: list[Setting] = []
     for name, each in item.items():
         if name in reserved:

@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
+from seamark.model.load_profile import LONGEST_S
 from seamark.model.service import Health, Server, Service
 
 PLACES = (
@@ -37,6 +38,11 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     if service.driver.count(":") != 1:
         mistakes.add(tree.value["driver"], f"'{service.driver}' is not of the form 'package.module:Name'.")
     check_program_texts(tree, mistakes)
+    for name in ("limit_s", "typical_load_s"):
+        if service.load == "requests" and name in tree.value:
+            mistakes.add(tree.value[name], "is for finite loads. Remove it, or add 'load: finite'.")
+        elif not 0.1 <= getattr(service, name) <= LONGEST_S:
+            mistakes.add(tree.value[name], f"must be from 0.1 to {LONGEST_S:.0f} s.")
     if service.server is None:
         return
     server = tree.value["server"]

@@ -15,7 +15,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.scenario import Levels, Resources, Workload
 from seamark.model.service import Service, Setting, Value
-from seamark.patterns.table import LOAD_SETTINGS, own_settings
+from seamark.patterns.table import LOAD_SETTINGS, load_settings_of, own_settings
 
 RESOURCE_SETTINGS = (
     Setting(
@@ -125,15 +125,15 @@ def _workload(
     service = _service(item, services, mistakes)
     if service is None:
         return None
-    own = _own_settings(item, defaults)
-    known = {setting.name: setting for setting in (*service.settings, *LOAD_SETTINGS, *own)}
+    own = _own_settings(item, defaults) if service.load == "requests" else ()
+    known = {setting.name: setting for setting in (*service.settings, *load_settings_of(service), *own)}
     written = {key: each for key, each in (defaults.items() if defaults else ()) if key in known}
     written |= {key: each for key, each in item.items() if key not in WORKLOAD_KEYS}
     reader = LevelReader(service=service, preset_folder=preset_folder)
     found: dict[str, Levels] = {}
     for key, each in written.items():
         if key not in known:
-            mistakes.unknown_key(each, (*WORKLOAD_KEYS, *known), _hint(key))
+            mistakes.unknown_key(each, (*WORKLOAD_KEYS, *known), _hint(key, service))
         elif (values := reader.levels(each, known[key], mistakes)) is not None:
             found[key] = values
     treatable = known | {setting.name: setting for setting in RESOURCE_SETTINGS}
@@ -149,12 +149,18 @@ def _workload(
         where=conditions_of(parts.get("where"), treatable, mistakes),
         slos=objectives_of(parts.get("slos"), mistakes, metrics),
     )
-    search = search_of(item, found, workload.include, workload.slos, mistakes)
+    search = None
+    if service.load == "requests":
+        search = search_of(item, found, workload.include, workload.slos, mistakes)
+    elif "search" in parts:
+        text = f"the load of {service.name} is finite: it has no rate and no duration to search with. Remove it."
+        mistakes.add(parts["search"], text)
     workload = replace(workload, levels=levels_with(search, item, found), search=search)
     check_excluded(item, workload, resources, mistakes)
     for name in FORMS.keys() & found.keys():
         FORMS[name].check(item, workload, mistakes)
-    workload = check_load_profile(item, workload, service, mistakes)
+    if service.load == "requests":
+        workload = check_load_profile(item, workload, service, mistakes)
     return replace(workload, contents=file_contents(item, workload, known.values(), mistakes))
 
 
@@ -171,11 +177,14 @@ def _own_settings(item: Item, defaults: Item | None) -> tuple[Setting, ...]:
     return tuple(found)
 
 
-def _hint(key: str) -> str:
+def _hint(key: str, service: Service) -> str:
     if key == "settings":
         return " Settings stand directly beside 'service', without a key of their own."
     if key in (setting.name for setting in RESOURCE_SETTINGS):
         return f" It belongs under 'resources:' at the top: 'resources.{key}'."
+    if service.load == "finite" and key in (setting.name for setting in LOAD_SETTINGS):
+        settings = ", ".join(setting.name for setting in load_settings_of(service))
+        return f" The load of {service.name} is finite: it sends each item once, and has {settings}."
     return " It belongs at the top of the file, not in a workload." if key in ELSEWHERE else ""
 
 
@@ -226,7 +235,7 @@ def _check_defaults(
     if defaults is None or any(workload is None for workload in workloads):
         return
     used = [services[workload.service] for workload in workloads if workload is not None]
-    known = [setting.name for setting in (*LOAD_SETTINGS, *(each for service in used for each in service.settings))]
+    known = [each.name for service in used for each in (*load_settings_of(service), *service.settings)]
     known_keys(defaults, known, mistakes)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seamark.load.driver import Body, Call, Decoder, Reply, Session, Target, Wire
+from seamark.load.driver import Body, Call, Decoder, Reply, Session, Target, Wire, whole
 from seamark.load.engine.http import HttpDecoder, http_request
 from seamark.model.sample import Failure
 
@@ -10,7 +10,7 @@ DONE = Reply()
 
 
 class Null(Wire):
-    """Asks the null server for its one reply over HTTP/1.1."""
+    """Asks the null server for its one reply over HTTP/1.1, for each of `items` in a finite load."""
 
     unit = "reply"
     kinds: Sequence[str] = ("get",)
@@ -18,6 +18,7 @@ class Null(Wire):
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self.work_count = whole(target.settings, "items", 0) or None
 
     def address(self) -> tuple[str, int]:
         """Return host and port of the server."""
@@ -37,14 +38,15 @@ class Null(Wire):
 
 
 class NullCall(Call):
-    """Answers at once, in this process: the cost of a Call driver's frame and nothing else."""
+    """Answers at once, in this process: the cost of a Call driver's frame and nothing else. A finite load has
+    `items`."""
 
     unit = "reply"
     kinds: Sequence[str] = ("call",)
     body_count = 1
 
     def __init__(self, target: Target) -> None:
-        self._target = target
+        self.work_count = whole(target.settings, "items", 0) or None
 
     def bodies(self, count: int, seed: int) -> Sequence[Body]:
         """Return the only request, `count` times."""

@@ -76,8 +76,11 @@ def estimate(study: Study) -> Estimate:
 
 
 def rows(trial: Trial) -> tuple[float, float]:
-    """Return the fewest and the most requests that a trial may send."""
-    load, most = trial.load, MOST_RPS * (trial.search.budget_s if trial.search else trial.load.length_s)
+    """Return the fewest and the most requests that a trial may send; 0 for a finite load that was not measured."""
+    load = trial.load
+    if load.finite:  # only the driver knows how many items there are
+        return 0.0, 0.0
+    most = MOST_RPS * (trial.search.budget_s if trial.search else trial.load.length_s)
     least = load.concurrency * LEAST_RPS * load.length_s if load.closed and not trial.search else 0.0
     if not load.closed and not trial.search and (arrivals := _arrivals(load)) is not None:
         least, most = arrivals * (1 - SWING), arrivals * (1 + SWING) * load.turns  # a failed session has fewer turns

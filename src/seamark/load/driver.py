@@ -89,6 +89,10 @@ class Driver(ABC):
     body_count: int | None = None
     """Number of different bodies to keep in memory. None: as many as the load needs."""
 
+    work_count: int | None = None
+    """Number of items of a finite load: `bodies(work_count, seed)[i]` is the request for item i. None: the driver has
+    no work list, and only loads of requests."""
+
     row_body: "Callable[[int, Row, int], Body] | None" = None
     """`row_body(number, row, seed)` makes the request for a row of a trace with its recorded lengths, the same in
     every worker; it raises UserError for an impossible row. None: rows give arrival times alone."""

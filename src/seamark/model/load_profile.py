@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from seamark.model.service import Setting, SettingType, Value
+from seamark.model.service import LoadKind, Setting, SettingType, Value
 
 HIGHEST_RPS = 1e6
 """More than the clients of one machine can send. A load writes one row per due request, sent or not."""
@@ -20,10 +20,21 @@ AUTO_RATIO = 0.25
 _READ: Mapping[str, Callable[[Any], Value]] = {"int": int, "float": float, "str": str, "bool": bool, "structure": str}
 
 
-def _setting(kind: SettingType, default: Value, *, optional: bool = False, **limits: Any) -> Any:
-    """Return a field that a setting of the same name sets. An `optional` one is None in a scenario without it."""
+ANY_LOAD: tuple[LoadKind, ...] = ("requests", "finite")
+
+
+def _setting(
+    kind: SettingType,
+    default: Value,
+    *,
+    optional: bool = False,
+    loads: tuple[LoadKind, ...] = ("requests",),
+    **limits: Any,
+) -> Any:
+    """Return a field that a setting of the same name sets, in these kinds of load. An `optional` one is None in a
+    scenario without it."""
     written = None if optional else default
-    return field(default=default, metadata={"type": kind, "default": written, **limits})
+    return field(default=default, metadata={"loads": loads, "setting": {"type": kind, "default": written, **limits}})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +42,8 @@ class LoadProfile:
     """The load of a trial: how requests are sent, how many and for how long.
 
     `warmup_s` is the longest warm-up where it is detected (`auto`, then `detects_warmup`). `parameters` has the
-    settings that are no field, of which a pattern reads its own, such as `rate_rps` and `trace`.
+    settings that are no field, of which a pattern reads its own, such as `rate_rps` and `trace`. A load with
+    `limit_s` is finite: a closed loop over the items of a work list, without a warm-up, that lasts so long at most.
     """
 
     pattern: str = "closed"
@@ -40,6 +52,7 @@ class LoadProfile:
         1,
         minimum=1,
         maximum=65536,
+        loads=ANY_LOAD,
         unit="requests",
         help="Closed loop: users. Open loop: connections or threads that may be busy at once.",
     )
@@ -90,6 +103,7 @@ class LoadProfile:
         30.0,
         minimum=0.001,
         maximum=LONGEST_S,
+        loads=ANY_LOAD,
         unit="s",
         help="A request without a complete reply after this time is recorded as timed out, even in the middle of "
         "its reply. Connecting, TLS and every byte count.",
@@ -104,6 +118,7 @@ class LoadProfile:
         1,
         minimum=1,
         maximum=1024,
+        loads=ANY_LOAD,
         help="Worker processes that share one schedule.",
     )
     stop_when_saturated: bool = _setting(
@@ -111,6 +126,24 @@ class LoadProfile:
         False,
         optional=True,
         help="End the load once the server falls behind permanently: outstanding requests grow. Default false.",
+    )
+    warmup_items: int = _setting(
+        "int",
+        0,
+        minimum=0,
+        maximum=10**9,
+        loads=("finite",),
+        unit="items",
+        help="Items at the start of the load that no metric counts.",
+    )
+    limit_s: float | None = _setting(
+        "float",
+        None,
+        minimum=0.1,
+        maximum=LONGEST_S,
+        loads=("finite",),
+        unit="s",
+        help="A load that has not done all its items by then has failed: `timeout`.",
     )
     detects_warmup: bool = False
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -123,10 +156,12 @@ class LoadProfile:
         if settings.get("warmup_s") == AUTO:
             given["warmup_s"] = AUTO_RATIO * float(settings.get("duration_s") or LoadProfile.duration_s)
             own["detects_warmup"] = True
-        for setting in COMMON_SETTINGS:
+        for setting in PROFILE_SETTINGS:
             value = given.pop(setting.name, None)
             if value is not None:
                 own[setting.name] = _READ[setting.type](value)
+        if "limit_s" in own:
+            own |= {"warmup_s": 0.0, "duration_s": own["limit_s"]}
         return LoadProfile(**own, parameters=given)
 
     @property
@@ -135,8 +170,13 @@ class LoadProfile:
         return self.pattern == "closed"
 
     @property
+    def finite(self) -> bool:
+        """Whether the load ends when its items are done."""
+        return self.limit_s is not None
+
+    @property
     def length_s(self) -> float:
-        """Time of the last send from the start of load: warm-up plus duration."""
+        """Latest time of the last send from the start of load: warm-up plus duration."""
         return self.warmup_s + self.duration_s
 
     @property
@@ -145,7 +185,19 @@ class LoadProfile:
         return None if self.requests is None else -(-self.requests // self.turns)
 
 
-COMMON_SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(name=each.name, role="workload", **each.metadata) for each in fields(LoadProfile) if each.metadata
+PROFILE_SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(name=each.name, role="workload", **each.metadata["setting"])
+    for each in fields(LoadProfile)
+    if each.metadata
 )
-"""Settings of every load, whatever its pattern."""
+"""Settings that are fields of the profile, of every kind of load."""
+
+
+def profile_settings(kind: LoadKind) -> tuple[Setting, ...]:
+    """Return the settings of one kind of load, without those of patterns."""
+    loads = {each.name: each.metadata["loads"] for each in fields(LoadProfile) if each.metadata}
+    return tuple(setting for setting in PROFILE_SETTINGS if kind in loads[setting.name])
+
+
+COMMON_SETTINGS = profile_settings("requests")
+"""Settings of every load of requests, whatever its pattern."""

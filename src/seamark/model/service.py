@@ -7,6 +7,8 @@ from typing import Literal
 Value = int | float | str | bool | None
 Role = Literal["deployment", "workload"]
 SettingType = Literal["int", "float", "str", "bool", "structure"]
+LoadKind = Literal["requests", "finite"]
+"""`requests`: requests for a time. `finite`: each item of a work list once; the load ends when all are done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +167,8 @@ class Service:
     `server` is None for a service inside the client: file I/O and vector libraries. `environment` names the lock file
     `envs/<environment>.lock`; None is the base environment. `workers` is the concurrency that the driver supports: an
     event loop (`wire`), threads or processes. `why` is the reason for the service in the catalogue; `in_apptainer`
-    states which parts were tested in images.
+    states which parts were tested in images. `load` is the kind of its loads; of a finite one, `limit_s` is the
+    default time limit, and `typical_load_s` serves to estimate a plan until loads were measured.
     """
 
     name: str
@@ -176,6 +179,9 @@ class Service:
     driver: str
     workers: Literal["wire", "threads", "processes"]
     settings: tuple[Setting, ...]
+    load: LoadKind = "requests"
+    limit_s: float = 3600.0
+    typical_load_s: float = 60.0
     environment: str | None = None
     server: Server | None = None
     container: Container | None = None

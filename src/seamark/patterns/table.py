@@ -1,15 +1,15 @@
 """Table of load patterns: one row adds a pattern with its own settings. A user's own come by dotted path."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from seamark.model.dotted import is_dotted, resolved
-from seamark.model.load_profile import COMMON_SETTINGS, HIGHEST_RPS, LONGEST_S, LoadProfile
-from seamark.model.service import Setting, Value
+from seamark.model.load_profile import COMMON_SETTINGS, HIGHEST_RPS, LONGEST_S, LoadProfile, profile_settings
+from seamark.model.service import Service, Setting, Value
 from seamark.patterns.patterns import (
     Bursts,
     Constant,
@@ -270,7 +270,18 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
     *(setting for kind in PATTERNS.values() for setting in kind.settings),
     *_REST,
 )
-"""Every setting of a load: the pattern, the settings of patterns, and those of every load."""
+"""Every setting of a load of requests: the pattern, the settings of patterns, and those of every load."""
+FINITE_SETTINGS = profile_settings("finite")
+"""Every setting of a finite load, but for the default of `limit_s`: that is the recipe's."""
+
+
+def load_settings_of(service: Service) -> tuple[Setting, ...]:
+    """Return the settings that the loads of a service have."""
+    if service.load == "requests":
+        return LOAD_SETTINGS
+    return tuple(
+        replace(each, default=service.limit_s) if each.name == "limit_s" else each for each in FINITE_SETTINGS
+    )
 
 
 def kind_of(name: str) -> PatternKind:

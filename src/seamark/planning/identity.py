@@ -19,7 +19,7 @@ NAMESPACE = uuid.UUID("6b0e6c1e-5b0f-5d2c-9d5e-2f6d1c0b7a41")
 LONGEST = 64
 LONGEST_WORD = 28
 DIGEST = 8
-UNSPOKEN = ("duration_s", "warmup_s", "timeout_s", "requests")
+UNSPOKEN = ("duration_s", "warmup_s", "timeout_s", "requests", "warmup_items", "limit_s")
 """Settings of duration are part of the hash, but not of the words."""
 UNITS = {"nodes": "node", "gpus": "gpu", "cpus_per_task": "cpu", "mem_gb": "gb"}
 

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
@@ -69,12 +70,13 @@ def plan_facts(
     site: Site | None = None,
     environment: Mapping[str, str] = os.environ,
     unmade: Sequence[str] = (),
+    measured_s: Mapping[str, float] = MappingProxyType({}),
 ) -> PlanFacts:
     """Return the numbers of a plan. `services` and `site` make notes and times more exact, `environment` has the
-    variables of the plan's paths."""
+    variables of the plan's paths, `measured_s` the lengths of finite loads by treatment."""
     sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
     comparisons = _most_treatments_of_a_start(plan) - 1
-    time = time_of(plan, services or {}, len(unmade))
+    time = time_of(plan, services or {}, len(unmade), measured_s)
     times = {name: span.most for name, span in time.deployments.items()}
     best = smallest_p(plan.repetitions) if comparisons else None
     facts = PlanFacts(
@@ -114,9 +116,10 @@ def describe(
     services: Mapping[str, Service] | None = None,
     site: Site | None = None,
     unmade: Sequence[str] = (),
+    measured_s: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
     """Return the plan as text for a terminal; see `plan_facts`."""
-    facts = plan_facts(plan, services, site, unmade=unmade)
+    facts = plan_facts(plan, services, site, unmade=unmade, measured_s=measured_s)
     lines = [
         f"Scenario {plan.scenario} ({plan.source})",
         "",

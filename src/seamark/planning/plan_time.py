@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from seamark.model.service import Service
 from seamark.model.trial import Deployment, Plan, Trial
@@ -30,7 +31,10 @@ AROUND_DEPLOYMENT = Span(least=1.0, most=6.0)
 """Overhead of a deployment beside start and data: supervisor, idle check, Snakemake jobs. 1.5 to 3 s in
 quickstart."""
 QUICKER, SLOWER = 0.3, 4.0
-"""Start and data of a server take this ratio of their typical time, up to this multiple on a busy host."""
+"""Start and data of a server, and the items of a finite load, take this ratio of their typical time, up to this
+multiple on a busy host."""
+MEASURED = Span(least=0.9, most=1.25)
+"""The same for a finite load of which another repetition was measured."""
 WITHOUT_SERVER = Span(least=0.5, most=6.0)
 """Data of a service inside the client: 0.7 to 3.8 s in quickstart, mostly an index of 20,000 vectors."""
 RUN = Span(least=8.0, most=45.0)
@@ -54,15 +58,20 @@ class PlanTime:
     whole: Span
 
 
-def time_of(plan: Plan, services: Mapping[str, Service], environments: int = 0) -> PlanTime:
+def time_of(
+    plan: Plan,
+    services: Mapping[str, Service],
+    environments: int = 0,
+    measured_s: Mapping[str, float] = MappingProxyType({}),
+) -> PlanTime:
     """Return the time of a plan, deployments one after another, without waiting in a queue.
 
-    `environments` are those still to be created.
+    `environments` are those still to be created; `measured_s` are lengths of finite loads, by treatment.
     """
     loads = {each.id: NOTHING for each in plan.deployments}
     around = {each.id: _start_of(each, services) + AROUND_DEPLOYMENT for each in plan.deployments}
     for trial in plan.trials:
-        loads[trial.deployment] += load_of(trial)
+        loads[trial.deployment] += load_of(trial, services.get(trial.service), measured_s.get(trial.treatment))
         around[trial.deployment] += AROUND_TRIAL
     deployments = {name: loads[name] + around[name] for name in loads}
     treatments = len(dict.fromkeys(trial.treatment for trial in plan.trials))
@@ -74,9 +83,15 @@ def time_of(plan: Plan, services: Mapping[str, Service], environments: int = 0) 
     )
 
 
-def load_of(trial: Trial) -> Span:
-    """Return the time of a trial's load, or of all probes of its search."""
+def load_of(trial: Trial, service: Service | None = None, measured_s: float | None = None) -> Span:
+    """Return the time of a trial's load, or of all probes of its search; of a finite load by an earlier one, else by
+    its recipe, else its limit."""
     load_s = trial.load.length_s
+    if trial.load.finite and measured_s is not None:
+        return Span(least=min(MEASURED.least * measured_s, load_s), most=min(MEASURED.most * measured_s, load_s))
+    if trial.load.finite and service is not None:
+        typical_s = service.typical_load_s
+        return Span(least=min(QUICKER * typical_s, load_s), most=min(SLOWER * typical_s, load_s))
     if trial.search is None:
         return Span(least=load_s, most=load_s)
     return Span(least=load_s + SEARCH_LEAST * trial.search.budget_s, most=load_s + trial.search.budget_s)

@@ -9,7 +9,7 @@ from seamark.config.load_profile_checks import without_effect
 from seamark.model.scenario import Resources, Workload
 from seamark.model.service import Service, Setting, Value
 from seamark.model.trial import RESOURCES
-from seamark.patterns.table import LOAD_SETTINGS, own_settings
+from seamark.patterns.table import load_settings_of, own_settings
 
 Values = Mapping[str, Value]
 MOST_TREATMENTS = 1_000_000
@@ -17,7 +17,7 @@ MOST_TREATMENTS = 1_000_000
 
 def settings_of(service: Service, workload: Workload) -> tuple[Setting, ...]:
     """Return every setting of a workload: those of its service, of the load, and of the user's own patterns."""
-    return (*service.settings, *LOAD_SETTINGS, *_own(workload))
+    return (*service.settings, *load_settings_of(service), *_own(workload))
 
 
 def _own(workload: Workload) -> tuple[Setting, ...]:
@@ -88,5 +88,7 @@ def _allowed(values: Values, conditions: list[Condition]) -> bool:
 
 
 def _as_read(values: dict[str, Value], defaults: Values, own: list[str]) -> dict[str, Value]:
+    if "pattern" not in values:
+        return values
     unread = without_effect(str(values["pattern"]), values["turns"], own)
     return values | {name: defaults[name] for name in unread}

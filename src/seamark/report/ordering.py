@@ -6,7 +6,7 @@ from dataclasses import replace
 from seamark.model.plurals import counted
 from seamark.model.results.summary import ServerSummary, Summary, SummaryRow
 from seamark.model.service import Value
-from seamark.patterns.table import LOAD_SETTINGS
+from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS
 from seamark.report.numbers import ABSENT
 
 SERVER = "server"
@@ -85,7 +85,7 @@ def in_order(summary: Summary, levels: Levels | None = None) -> list[SummaryRow]
     as the factor `server`, so that no table or figure has both without a mark. Numbers are sorted by size, words as
     `levels` lists them.
     """
-    load = [setting.name for setting in LOAD_SETTINGS]
+    load = [setting.name for setting in (*LOAD_SETTINGS, *FINITE_SETTINGS)]
     treatments, servers = [], marks(summary)
     for row in summary.treatments:
         own = {SERVER: servers[row.treatment]} if servers else {}

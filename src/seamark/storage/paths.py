@@ -130,6 +130,11 @@ class TrialFolder:
         return self.root / ".parts"
 
     @property
+    def sessions(self) -> Path:
+        """Sessions of a finite load that has not ended, each in a folder of its number; a later one goes on."""
+        return self.root / ".sessions"
+
+    @property
     def own_parts(self) -> Path:
         """Output of the load of this process."""
         return self.parts / str(os.getpid())

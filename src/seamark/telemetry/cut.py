@@ -41,6 +41,14 @@ def cut(files: Sequence[Path], epoch_unix_s: float, end_s: float) -> pa.Table:
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
 
 
+def _moved(table: pa.Table, offset_s: float) -> pa.Table:
+    """Return the rows with times later by `offset_s`."""
+    if not offset_s:
+        return table
+    at_s = pa.array([at_s + offset_s for at_s in table.column("at_s").to_pylist()], pa.float64())
+    return table.set_column(0, SCHEMA.field("at_s"), at_s)
+
+
 def _rows(file: Path, epoch_unix_s: float, end_s: float) -> Iterator[Row]:
     with file.open("rb") as lines:
         inside = (line.decode(errors="replace") for line in lines if 0.0 <= _at_s(line, epoch_unix_s) <= end_s)
@@ -73,9 +81,20 @@ def load_window(load: LoadRecord) -> tuple[float, float]:
     return epoch_unix_s, planned_s
 
 
+def load_windows(load: LoadRecord) -> list[tuple[float, float, float]]:
+    """Return start (s since 1970) and length of each session of a load, and its place on the load's time axis."""
+    if len(load.sessions) > 1:
+        return [((each.epoch_unix_ns or 0) / 1e9, each.length_s, each.offset_s) for each in load.sessions]
+    return [(*load_window(load), 0.0)]
+
+
 def cut_telemetry(deployment_csv: Path, client_csv: Path, load: LoadRecord, folder: TrialFolder) -> pa.Table:
     """Write telemetry.parquet and telemetry.csv of a trial; return the table."""
-    table = cut([deployment_csv, client_csv], *load_window(load))
+    tables = [
+        (cut([deployment_csv, client_csv], epoch_s, length_s), offset_s)
+        for epoch_s, length_s, offset_s in load_windows(load)
+    ]
+    table = pa.concat_tables([_moved(part, offset_s) for part, offset_s in tables])
     with replacing(folder.telemetry) as temporary:
         pq.write_table(table, temporary, compression="zstd")
     with replacing(folder.telemetry_csv) as temporary:

@@ -90,7 +90,7 @@ def measure(
     outcome = run_load(job, python, parts, on_tick, parent_pid, launcher)
     return MeasuredLoad(
         outcome=outcome,
-        failure=_failure(outcome, server),
+        failure=_failure(outcome, server) or not_done(job, outcome),
         finished_at=now(),
         energy=None if energy_before is None else after_load(energy_before),
     )
@@ -109,6 +109,26 @@ def failure_of(error: Exception, server: Server | None = None) -> LoadFailure:
         return LoadFailure(category="disk_full", reason=reason)
     reason = f"a file of the load could not be read or written: {error}"
     return LoadFailure(category="no_samples", reason=reason)
+
+
+def not_done(job: LoadJob, outcome: LoadOutcome) -> LoadFailure | None:
+    """Return why items of a finite load are left, None without any."""
+    if outcome.items is None:
+        return None
+    from seamark.load.workers.work_list import done_items, items_in
+
+    done = done_items(job.done, outcome.items)
+    for segment in outcome.segments:
+        done |= items_in(segment, outcome.items)
+    left = outcome.items - int(done.sum())
+    if not left:
+        return None
+    if outcome.died:
+        reasons = "; ".join(str(report.reason) for report in outcome.reports if not report.ok)
+        reason = f"{left} of {outcome.items} items were not done: {reasons}"
+        return LoadFailure(category="client_died", reason=reason, log_tail=outcome.log_tail)
+    reason = f"{left} of {outcome.items} items were not done by the time limit. Raise limit_s, concurrency or shards"
+    return LoadFailure(category="timeout", reason=reason)
 
 
 def _failure(outcome: LoadOutcome, server: Server | None) -> LoadFailure | None:

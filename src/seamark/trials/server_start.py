@@ -80,7 +80,7 @@ def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: i
     if not endpoint.ok:
         return warm_up
     parts = context.folder.runtime / "warmup"
-    settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0}
+    settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None}
     job = replace(context.load_job(trial, endpoint), settings=settings, seed=trial.seed + 1)
     python, on_tick = context.client_python(endpoint), context.on_tick(parent_pid)
     try:

@@ -1,12 +1,13 @@
 """Files of one trial: completeness and configuration of its measurement, and files put aside."""
 
 from pathlib import Path
+from statistics import median
 
 from seamark.model.results.load_record import CommitMark, LoadRecord, SamplesRecord
 from seamark.model.results.search_record import SearchRecord
 from seamark.model.server_identity import ServerIdentity, belongs, same_server
-from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, amend, read, read_or_none
+from seamark.model.trial import Plan, Trial
+from seamark.storage.paths import ScenarioFolder, TrialFolder, amend, read, read_or_none
 from seamark.trials.repeated_failures import NOT_TRIED
 
 BROKEN_OFF = "interrupted"
@@ -62,6 +63,16 @@ def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None
         return False
     amend(folder.record, folder.load, SamplesRecord, republished=True)
     return True
+
+
+def finite_lengths_s(plan: Plan, results: ScenarioFolder) -> dict[str, float]:
+    """Return the median length of the finite loads that were measured, by treatment."""
+    lengths_s: dict[str, list[float]] = {}
+    for trial in plan.trials:
+        load = read_or_none(results.trial(trial.id).load, LoadRecord) if trial.load.finite else None
+        if load is not None and load.ok and load.duration_s is not None:
+            lengths_s.setdefault(trial.treatment, []).append(load.duration_s)
+    return {treatment: median(values) for treatment, values in lengths_s.items()}
 
 
 def search_ended(folder: TrialFolder) -> bool:

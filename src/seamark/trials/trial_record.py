@@ -1,11 +1,10 @@
 """Record of one trial: load.json, samples.parquet, effective_config.yaml and meta.json."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -25,6 +24,9 @@ from seamark.telemetry import provenance
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.measure import LoadFailure, MeasuredLoad
+
+if TYPE_CHECKING:
+    from seamark.trials.sessions import Sessions  # imports numpy
 
 _Dumper: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -84,21 +86,31 @@ def served_by(context: DeploymentContext, endpoint: Endpoint | None = None) -> S
     return (endpoint or context.endpoint()).server_identity or context.server.record()
 
 
-def keep_samples(folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord) -> LoadRecord:
+def keep_samples(
+    folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord, sessions: "Sessions | None" = None
+) -> LoadRecord:
     """Write samples.parquet, chunks.parquet of streams, and the client's telemetry if it has any. Return the record
-    with the facts of the samples. Raises OSError and ValueError as `gather_samples`."""
-    from seamark.load.workers.segments import gather_chunks, gather_samples
+    with the facts of the samples. A finite load has `sessions`, the last of which is this outcome. Raises OSError and
+    ValueError as `gather_samples`."""
+    from seamark.load.workers.segments import PlacedSegment, gather_chunks, gather_samples
 
+    segments: Sequence[Path | PlacedSegment] = outcome.segments
+    chunks: Sequence[Path | PlacedSegment] = outcome.chunks
+    clients = [outcome.client_csv]
+    if sessions is not None:
+        record = sessions.counted(record, outcome)
+        if len(sessions.made) > 1:
+            segments, chunks, clients = sessions.placed("samples"), sessions.placed("chunks"), sessions.clients
     names = ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
-    written = gather_samples(
-        outcome.segments, folder.samples, {name: encode(getattr(record, name)) for name in names}
-    )
+    written = gather_samples(segments, folder.samples, {name: encode(getattr(record, name)) for name in names})
     folder.chunks.unlink(missing_ok=True)
-    if outcome.client_csv.exists():
-        shutil.copyfile(outcome.client_csv, folder.client_telemetry)
+    if found := [path for path in clients if path.exists()]:
+        with folder.client_telemetry.open("wb") as target:
+            for path in found:
+                target.write(path.read_bytes())
     return replace(
         record,
-        chunks=gather_chunks(outcome.chunks, folder.chunks) if outcome.chunks else None,
+        chunks=gather_chunks(chunks, folder.chunks) if chunks else None,
         failures={name: count for name, count in written.failures.items() if count},
         rows=written.rows,
         samples_bytes=folder.samples.stat().st_size,

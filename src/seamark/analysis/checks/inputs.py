@@ -1,7 +1,11 @@
 """Inputs of the checks of a trial. No check here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+
+from seamark.model.results.trial_metrics import VerdictReason
+from seamark.model.service import LoadKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,8 @@ class CheckInputs:
     `held_open` streams were still open after their last content, on average, each for `held_open_mean_s`.
     `client_is_server`: the service runs inside the client, as file I/O does. `samples`: requests that percentiles of
     response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
-    `own`: metrics of the user's own by name.
+    `own`: metrics of the user's own by name. A finite load (`kind`) has `items`, of which `items_left` were not done,
+    and ran in `sessions`.
     """
 
     status: str = "ok"
@@ -119,3 +124,20 @@ class CheckInputs:
     connections: Connections = Connections()
     processors: Sequence[Processors] = ()
     own: Mapping[str, float | None] = field(default_factory=dict)
+    kind: LoadKind = "requests"
+    items: int = 0
+    items_left: int = 0
+    sessions: int = 1
+
+
+Check = Callable[[CheckInputs], VerdictReason | None]
+
+
+def of_requests(check: Check) -> Check:
+    """Limit a check to loads of requests for a time: a finite load has no steady state, and ends with few users."""
+
+    @wraps(check)
+    def limited(inputs: CheckInputs) -> VerdictReason | None:
+        return check(inputs) if inputs.kind == "requests" else None
+
+    return limited

@@ -1,11 +1,11 @@
 """Runs all checks over their inputs and gives a trial's verdict. To add a check, add a line to CHECKS."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import FunctionType
 from typing import TypeVar
 
 from seamark.analysis.checks import host, load, result
-from seamark.analysis.checks.inputs import CheckInputs
+from seamark.analysis.checks.inputs import Check, CheckInputs
 from seamark.model.dotted import resolved
 from seamark.model.results.trial_metrics import Severity, Verdict, VerdictReason
 
@@ -14,12 +14,14 @@ SomeReason = TypeVar("SomeReason", bound=VerdictReason)
 SEVERITIES: tuple[Severity, ...] = ("invalid", "suspect", "note")
 """Severities of reasons, most severe first."""
 
-CHECKS: tuple[Callable[[CheckInputs], VerdictReason | None], ...] = (
+CHECKS: tuple[Check, ...] = (
     result.trial_failed,
     result.no_replies,
     result.too_few_samples,
     result.timestamp_order,
     result.error_rate,
+    result.incomplete_work,
+    result.resumed,
     load.unfinished,
     load.shard_lost,
     load.saturated,

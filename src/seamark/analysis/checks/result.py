@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from seamark.analysis.checks.inputs import CheckInputs
+from seamark.analysis.checks.inputs import CheckInputs, of_requests
 from seamark.model.plurals import counted
 from seamark.model.results.trial_metrics import VerdictReason
 
@@ -52,7 +52,8 @@ def no_replies(inputs: CheckInputs) -> VerdictReason | None:
         code="no_replies",
         severity="invalid",
         text=f"none of the {counted(inputs.requests, 'request')} of the window has a good reply",
-        remedy="See errors.by_category; a duration_s shorter than one reply has the same effect.",
+        remedy="See errors.by_category; a duration_s shorter than one reply has the same effect, and so have as many "
+        "warmup_items as items.",
     )
 
 
@@ -64,7 +65,7 @@ def too_few_samples(inputs: CheckInputs) -> VerdictReason | None:
         code="too_few_samples",
         severity="suspect",
         text=f"only {inputs.ok} good replies in the window",
-        remedy="Raise duration_s.",
+        remedy="Raise duration_s, or give a finite load more items.",
     )
 
 
@@ -89,6 +90,31 @@ def error_rate(inputs: CheckInputs) -> VerdictReason | None:
         severity="invalid" if inputs.error_rate > 0.5 else "suspect",
         text=f"{inputs.error_rate:.1%} of the requests failed",
         remedy="See errors.by_category; lower the load or raise timeout_s.",
+    )
+
+
+def incomplete_work(inputs: CheckInputs) -> VerdictReason | None:
+    """Figures of a part of the items cannot be compared with figures of all."""
+    if inputs.status != "ok" or not inputs.items_left:
+        return None
+    return VerdictReason(
+        code="incomplete_work",
+        severity="invalid",
+        text=f"{inputs.items_left} of {counted(inputs.items, 'item')} were not done",
+        remedy="See the trial's log. `bench retry` measures the trial again.",
+    )
+
+
+def resumed(inputs: CheckInputs) -> VerdictReason | None:
+    """Caches and clocks differ between sessions, and the last second before a kill was done twice."""
+    if inputs.status != "ok" or inputs.sessions <= 1:
+        return None
+    return VerdictReason(
+        code="resumed",
+        severity="note",
+        text=f"the load was broken off and went on: it ran in {inputs.sessions} sessions, whose times stand in "
+        "load.json; throughput counts only time in which one ran",
+        remedy="Where speed is compared, measure the trial again: `bench retry TRIAL`.",
     )
 
 
@@ -117,6 +143,7 @@ def warmup_cut(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
+@of_requests
 def no_steady_state(inputs: CheckInputs) -> VerdictReason | None:
     """The mean of a changing quantity depends on the observed interval."""
     if inputs.status != "ok" or inputs.steady or not inputs.ok or (inputs.outages and not inputs.changing):
@@ -266,5 +293,5 @@ def percentile_withheld(inputs: CheckInputs) -> VerdictReason | None:
         code="percentile_withheld",
         severity="note",
         text=f"{inputs.samples:,} samples are too few: {needs}",
-        remedy="Raise duration_s; the summary pools the repetitions.",
+        remedy="Raise duration_s, or give a finite load more items; the summary pools the repetitions.",
     )

@@ -7,11 +7,11 @@ from seamark.analysis.metrics.energy import energy_of
 from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.startup import StartUp, find_start_up
-from seamark.analysis.metrics.steady import SteadyState, steady_state
+from seamark.analysis.metrics.steady import SteadyState, state_of_items, steady_state
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
-from seamark.analysis.metrics.window import Window, find_window
+from seamark.analysis.metrics.window import Window, find_window, window_of_items
 from seamark.analysis.metrics.window_counts import WindowCounts, count_window
 from seamark.model.load_profile import LoadProfile
 from seamark.model.objectives import REQUEST_OBJECTIVES
@@ -67,8 +67,8 @@ class Recorded(Protocol):
 
 def series_of(samples: Samples, trial: Trial) -> tuple[Second, ...]:
     """Return the rows of series.csv."""
-    planned_s = trial.load.length_s
-    latest_s = planned_s + trial.load.timeout_s + 1
+    latest_s = trial.load.length_s + trial.load.timeout_s + 1
+    planned_s = 0.0 if trial.load.finite else trial.load.length_s
     known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
     size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))
     timeline = Timeline(origin_ns=0, width_ns=SECOND_NS, size=size)
@@ -87,9 +87,12 @@ def metric_inputs(
     if load.over_saturated_at_s is not None:  # end of the load
         duration_s = load.over_saturated_at_s - warmup_s
     changing = has_rate(profile.pattern, "changing")
-    window = find_window(
-        warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(profile, load, samples)
-    )
+    if profile.finite:
+        window = window_of_items(samples, profile.warmup_items)
+    else:
+        window = find_window(
+            warmup_s=warmup_s, duration_s=duration_s, sending_ended_ns=_ran_out_ns(profile, load, samples)
+        )
     start_up = None
     if profile.detects_warmup:
         limit_ns = round(warmup_s * 1e9)
@@ -105,7 +108,11 @@ def metric_inputs(
         turns=profile.turns,
     )
     users = profile.concurrency if profile.closed else None
-    steady = steady_state(samples, window, changing=changing, users=users)
+    steady = (
+        state_of_items(samples, window, users=profile.concurrency)
+        if profile.finite
+        else steady_state(samples, window, changing=changing, users=users)
+    )
     telemetry = summarise_telemetry(folder.telemetry, window.start_ns / 1e9, window.end_ns / 1e9)
     gpus, nodes = (deployment.gpus, deployment.nodes) if deployment else (None, None)
     return MetricInputs(

@@ -108,6 +108,13 @@ def steady_state(samples: Samples, window: Window, *, changing: bool, users: int
     return _after_start_up(series, timeline, window, SteadyState(steady=False, reason=text, rule=rule))
 
 
+def state_of_items(samples: Samples, window: Window, *, users: int) -> SteadyState:
+    """Return the outages of a finite load. It has no steady state: it ends when its items are done."""
+    timeline = run_timeline(samples, window)
+    down = () if timeline is None else outages(timeline, users=users)
+    return SteadyState(steady=None, reason="a finite load ends when its items are done", outages=down)
+
+
 def _changed(series: Mapping[str, Series], timeline: RunTimeline, start: int = 0) -> str | None:
     """Return the change from part `start` on; None without one."""
     for name, values in series.items():

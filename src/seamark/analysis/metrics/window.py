@@ -2,9 +2,14 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from seamark.analysis.metrics.samples import Samples
 from seamark.analysis.metrics.timeline import SECOND_NS
+from seamark.model.sample import MISSING_NS
 
 RULE = "all due after the warm-up"
+RULE_OF_ITEMS = "all items after the warm-up items"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +23,17 @@ class Window:
     @property
     def length_s(self) -> float:
         return (self.end_ns - self.start_ns) / SECOND_NS
+
+
+def window_of_items(samples: Samples, warmup_items: int) -> Window:
+    """Return the measured window of a finite load: from the first item after the `warmup_items` that were sent first,
+    to the last reply. With no item after them it is empty."""
+    sent = [batch.sent[batch.sent != MISSING_NS] for batch in samples.batches()]
+    ends = [int(batch.last.max(initial=0)) for batch in samples.batches()]
+    sent_ns = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *sent]))
+    end_ns = max(ends, default=0)
+    start_ns = int(sent_ns[warmup_items]) if warmup_items < sent_ns.size else end_ns
+    return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ITEMS)
 
 
 def find_window(*, warmup_s: float, duration_s: float, sending_ended_ns: int | None = None) -> Window:

@@ -18,7 +18,7 @@ from seamark.drivers.openai.replies import CountedStream, CountedWhole, WholeDec
 from seamark.drivers.openai.requests import Ask, Asks, one_of
 from seamark.drivers.openai.stream import StreamDecoder
 from seamark.errors import UserError
-from seamark.load.driver import Body, Hooks, Target, Wire
+from seamark.load.driver import Body, Hooks, Target, Wire, whole
 from seamark.load.engine.http import http_request
 from seamark.load.fetch import FetchError, fetch
 from seamark.model.service import Value
@@ -34,7 +34,8 @@ CHECK_S = 60.0
 
 
 class OpenAi(Wire):
-    """Completions or chats, streamed or whole. The units of a reply are the tokens that the server reports."""
+    """Completions or chats, streamed or whole. The units of a reply are the tokens that the server reports. A finite
+    load sends a prompt for each of `items`."""
 
     unit = "token"
 
@@ -45,6 +46,7 @@ class OpenAi(Wire):
         self._asks = Asks(settings, self._endpoint, target.load.turns)
         self.kinds: Sequence[str] = self._asks.kinds
         self.body_count = self._asks.count
+        self.work_count = whole(settings, "items", 0) or None
         self._streams = settings.get("stream") is not False
         self._host = target.host
         self._port = next(target.ports[name] for name in ("http", "main") if name in target.ports)

@@ -24,6 +24,8 @@ GRACE_S = 10.0
 """Time that a worker may take to end after its last time-out, before it is killed."""
 QUALITY_LIMIT_S = 1800.0
 SHORTEST_JUDGING_S = 0.5
+EPOCH = "epoch_unix_ns"
+"""File with the start of a finite load, for a session that goes on after this one was killed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,7 @@ class LoadOutcome:
     """Result of a load. `reports` has one WorkerReport per worker, also for lost ones (`ok` false, with a reason);
     `aborted` is the reason that `on_tick` returned, if any. `over_saturated_at_s`: time since the start of load at
     which the server was found permanently over-saturated and the load was ended. `cores` are the CPUs of the workers,
-    () for all."""
+    () for all. `items` is the number of items of a finite load."""
 
     epoch_ns: int
     epoch_unix_ns: int
@@ -47,6 +49,7 @@ class LoadOutcome:
     over_saturated_at_s: float | None = None
     cores: tuple[int, ...] = ()
     log_tail: tuple[str, ...] = ()
+    items: int | None = None
 
     @property
     def scheduled(self) -> int:
@@ -81,9 +84,9 @@ def run_load(
     `parts` is a folder for the workers' files, removed by the caller. `on_tick` is called about every 0.1 s from the
     first process on; a string that it returns ends the load with that reason. `owner` is the process of the run that
     this load belongs to: workers are forked by a fork server that ends with it. `launcher` starts the workers; None:
-    on this machine. The load continues without a worker lost after the clock started; it is counted. Raises LoadError
-    if the load cannot begin. No process survives, whatever is raised; to get this for SIGTERM too, turn the signal
-    into an exception.
+    on this machine. The load continues without a worker lost after the clock started, which is counted; a finite one
+    ends then, and the next session does the rest. Raises LoadError if the load cannot begin. No process survives,
+    whatever is raised; to get this for SIGTERM too, turn the signal into an exception.
     """
     parts.mkdir(parents=True, exist_ok=True)
     with Coordinator(
@@ -163,11 +166,13 @@ class Coordinator:
         """Start the clock, wait for the end of the workers, gather their results."""
         epoch_ns = time.monotonic_ns() + int(self.launcher.head_start_s * 1e9)
         epoch_unix_ns = time.time_ns() + epoch_ns - time.monotonic_ns()
+        if self.job.load.finite:
+            (self.parts / EPOCH).write_text(str(epoch_unix_ns), encoding="ascii")
         for worker in self.workers:
             worker.start_load(epoch_ns)
         client_csv = self.parts / "client.csv"
         limit_ns = epoch_ns + int((self.job.load.length_s + self.job.load.timeout_s + GRACE_S) * 1e9)
-        aborted, has_loaded, saturated_at_s = None, False, None
+        aborted, has_loaded, saturated_at_s, has_lost = None, False, None, False
         saturation = saturation_monitor(self.job.load, self.job.latency_limit_s)
         pids = [worker.pid for worker in self.workers if worker.pid is not None]
         here = len(pids) == len(self.workers)  # a part of the client would misrepresent the whole
@@ -186,6 +191,9 @@ class Coordinator:
                     saturated_at_s = saturation.update(worker.progress for worker in self.workers)
                     if saturated_at_s is not None:
                         limit_ns = min(limit_ns, self._end_early())
+                if self.job.load.finite and not has_lost and self._has_lost_worker():
+                    has_lost = True  # without its users the others would take longer, which no figure could tell
+                    limit_ns = min(limit_ns, self._end_early())
                 reason = on_tick() if aborted is None else None
                 if reason is not None:
                     aborted = reason
@@ -219,6 +227,9 @@ class Coordinator:
         self.workers[0].send("judge")
         for worker in self.workers:
             worker.send("bye")
+
+    def _has_lost_worker(self) -> bool:
+        return any(not worker.has_loaded and not worker.alive() for worker in self.workers)
 
     def _end_early(self) -> int:
         """Have the workers end their load now; return until when, in ns of our clock, they may take for it."""
@@ -258,4 +269,5 @@ class Coordinator:
             over_saturated_at_s=saturated_at_s,
             cores=self.job.cores,
             log_tail=self.log_tail(),
+            items=ready.get("items") if self.job.load.finite else None,
         )

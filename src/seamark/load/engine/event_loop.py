@@ -21,6 +21,7 @@ from seamark.load.engine.sessions import ClosedSessions, OpenSessions, SessionGe
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
 from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Recorder, Segment
 from seamark.load.workers.trace_bodies import LARGEST_BYTES, RowBodies
+from seamark.load.workers.work_list import WorkList
 from seamark.platform.connection_limits import ConnectionBudget, connection_budget
 
 LARGEST_BODIES_BYTES = 256 << 20
@@ -28,16 +29,19 @@ NOT_OURS = Request(data=b"", kind=0)
 """Placeholder for a request that another worker sends."""
 
 
-def encode_all(driver: Wire, bodies: Sequence[Body] | RowBodies) -> list[Request]:
+Bodies = Sequence[Body] | RowBodies | WorkList
+
+
+def encode_all(driver: Wire, bodies: Bodies) -> list[Request]:
     """Encode bodies in order, up to 256 MiB; where that limit cuts them, requests repeat sooner.
 
-    A piece shared by several requests counts once. Rows of a trace are never repeated, so UserError is raised when
-    they exceed their own limit.
+    A piece shared by several requests counts once. Rows of a trace and items are never repeated, so UserError is
+    raised when they exceed their own limit.
     """
     requests: list[Request] = []
     seen: set[int] = set()
     total_bytes = 0
-    rows = bodies if isinstance(bodies, RowBodies) else None
+    rows = bodies if isinstance(bodies, (RowBodies, WorkList)) else None
     limit_bytes = LARGEST_BODIES_BYTES if rows is None else LARGEST_BYTES
     for body in bodies:
         request = NOT_OURS if body is None else Request(data=driver.encode(body), kind=body.kind)
@@ -64,7 +68,7 @@ def whole_sessions(requests: list[Request], turns: int) -> list[Request]:
 def run_wire(
     assignment: WorkerAssignment,
     driver: Wire,
-    bodies: Sequence[Body] | RowBodies,
+    bodies: Bodies,
     segment: Segment,
     begin: Callable[[], int],
     report_progress: Callable[[int, int, int], None] | None = None,
@@ -76,7 +80,7 @@ def run_wire(
     """
     room = connection_budget(driver.address(), assignment.concurrency)
     requests = encode_all(driver, bodies)
-    if not isinstance(bodies, RowBodies) and len(requests) < len(bodies):
+    if not isinstance(bodies, (RowBodies, WorkList)) and len(requests) < len(bodies):
         requests = whole_sessions(requests, assignment.load.turns)
     try:
         import uvloop
@@ -106,7 +110,7 @@ async def _run(
     generator = (SessionGenerator if sessions else Generator)(
         driver=driver,
         requests=requests,
-        recorder=Recorder(segment),
+        recorder=Recorder(segment, chunks=chunks),
         chunks=chunks,
         worker=assignment.worker,
         timeout_ns=int(assignment.load.timeout_s * 1e9),

@@ -334,8 +334,6 @@ class Generator:
         self.loop_lag.add(np.maximum(np.array(lags, dtype=np.int64), 0))
         lags.clear()
         self._recorder.flush()
-        if self._chunks is not None:
-            self._chunks.flush()
 
     def _fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Handle an uncaught exception: network errors appear as lost connections, faults of the client end the

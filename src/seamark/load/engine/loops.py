@@ -38,8 +38,8 @@ class ClosedLoop(LoadLoop):
     def __init__(self, generator: Generator, connections: list[Connection], assignment: WorkerAssignment) -> None:
         self._generator = generator
         self._connections = connections
-        self._worker, self._workers = assignment.worker, assignment.workers
-        self._requests = NEVER_NS if assignment.requests is None else assignment.requests
+        self._indexes = assignment.indexes
+        self._requests = len(self._indexes)
         self._think_time_s = assignment.load.think_time_s
 
     def start(self) -> None:
@@ -59,7 +59,7 @@ class ClosedLoop(LoadLoop):
         now_ns = monotonic_ns()
         if now_ns < self._generator.deadline_ns and number < self._requests:
             self.sent = number + 1
-            self._generator.begin(connection, number * self._workers + self._worker, now_ns, now_ns)
+            self._generator.begin(connection, self._indexes[number], now_ns, now_ns)
 
     def is_done(self, now_ns: int) -> bool:
         return now_ns >= self._generator.deadline_ns or self.sent >= self._requests

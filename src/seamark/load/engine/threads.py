@@ -89,6 +89,8 @@ EARLY_S = 60e-6
 """A sleeping thread wakes up this much before its request is due, then spins."""
 FLUSH_NS = 1_000_000_000
 """A killed worker loses at most this much of its samples."""
+FINITE_FLUSH_NS = 20_000_000
+"""The same for the items of a finite load, which may take long and would be done again."""
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
 SHOWN_ERRORS = 3
@@ -100,8 +102,7 @@ class RequestDispenser:
 
     def __init__(self, assignment: WorkerAssignment, arrivals: Callable[[], Iterator[Nanoseconds]] | None) -> None:
         self._worker, self._workers = assignment.worker, assignment.workers
-        limit = assignment.requests
-        self.indices = itertools.islice(itertools.count(assignment.worker, assignment.workers), limit)
+        self.indices = iter(assignment.indexes)
         """Request indexes of a closed loop, shared by all threads; the interpreter lock makes each step atomic."""
         self._lock = threading.Lock()
         self._due: Iterator[int] | None = None
@@ -142,6 +143,7 @@ class Load:
         self.timeout_ns = int(assignment.load.timeout_s * 1e9)
         self.think_time_s = assignment.load.think_time_s
         self.until_ns = int(assignment.load.length_s * 1e9)
+        self.flush_ns = FINITE_FLUSH_NS if assignment.load.finite else FLUSH_NS
         self.epoch_ns = 0
         self.deadline_ns = 0
         self.end_ns = 0
@@ -272,7 +274,7 @@ class User(threading.Thread):
             seen.append(reply)
             if end_ns > flush_ns or len(seen) == MOST:
                 replies.flush(load.epoch_ns)
-                flush_ns = end_ns + FLUSH_NS
+                flush_ns = end_ns + load.flush_ns
             if unusual:
                 usual = None if reply.failure else reply
                 if reply.failure in LOST_SESSION:

@@ -14,6 +14,7 @@ from seamark.model.load_profile import LoadProfile
 from seamark.model.service import Value
 
 PROCESSES_A_CORE = 2
+ENDLESS = 1 << 62
 
 
 def seed_for(seed: int, purpose: str) -> int:
@@ -31,7 +32,8 @@ class LoadJob:
     number of distinct requests made before the clock starts; a driver's `body_count` takes precedence.
     `latency_limit_s` is the longest reply time that the objectives allow, None without one. `cores` are the CPUs of
     workers on this machine, () for all. With `judged_in_time`, quality is measured only until the last time-out of a
-    request has passed, so that the load ends in a known time.
+    request has passed, so that the load ends in a known time. `done` are the items of a finite load that earlier
+    sessions have done, as text (work_list.py).
     """
 
     driver: str
@@ -47,6 +49,7 @@ class LoadJob:
     latency_limit_s: float | None = None
     cores: tuple[int, ...] = ()
     judged_in_time: bool = False
+    done: str = ""
 
     @cached_property
     def load(self) -> LoadProfile:
@@ -79,12 +82,14 @@ class LoadJob:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerAssignment:
-    """Worker `worker` of `workers` in a load, and the file it writes."""
+    """Worker `worker` of `workers` in a load, and the file it writes. `items` are those that it sends of a finite
+    load, in order; only the worker itself knows them."""
 
     job: LoadJob
     worker: int
     workers: int
     segment: Path
+    items: Sequence[int] | None = None
 
     @property
     def load(self) -> LoadProfile:
@@ -115,6 +120,11 @@ class WorkerAssignment:
         """This worker's request limit, None without one."""
         total = self.load.requests
         return None if total is None else max(0, -(-(total - self.worker) // self.workers))
+
+    @property
+    def indexes(self) -> Sequence[int]:
+        """Indexes of the requests that this worker sends of a closed loop, in order."""
+        return range(self.worker, ENDLESS, self.workers)[: self.requests] if self.items is None else self.items
 
     def to_json(self) -> dict[str, Any]:
         """Return the assignment as a JSON document."""

@@ -4,11 +4,12 @@ A segment is a header, records, and a footer with their number. Without a footer
 whole records before the cut are valid.
 """
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import ClassVar, Self
 
 import numpy as np
@@ -60,16 +61,51 @@ class Segment:
                 raise
             self.count += count
 
+    def sync(self) -> None:
+        """Have the kernel write to the disk what was appended. An error is left to the next append."""
+        with self._lock:
+            fd = os.dup(self._fd) if self._fd >= 0 else -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.fdatasync(fd)
+            os.close(fd)
+
     def close(self) -> None:
         """Write the footer and close the file; a second call does nothing."""
         if self._fd < 0:
             return
-        fd, self._fd = self._fd, -1
+        with self._lock:
+            fd, self._fd = self._fd, -1
         try:
             if not self._broken:
                 os.write(fd, FOOTER.pack(FOOTER_MAGIC, self.count))
         finally:
             os.close(fd)
+
+
+SYNC_S = 1.0
+
+
+@contextlib.contextmanager
+def synced_each_second(segment: Segment | None) -> Iterator[None]:
+    """Write a segment to the disk every second, in a thread of its own, so that a crash of the machine loses little.
+    None: nothing."""
+    if segment is None:
+        yield
+        return
+    ended = Event()
+
+    def sync() -> None:
+        while not ended.wait(SYNC_S):
+            segment.sync()
+
+    thread = Thread(target=sync, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class _Block:
@@ -92,10 +128,14 @@ class _Block:
 
 
 class Recorder(_Block):
-    """Block of SAMPLE records."""
+    """Block of SAMPLE records. The chunks of their replies are written first, so that no sample lacks them."""
 
-    __slots__ = ()
+    __slots__ = ("_chunks",)
     form = SAMPLE
+
+    def __init__(self, segment: Segment, epoch_ns: int = 0, chunks: "ChunkRecorder | None" = None) -> None:
+        super().__init__(segment, epoch_ns)
+        self._chunks = chunks
 
     def add(
         self,
@@ -142,6 +182,8 @@ class Recorder(_Block):
 
     def flush(self) -> None:
         """Write the buffered records."""
+        if self._chunks is not None:
+            self._chunks.flush()
         at, self._at = self._at, 0
         if at:
             count = at // RECORD_BYTES

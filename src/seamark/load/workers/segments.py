@@ -17,6 +17,7 @@ from seamark.storage.paths import replacing
 
 METADATA_KEY = b"seamark"
 TIMES = ("due_ns", "sent_ns", "first_ns", "answer_ns", "last_ns")
+TIMES_OF_CHUNKS = ("at_ns",)
 RISING = ("index", *TIMES)
 ROWS_IN_GROUP = 1 << 17
 FORM: Mapping[str, Any] = {
@@ -47,13 +48,40 @@ class Gathered:
     """Time of the last reply since the start of load."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlacedSegment:
+    """A segment of one session of a finite load: `offset_ns` is added to its times, and only requests of the items in
+    the mask `only` are taken; None: all."""
+
+    path: Path
+    offset_ns: int
+    only: npt.NDArray[np.bool_] | None = None
+
+    def read(self, form: np.dtype[np.void] = SAMPLE) -> Iterator[npt.NDArray[np.void]]:
+        """Yield the records, as `read_segment`."""
+        for records in read_segment(self.path, ROWS_IN_GROUP, form):
+            kept = records.copy() if self.only is None else records[self._wanted(records["index"], self.only)]
+            for name in set(TIMES_OF_CHUNKS + TIMES) & set(form.names or ()):
+                kept[name][kept[name] != MISSING_NS] += self.offset_ns
+            yield kept
+
+    def _wanted(self, items: npt.NDArray[np.int64], only: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        wanted = items < only.size
+        wanted[wanted] = only[items[wanted]]
+        return wanted
+
+
+def _records(segment: Path | PlacedSegment, form: np.dtype[np.void] = SAMPLE) -> Iterator[npt.NDArray[np.void]]:
+    return segment.read(form) if isinstance(segment, PlacedSegment) else read_segment(segment, ROWS_IN_GROUP, form)
+
+
 def sample_schema(metadata: Mapping[str, Any]) -> pa.Schema:
     """Return the schema of samples.parquet: the columns of SAMPLE, and metadata as JSON under the key `seamark`."""
     columns = [(name, pa.from_numpy_dtype(SAMPLE[name])) for name in SAMPLE.names or ()]
     return pa.schema(columns, metadata={METADATA_KEY: json.dumps(dict(metadata)).encode()})
 
 
-def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str, Any]) -> Gathered:
+def gather_samples(segments: Sequence[Path | PlacedSegment], target: Path, metadata: Mapping[str, Any]) -> Gathered:
     """Write the records of all segments, worker by worker, to `target`; whole or not at all.
 
     A missing time becomes null. Of a cut segment, its whole records are taken. Raises OSError (no space) and
@@ -66,8 +94,8 @@ def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str
         replacing(target) as temporary,
         pq.ParquetWriter(temporary, schema, **FORM) as writer,
     ):
-        for path in segments:
-            for records in read_segment(path, ROWS_IN_GROUP):
+        for segment in segments:
+            for records in filter(len, _records(segment)):
                 writer.write_batch(_batch(records, schema))
                 sent = records["sent_ns"] != MISSING_NS
                 rows += int(sent.sum())
@@ -76,11 +104,12 @@ def gather_samples(segments: Sequence[Path], target: Path, metadata: Mapping[str
                 last_ns = max(last_ns, int(records["last_ns"].max()))
     counts = {failure.name.lower(): int(failures[failure]) for failure in Failure if failures[failure]}
     counts.pop("none", None)
-    cut = tuple(path.name for path in segments if not segment_state(path)[1])
+    whole = [segment for segment in segments if isinstance(segment, Path)]
+    cut = tuple(path.name for path in whole if not segment_state(path)[1])
     return Gathered(rows=rows, unsent=unsent, failures=counts, cut=cut, last_ns=last_ns)
 
 
-def gather_chunks(segments: Sequence[Path], target: Path) -> int:
+def gather_chunks(segments: Sequence[Path | PlacedSegment], target: Path) -> int:
     """Write the chunks of all segments to `target`, whole or not at all; return their number. Raises as
     `gather_samples`."""
     schema = pa.schema([(name, pa.from_numpy_dtype(CHUNK[name])) for name in CHUNK.names or ()])
@@ -89,8 +118,8 @@ def gather_chunks(segments: Sequence[Path], target: Path) -> int:
         replacing(target) as temporary,
         pq.ParquetWriter(temporary, schema, **FORM_OF_CHUNKS) as writer,
     ):
-        for path in segments:
-            for records in read_segment(path, ROWS_IN_GROUP, CHUNK):
+        for segment in segments:
+            for records in _records(segment, CHUNK):
                 writer.write_batch(_batch(records, schema))
                 rows += len(records)
     return rows

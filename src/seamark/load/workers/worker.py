@@ -29,8 +29,9 @@ from seamark.load.engine.schedule_share import ran_out, schedule_lag
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters, seed_for
 from seamark.load.workers.channel import LAUNCH_SPEC, Channel
 from seamark.load.workers.hooks import call_hook
-from seamark.load.workers.records import Segment
+from seamark.load.workers.records import Segment, synced_each_second
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
+from seamark.load.workers.work_list import WorkList, work_list
 from seamark.model.service import Value
 from seamark.platform.process_tree import die_with_parent
 from seamark.platform.rendezvous import connect
@@ -143,7 +144,8 @@ def bodies_of(assignment: WorkerAssignment, driver: Wire | Call) -> Sequence[Bod
     trace."""
     job, seed = assignment.job, seed_for(assignment.job.seed, "bodies")
     rows = row_bodies(driver, job.load, seed=seed, worker=assignment.worker, workers=assignment.workers)
-    return rows or driver.bodies(job.bodies if driver.body_count is None else driver.body_count, seed)
+    counts = (driver.body_count, driver.work_count, job.bodies)
+    return rows or driver.bodies(next(count for count in counts if count is not None), seed)
 
 
 def quality(assignment: WorkerAssignment) -> Mapping[str, float]:
@@ -166,20 +168,25 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
     if assignment.cores:
         os.sched_setaffinity(0, assignment.cores)  # before any thread starts, so that all inherit it
     driver = make_driver(assignment)
-    bodies = bodies_of(assignment, driver)
+    bodies: Sequence[Body] | RowBodies | WorkList
+    if job.load.finite:
+        assignment, bodies = work_list(assignment, driver)
+    else:
+        bodies = bodies_of(assignment, driver)
     began: dict[str, float] = {}
 
     def begin() -> int:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)  # collects only where a library leaks cycles
-        channel.send("ready", json.dumps({"unit": driver.unit, "kinds": list(driver.kinds)}))
+        about = {"unit": driver.unit, "kinds": list(driver.kinds), "items": driver.work_count}
+        channel.send("ready", json.dumps(about))
         epoch_ns = channel.wait_for_go()
         began["epoch_ns"], began["cpu_s"] = epoch_ns, time.process_time()
         return epoch_ns
 
     report_progress = channel.report_progress if job.load.stop_when_saturated else None
-    with Segment(assignment.segment) as segment:
+    with Segment(assignment.segment) as segment, synced_each_second(segment if job.load.finite else None):
         if driver.speaks == "wire":  # a service may have both kinds of driver
             from seamark.load.engine.event_loop import (
                 run_wire,  # imported only where needed, for a fast start
@@ -193,6 +200,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
                 text = f"turns: {job.load.turns} turns need a driver that sends from an event loop. Set it to 1."
                 raise UserError(text)
             calls = bodies.whole() if isinstance(bodies, RowBodies) else bodies
+            calls = calls.bodies if isinstance(calls, WorkList) else calls
             counters = run_calls(assignment, driver, calls, segment, begin, report_progress)
         cpu_s, end_ns = time.process_time(), time.monotonic_ns()
     os.sched_setaffinity(0, allowed)

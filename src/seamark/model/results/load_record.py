@@ -142,6 +142,17 @@ class SearchOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoadSession:
+    """One session of a finite load: its start, its place on the load's time axis, its length, and the items that it
+    has done. On that axis sessions follow each other without a gap: time in which none ran is not there."""
+
+    epoch_unix_ns: UnixNs
+    offset_s: float
+    length_s: float
+    items: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """Configuration and server of a record; None where they were not recorded."""
 
@@ -163,7 +174,8 @@ class CommitMark:
 @dataclass(frozen=True, kw_only=True)
 class LoadRecord:
     """How the load of a trial ended. `status` is ok, failed or timeout. Of a `failed` load `category` and `reason`
-    say why. `over_saturated_at_s` after its start the load was ended because the server fell behind for good."""
+    say why. `over_saturated_at_s` after its start the load was ended because the server fell behind for good. A finite
+    load has a number of `items` and `sessions`: more than one if it was resumed."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -200,6 +212,8 @@ class LoadRecord:
     rows: Count = field(default=None, metadata=OPTIONAL)
     samples_bytes: Count = field(default=None, metadata=OPTIONAL)
     pruned_at: Moment = field(default=None, metadata=OPTIONAL)
+    items: Count = field(default=None, metadata=OPTIONAL)
+    sessions: tuple[LoadSession, ...] = field(default=(), metadata=OPTIONAL)
     search: SearchOutcome | None = field(default=None, metadata=OPTIONAL)
     probe: ProbeRecord | None = field(default=None, metadata=OPTIONAL)
 

@@ -1,10 +1,14 @@
-"""Kind of trial that is one load of known length: measured once, and again after a failure if retries are allowed."""
+"""Kind of trial that is one load: measured once, and again after a failure if retries are allowed.
+
+A finite load that was killed or interrupted goes on with the items that are left.
+"""
 
 import os
 import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
@@ -23,6 +27,12 @@ from seamark.trials.repeated_failures import NOT_TRIED, UNCOUNTED, note_death, n
 from seamark.trials.server_start import living_endpoint
 from seamark.trials.trial_files import put_aside
 from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
+
+if TYPE_CHECKING:
+    from seamark.trials.sessions import Sessions  # imports numpy
+
+GOES_ON = ("interrupted", "client_died", "disk_full")
+"""Categories of a failed finite load after which the next one does only what is left."""
 
 
 def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
@@ -57,12 +67,14 @@ def _attempt(
     """Measure once. A failure is a result, not an exception."""
     before, started_at = provenance.survey(), provenance.now()
     endpoint, restarted, measured, failure = Endpoint(), None, None, None
+    sessions, parts = _begin_session(context, trial, folder)
     try:
         endpoint, restarted = living_endpoint(context, trial, parent_pid)
         if endpoint.ok:
+            job = context.load_job(trial, endpoint)
             measured = measure(
-                context.load_job(trial, endpoint),
-                folder.own_parts,
+                job if sessions is None else sessions.rest_of(job),
+                parts,
                 python=context.client_python(endpoint),
                 launcher=context.launcher(parent_pid, endpoint),
                 parent_pid=parent_pid,
@@ -89,16 +101,30 @@ def _attempt(
     )
     try:
         if measured is not None:
-            load = _without_replies(keep_samples(folder, measured.outcome, load), measured)
+            made = None if sessions is None else sessions.with_outcome(measured.outcome, parts)
+            load = _without_replies(keep_samples(folder, measured.outcome, load, made), measured)
     except OSError as error:
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)
+    if load.category not in GOES_ON:
+        shutil.rmtree(folder.sessions, ignore_errors=True)
     shutil.rmtree(folder.parts, ignore_errors=True)  # before anything else is written, because the disk may be full
     write_meta(context, trial, folder, before, load.workers, endpoint)
     append_log(folder.log, trial.trial_id, "load ended", status=load.status, reason=load.reason)
     if load.ok:
         write(folder.record, load)
     return load
+
+
+def _begin_session(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> tuple["Sessions | None", Path]:
+    """Return the earlier sessions of a finite load, None for another load; and the folder of the workers' files."""
+    if not trial.load.finite:
+        return None, folder.own_parts
+    from seamark.trials.sessions import Sessions
+
+    folder.own_parts.mkdir(parents=True)  # the trial is at work
+    sessions = Sessions.of(folder, trial, context.server)
+    return sessions, sessions.begin()
 
 
 def _without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:

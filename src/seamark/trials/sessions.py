@@ -1,0 +1,176 @@
+"""Sessions of a finite load: what a killed or interrupted load has done, so that the next one does the rest only."""
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from seamark.load.coordinator.coordinator import EPOCH, LoadJob, LoadOutcome
+from seamark.load.workers.records import read_segment
+from seamark.load.workers.segments import PlacedSegment
+from seamark.load.workers.work_list import as_text, items_in
+from seamark.model.results.load_record import LoadRecord, LoadSession, Measurement
+from seamark.model.server_identity import ServerIdentity, belongs
+from seamark.model.trial import Trial
+from seamark.storage.paths import TrialFolder, read_or_none, write
+
+SHORTEST_S = 0.1
+"""Least time limit of a session: one that is out of time ends as such, and not for a wrong setting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What one session has left in its folder: its start, its length, and the items that it has done. `ended`: it is
+    the last one, whose requests all count, also those that were cancelled."""
+
+    folder: Path
+    epoch_unix_ns: int
+    length_ns: int
+    done: npt.NDArray[np.bool_]
+    ended: bool = False
+
+    @property
+    def items(self) -> int:
+        """Number of items that it has done."""
+        return int(self.done.sum())
+
+    def segments(self, suffix: str) -> list[Path]:
+        """Return its files of samples or chunks."""
+        return sorted(self.folder.glob(f"worker-*.{suffix}"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sessions:
+    """The sessions of a finite load so far."""
+
+    root: Path
+    mark: Measurement
+    made: tuple[Session, ...] = ()
+
+    @staticmethod
+    def of(folder: TrialFolder, trial: Trial, server: ServerIdentity) -> "Sessions":
+        """Return the sessions that a trial's unfinished load has left. Those of another configuration or server, and
+        those that have done nothing, are removed."""
+        found = []
+        for path in sorted(folder.sessions.glob("[0-9]*"), key=lambda path: int(path.name)):
+            mark = read_or_none(path / MARK, Measurement)
+            usable = trial.load.finite and mark is not None and mark.config_hash is not None
+            session = _session(path) if usable and mark and belongs(mark, trial.config_hash, server) else None
+            if session is None:
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                found.append(session)
+        mark = Measurement(config_hash=trial.config_hash, server_identity=server.record().brief())
+        return Sessions(root=folder.sessions, mark=mark, made=tuple(found))
+
+    def begin(self) -> Path:
+        """Make the folder of the next session; return it."""
+        last = max((int(session.folder.name) for session in self.made), default=0)
+        folder = self.root / str(last + 1)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        write(folder / MARK, self.mark)
+        return folder
+
+    def rest_of(self, job: LoadJob) -> LoadJob:
+        """Return the load without the items that are done, and with the time limit that is left."""
+        if not self.made:
+            return job
+        left_s = max(SHORTEST_S, job.load.length_s - sum(session.length_ns for session in self.made) / 1e9)
+        return replace(job, done=as_text(self.done), settings={**job.settings, "limit_s": left_s})
+
+    @property
+    def done(self) -> npt.NDArray[np.bool_]:
+        """Which items are done, up to the last of them."""
+        size = max((session.done.size for session in self.made), default=0)
+        done = np.zeros(size, dtype=np.bool_)
+        for session in self.made:
+            done[: session.done.size] |= session.done
+        return done
+
+    @property
+    def items(self) -> int:
+        """Number of items that are done."""
+        return int(self.done.sum())
+
+    @property
+    def length_ns(self) -> int:
+        """Time in which a session ran."""
+        return sum(session.length_ns for session in self.made)
+
+    def placed(self, suffix: str) -> list[PlacedSegment]:
+        """Return the samples or chunks of all sessions on one time axis."""
+        offsets = accumulate((session.length_ns for session in self.made), initial=0)
+        return [
+            PlacedSegment(path=path, offset_ns=offset_ns, only=None if session.ended else session.done)
+            for session, offset_ns in zip(self.made, offsets, strict=False)
+            for path in session.segments(suffix)
+        ]
+
+    def with_outcome(self, outcome: LoadOutcome, folder: Path) -> "Sessions":
+        """Return these sessions and the one that has ended in `folder`, with all of its requests."""
+        nothing = Session(folder=folder, epoch_unix_ns=outcome.epoch_unix_ns, length_ns=0, done=NOTHING)
+        return replace(self, made=(*self.made, replace(_session(folder) or nothing, ended=True)))
+
+    @property
+    def clients(self) -> list[Path]:
+        """Files with the client's telemetry, in order of time."""
+        return [session.folder / "client.csv" for session in self.made]
+
+    def counted(self, record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
+        """Return a load's record, which has the counters of its last session, with those of all sessions."""
+        before = sum(session.items for session in self.made[:-1])
+        return replace(
+            record,
+            epoch_unix_ns=self.made[0].epoch_unix_ns,
+            duration_s=self.length_ns / 1e9,
+            scheduled=outcome.scheduled + before,
+            sent=outcome.sent + before,
+            completed=outcome.completed + before,
+            items=outcome.items,
+            sessions=self.record(),
+        )
+
+    def record(self) -> tuple[LoadSession, ...]:
+        """Return the sessions as load.json has them."""
+        offsets = accumulate((session.length_ns for session in self.made), initial=0)
+        return tuple(
+            LoadSession(
+                epoch_unix_ns=session.epoch_unix_ns,
+                offset_s=offset_ns / 1e9,
+                length_s=session.length_ns / 1e9,
+                items=session.items,
+            )
+            for session, offset_ns in zip(self.made, offsets, strict=False)
+        )
+
+    def remove(self) -> None:
+        """Remove the files of all sessions: their samples are gathered, or of no use."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+MARK = "session.json"
+"""Configuration and server of a session, in its folder."""
+NOTHING = np.zeros(0, dtype=np.bool_)
+
+
+def _session(folder: Path) -> Session | None:
+    """Read a session from its files; None if it has done nothing."""
+    try:
+        epoch_unix_ns = int((folder / EPOCH).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    done, length_ns = NOTHING, 0
+    for path in sorted(folder.glob("worker-*.samples")):
+        with suppress(ValueError):  # cut before its first record
+            items = items_in(path)
+            done = np.pad(done, (0, max(0, items.size - done.size)))
+            done[: items.size] |= items
+            length_ns = max([length_ns, *(int(records["last_ns"].max()) for records in read_segment(path))])
+    if not done.any():
+        return None
+    return Session(folder=folder, epoch_unix_ns=epoch_unix_ns, length_ns=length_ns, done=done)

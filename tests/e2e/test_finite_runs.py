@@ -1,0 +1,104 @@
+"""Runs of a finite load on the reference server: killed after half, the rest alone is sent, and it is one trial."""
+
+import json
+import time
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from processes import until
+from study_folder import StudyFolder
+
+from seamark.load.workers.work_list import items_in
+from seamark.testservers.truth import read_truth
+
+pytestmark = pytest.mark.e2e
+
+ITEMS = 500
+RECIPE = """\
+extends: known.yaml
+name: items
+load: finite
+limit_s: 120
+typical_load_s: 8
+settings:
+  items: {type: int, role: workload, default: 500, minimum: 1, help: Number of prompts.}
+"""
+
+
+def a_study(study: StudyFolder, **workload: object) -> None:
+    (study.root / "config/services/items.yaml").write_text(RECIPE)
+    (study.root / "config/scenarios/try.yaml").write_text(
+        json.dumps(
+            {
+                "scenario": "try",
+                "repetitions": 1,
+                "workload": {"service": "items", "ttft_ms": 20, "gen_tokens": 4, "concurrency": 2, **workload},
+            }
+        )
+    )
+
+
+def kill_all(study: StudyFolder) -> None:
+    """kill -9 of the whole run, as when a node goes down."""
+    processes = study.processes()
+    for process in processes:
+        process.kill()
+    psutil.wait_procs(processes, timeout=10)
+
+
+def done(study: StudyFolder) -> int:
+    segments = list(study.results.glob("*/.sessions/*/worker-*.samples"))
+    return sum(int(items_in(path).sum()) for path in segments if path.stat().st_size > 100)
+
+
+def test_a_load_that_was_killed_after_half_sends_the_rest_alone(study: StudyFolder, tmp_path: Path) -> None:
+    truth = tmp_path / "truth.jsonl"
+    a_study(study, truth=str(truth))
+    plan = study.bench("plan", "-c", "config/scenarios/try.yaml")
+    assert "32 s of load" in plan.stdout, plan.stdout + plan.stderr
+    run = study.start()
+    before = until(lambda: (count := done(study)) > ITEMS / 2 and count)
+    kill_all(study)
+    run.wait(10)
+    [folder] = study.results.glob("items-*")
+    assert not (folder / "load.json").exists()
+    again = study.submit()
+    assert again.returncode == 0, again.stdout + again.stderr
+    samples = pq.read_table(folder / "samples.parquet")
+    assert sorted(samples["index"].to_pylist()) == list(range(ITEMS))
+    load, metrics = study.json(f"{folder.name}/load.json"), study.json(f"{folder.name}/metrics.json")
+    first, second = load["sessions"]
+    assert first["items"] >= before
+    assert first["items"] + second["items"] == ITEMS == load["items"]
+    assert second["offset_s"] == first["length_s"]
+    assert load["duration_s"] == pytest.approx(first["length_s"] + second["length_s"])
+    assert metrics["counts"]["ok"] == ITEMS
+    assert "resumed" in [reason["code"] for reason in metrics["reasons"]]
+    assert metrics["throughput"]["value"] == pytest.approx(4 * ITEMS / load["duration_s"], rel=0.01)
+    assert study.measurements() == {folder.name: 1}
+    assert not (folder / ".sessions").exists()
+    seen = read_truth(truth)
+    read_unix_ns = seen.read_ns[seen.tokens == 4] + (time.time_ns() - time.monotonic_ns())  # not those of the check
+    of_load = read_unix_ns > second["epoch_unix_ns"] - 1_000_000
+    assert of_load.sum() == second["items"], "the second server saw its first requests, and the rest"
+    assert not of_load.all()
+    times_s = pq.read_table(folder / "telemetry.parquet")["at_s"].to_pylist()
+    assert max(times_s) <= load["duration_s"] + 0.01
+    written = (folder / "samples.parquet").stat().st_mtime_ns
+    assert study.submit().returncode == 0
+    assert (folder / "samples.parquet").stat().st_mtime_ns == written
+    assert (
+        f"{load['duration_s'] * 1.25:.0f} s of load" in study.bench("plan", "-c", "config/scenarios/try.yaml").stdout
+    )
+
+
+def test_items_that_are_left_at_the_time_limit_fail_the_trial_as_timeout(study: StudyFolder) -> None:
+    a_study(study, limit_s=1.0)
+    assert study.submit().returncode == 1
+    [folder] = study.results.glob("items-*")
+    load = study.json(f"{folder.name}/load.json")
+    assert (load["status"], load["category"]) == ("failed", "timeout")
+    assert "of 500 items were not done by the time limit. Raise limit_s" in load["reason"]
+    assert not (folder / ".sessions").exists()
