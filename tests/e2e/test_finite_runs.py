@@ -55,7 +55,7 @@ def done(study: StudyFolder) -> int:
 
 def test_a_load_that_was_killed_after_half_sends_the_rest_alone(study: StudyFolder, tmp_path: Path) -> None:
     truth = tmp_path / "truth.jsonl"
-    a_study(study, truth=str(truth))
+    a_study(study, truth=str(truth), keep_replies=True)
     plan = study.bench("plan", "-c", "config/scenarios/try.yaml")
     assert "32 s of load" in plan.stdout, plan.stdout + plan.stderr
     run = study.start()
@@ -68,13 +68,16 @@ def test_a_load_that_was_killed_after_half_sends_the_rest_alone(study: StudyFold
     assert again.returncode == 0, again.stdout + again.stderr
     samples = pq.read_table(folder / "samples.parquet")
     assert sorted(samples["index"].to_pylist()) == list(range(ITEMS))
+    replies = pq.read_table(folder / "replies.parquet")
+    assert sorted(replies["index"].to_pylist()) == list(range(ITEMS)), "an answer for each item, from both sessions"
+    assert all(b"[DONE]" in reply for reply in replies["reply"].to_pylist())
     load, metrics = study.json(f"{folder.name}/load.json"), study.json(f"{folder.name}/metrics.json")
     first, second = load["sessions"]
     assert first["items"] >= before
     assert first["items"] + second["items"] == ITEMS == load["items"]
     assert second["offset_s"] == first["length_s"]
     assert load["duration_s"] == pytest.approx(first["length_s"] + second["length_s"])
-    assert metrics["counts"]["ok"] == ITEMS
+    assert metrics["counts"]["ok"] == ITEMS == load["replies"]
     assert "resumed" in [reason["code"] for reason in metrics["reasons"]]
     assert metrics["throughput"]["value"] == pytest.approx(4 * ITEMS / load["duration_s"], rel=0.01)
     assert study.measurements() == {folder.name: 1}

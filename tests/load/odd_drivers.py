@@ -146,3 +146,18 @@ class SlowSession(SleepingSession):
     def call(self, body: Body) -> Reply:
         time.sleep(0.1)
         return Reply()
+
+
+class Telling(Sleeping):
+    """Says when the first unit of each reply came, and keeps every other reply; body number 3 is a long one."""
+
+    def session(self) -> Session:
+        return TellingSession(self)
+
+
+class TellingSession(SleepingSession):
+    def call(self, body: Body) -> Reply:
+        first_ns = time.monotonic_ns()
+        time.sleep(0.002)
+        text = f"answer {body.content} ".encode() * (50_000 if body.content == 3 else 1)
+        return Reply(units=2, first_ns=first_ns, kept=None if body.content % 2 == 0 else text)

@@ -171,7 +171,7 @@ def _written(folder: ScenarioFolder, trial: Trial) -> int | None:
 
 
 def _size(files: TrialFolder) -> int:
-    return files.chunks.stat().st_size if files.chunks.exists() else 0
+    return sum(path.stat().st_size for path in (files.chunks, files.replies) if path.exists())
 
 
 def _chunks(trial: Trial) -> float:

@@ -62,13 +62,17 @@ class Body:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """Result of one call of a Call driver. `failure` is set for a reply that arrived but is not good."""
+    """Result of one call of a Call driver. `failure` is set for a reply that arrived but is not good. `first_ns` is
+    the time of its first unit, in ns of CLOCK_MONOTONIC, where it has several; `kept` is the reply itself, for a load
+    with `keep_replies`."""
 
     units: int = 1
     bytes_sent: int = 0
     bytes_received: int = 0
     status: int = 0
     failure: Failure = Failure.NONE
+    first_ns: int | None = None
+    kept: bytes | None = None
 
 
 class Driver(ABC):

@@ -145,6 +145,13 @@ class LoadProfile:
         unit="s",
         help="A load that has not done all its items by then has failed: `timeout`.",
     )
+    keep_replies: bool = _setting(
+        "bool",
+        False,
+        optional=True,
+        loads=ANY_LOAD,
+        help="Keep the bytes of every reply, in replies.parquet. Default false.",
+    )
     detects_warmup: bool = False
     parameters: Mapping[str, Value] = field(default_factory=dict)
 

@@ -68,6 +68,11 @@ class TrialFolder:
         return self.root / "chunks.parquet"
 
     @property
+    def replies(self) -> Path:
+        """The replies themselves; absent unless `keep_replies` is set."""
+        return self.root / "replies.parquet"
+
+    @property
     def record(self) -> Path:
         """Commit record of a finished measurement, written after its samples: it confirms that they are complete."""
         return self.root / "samples.json"

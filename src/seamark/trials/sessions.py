@@ -39,7 +39,7 @@ class Session:
         return int(self.done.sum())
 
     def segments(self, suffix: str) -> list[Path]:
-        """Return its files of samples or chunks."""
+        """Return its files of samples, chunks or replies."""
         return sorted(self.folder.glob(f"worker-*.{suffix}"))
 
 
@@ -103,7 +103,7 @@ class Sessions:
         return sum(session.length_ns for session in self.made)
 
     def placed(self, suffix: str) -> list[PlacedSegment]:
-        """Return the samples or chunks of all sessions on one time axis."""
+        """Return the samples, chunks or replies of all sessions, times on one axis."""
         offsets = accumulate((session.length_ns for session in self.made), initial=0)
         return [
             PlacedSegment(path=path, offset_ns=offset_ns, only=None if session.ended else session.done)

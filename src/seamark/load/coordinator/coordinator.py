@@ -50,6 +50,7 @@ class LoadOutcome:
     cores: tuple[int, ...] = ()
     log_tail: tuple[str, ...] = ()
     items: int | None = None
+    replies: tuple[Path, ...] = ()
 
     @property
     def scheduled(self) -> int:
@@ -262,6 +263,7 @@ class Coordinator:
                 worker.assignment.segment for worker in self.workers if worker.assignment.segment.exists()
             ),
             chunks=tuple(worker.assignment.chunks for worker in self.workers if worker.assignment.chunks.exists()),
+            replies=tuple(path for worker in self.workers if (path := worker.assignment.path("replies")).exists()),
             client_csv=client_csv,
             quality=reports[0].quality or {},
             quality_error=reports[0].quality_error,

@@ -313,7 +313,7 @@ class WorkerHandle:
             case "file":
                 kind, size = rest.split()
                 self._left_bytes = int(size)
-                self._file = {"samples": self.assignment.segment, "chunks": self.assignment.chunks}[kind].open("wb")
+                self._file = self.assignment.path(kind).open("wb")
             case "tail":
                 self._tail = json.loads(rest)
             case "report":

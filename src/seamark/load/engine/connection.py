@@ -24,6 +24,8 @@ class ConnectionOwner(Protocol):
     """Owner of connections (the generator): supplies requests and takes results."""
 
     in_pieces: bool
+    keeps_replies: bool
+    """Whether a connection keeps the bytes of its reply in `pieces`, which the owner clears."""
     due_ns: int
     """Next due time: a connection that reads later than this calls `on_overdue`."""
     check_ns: int
@@ -67,6 +69,7 @@ class Connection(asyncio.Protocol):
         "due_ns",
         "first_ns",
         "index",
+        "pieces",
         "received_bytes",
         "request",
         "sent_ns",
@@ -91,6 +94,7 @@ class Connection(asyncio.Protocol):
         self.answer_ns = MISSING_NS
         self._answered = False
         self.received_bytes = 0
+        self.pieces: list[bytes] | None = [] if owner.keeps_replies else None
         self.request = Outgoing(b"", 0, 0)
 
     def begin(self, index: int, due_ns: int, now_ns: int, request: Outgoing) -> None:
@@ -167,6 +171,8 @@ class Connection(asyncio.Protocol):
             self.close()  # unexpected bytes without a request
             return
         self.received_bytes += len(data)
+        if self.pieces is not None:
+            self.pieces.append(data)
         decoder = self._decoder
         try:
             complete = decoder.feed(data)

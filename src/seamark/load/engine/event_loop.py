@@ -19,7 +19,7 @@ from seamark.load.engine.schedule_share import (
 )
 from seamark.load.engine.sessions import ClosedSessions, OpenSessions, SessionGenerator
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
-from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Recorder, Segment
+from seamark.load.workers.records import CHUNK_RECORD, ChunkRecorder, Recorder, ReplySegment, Segment
 from seamark.load.workers.trace_bodies import LARGEST_BYTES, RowBodies
 from seamark.load.workers.work_list import WorkList
 from seamark.platform.connection_limits import ConnectionBudget, connection_budget
@@ -72,11 +72,12 @@ def run_wire(
     segment: Segment,
     begin: Callable[[], int],
     report_progress: Callable[[int, int, int], None] | None = None,
+    replies: ReplySegment | None = None,
 ) -> WorkerCounters:
     """Prepare requests and connections, call `begin` (returns the epoch, CLOCK_MONOTONIC ns), run the load.
 
     `report_progress` is called at every tick of an open loop with ns since the epoch, requests due, requests
-    completed.
+    completed. `replies` takes the replies themselves, None: they are not kept.
     """
     room = connection_budget(driver.address(), assignment.concurrency)
     requests = encode_all(driver, bodies)
@@ -93,7 +94,9 @@ def run_wire(
         if driver.decoder().streams:
             chunks = ChunkRecorder(held.enter_context(Segment(assignment.chunks, CHUNK_RECORD.size)))
         with runner:
-            return runner.run(_run(assignment, driver, requests, segment, chunks, begin, report_progress, room))
+            return runner.run(
+                _run(assignment, driver, requests, segment, chunks, begin, report_progress, room, replies)
+            )
 
 
 async def _run(
@@ -105,15 +108,17 @@ async def _run(
     begin: Callable[[], int],
     report_progress: Callable[[int, int, int], None] | None,
     room: ConnectionBudget,
+    replies: ReplySegment | None,
 ) -> WorkerCounters:
     sessions = assignment.load.turns > 1
     generator = (SessionGenerator if sessions else Generator)(
         driver=driver,
         requests=requests,
-        recorder=Recorder(segment, chunks=chunks),
+        recorder=Recorder(segment, first=[each for each in (chunks, replies) if each is not None]),
         chunks=chunks,
         worker=assignment.worker,
         timeout_ns=int(assignment.load.timeout_s * 1e9),
+        replies=replies,
     )
     connections = await generator.open(assignment.concurrency, room.at_once)
     arrivals = own_schedule(assignment)

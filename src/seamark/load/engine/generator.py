@@ -17,7 +17,7 @@ import numpy as np
 from seamark.load.driver import Wire
 from seamark.load.engine.connection import Connection, Outgoing
 from seamark.load.engine.schedule_share import STALL_NS, Stalls
-from seamark.load.workers.records import ChunkRecorder, Recorder
+from seamark.load.workers.records import ChunkRecorder, Recorder, ReplySegment
 from seamark.model.sample import Failure
 from seamark.patterns.table import Nanoseconds
 from seamark.platform.timerfd import Timer
@@ -127,6 +127,7 @@ class Generator:
         chunks: ChunkRecorder | None,
         worker: int,
         timeout_ns: int,
+        replies: ReplySegment | None = None,
     ) -> None:
         self.epoch_ns = 0
         self.deadline_ns = 0
@@ -148,6 +149,8 @@ class Generator:
         self._free: Callable[[Connection], None]
         self._record = recorder.add
         self._chunks = chunks
+        self._replies = replies
+        self.keeps_replies = replies is not None
         self._worker = worker
         self._timeout_ns = timeout_ns
         self._in_flight: dict[Connection, None] = {}
@@ -218,6 +221,9 @@ class Generator:
             failure = TIMEOUT
         del self._in_flight[connection]
         self.completed += 1
+        if self._replies is not None and connection.pieces:
+            self._replies.add(connection.index, connection.pieces)
+            connection.pieces.clear()
         self._record(
             connection.index,
             connection.due_ns,

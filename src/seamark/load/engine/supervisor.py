@@ -11,7 +11,7 @@ from seamark.load.driver import Body, Call, Reply
 from seamark.load.engine.schedule_share import Stalls, record_rest, record_unsent
 from seamark.load.engine.threads import Claim, Load, User
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters
-from seamark.load.workers.records import Segment
+from seamark.load.workers.records import ReplySegment, Segment
 from seamark.model.sample import Failure
 
 CHECK_S = 0.02
@@ -32,10 +32,11 @@ def run_calls(
     segment: Segment,
     begin: Callable[[], int],
     report_progress: Callable[[int, int, int], None] | None = None,
+    replies: ReplySegment | None = None,
 ) -> WorkerCounters:
     """Open a session for each thread, call `begin` (returns the epoch), run and supervise the load. `report_progress`
-    as in `run_wire`."""
-    load = Load(assignment, driver, bodies, segment)
+    and `replies` as in `run_wire`."""
+    load = Load(assignment, driver, bodies, segment, replies)
     users = [User(load, driver.session()) for _ in range(assignment.concurrency)]
     for user in users:
         user.start()

@@ -24,12 +24,12 @@ import numpy.typing as npt
 from seamark.load.driver import Body, Call, Reply, Session
 from seamark.load.engine.schedule_share import Arrived, own_schedule
 from seamark.load.workers.assignment import WorkerAssignment
-from seamark.load.workers.records import Segment
+from seamark.load.workers.records import ReplySegment, Segment
 from seamark.model.sample import MISSING_NS, SAMPLE, Failure
 from seamark.patterns.table import Nanoseconds
 
 MOST = 512
-"""Replies kept before they are written: some tens of microseconds of work, so that no request waits."""
+"""Replies buffered before they are written: some tens of microseconds of work, so that no request waits."""
 
 Claim = tuple[int, int, int]
 """A request in flight: its index, due time and send time, in ns of CLOCK_MONOTONIC."""
@@ -41,10 +41,13 @@ class Replies:
     A thread appends to the three lists alike; `flush` turns them into records and empties them.
     """
 
-    __slots__ = ("_count", "_kinds", "_segment", "_worker", "claims", "ends_ns", "seen")
+    __slots__ = ("_count", "_kept", "_kinds", "_segment", "_worker", "claims", "ends_ns", "seen")
 
-    def __init__(self, segment: Segment, *, worker: int, kinds: npt.NDArray[np.int8]) -> None:
+    def __init__(
+        self, segment: Segment, *, worker: int, kinds: npt.NDArray[np.int8], kept: ReplySegment | None = None
+    ) -> None:
         self._segment = segment
+        self._kept = kept
         self._worker = worker
         self._kinds = kinds
         self._count = 0
@@ -62,6 +65,9 @@ class Replies:
         if not self.seen:
             return
         records = self._records(epoch_ns)
+        if self._kept is not None:
+            pairs = ((claim[0], reply.kept) for claim, reply in zip(self.claims, self.seen, strict=True))
+            self._kept.add_all((index, kept) for index, kept in pairs if kept is not None)
         self._count += len(records)
         for kept in (self.claims, self.ends_ns, self.seen):
             kept.clear()
@@ -82,6 +88,9 @@ class Replies:
         seen: Sequence[Reply] = self.seen[:1] if alike else self.seen
         for name in ("units", "bytes_sent", "bytes_received", "status", "failure"):
             records[name] = [getattr(reply, name) for reply in seen]
+        if any(reply.first_ns is not None for reply in seen):
+            first = [MISSING_NS if reply.first_ns is None else reply.first_ns - epoch_ns for reply in seen]
+            records["first_ns"] = first
         return records
 
 
@@ -132,8 +141,16 @@ class RequestDispenser:
 class Load:
     """State shared by all threads of a worker."""
 
-    def __init__(self, assignment: WorkerAssignment, driver: Call, bodies: Sequence[Body], segment: Segment) -> None:
+    def __init__(
+        self,
+        assignment: WorkerAssignment,
+        driver: Call,
+        bodies: Sequence[Body],
+        segment: Segment,
+        kept: ReplySegment | None = None,
+    ) -> None:
         self.assignment = assignment
+        self.kept = kept
         self.driver = driver
         self.bodies = bodies
         self.kinds = np.array([body.kind for body in bodies], dtype=np.int8)
@@ -168,7 +185,7 @@ class Load:
 
     def replies(self) -> Replies:
         """Return an empty list of finished requests."""
-        return Replies(self.segment, worker=self.worker, kinds=self.kinds)
+        return Replies(self.segment, worker=self.worker, kinds=self.kinds, kept=self.kept)
 
     def category(self, error: Exception) -> Failure:
         """Return the driver's category of an exception; the first few are printed on stderr."""

@@ -15,6 +15,7 @@ from seamark.model.service import Value
 
 PROCESSES_A_CORE = 2
 ENDLESS = 1 << 62
+SEGMENTS = ("samples", "chunks", "replies")
 
 
 def seed_for(seed: int, purpose: str) -> int:
@@ -99,7 +100,21 @@ class WorkerAssignment:
     @property
     def chunks(self) -> Path:
         """The segment for the chunks of streamed replies, beside that of the samples."""
-        return self.segment.with_suffix(".chunks")
+        return self.path("chunks")
+
+    @property
+    def replies(self) -> Path | None:
+        """The segment for the replies themselves, beside that of the samples; None where they are not kept."""
+        return self.path("replies") if self.load.keep_replies else None
+
+    def path(self, kind: str) -> Path:
+        """Return the segment of one kind: samples, chunks or replies. Raises ValueError for another."""
+        return self.segment.with_suffix(f".{SEGMENTS[SEGMENTS.index(kind)]}")
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """All segments of this worker that exist, by kind."""
+        return {kind: path for kind in SEGMENTS if (path := self.path(kind)).exists()}
 
     @property
     def cores(self) -> tuple[int, ...]:

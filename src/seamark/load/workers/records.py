@@ -7,10 +7,10 @@ whole records before the cut are valid.
 import contextlib
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,12 @@ HEADER = struct.Struct("<8sQ")
 HEADER_MAGIC = b"SEAMARK1"
 FOOTER = struct.Struct("<8sQ")
 FOOTER_MAGIC = b"SEAMEND1"
+REPLY_HEAD = struct.Struct("<qI")
+"""Index and length of a kept reply."""
+REPLY_HEAD_BYTES, pack_reply = REPLY_HEAD.size, REPLY_HEAD.pack_into
+REPLY_MAGIC = b"SEAMARKR"
+REPLY_BLOCK = 1 << 18
+SYNC_S = 1.0
 BLOCK = 1024
 """Records written at once: some tens of microseconds of work, so that no request waits."""
 
@@ -65,10 +71,7 @@ class Segment:
         """Have the kernel write to the disk what was appended. An error is left to the next append."""
         with self._lock:
             fd = os.dup(self._fd) if self._fd >= 0 else -1
-        if fd >= 0:
-            with contextlib.suppress(OSError):
-                os.fdatasync(fd)
-            os.close(fd)
+        _sync(fd)
 
     def close(self) -> None:
         """Write the footer and close the file; a second call does nothing."""
@@ -83,21 +86,26 @@ class Segment:
             os.close(fd)
 
 
-SYNC_S = 1.0
+def _sync(fd: int) -> None:
+    """Write to the disk what was written to a duplicated descriptor, and close it; nothing for -1."""
+    if fd >= 0:
+        with contextlib.suppress(OSError):
+            os.fdatasync(fd)
+        os.close(fd)
 
 
 @contextlib.contextmanager
-def synced_each_second(segment: Segment | None) -> Iterator[None]:
-    """Write a segment to the disk every second, in a thread of its own, so that a crash of the machine loses little.
-    None: nothing."""
-    if segment is None:
+def synced_each_second(*segments: "Segment | ReplySegment") -> Iterator[None]:
+    """Write segments to the disk every second, in a thread, so that a crash of the machine loses little."""
+    if not segments:
         yield
         return
     ended = Event()
 
     def sync() -> None:
         while not ended.wait(SYNC_S):
-            segment.sync()
+            for segment in segments:
+                segment.sync()
 
     thread = Thread(target=sync, daemon=True)
     thread.start()
@@ -106,6 +114,83 @@ def synced_each_second(segment: Segment | None) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+class ReplySegment:
+    """The file of one worker's kept replies: for each an index, a length, and bytes as they came. Without a footer:
+    whole replies before a cut are valid."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = Lock()
+        self._block = bytearray(REPLY_BLOCK)
+        self._view = memoryview(self._block)
+        self._at = 0
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        os.write(self._fd, REPLY_MAGIC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            fd, self._fd = self._fd, -1
+        os.close(fd)
+
+    def add(self, index: int, pieces: Sequence[bytes]) -> None:
+        """Add one reply in pieces, to be written by `flush` or when there are many. Raises OSError (no space)."""
+        size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
+        at = self._at
+        end = at + REPLY_HEAD_BYTES + size
+        if end > REPLY_BLOCK:
+            self.flush()
+            at, end = 0, REPLY_HEAD_BYTES + size
+            if end > REPLY_BLOCK:
+                self._write(memoryview(b"".join((REPLY_HEAD.pack(index, size), *pieces))))
+                return
+        pack_reply(self._block, at, index, size)
+        at += REPLY_HEAD_BYTES
+        for piece in pieces:
+            self._block[at : at + len(piece)] = piece
+            at += len(piece)
+        self._at = end
+
+    def add_all(self, replies: Iterable[tuple[int, bytes]]) -> None:
+        """Write some replies, in any thread. Raises OSError (no space)."""
+        with self._lock:
+            for index, reply in replies:
+                self.add(index, (reply,))
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added."""
+        at, self._at = self._at, 0
+        self._write(self._view[:at])
+
+    def _write(self, data: memoryview) -> None:
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+    def sync(self) -> None:
+        """As that of a Segment."""
+        with self._lock:
+            fd = os.dup(self._fd) if self._fd >= 0 else -1
+        _sync(fd)
+
+
+def read_replies(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield index and bytes of the whole replies of a segment. Raises ValueError for another file."""
+    with path.open("rb") as file:
+        if file.read(len(REPLY_MAGIC)) not in (REPLY_MAGIC, b""):
+            raise ValueError(f"{path}: not a segment of replies")
+        while len(head := file.read(REPLY_HEAD.size)) == REPLY_HEAD.size:
+            index, size = REPLY_HEAD.unpack(head)
+            if len(reply := file.read(size)) < size:
+                return
+            yield index, reply
+
+
+class _Flushes(Protocol):
+    def flush(self) -> None: ...
 
 
 class _Block:
@@ -128,14 +213,15 @@ class _Block:
 
 
 class Recorder(_Block):
-    """Block of SAMPLE records. The chunks of their replies are written first, so that no sample lacks them."""
+    """Block of SAMPLE records. What belongs to them (`first`: chunks, kept replies) is written first, so that no
+    sample lacks it."""
 
-    __slots__ = ("_chunks",)
+    __slots__ = ("_first",)
     form = SAMPLE
 
-    def __init__(self, segment: Segment, epoch_ns: int = 0, chunks: "ChunkRecorder | None" = None) -> None:
+    def __init__(self, segment: Segment, epoch_ns: int = 0, first: Sequence[_Flushes] = ()) -> None:
         super().__init__(segment, epoch_ns)
-        self._chunks = chunks
+        self._first = first
 
     def add(
         self,
@@ -182,8 +268,8 @@ class Recorder(_Block):
 
     def flush(self) -> None:
         """Write the buffered records."""
-        if self._chunks is not None:
-            self._chunks.flush()
+        for each in self._first:
+            each.flush()
         at, self._at = self._at, 0
         if at:
             count = at // RECORD_BYTES

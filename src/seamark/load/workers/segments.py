@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamark.load.workers.records import read_segment, segment_state
+from seamark.load.workers.records import read_replies, read_segment, segment_state
 from seamark.model.sample import CHUNK, MISSING_NS, SAMPLE, Failure
 from seamark.storage.paths import replacing
 
@@ -20,6 +20,8 @@ TIMES = ("due_ns", "sent_ns", "first_ns", "answer_ns", "last_ns")
 TIMES_OF_CHUNKS = ("at_ns",)
 RISING = ("index", *TIMES)
 ROWS_IN_GROUP = 1 << 17
+REPLIES = pa.schema([("index", pa.int64()), ("reply", pa.binary())])
+REPLIES_BYTES = 1 << 24
 FORM: Mapping[str, Any] = {
     "compression": "zstd",
     "write_page_checksum": True,
@@ -64,6 +66,12 @@ class PlacedSegment:
             for name in set(TIMES_OF_CHUNKS + TIMES) & set(form.names or ()):
                 kept[name][kept[name] != MISSING_NS] += self.offset_ns
             yield kept
+
+    def replies(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the kept replies, as `read_replies`."""
+        for index, reply in read_replies(self.path):
+            if self.only is None or (index < self.only.size and self.only[index]):
+                yield index, reply
 
     def _wanted(self, items: npt.NDArray[np.int64], only: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         wanted = items < only.size
@@ -123,6 +131,38 @@ def gather_chunks(segments: Sequence[Path | PlacedSegment], target: Path) -> int
                 writer.write_batch(_batch(records, schema))
                 rows += len(records)
     return rows
+
+
+def gather_replies(segments: Sequence[Path | PlacedSegment], target: Path) -> int:
+    """Write the kept replies of all segments to `target`, whole or not at all: columns `index` and `reply` (bytes).
+    Return their number. Raises as `gather_samples`."""
+    rows = 0
+    with (
+        replacing(target) as temporary,
+        pq.ParquetWriter(temporary, REPLIES, compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for segment in segments:
+            found = segment.replies() if isinstance(segment, PlacedSegment) else read_replies(segment)
+            for batch in _batches(found):
+                writer.write_batch(batch)
+                rows += len(batch)
+    return rows
+
+
+def _batches(replies: Iterator[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+    """Collect replies in batches of about REPLIES_BYTES."""
+    indexes: list[int] = []
+    bodies: list[bytes] = []
+    size = 0
+    for index, reply in replies:
+        indexes.append(index)
+        bodies.append(reply)
+        size += len(reply)
+        if size >= REPLIES_BYTES:
+            yield pa.RecordBatch.from_arrays([pa.array(indexes), pa.array(bodies, pa.binary())], schema=REPLIES)
+            indexes, bodies, size = [], [], 0
+    if indexes:
+        yield pa.RecordBatch.from_arrays([pa.array(indexes), pa.array(bodies, pa.binary())], schema=REPLIES)
 
 
 def read_samples(samples: Path, rows: int = ROWS_IN_GROUP) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from seamark.load.engine.schedule_share import ran_out, schedule_lag
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters, seed_for
 from seamark.load.workers.channel import LAUNCH_SPEC, Channel
 from seamark.load.workers.hooks import call_hook
-from seamark.load.workers.records import Segment, synced_each_second
+from seamark.load.workers.records import ReplySegment, Segment, synced_each_second
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.load.workers.work_list import WorkList, work_list
 from seamark.model.service import Value
@@ -96,9 +97,8 @@ def work(assignment: WorkerAssignment, channel: Channel) -> int:
                 report["quality_error"] = f"{type(error).__name__}: {error}"
             channel.send("report", json.dumps(report))
     if channel.folder is not None:
-        for kind, path in (("samples", assignment.segment), ("chunks", assignment.chunks)):
-            if path.exists():
-                channel.send_file(kind, path)
+        for kind, path in assignment.files.items():
+            channel.send_file(kind, path)
     channel.finish()
     return 0 if report["ok"] else 1
 
@@ -186,13 +186,17 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
         return epoch_ns
 
     report_progress = channel.report_progress if job.load.stop_when_saturated else None
-    with Segment(assignment.segment) as segment, synced_each_second(segment if job.load.finite else None):
+    with ExitStack() as held:
+        segment = held.enter_context(Segment(assignment.segment))
+        replies = None if assignment.replies is None else held.enter_context(ReplySegment(assignment.replies))
+        if job.load.finite:
+            held.enter_context(synced_each_second(segment, *([] if replies is None else [replies])))
         if driver.speaks == "wire":  # a service may have both kinds of driver
             from seamark.load.engine.event_loop import (
                 run_wire,  # imported only where needed, for a fast start
             )
 
-            counters = run_wire(assignment, driver, bodies, segment, begin, report_progress)
+            counters = run_wire(assignment, driver, bodies, segment, begin, report_progress, replies)
         else:
             from seamark.load.engine.supervisor import run_calls
 
@@ -201,7 +205,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
                 raise UserError(text)
             calls = bodies.whole() if isinstance(bodies, RowBodies) else bodies
             calls = calls.bodies if isinstance(calls, WorkList) else calls
-            counters = run_calls(assignment, driver, calls, segment, begin, report_progress)
+            counters = run_calls(assignment, driver, calls, segment, begin, report_progress, replies)
         cpu_s, end_ns = time.process_time(), time.monotonic_ns()
     os.sched_setaffinity(0, allowed)
     if counters.fault is not None:

@@ -209,6 +209,7 @@ class LoadRecord:
     server_restarted: Word = None
     energy: EnergyRecord = EnergyRecord()
     chunks: Count = field(default=None, metadata=OPTIONAL)
+    replies: Count = field(default=None, metadata=OPTIONAL)
     rows: Count = field(default=None, metadata=OPTIONAL)
     samples_bytes: Count = field(default=None, metadata=OPTIONAL)
     pruned_at: Moment = field(default=None, metadata=OPTIONAL)

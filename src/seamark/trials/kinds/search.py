@@ -162,6 +162,7 @@ def _published(
     for source, target in (
         (own.samples, folder.samples),
         (own.chunks, folder.chunks),
+        (own.replies, folder.replies),
         (own.client_telemetry, folder.client_telemetry),
     ):
         _link(source, target)
