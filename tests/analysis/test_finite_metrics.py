@@ -26,7 +26,7 @@ def measured(folder, rows, *, warmup_items=0, users=1, **load):
     rows["index"] = np.random.default_rng(1).permutation(len(rows))
     write_samples(folder.samples, rows)
     settings = {"limit_s": 600.0, "warmup_items": warmup_items, "concurrency": users}
-    record = a_load(**{"items": len(rows), "duration_s": float(rows["last_ns"].max()) / 1e9, **load})
+    record = a_load(kind="finite", **{"items": len(rows), "duration_s": float(rows["last_ns"].max()) / 1e9, **load})
     return metrics_of(a_trial(settings), record, folder, scenario="s")
 
 

@@ -70,7 +70,8 @@ def test_a_recipe_has_an_image_to_run_in(service: Service, tmp_path: Path) -> No
     site = {"name": "boxes", "summary": "images", "runtime": "apptainer", "images": {"client": True}}
     (tmp_path / "config/sites/boxes.yaml").write_text(yaml.safe_dump(site))
     nodes = service.server.fewest_nodes if service.server else 1
-    scenario = {"scenario": "try", "resources": {"nodes": nodes}, "workload": {"service": service.name}}
+    needed = {"command": {"argv": ["true"]}} if service.name == "command" else {}
+    scenario = {"scenario": "try", "resources": {"nodes": nodes}, "workload": {"service": service.name, **needed}}
     (tmp_path / "try.yaml").write_text(yaml.safe_dump(scenario))
     images = StudyImages(study=Study.at(tmp_path, scenario="try.yaml", site="boxes"))
     found = [images.of_client(service), *([images.of_server(service, None)] if service.server else [])]

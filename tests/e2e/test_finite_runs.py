@@ -105,3 +105,43 @@ def test_items_that_are_left_at_the_time_limit_fail_the_trial_as_timeout(study: 
     assert (load["status"], load["category"]) == ("failed", "timeout")
     assert "of 500 items were not done by the time limit. Raise limit_s" in load["reason"]
     assert not (folder / ".sessions").exists()
+
+
+def test_a_command_whose_worker_is_killed_leaves_no_process(study: StudyFolder) -> None:
+    script = "echo kept; setsid sleep 600 & sleep 600"
+    workload = {"service": "command", "limit_s": 300, "command": {"argv": ["sh", "-c", script]}}
+    document = {"scenario": "try", "repetitions": 1, "workload": workload}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+    run = study.start()
+
+    def of_command() -> list[psutil.Process]:
+        return [process for process in study.processes() if process.name() == "sleep"]
+
+    until(lambda: len(of_command()) == 2)
+    shell = next(parent for process in of_command() if (parent := process.parent()) and parent.name() == "sh")
+    worker = shell.parent()
+    assert worker is not None
+    worker.kill()
+    assert run.wait(60) == 1
+    [folder] = study.results.glob("command-*")
+    assert study.json(f"{folder.name}/load.json")["category"] == "client_died"
+    assert of_command() == []
+
+
+def test_a_command_is_measured_once_and_keeps_its_output(study: StudyFolder) -> None:
+    command = {"argv": ["sh", "-c", "echo rate 2.5; echo a > a.txt"], "keep": ["*.txt"]}
+    command["figures"] = {"rate": {"regex": "rate ([0-9.]+)"}}
+    workload = {"service": "command", "command": command}
+    document = {"scenario": "try", "repetitions": 2, "workload": workload}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    for folder in study.trials():
+        metrics = study.json(f"{folder.name}/metrics.json")
+        assert metrics["verdict"] == "VALID", metrics["reasons"]
+        assert metrics["quality"]["rate"] == 2.5
+        assert metrics["quality"]["run_time_s"] == pytest.approx(metrics["latency_ms"]["mean"] / 1e3)
+        assert (folder / "files" / "a.txt").read_text() == "a\n"
+        assert (folder / "files" / "stdout").read_text() == "rate 2.5\n"
+    assert study.submit().returncode == 0
+    assert set(study.measurements().values()) == {1}

@@ -28,6 +28,7 @@ class ConnectionOwner:
 
     def __init__(self, requests: list[Outgoing], *, in_pieces: bool) -> None:
         self.in_pieces = in_pieces
+        self.keeps_replies = False
         self.requests = requests
         self.ends: list[Failure] = []
         self.done = asyncio.get_running_loop().create_future()

@@ -172,6 +172,8 @@ def _check_setting(item: Item, setting: Setting, mistakes: Mistakes) -> None:
     entries = item.value
     if setting.file and setting.type != "str":
         mistakes.add(entries["file"], "only a setting of type str can name a file.")
+    if setting.required and setting.default is not None:
+        mistakes.add(entries["required"], "has no meaning for a setting with a default. Remove one of them.")
     if setting.type == "structure":
         _check_structure(item, setting, mistakes)
         return

@@ -40,7 +40,7 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     check_program_texts(tree, mistakes)
     for name in ("limit_s", "typical_load_s"):
         if service.load == "requests" and name in tree.value:
-            mistakes.add(tree.value[name], "is for finite loads. Remove it, or add 'load: finite'.")
+            mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")
         elif not 0.1 <= getattr(service, name) <= LONGEST_S:
             mistakes.add(tree.value[name], f"must be from 0.1 to {LONGEST_S:.0f} s.")
     if service.server is None:

@@ -136,6 +136,9 @@ def _workload(
             mistakes.unknown_key(each, (*WORKLOAD_KEYS, *known), _hint(key, service))
         elif (values := reader.levels(each, known[key], mistakes)) is not None:
             found[key] = values
+    for setting in known.values():
+        if setting.required and setting.name not in written:
+            mistakes.add(item, f"the setting '{setting.name}' is missing. {setting.help}")
     treatable = known | {setting.name: setting for setting in RESOURCE_SETTINGS}
     parts = item.value
     name = decode(parts["name"], str, mistakes) if "name" in parts else service.name
@@ -153,7 +156,7 @@ def _workload(
     if service.load == "requests":
         search = search_of(item, found, workload.include, workload.slos, mistakes)
     elif "search" in parts:
-        text = f"the load of {service.name} is finite: it has no rate and no duration to search with. Remove it."
+        text = f"the load of {service.name} has no rate and no duration to search with. Remove it."
         mistakes.add(parts["search"], text)
     workload = replace(workload, levels=levels_with(search, item, found), search=search)
     check_excluded(item, workload, resources, mistakes)
@@ -182,9 +185,10 @@ def _hint(key: str, service: Service) -> str:
         return " Settings stand directly beside 'service', without a key of their own."
     if key in (setting.name for setting in RESOURCE_SETTINGS):
         return f" It belongs under 'resources:' at the top: 'resources.{key}'."
-    if service.load == "finite" and key in (setting.name for setting in LOAD_SETTINGS):
+    if service.load != "requests" and key in (setting.name for setting in LOAD_SETTINGS):
         settings = ", ".join(setting.name for setting in load_settings_of(service))
-        return f" The load of {service.name} is finite: it sends each item once, and has {settings}."
+        what = "finite: it sends each item once, and" if service.load == "finite" else "a program: it"
+        return f" The load of {service.name} is {what} has {settings}."
     return " It belongs at the top of the file, not in a workload." if key in ELSEWHERE else ""
 
 

@@ -1,4 +1,4 @@
-"""Interface of drivers: the two kinds Wire and Call, their optional parts with defaults, and a module's hooks.
+"""Interface of drivers: the kinds Wire, Call and Task, their optional parts with defaults, and a module's hooks.
 
 Importable in every environment: it needs no library of a service.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
 from seamark.model.load_profile import LoadProfile
@@ -76,13 +77,13 @@ class Reply:
 
 
 class Driver(ABC):
-    """Common part of both kinds of driver: extend Wire or Call. No clock, no retries, no counters.
+    """Common part of all kinds of driver: extend Wire, Call or Task. No clock, no retries, no counters.
 
     An attribute with a value is an optional part with its default: a driver that has the part sets it on the class or
     in `__init__`.
     """
 
-    speaks: ClassVar[Literal["wire", "call"]]
+    speaks: ClassVar[Literal["wire", "call", "task"]]
 
     unit: str
     """One unit of a reply, singular: reply, operation, transaction, item, token, query."""
@@ -212,6 +213,63 @@ class Call(Driver):
         """Return the category of an exception that `call` raised."""
 
 
+class TaskFailure(Exception):  # noqa: N818
+    """A program that failed: a category of the results, and the reason."""
+
+    def __init__(self, category: str, reason: str) -> None:
+        super().__init__(reason)
+        self.category = category
+
+
+class TaskRecorder(Protocol):
+    """Takes the records of a Task. Times are in ns from the start of load."""
+
+    folder: Path
+    """Folder for files that are kept with the results of the trial."""
+
+    def now_ns(self) -> int:
+        """Return the time since the start of load."""
+
+    def sample(
+        self,
+        index: int,
+        *,
+        sent_ns: int,
+        last_ns: int,
+        due_ns: int | None = None,
+        first_ns: int | None = None,
+        units: int = 1,
+        status: int = 0,
+        failure: Failure = Failure.NONE,
+        kind: int = 0,
+    ) -> None:
+        """Record one request or step; `due_ns` is `sent_ns` unless given. Raises OSError (no space)."""
+
+    def quality(self, name: str, value: float) -> None:
+        """Record a figure of the whole."""
+
+
+class Task(Driver):
+    """A program that runs once, in a worker, and records itself: for work that is no request. `units` of a sample are
+    counted in `unit`, and `kinds` are the kinds of its samples."""
+
+    speaks: ClassVar[Literal["task"]] = "task"
+
+    def bodies(self, count: int, seed: int) -> Sequence[Body]:
+        """Return nothing: a program has no requests."""
+        return ()
+
+    @abstractmethod
+    def run(self, recorder: TaskRecorder, stop: Event) -> None:
+        """Do the work. Return soon after `stop` is set: at the time limit, or at the end of the run.
+
+        Raises TaskFailure for a failed program, which makes the trial a failed one of that category.
+        """
+
+
+AnyDriver = Wire | Call | Task
+
+
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
     """The work of a driver's module outside of the load, declared as its `HOOKS`; each is called in the service's
@@ -240,7 +298,7 @@ def hooks_of(driver: str) -> Hooks:
     return Hooks(**{each.name: names.get(each.name) for each in fields(Hooks)})
 
 
-def make_of(driver: str) -> Callable[[Target], Wire | Call]:
+def make_of(driver: str) -> Callable[[Target], AnyDriver]:
     """Return the constructor of a driver (`module:Class` or `module:function`).
 
     Raises the exceptions of the import, AttributeError for a missing name.
@@ -250,10 +308,10 @@ def make_of(driver: str) -> Callable[[Target], Wire | Call]:
     return lambda target: declared(make(target))
 
 
-def declared(made: Any) -> Wire | Call:
-    """Return a driver with all optional parts: itself if it extends Wire or Call, else completed with their defaults.
+def declared(made: Any) -> AnyDriver:
+    """Return a driver with all optional parts: itself if it extends a kind, else completed with the defaults of one.
     The only place that decides a driver's kind by a method: `encode`."""
-    if isinstance(made, (Wire, Call)):
+    if isinstance(made, (Wire, Call, Task)):
         return made
     return cast("Wire | Call", _Completed(made, Wire if hasattr(made, "encode") else Call))
 

@@ -43,7 +43,8 @@ class LoadProfile:
 
     `warmup_s` is the longest warm-up where it is detected (`auto`, then `detects_warmup`). `parameters` has the
     settings that are no field, of which a pattern reads its own, such as `rate_rps` and `trace`. A load with
-    `limit_s` is finite: a closed loop over the items of a work list, without a warm-up, that lasts so long at most.
+    `limit_s` is finite, without a warm-up, and lasts so long at most: a closed loop over the items of a work list, or
+    a program.
     """
 
     pattern: str = "closed"
@@ -141,9 +142,9 @@ class LoadProfile:
         None,
         minimum=0.1,
         maximum=LONGEST_S,
-        loads=("finite",),
+        loads=("finite", "program"),
         unit="s",
-        help="A load that has not done all its items by then has failed: `timeout`.",
+        help="A load that has not ended by then has failed: `timeout`.",
     )
     keep_replies: bool = _setting(
         "bool",
@@ -169,6 +170,7 @@ class LoadProfile:
                 own[setting.name] = _READ[setting.type](value)
         if "limit_s" in own:
             own |= {"warmup_s": 0.0, "duration_s": own["limit_s"]}
+            own.setdefault("timeout_s", 0.0)  # a program has no requests
         return LoadProfile(**own, parameters=given)
 
     @property
@@ -178,7 +180,7 @@ class LoadProfile:
 
     @property
     def finite(self) -> bool:
-        """Whether the load ends when its items are done."""
+        """Whether the load ends when its work is done."""
         return self.limit_s is not None
 
     @property

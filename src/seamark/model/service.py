@@ -7,8 +7,9 @@ from typing import Literal
 Value = int | float | str | bool | None
 Role = Literal["deployment", "workload"]
 SettingType = Literal["int", "float", "str", "bool", "structure"]
-LoadKind = Literal["requests", "finite"]
-"""`requests`: requests for a time. `finite`: each item of a work list once; the load ends when all are done."""
+LoadKind = Literal["requests", "finite", "program"]
+"""`requests`: requests for a time. `finite`: each item of a work list once; the load ends when all are done.
+`program`: a Task of the driver, which runs once and records itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,8 @@ class Setting:
     A `deployment` setting needs a new server, a `workload` setting does not. `alike_in_mix`: the setting decides how
     replies are decoded, so the classes of a mix cannot differ in it. `words` are texts allowed in place of a number.
     A `structure` has mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `file`: the
-    value is the path of a file, whose content is part of a trial's identity.
+    value is the path of a file, whose content is part of a trial's identity. A `required` setting has no default: a
+    workload sets it.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Setting:
     alike_in_mix: bool = False
     words: tuple[str, ...] = ()
     file: bool = False
+    required: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,12 +170,12 @@ class Service:
     `server` is None for a service inside the client: file I/O and vector libraries. `environment` names the lock file
     `envs/<environment>.lock`; None is the base environment. `workers` is the concurrency that the driver supports: an
     event loop (`wire`), threads or processes. `why` is the reason for the service in the catalogue; `in_apptainer`
-    states which parts were tested in images. `load` is the kind of its loads; of a finite one, `limit_s` is the
-    default time limit, and `typical_load_s` serves to estimate a plan until loads were measured.
+    states which parts were tested in images. `load` is the kind of its loads. Of a finite one and of a program,
+    `limit_s` is the default time limit, and `typical_load_s` serves to estimate a plan until loads were measured.
     """
 
     name: str
-    component: Literal["storage", "inference", "vectordb", "null"]
+    component: Literal["storage", "inference", "vectordb", "program", "null"]
     summary: str
     version: str
     licence: str

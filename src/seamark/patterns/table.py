@@ -273,15 +273,16 @@ LOAD_SETTINGS: tuple[Setting, ...] = (
 """Every setting of a load of requests: the pattern, the settings of patterns, and those of every load."""
 FINITE_SETTINGS = profile_settings("finite")
 """Every setting of a finite load, but for the default of `limit_s`: that is the recipe's."""
+PROGRAM_SETTINGS = profile_settings("program")
+"""The same for a program."""
 
 
 def load_settings_of(service: Service) -> tuple[Setting, ...]:
     """Return the settings that the loads of a service have."""
     if service.load == "requests":
         return LOAD_SETTINGS
-    return tuple(
-        replace(each, default=service.limit_s) if each.name == "limit_s" else each for each in FINITE_SETTINGS
-    )
+    settings = FINITE_SETTINGS if service.load == "finite" else PROGRAM_SETTINGS
+    return tuple(replace(each, default=service.limit_s) if each.name == "limit_s" else each for each in settings)
 
 
 def kind_of(name: str) -> PatternKind:

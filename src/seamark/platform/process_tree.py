@@ -142,6 +142,10 @@ def kill_below(pid: int, timeout_s: float = 10.0) -> bool:
     return True
 
 
+PROGRAM = "SEAMARK_PROGRAM"
+"""Environment variable of every process of a program under test, with the folder of its deployment."""
+
+
 def with_mark(mark: str) -> list[int]:
     """Return the processes of this user with `mark` (NAME=value) in their environment, except this one."""
     name, _, wanted = mark.partition("=")

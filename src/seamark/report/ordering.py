@@ -73,7 +73,7 @@ def _identities(digests: Sequence[str]) -> str:
     return f", identity: {', '.join(known)}" if known else ""
 
 
-COMPONENTS = ("storage", "vectordb", "inference")
+COMPONENTS = ("storage", "vectordb", "inference", "program")
 
 Levels = Mapping[str, Sequence[Value]]
 

@@ -73,6 +73,11 @@ class TrialFolder:
         return self.root / "replies.parquet"
 
     @property
+    def files(self) -> Path:
+        """Files that a program keeps, such as its output."""
+        return self.root / "files"
+
+    @property
     def record(self) -> Path:
         """Commit record of a finished measurement, written after its samples: it confirms that they are complete."""
         return self.root / "samples.json"

@@ -140,7 +140,8 @@ def _failure(outcome: LoadOutcome, server: Server | None) -> LoadFailure | None:
     if no_worker_left:
         full = any(report.errno == errno.ENOSPC for report in outcome.reports)
         reasons = "; ".join(str(report.reason) for report in outcome.reports)
-        category = "disk_full" if full else "client_died"
+        own = next((report.category for report in outcome.reports if report.category), None)
+        category = own or ("disk_full" if full else "client_died")
         return LoadFailure(category=category, reason=reasons, log_tail=outcome.log_tail)
     if outcome.sent == 0:
         reason = "no request was sent: the load ended before its first one was due"

@@ -79,6 +79,8 @@ def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: i
     )
     if not endpoint.ok:
         return warm_up
+    if context.service.load == "program":  # it would run whole
+        return replace(warm_up, status="skipped")
     parts = context.folder.runtime / "warmup"
     settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None}
     job = replace(context.load_job(trial, endpoint), settings=settings, seed=trial.seed + 1)

@@ -56,6 +56,7 @@ def record_of(
         warmup_s=trial.load.warmup_s,
         duration_s=trial.load.duration_s,
         in_client=context.service.server is None,
+        kind=context.service.load,
         client=ClientRecord(workers=context.service.workers, processes=0),
         scheduled=0,
         sent=0,

@@ -124,7 +124,7 @@ class CheckInputs:
     connections: Connections = Connections()
     processors: Sequence[Processors] = ()
     own: Mapping[str, float | None] = field(default_factory=dict)
-    kind: LoadKind = "requests"
+    kind: str = "requests"
     items: int = 0
     items_left: int = 0
     sessions: int = 1
@@ -133,11 +133,15 @@ class CheckInputs:
 Check = Callable[[CheckInputs], VerdictReason | None]
 
 
-def of_requests(check: Check) -> Check:
-    """Limit a check to loads of requests for a time: a finite load has no steady state, and ends with few users."""
+def of_loads(*kinds: LoadKind) -> Callable[[Check], Check]:
+    """Limit a check to kinds of load: a finite load has no steady state, and ends with few users; a program is no
+    sample of many."""
 
-    @wraps(check)
-    def limited(inputs: CheckInputs) -> VerdictReason | None:
-        return check(inputs) if inputs.kind == "requests" else None
+    def limit(check: Check) -> Check:
+        @wraps(check)
+        def limited(inputs: CheckInputs) -> VerdictReason | None:
+            return check(inputs) if inputs.kind in kinds else None
 
-    return limited
+        return limited
+
+    return limit

@@ -1,6 +1,6 @@
 """Checks of the load: whether it followed the scenario, and whether it measured the service or itself."""
 
-from seamark.analysis.checks.inputs import CheckInputs, of_requests
+from seamark.analysis.checks.inputs import CheckInputs, of_loads
 from seamark.model.plurals import counted
 from seamark.model.results.trial_metrics import VerdictReason
 
@@ -14,7 +14,7 @@ STALL_S, STALL_RATIO = 0.1, 0.01
 """A standstill of a hundredth of the window affects the slowest hundredth of its requests."""
 
 
-@of_requests
+@of_loads("requests")
 def unfinished(inputs: CheckInputs) -> VerdictReason | None:
     """Requests that were cut off are the slow ones."""
     if inputs.saturated or not inputs.ok or inputs.unfinished <= 0.05 * inputs.requests:
@@ -178,7 +178,7 @@ def client_bound(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
-@of_requests
+@of_loads("requests")
 def littles_law(inputs: CheckInputs) -> VerdictReason | None:
     """Concurrency = throughput x latency in any stable system; here from three separate counts of all sent requests,
     including failed ones."""
@@ -198,7 +198,7 @@ def littles_law(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
-@of_requests
+@of_loads("requests")
 def client_underdriven(inputs: CheckInputs) -> VerdictReason | None:
     """A closed loop keeps every user's request in flight; otherwise time passes between a reply and the next
     request."""
@@ -213,7 +213,7 @@ def client_underdriven(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
-@of_requests
+@of_loads("requests")
 def streams_held_open(inputs: CheckInputs) -> VerdictReason | None:
     """A user waits until its stream is closed, but a reply ends with its last token: the wait is in no metric."""
     if not _is_short_of_users(inputs) or not _is_held_open(inputs):

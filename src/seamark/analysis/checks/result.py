@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from seamark.analysis.checks.inputs import CheckInputs, of_requests
+from seamark.analysis.checks.inputs import CheckInputs, of_loads
 from seamark.model.plurals import counted
 from seamark.model.results.trial_metrics import VerdictReason
 
@@ -15,6 +15,8 @@ REMEDIES: Mapping[str, str] = {
     "all_requests_failed": "See errors.by_category and the server's log.",
     "no_samples": "`bench retry` measures the trial again.",
     "disk_full": "Free some space, then `bench retry`.",
+    "program_failed": "See the trial's files/stderr. `bench retry` runs the program again.",
+    "figure_missing": "See the trial's files, and correct `figures`; then `bench retry`.",
     "timeout": "Allow more time, or lower the load; then `bench retry`.",
     "not_tried": "Fix the cause of the earlier failures; `bench submit` then tries it.",
     "interrupted": "`bench submit` resumes it.",
@@ -57,6 +59,7 @@ def no_replies(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
+@of_loads("requests", "finite")
 def too_few_samples(inputs: CheckInputs) -> VerdictReason | None:
     """Even a median needs ten replies on each side."""
     if inputs.status != "ok" or not 0 < inputs.ok < 20:
@@ -143,7 +146,7 @@ def warmup_cut(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
-@of_requests
+@of_loads("requests")
 def no_steady_state(inputs: CheckInputs) -> VerdictReason | None:
     """The mean of a changing quantity depends on the observed interval."""
     if inputs.status != "ok" or inputs.steady or not inputs.ok or (inputs.outages and not inputs.changing):
@@ -284,6 +287,7 @@ def percentile_lower_bound(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
+@of_loads("requests", "finite")
 def percentile_withheld(inputs: CheckInputs) -> VerdictReason | None:
     """A percentile with fewer than ten samples beyond it depends on single samples."""
     if not inputs.withheld or not inputs.ok:

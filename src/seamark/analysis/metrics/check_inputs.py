@@ -102,7 +102,7 @@ def check_inputs(
         processors=processors_of(inputs.telemetry, client_is_server=client_is_server),
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
         quality_missed=[_missed(slo) for slo in missed if slo.metric in quality],
-        kind="finite" if profile.finite else "requests",
+        kind=load.kind,
         items=load.items or 0,
         items_left=max(0, (load.items or 0) - counts.rows),
         sessions=max(1, len(load.sessions)),

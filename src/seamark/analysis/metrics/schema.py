@@ -45,7 +45,7 @@ NARROWER: Mapping[str, Schema] = {
     "metrics_version": {"const": VERSION},
     "trial_id": {"type": "string", "format": "uuid"},
     "timestamp": {"format": "date-time"},
-    "component": {"enum": ["storage", "inference", "vectordb", "http", "null"]},
+    "component": {"enum": ["storage", "inference", "vectordb", "program", "http", "null"]},
     "status": {"enum": ["ok", "failed"]},
     **dict.fromkeys(("repetition", "block", "position"), COUNT),
     "throughput.unit": {"pattern": "_per_s$"},

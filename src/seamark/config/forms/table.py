@@ -11,6 +11,7 @@ from typing import Any
 
 from seamark.config.decode import WRONG
 from seamark.config.extends import load_merged
+from seamark.config.forms.command import CommandForm
 from seamark.config.forms.form import Document, Form
 from seamark.config.forms.mix import MixForm
 from seamark.config.levels import level, levels
@@ -18,7 +19,7 @@ from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import did_you_mean
 from seamark.model.service import Service, Setting, Value
 
-FORMS: Mapping[str, Form] = {form.name: form for form in (MixForm(),)}
+FORMS: Mapping[str, Form] = {form.name: form for form in (MixForm(), CommandForm())}
 NAME = "name"
 """Key of a mapping with its label."""
 

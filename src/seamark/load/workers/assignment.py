@@ -16,6 +16,8 @@ from seamark.model.service import Value
 PROCESSES_A_CORE = 2
 ENDLESS = 1 << 62
 SEGMENTS = ("samples", "chunks", "replies")
+FILES = "files"
+"""Folder beside the segments with the files that a Task keeps."""
 
 
 def seed_for(seed: int, purpose: str) -> int:
@@ -162,7 +164,7 @@ class WorkerCounters:
     `scheduled` - `sent` requests were due and never sent; `written_off` threads hung in a call; `ran_out`: the
     request limit, not the end of the load, ended the sessions; `spin_s`: CPU time spent in exact waits rather than in
     work; `held_open_s`: total time that streams stayed open after their last content; `stalls_ns`: see
-    schedule_share.py, `network`: see connection_limits.py.
+    schedule_share.py, `network`: see connection_limits.py. A program has a `category` of its failure, and `quality`.
     """
 
     scheduled: int
@@ -178,3 +180,5 @@ class WorkerCounters:
     written_off: int = 0
     ran_out: bool = False
     fault: BaseException | None = None
+    category: str | None = None
+    quality: Mapping[str, float] | None = None

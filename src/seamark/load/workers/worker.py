@@ -25,7 +25,7 @@ from typing import Any
 from seamark import __version__
 from seamark.dispatch.identity import boot_id, node, task_rank
 from seamark.errors import UserError
-from seamark.load.driver import Body, Call, Wire, make_of
+from seamark.load.driver import AnyDriver, Body, TaskFailure, make_of
 from seamark.load.engine.schedule_share import ran_out, schedule_lag
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters, seed_for
 from seamark.load.workers.channel import LAUNCH_SPEC, Channel
@@ -91,7 +91,7 @@ def work(assignment: WorkerAssignment, channel: Channel) -> int:
     while (line := channel.read()) != "bye":
         if line == "judge" and report["ok"]:
             try:
-                report["quality"] = quality(assignment)
+                report["quality"] = {**(report["quality"] or {}), **quality(assignment)}
             except Exception as error:
                 traceback.print_exc()
                 report["quality_error"] = f"{type(error).__name__}: {error}"
@@ -128,7 +128,7 @@ def keep_stderr() -> None:
     os.dup2(2, 1)
 
 
-def make_driver(assignment: WorkerAssignment) -> Wire | Call:
+def make_driver(assignment: WorkerAssignment) -> AnyDriver:
     """Import and make the driver of the job."""
     make = make_of(assignment.job.driver)
     target = assignment.job.target(assignment.worker, assignment.workers)
@@ -139,7 +139,7 @@ def make_driver(assignment: WorkerAssignment) -> Wire | Call:
     return make(target)
 
 
-def bodies_of(assignment: WorkerAssignment, driver: Wire | Call) -> Sequence[Body] | RowBodies:
+def bodies_of(assignment: WorkerAssignment, driver: AnyDriver) -> Sequence[Body] | RowBodies:
     """Return the bodies that this worker sends, by request index: the same for all workers, except for rows of a
     trace."""
     job, seed = assignment.job, seed_for(assignment.job.seed, "bodies")
@@ -169,7 +169,9 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
         os.sched_setaffinity(0, assignment.cores)  # before any thread starts, so that all inherit it
     driver = make_driver(assignment)
     bodies: Sequence[Body] | RowBodies | WorkList
-    if job.load.finite:
+    if driver.speaks == "task":
+        bodies = ()
+    elif job.load.finite:
         assignment, bodies = work_list(assignment, driver)
     else:
         bodies = bodies_of(assignment, driver)
@@ -197,6 +199,10 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
             )
 
             counters = run_wire(assignment, driver, bodies, segment, begin, report_progress, replies)
+        elif driver.speaks == "task":
+            from seamark.load.engine.task import run_task
+
+            counters = run_task(assignment, driver, segment, begin)
         else:
             from seamark.load.engine.supervisor import run_calls
 
@@ -208,7 +214,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
             counters = run_calls(assignment, driver, calls, segment, begin, report_progress, replies)
         cpu_s, end_ns = time.process_time(), time.monotonic_ns()
     os.sched_setaffinity(0, allowed)
-    if counters.fault is not None:
+    if counters.fault is not None and not isinstance(counters.fault, TaskFailure):
         traceback.print_exception(counters.fault)
     return worker_report(
         assignment, counters, wall_s=(end_ns - began["epoch_ns"]) / 1e9, cpu_s=cpu_s - began["cpu_s"]
@@ -225,7 +231,7 @@ def worker_report(
         "worker": assignment.worker,
         "pid": os.getpid(),
         "ok": fault is None,
-        "reason": None if fault is None else f"{type(fault).__name__}: {fault}",
+        "reason": None if fault is None else _reason(fault),
         "errno": getattr(fault, "errno", None),
         "wall_s": wall_s,
         "cpu_s": cpu_s,
@@ -233,6 +239,10 @@ def worker_report(
         "lag_ns": None if assignment.load.closed else schedule_lag(assignment.segment),
         "ran_out": fault is None and (counters.ran_out or ran_out(assignment)),
     }
+
+
+def _reason(fault: BaseException) -> str:
+    return str(fault) if isinstance(fault, TaskFailure) else f"{type(fault).__name__}: {fault}"
 
 
 def largest_rss_bytes() -> int:

@@ -74,6 +74,7 @@ class WorkerReport(WorkerPlace):
     completed: Count = None
     quality: Mapping[str, Number] | None = field(default=None, metadata=OPTIONAL)
     quality_error: Word = field(default=None, metadata=OPTIONAL)
+    category: Word = field(default=None, metadata=OPTIONAL)
 
     @property
     def place(self) -> WorkerPlace:
@@ -174,8 +175,8 @@ class CommitMark:
 @dataclass(frozen=True, kw_only=True)
 class LoadRecord:
     """How the load of a trial ended. `status` is ok, failed or timeout. Of a `failed` load `category` and `reason`
-    say why. `over_saturated_at_s` after its start the load was ended because the server fell behind for good. A finite
-    load has a number of `items` and `sessions`: more than one if it was resumed."""
+    say why. `over_saturated_at_s` after its start the load was ended because the server fell behind for good. `kind` is
+    that of the load. A finite one has a number of `items` and `sessions`: more than one if it was resumed."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -213,6 +214,7 @@ class LoadRecord:
     rows: Count = field(default=None, metadata=OPTIONAL)
     samples_bytes: Count = field(default=None, metadata=OPTIONAL)
     pruned_at: Moment = field(default=None, metadata=OPTIONAL)
+    kind: str = field(default="requests", metadata=OPTIONAL)
     items: Count = field(default=None, metadata=OPTIONAL)
     sessions: tuple[LoadSession, ...] = field(default=(), metadata=OPTIONAL)
     search: SearchOutcome | None = field(default=None, metadata=OPTIONAL)

@@ -5,6 +5,7 @@ A finite load that was killed or interrupted goes on with the items that are lef
 
 import os
 import shutil
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
+from seamark.load.workers.assignment import FILES
 from seamark.model.plurals import counted
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import EnergyRecord, LoadRecord
 from seamark.model.trial import Trial
+from seamark.platform.process_tree import PROGRAM, send, with_mark
 from seamark.services.runtimes.environments import damage_hint
 from seamark.storage.paths import TrialFolder, append_log, write
 from seamark.storage.redaction import redacted
@@ -99,8 +102,11 @@ def _attempt(
         server_restarted=restarted,
         energy=replace(energy, idle_w=idle_power_w(context.folder.telemetry, endpoint.idle_unix_s)),
     )
+    if context.service.load == "program" and endpoint.data:
+        send(with_mark(f"{PROGRAM}={endpoint.data}"), signal.SIGKILL)  # what escaped from a worker that was killed
     try:
         if measured is not None:
+            _keep_files(parts, folder)
             made = None if sessions is None else sessions.with_outcome(measured.outcome, parts)
             load = _without_replies(keep_samples(folder, measured.outcome, load, made), measured)
     except OSError as error:
@@ -118,13 +124,20 @@ def _attempt(
 
 def _begin_session(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> tuple["Sessions | None", Path]:
     """Return the earlier sessions of a finite load, None for another load; and the folder of the workers' files."""
-    if not trial.load.finite:
+    if context.service.load != "finite":
         return None, folder.own_parts
     from seamark.trials.sessions import Sessions
 
     folder.own_parts.mkdir(parents=True)  # the trial is at work
     sessions = Sessions.of(folder, trial, context.server)
     return sessions, sessions.begin()
+
+
+def _keep_files(parts: Path, folder: TrialFolder) -> None:
+    """Move the files that a program keeps into the trial's folder."""
+    if (parts / FILES).is_dir():
+        shutil.rmtree(folder.files, ignore_errors=True)
+        shutil.move(parts / FILES, folder.files)
 
 
 def _without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:

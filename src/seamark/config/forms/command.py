@@ -1,0 +1,175 @@
+"""Commands: argument list, environment, files to keep, exit codes that mean success, and figures of the output."""
+
+import re
+import shlex
+import string
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from seamark.config.decode import WRONG, decode, is_mapping, known_keys, scalar
+from seamark.config.forms.form import Document
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import did_you_mean
+from seamark.model.scenario import Workload
+from seamark.model.service import Service
+
+KEYS = ("name", "argv", "environment", "keep", "success", "figures")
+PLACES = ("settings", "data", "work")
+EXAMPLE = "{argv: [sort, --parallel=2, file]}"
+FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}")
+RUN_TIME = "run_time_s"
+FIGURE_KEYS = ("json", "regex", "of")
+
+
+class CommandForm:
+    """`argv` and `environment` are templates of the command; the rest says what is made of its end."""
+
+    name = "command"
+    presets = "commands"
+    example = f"a command such as {EXAMPLE}"
+
+    def read(self, item: Item, service: Service, mistakes: Mistakes) -> Document | None:
+        """Return the command in a mapping, or None after noting every mistake in it."""
+        before = mistakes.count
+        known_keys(item, KEYS, mistakes)
+        parts = item.value
+        found: dict[str, Any] = {}
+        if "argv" not in parts:
+            mistakes.add(item, f"the key 'argv' is missing: the command and its arguments, as in {EXAMPLE}.")
+        for key, form in (("name", str), ("argv", tuple[str, ...]), ("keep", tuple[str, ...])):
+            if key in parts and (value := decode(parts[key], form, mistakes)) is not WRONG:
+                found[key] = list(value) if isinstance(value, tuple) else value
+        if "success" in parts and (codes := decode(parts["success"], tuple[int, ...], mistakes)) is not WRONG:
+            found["success"] = list(codes)
+            _check_codes(parts["success"], mistakes)
+        if "environment" in parts:
+            found["environment"] = _environment(parts["environment"], mistakes)
+        if "figures" in parts:
+            found["figures"] = _figures(parts["figures"], mistakes)
+        if mistakes.count == before:
+            _check(item, found, service, mistakes)
+        return found if mistakes.count == before else None
+
+    def check(self, item: Item, workload: Workload, mistakes: Mistakes) -> None:
+        """A command fits with every other setting."""
+
+    def label(self, document: Document) -> str:
+        """Return the name of the program."""
+        return PurePosixPath(str(document["argv"][0])).name
+
+    def text(self, document: Document) -> str:
+        """Return the command line, and what is read of its output."""
+        environment = [f"{name}={text}" for name, text in document.get("environment", {}).items()]
+        line = " ".join([*environment, shlex.join(document["argv"])])
+        figures = ", ".join(document.get("figures", {}))
+        return f"{line} (figures: {figures})" if figures else line
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of one command."""
+        text, texts = {"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}}
+        figure = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": dict.fromkeys(FIGURE_KEYS, text),
+            "oneOf": [{"required": ["json"]}, {"required": ["regex"]}],
+        }
+        return {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["argv"],
+            "properties": {
+                "name": text,
+                "argv": texts | {"minItems": 1},
+                "environment": {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
+                "keep": texts,
+                "success": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
+                "figures": {
+                    "type": "object",
+                    "propertyNames": {"pattern": f"^{FIGURE.pattern}$"},
+                    "additionalProperties": figure,
+                },
+            },
+        }
+
+
+def _environment(item: Item, mistakes: Mistakes) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name, each in item.items() if is_mapping(item, mistakes) else ():
+        if isinstance(each.value, (int, float)) and not isinstance(each.value, bool):
+            found[name] = str(each.value)
+        elif (value := scalar(each, str, mistakes)) is not WRONG:
+            found[name] = value
+    return found
+
+
+def _figures(item: Item, mistakes: Mistakes) -> Mapping[str, Mapping[str, str]]:
+    found: dict[str, Mapping[str, str]] = {}
+    for name, each in item.items() if is_mapping(item, mistakes) else ():
+        if not FIGURE.fullmatch(name):
+            mistakes.add(each, f"'{name}' is no name of a figure: use small letters, digits and '_'.")
+        elif name == RUN_TIME:
+            mistakes.add(each, "every command has this figure. Choose another name, or remove the line.")
+        elif is_mapping(each, mistakes):
+            known_keys(each, FIGURE_KEYS, mistakes)
+            values = {key: scalar(one, str, mistakes) for key, one in each.items() if key in FIGURE_KEYS}
+            if ("json" in values) == ("regex" in values):
+                mistakes.add(each, "needs either 'json' (a dotted path) or 'regex' (with one group).")
+            elif isinstance(pattern := values.get("regex"), str):
+                _check_pattern(each.value["regex"], pattern, mistakes)
+            found[name] = values
+    return found
+
+
+def _check_pattern(item: Item, pattern: str, mistakes: Mistakes) -> None:
+    try:
+        if re.compile(pattern).groups != 1:
+            mistakes.add(item, "needs one group in parentheses: the number.")
+    except re.error as error:
+        mistakes.add(item, f"is no regular expression: {error}.")
+
+
+def _check_codes(item: Item, mistakes: Mistakes) -> None:
+    if not item.value:
+        mistakes.add(item, "an empty list has no exit code. Remove the line for 0.")
+    for each in item.value:
+        if not 0 <= each.value <= 255:
+            mistakes.add(each, f"{each.value} is no exit code: 0 to 255.")
+
+
+def _check(item: Item, document: Mapping[str, Any], service: Service, mistakes: Mistakes) -> None:
+    """Note templates with unknown names, and paths that lead out of the command's folder."""
+    argv = item.value["argv"]
+    if not document["argv"] or not document["argv"][0]:
+        mistakes.add(argv, f"is empty. Write the command and its arguments, as in {EXAMPLE}.")
+    own = item.value["environment"].items() if "environment" in document else ()
+    templates = [*argv.value, *(each for _, each in own)]
+    settings = [setting.name for setting in service.settings if setting.type != "structure"]
+    for each in templates:
+        if isinstance(each.value, str):
+            _check_template(each, service.name, settings, mistakes)
+    paths = [*(item.value["keep"].value if "keep" in document else ())]
+    figures = item.value["figures"].items() if "figures" in document else ()
+    paths += [each.value["of"] for _, each in figures if "of" in each.value]
+    for each in paths:
+        path = PurePosixPath(each.value)
+        if path.is_absolute() or ".." in path.parts or not each.value.strip():
+            mistakes.add(each, f"{each.shown} is no path below the command's folder.")
+
+
+def _check_template(item: Item, service: str, settings: list[str], mistakes: Mistakes) -> None:
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(item.value) if field is not None]
+    except ValueError as error:
+        mistakes.add(item, f"{error}. A brace that is meant as one is written twice: '{{{{'.")
+        return
+    for field in fields:
+        name, _, rest = field.partition("[")
+        key = rest.removesuffix("]")
+        if name not in PLACES or bool(rest) != (name == "settings"):
+            mistakes.add(item, f"'{{{field}}}' is not known. Known: {{settings[NAME]}}, {{data}}, {{work}}.")
+        elif name == "settings" and key not in settings:
+            known = f" Settings: {', '.join(settings)}." if settings else ""
+            guess = did_you_mean(key, settings) or known
+            text = f"'{{{field}}}': {service} has no such setting. A recipe that extends it may have one."
+            mistakes.add(item, text + guess)

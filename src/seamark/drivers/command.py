@@ -1,0 +1,158 @@
+"""Task that runs one command: its exit code, its run time, figures of its output, and the files that are kept.
+
+The command runs in an empty folder of its own. Whatever it has started ends with it.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from seamark.load.driver import Target, Task, TaskFailure, TaskRecorder
+from seamark.model.sample import Failure
+from seamark.platform.process_tree import PROGRAM, become_subreaper, kill_below, reap, set_parent_death_signal
+
+STDOUT, STDERR = "stdout", "stderr"
+MOST_OUTPUT_BYTES = 1 << 20
+"""Of a longer output, so many last bytes are kept."""
+RUN_TIME = "run_time_s"
+"""Figure that every command has."""
+POLL_S = 0.005
+END_S = 5.0
+"""Time between SIGTERM and SIGKILL for a command that is ended."""
+TAIL_LINES = 3
+
+
+class Command(Task):
+    """One run of the command in the setting `command`, which is JSON text (config/forms/command.py)."""
+
+    unit = "run"
+    kinds: Sequence[str] = ("run",)
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._written: Mapping[str, Any] = json.loads(str(target.settings["command"]))
+
+    def run(self, recorder: TaskRecorder, stop: Event) -> None:
+        """Run the command, record its run time and its figures. Raises TaskFailure."""
+        become_subreaper()
+        work = Path(tempfile.mkdtemp(prefix="command-", dir=self._target.data))
+        try:
+            began_ns = recorder.now_ns()
+            code = self._end_of(work, stop)
+            ended_ns = recorder.now_ns()
+            right = code in self._written.get("success", [0])
+            failure = Failure.NONE if right else Failure.SERVER_ERROR
+            recorder.quality(RUN_TIME, (ended_ns - began_ns) / 1e9)
+            recorder.sample(0, sent_ns=began_ns, last_ns=ended_ns, status=code & 0x7FFF, failure=failure)
+            self._keep(work, recorder.folder)
+            if stop.is_set():
+                return
+            if not right:
+                raise TaskFailure("program_failed", f"the command {_end(code)}{_last_lines(work / STDERR)}")
+            for name, source in self._written.get("figures", {}).items():
+                recorder.quality(name, figure(name, source, work))
+        finally:
+            kill_below(os.getpid())
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _end_of(self, work: Path, stop: Event) -> int:
+        """Run the command to its end, or to that of the load; return its exit code, 128 and more for a signal."""
+        names = {"settings": self._target.settings, "data": str(self._target.data), "work": str(work)}
+        argv = [text.format(**names) for text in self._written["argv"]]
+        own = {name: text.format(**names) for name, text in self._written.get("environment", {}).items()}
+        environment = os.environ | own | {PROGRAM: str(self._target.data)}
+        with (work / STDOUT).open("wb") as output, (work / STDERR).open("wb") as errors:
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    cwd=work,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    start_new_session=True,
+                    preexec_fn=lambda: set_parent_death_signal(signal.SIGKILL),
+                )
+            except OSError as error:
+                raise TaskFailure("program_failed", f"the command cannot be started: {error}") from None
+        until_s: float | None = None
+        while process.poll() is None:
+            if stop.is_set() and until_s is None:
+                until_s = time.monotonic() + END_S
+                process.terminate()
+            if until_s is not None and time.monotonic() > until_s:
+                process.kill()
+            reap(but=[process.pid])
+            stop.wait(POLL_S) if until_s is None else time.sleep(POLL_S)
+        code = process.returncode
+        return 128 - code if code < 0 else code
+
+    def _keep(self, work: Path, folder: Path) -> None:
+        """Copy the output and the files to keep. Raises OSError (no space)."""
+        folder.mkdir(exist_ok=True)
+        for name in (STDOUT, STDERR):
+            (folder / name).write_bytes(_tail(work / name, MOST_OUTPUT_BYTES))
+        for pattern in self._written.get("keep", []):
+            for path in sorted(path for path in work.glob(pattern) if path.is_file() and not path.is_symlink()):
+                target = folder / path.relative_to(work)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+
+
+def figure(name: str, source: Mapping[str, str], work: Path) -> float:
+    """Return one figure: the number under a path of a JSON file, or the first group of a regular expression's last
+    match. `of` names the file, standard output unless given. Raises TaskFailure."""
+    file = work / source.get("of", STDOUT)
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        found = _at(json.loads(text), source["json"]) if "json" in source else _matched(text, source["regex"])
+        if isinstance(found, bool):
+            raise ValueError(f"it is {found}")
+        return float(found)
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        why = f"no such file: {file.name}" if isinstance(error, FileNotFoundError) else str(error)
+        raise TaskFailure("figure_missing", f"the figure '{name}' cannot be read: {why}") from None
+
+
+def _at(document: Any, path: str) -> Any:
+    """Return what lies under a dotted path, such as `jobs.0.read.bw`. Raises LookupError with the first part that is
+    not there."""
+    for part in path.split("."):
+        try:
+            document = document[int(part)] if isinstance(document, list) else document[part]
+        except (LookupError, TypeError, ValueError):
+            raise LookupError(f"the JSON has no '{part}' of '{path}'") from None
+    return document
+
+
+def _matched(text: str, pattern: str) -> str:
+    matches = [found[1] for found in re.finditer(pattern, text, re.MULTILINE)]
+    if not matches:
+        raise LookupError(f"nothing matches '{pattern}'")
+    return str(matches[-1])
+
+
+def _tail(path: Path, most_bytes: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - most_bytes))
+        return file.read()
+
+
+def _last_lines(path: Path) -> str:
+    lines = _tail(path, 4096).decode(errors="replace").strip().splitlines()[-TAIL_LINES:]
+    return f": {' | '.join(lines)}" if lines else ""
+
+
+def _end(code: int) -> str:
+    if code > 128 and code - 128 in {int(each) for each in signal.Signals}:
+        return f"was ended by {signal.Signals(code - 128).name}"
+    return f"ended with exit code {code}"

@@ -1,0 +1,173 @@
+"""Commands: exit code, figures, kept files, time limit; and no process of one is left, wherever it has gone."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from processes import eventually
+
+from seamark.drivers.command import Command, figure
+from seamark.load.coordinator.coordinator import LoadJob
+from seamark.load.driver import Target, TaskFailure
+from seamark.model.sample import Failure
+from seamark.trials.measure import MeasuredLoad, measure
+
+ESCAPES = "setsid sh -c 'exec -a escaped-{name} sleep 600' & setsid setsid sleep 600 & "
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., MeasuredLoad]:
+    """Run a command in a load: its document as keywords, settings and limit beside."""
+
+    def measured(
+        settings: dict[str, Any] | None = None,
+        limit_s: float = 20.0,
+        on_tick: Callable[[], str | None] = lambda: None,
+        **command: Any,
+    ) -> MeasuredLoad:
+        job = LoadJob(
+            driver="seamark.drivers.command:Command",
+            workers="processes",
+            settings={"command": json.dumps(command), "limit_s": limit_s, **(settings or {})},
+            seed=1,
+            data=tmp_path,
+        )
+        return measure(job, tmp_path / "parts", on_tick=on_tick)
+
+    return measured
+
+
+def left(folder: Path) -> list[psutil.Process]:
+    """Return live processes that belong to a command in this folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SEAMARK_PROGRAM") == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.services
+def test_figures_are_read_from_output_and_files_and_what_is_to_be_kept_is_kept(
+    run: Callable[..., MeasuredLoad], tmp_path: Path
+) -> None:
+    script = "sleep 0.2; echo rate 5.5; echo rate 7.25; mkdir d; echo x >&2; "
+    script += 'echo "{{\\"a\\": [{{\\"b\\": $N}}]}}" > d/r.json'
+    done = run(
+        {"count": 3},
+        argv=["sh", "-c", script],
+        environment={"N": "{settings[count]}"},
+        keep=["d/*.json", "nothing*"],
+        figures={"rate": {"regex": r"rate ([\d.]+)"}, "b": {"json": "a.0.b", "of": "d/r.json"}},
+    )
+    assert done.failure is None
+    quality = dict(done.outcome.quality)
+    assert quality.pop("run_time_s") == pytest.approx(0.2, abs=0.15)
+    assert quality == {"rate": 7.25, "b": 3.0}
+    [sample] = done.samples()
+    assert (sample["status"], sample["failure"], sample["units"]) == (0, 0, 1)
+    assert (sample["last_ns"] - sample["sent_ns"]) / 1e9 == pytest.approx(done.outcome.quality["run_time_s"])
+    files = tmp_path / "parts" / "files"
+    assert (files / "d/r.json").read_text() == '{"a": [{"b": 3}]}\n'
+    assert (files / "stdout").read_text() == "rate 5.5\nrate 7.25\n"
+    assert (files / "stderr").read_text() == "x\n"
+    assert list(tmp_path.glob("command-*")) == [], "the command's own folder is gone"
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(
+    ("command", "category", "said"),
+    [
+        (
+            {"argv": ["sh", "-c", "echo one >&2; echo two >&2; exit 3"]},
+            "program_failed",
+            "ended with exit code 3: one | two",
+        ),
+        ({"argv": ["sh", "-c", "kill -SEGV $$"]}, "program_failed", "was ended by SIGSEGV"),
+        ({"argv": ["sh", "-c", "exit 0"], "success": [3]}, "program_failed", "ended with exit code 0"),
+        ({"argv": ["/no/such/program"]}, "program_failed", "cannot be started"),
+        (
+            {"argv": ["true"], "figures": {"x": {"regex": "(x)"}}},
+            "figure_missing",
+            "'x' cannot be read: nothing matches",
+        ),
+        ({"argv": ["true"], "figures": {"x": {"json": "a", "of": "r"}}}, "figure_missing", "no such file: r"),
+        ({"argv": ["echo", "nan?"], "figures": {"x": {"regex": "(.*)n\\?"}}}, "figure_missing", "could not convert"),
+    ],
+)
+def test_a_command_that_fails_is_a_result_with_a_category_and_a_reason(
+    run: Callable[..., MeasuredLoad], command: dict[str, Any], category: str, said: str
+) -> None:
+    failure = run(**command).failure
+    assert failure is not None
+    assert failure.category == category
+    assert said in failure.reason
+
+
+@pytest.mark.services
+def test_other_exit_codes_may_mean_success(run: Callable[..., MeasuredLoad]) -> None:
+    done = run(argv=["sh", "-c", "exit 3"], success=[0, 3])
+    assert done.failure is None
+    [sample] = done.samples()
+    assert (sample["status"], sample["failure"]) == (3, Failure.NONE)
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_command_that_hangs_past_its_limit_has_timed_out_and_nothing_of_it_is_left(
+    run: Callable[..., MeasuredLoad], tmp_path: Path, deaf: bool
+) -> None:
+    began_s = time.monotonic()
+    trap = "trap '' TERM; " if deaf else ""
+    failure = run(argv=["sh", "-c", f"{trap}{ESCAPES.format(name='limit')}sleep 600; sleep 600"], limit_s=1.0).failure
+    assert failure is not None
+    assert (failure.category, failure.reason) == ("timeout", "it had not ended after limit_s (1 s)")
+    assert time.monotonic() - began_s < (12 if deaf else 6)
+    assert eventually(lambda: not left(tmp_path))
+
+
+@pytest.mark.services
+def test_what_escapes_into_a_session_of_its_own_ends_with_the_command(
+    run: Callable[..., MeasuredLoad], tmp_path: Path
+) -> None:
+    assert run(argv=["sh", "-c", f"{ESCAPES.format(name='end')}exit 0"]).failure is None
+    assert eventually(lambda: not left(tmp_path))
+
+
+@pytest.mark.services
+def test_a_command_ends_with_its_run(run: Callable[..., MeasuredLoad], tmp_path: Path) -> None:
+    ticks = iter(range(10**6))
+    failure = run(
+        argv=["sh", "-c", f"{ESCAPES.format(name='run')}sleep 600"],
+        on_tick=lambda: "interrupted: gone" if next(ticks) > 30 else None,
+    ).failure
+    assert failure is not None
+    assert failure.category == "interrupted"
+    assert eventually(lambda: not left(tmp_path))
+
+
+def test_a_long_output_is_kept_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seamark.drivers.command.MOST_OUTPUT_BYTES", 5)
+    (tmp_path / "work").mkdir()
+    for name in ("stdout", "stderr"):
+        (tmp_path / "work" / name).write_text("0123456789")
+    driver = Command(Target(settings={"command": '{"argv": ["x"]}'}, data=tmp_path))
+    driver._keep(tmp_path / "work", tmp_path / "kept")
+    assert (tmp_path / "kept" / "stdout").read_text() == "56789"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("a.1", "no '1' of 'a.1'"), ("b.c", "no 'b'"), ("t", "it is True"), ("a", "")]
+)
+def test_a_figure_that_is_no_number_says_what_is_there(tmp_path: Path, path: str, said: str) -> None:
+    (tmp_path / "r.json").write_text('{"a": [4], "t": true, "text": "5.5"}')
+    assert figure("x", {"json": "text", "of": "r.json"}, tmp_path) == 5.5
+    with pytest.raises(TaskFailure, match="cannot be read") as caught:
+        figure("x", {"json": path, "of": "r.json"}, tmp_path)
+    assert said in str(caught.value)
