@@ -129,19 +129,23 @@ def test_a_command_whose_worker_is_killed_leaves_no_process(study: StudyFolder) 
 
 
 def test_a_command_is_measured_once_and_keeps_its_output(study: StudyFolder) -> None:
-    command = {"argv": ["sh", "-c", "echo rate 2.5; echo a > a.txt"], "keep": ["*.txt"]}
+    command = {"argv": ["sh", "-c", "echo rate $RATE; echo a > a.txt"], "keep": ["*.txt"]}
+    command["environment"] = {"RATE": [2.5, 3.5]}
     command["figures"] = {"rate": {"regex": "rate ([0-9.]+)"}}
     workload = {"service": "command", "command": command}
-    document = {"scenario": "try", "repetitions": 2, "workload": workload}
+    document = {"scenario": "try", "repetitions": 1, "workload": workload}
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr
     for folder in study.trials():
         metrics = study.json(f"{folder.name}/metrics.json")
         assert metrics["verdict"] == "VALID", metrics["reasons"]
-        assert metrics["quality"]["rate"] == 2.5
+        rate = metrics["quality"]["rate"]
+        assert rate == metrics["config"]["command.environment.RATE"]
         assert metrics["quality"]["run_time_s"] == pytest.approx(metrics["latency_ms"]["mean"] / 1e3)
         assert (folder / "files" / "a.txt").read_text() == "a\n"
-        assert (folder / "files" / "stdout").read_text() == "rate 2.5\n"
+        assert (folder / "files" / "stdout").read_text() == f"rate {rate}\n"
+    factors = [row["factors"] for row in study.json("summary.json")["treatments"]]
+    assert sorted(each["command.environment.RATE"] for each in factors) == [2.5, 3.5]
     assert study.submit().returncode == 0
     assert set(study.measurements().values()) == {1}

@@ -136,6 +136,8 @@ def _workload(
             mistakes.unknown_key(each, (*WORKLOAD_KEYS, *known), _hint(key, service))
         elif (values := reader.levels(each, known[key], mistakes)) is not None:
             found[key] = values
+    known |= reader.leaves.settings
+    found |= reader.leaves.levels
     for setting in known.values():
         if setting.required and setting.name not in written:
             mistakes.add(item, f"the setting '{setting.name}' is missing. {setting.help}")
@@ -151,6 +153,7 @@ def _workload(
         exclude=_partial(parts.get("exclude"), treatable, reader, mistakes),
         where=conditions_of(parts.get("where"), treatable, mistakes),
         slos=objectives_of(parts.get("slos"), mistakes, metrics),
+        leaves=tuple(reader.leaves.settings.values()),
     )
     search = None
     if service.load == "requests":

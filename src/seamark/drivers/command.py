@@ -68,7 +68,7 @@ class Command(Task):
         """Run the command to its end, or to that of the load; return its exit code, 128 and more for a signal."""
         names = {"settings": self._target.settings, "data": str(self._target.data), "work": str(work)}
         argv = [text.format(**names) for text in self._written["argv"]]
-        own = {name: text.format(**names) for name, text in self._written.get("environment", {}).items()}
+        own = {name: str(text).format(**names) for name, text in self._written.get("environment", {}).items()}
         environment = os.environ | own | {PROGRAM: str(self._target.data)}
         with (work / STDOUT).open("wb") as output, (work / STDERR).open("wb") as errors:
             try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from seamark.model.service import Value
+from seamark.model.service import Setting, Value
 
 Levels = tuple[Value, ...]
 Searched = Literal["rate_rps", "concurrency"]
@@ -64,7 +64,8 @@ class Workload:
     """One service under load: settings with one level are fixed, with several they are factors.
 
     `contents` has the SHA-256 of each file that a level names (a trace): another content is another measurement. With
-    a `search` each treatment searches the level of one setting, whose only level here is the first one.
+    a `search` each treatment searches the level of one setting, whose only level here is the first one. `leaves` are
+    the settings that leaves of its structures are (model/leaves.py).
     """
 
     name: str
@@ -77,6 +78,7 @@ class Workload:
     slos: tuple[Slo, ...] = ()
     search: Search | None = None
     contents: Mapping[str, str] = field(default_factory=dict)
+    leaves: tuple[Setting, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from seamark.config.yaml_source import shown
 from seamark.errors import UserError, did_you_mean
 from seamark.load.driver import Target, declared
 from seamark.load.engine.mix import mixed
+from seamark.model.leaves import filled
 from seamark.model.service import Service, Value
 from seamark.model.trial import Plan, Trial
 
@@ -128,4 +129,4 @@ def _kinds(trials: Sequence[Trial]) -> Iterator[Mapping[str, Value]]:
         chosen = tuple(value for value in trial.settings.values() if isinstance(value, (str, bool)))
         if chosen not in seen:
             seen.add(chosen)
-            yield trial.settings
+            yield filled(trial.settings)

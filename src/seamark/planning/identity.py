@@ -75,6 +75,7 @@ def _word(name: str, value: Value) -> str:
         return word(name)
     if name in UNITS:
         return f"{value}{UNITS[name]}"
+    name = name.rpartition(".")[2]  # of a leaf
     if isinstance(value, str):
         return word(label_of(name, value) if is_structured(name) else value)
     if value is None:

@@ -16,8 +16,9 @@ MOST_TREATMENTS = 1_000_000
 
 
 def settings_of(service: Service, workload: Workload) -> tuple[Setting, ...]:
-    """Return every setting of a workload: those of its service, of the load, and of the user's own patterns."""
-    return (*service.settings, *load_settings_of(service), *_own(workload))
+    """Return every setting of a workload: those of its service, of leaves of its structures, of the load, and of the
+    user's own patterns."""
+    return (*service.settings, *workload.leaves, *load_settings_of(service), *_own(workload))
 
 
 def _own(workload: Workload) -> tuple[Setting, ...]:

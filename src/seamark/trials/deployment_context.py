@@ -10,6 +10,7 @@ from pathlib import Path
 from seamark.load.coordinator.command_launcher import launcher_of
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.coordinator.handle import WorkerLauncher
+from seamark.model.leaves import filled
 from seamark.model.objectives import latency_limit_s
 from seamark.model.results.deployment_record import Endpoint, ServerEnd
 from seamark.model.server_identity import ServerIdentity
@@ -80,7 +81,7 @@ class DeploymentContext:
         return LoadJob(
             driver=self.service.driver,
             workers=self.service.workers,
-            settings=trial.settings,
+            settings=filled(trial.settings),
             seed=trial.seed,
             data=Path(endpoint.data or ""),
             host=endpoint.host or "",

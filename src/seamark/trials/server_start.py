@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 
 from seamark.load.coordinator.coordinator import LoadError
+from seamark.model.leaves import filled
 from seamark.model.results.deployment_record import Endpoint, WarmUp
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.supervisor import deployment as servers
@@ -82,7 +83,7 @@ def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: i
     if context.service.load == "program":  # it would run whole
         return replace(warm_up, status="skipped")
     parts = context.folder.runtime / "warmup"
-    settings = {**trial.settings, "duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None}
+    settings = {**filled(trial.settings), "duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None}
     job = replace(context.load_job(trial, endpoint), settings=settings, seed=trial.seed + 1)
     python, on_tick = context.client_python(endpoint), context.on_tick(parent_pid)
     try:

@@ -8,28 +8,31 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys, scalar
-from seamark.config.forms.form import Document
+from seamark.config.forms.form import Document, Leaves
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
+from seamark.model.leaves import is_placeholder
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
 
 KEYS = ("name", "argv", "environment", "keep", "success", "figures")
 PLACES = ("settings", "data", "work")
 EXAMPLE = "{argv: [sort, --parallel=2, file]}"
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 RUN_TIME = "run_time_s"
 FIGURE_KEYS = ("json", "regex", "of")
 
 
 class CommandForm:
-    """`argv` and `environment` are templates of the command; the rest says what is made of its end."""
+    """`argv` and `environment` are templates of the command; the rest says what is made of its end. A variable with a
+    list of values is a factor."""
 
     name = "command"
     presets = "commands"
     example = f"a command such as {EXAMPLE}"
 
-    def read(self, item: Item, service: Service, mistakes: Mistakes) -> Document | None:
+    def read(self, item: Item, service: Service, mistakes: Mistakes, leaves: Leaves) -> Document | None:
         """Return the command in a mapping, or None after noting every mistake in it."""
         before = mistakes.count
         known_keys(item, KEYS, mistakes)
@@ -44,7 +47,7 @@ class CommandForm:
             found["success"] = list(codes)
             _check_codes(parts["success"], mistakes)
         if "environment" in parts:
-            found["environment"] = _environment(parts["environment"], mistakes)
+            found["environment"] = _environment(parts["environment"], mistakes, leaves)
         if "figures" in parts:
             found["figures"] = _figures(parts["figures"], mistakes)
         if mistakes.count == before:
@@ -60,7 +63,10 @@ class CommandForm:
 
     def text(self, document: Document) -> str:
         """Return the command line, and what is read of its output."""
-        environment = [f"{name}={text}" for name, text in document.get("environment", {}).items()]
+        environment = [
+            f"{name}={'...' if is_placeholder(text) else text}"
+            for name, text in document.get("environment", {}).items()
+        ]
         line = " ".join([*environment, shlex.join(document["argv"])])
         figures = ", ".join(document.get("figures", {}))
         return f"{line} (figures: {figures})" if figures else line
@@ -68,6 +74,8 @@ class CommandForm:
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of one command."""
         text, texts = {"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}}
+        plain = {"type": ["string", "number"]}
+        several = {"type": "array", "items": plain, "minItems": 1}
         figure = {
             "type": "object",
             "additionalProperties": False,
@@ -81,7 +89,7 @@ class CommandForm:
             "properties": {
                 "name": text,
                 "argv": texts | {"minItems": 1},
-                "environment": {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
+                "environment": {"type": "object", "additionalProperties": {"anyOf": [plain, several]}},
                 "keep": texts,
                 "success": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
                 "figures": {
@@ -93,10 +101,14 @@ class CommandForm:
         }
 
 
-def _environment(item: Item, mistakes: Mistakes) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+def _environment(item: Item, mistakes: Mistakes, leaves: Leaves) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
     for name, each in item.items() if is_mapping(item, mistakes) else ():
-        if isinstance(each.value, (int, float)) and not isinstance(each.value, bool):
+        if not VARIABLE.fullmatch(name):
+            mistakes.add(each, f"'{name}' is no name of a variable: use letters, digits and '_'.")
+        elif isinstance(each.value, list):
+            found[name] = leaves.read(f"command.environment.{name}", each, mistakes)
+        elif isinstance(each.value, (int, float)) and not isinstance(each.value, bool):
             found[name] = str(each.value)
         elif (value := scalar(each, str, mistakes)) is not WRONG:
             found[name] = value
@@ -143,7 +155,9 @@ def _check(item: Item, document: Mapping[str, Any], service: Service, mistakes: 
     if not document["argv"] or not document["argv"][0]:
         mistakes.add(argv, f"is empty. Write the command and its arguments, as in {EXAMPLE}.")
     own = item.value["environment"].items() if "environment" in document else ()
-    templates = [*argv.value, *(each for _, each in own)]
+    templates = [*argv.value]
+    for _, each in own:
+        templates += each.value if isinstance(each.value, list) else [each]
     settings = [setting.name for setting in service.settings if setting.type != "structure"]
     for each in templates:
         if isinstance(each.value, str):

@@ -1,14 +1,36 @@
 """A form: how a structured setting, whose level is a mapping, is read, checked, named and described."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from seamark.config.levels import levels
 from seamark.config.yaml_source import Item, Mistakes
-from seamark.model.scenario import Workload
-from seamark.model.service import Service
+from seamark.model.leaves import placeholder
+from seamark.model.scenario import Levels, Workload
+from seamark.model.service import Service, Setting
 
 Document = Mapping[str, Any]
 """A level as it is kept: an object of JSON."""
+
+
+@dataclass(kw_only=True)
+class Leaves:
+    """Collects the leaves of the structures of a workload that are written as lists: factors by their dotted path."""
+
+    settings: dict[str, Setting] = field(default_factory=dict)
+    levels: dict[str, Levels] = field(default_factory=dict)
+
+    def read(self, path: str, item: Item, mistakes: Mistakes) -> dict[str, str]:
+        """Take a list of texts or numbers as the levels of the leaf `path`; return what stands for it."""
+        values = [each.value for each in item.value]
+        kind = "str" if any(isinstance(value, str) for value in values) else "float"
+        kind = "int" if values and all(type(value) is int for value in values) else kind
+        setting = Setting(name=path, type=kind, role="workload", help=f"Leaf of {path.partition('.')[0]}.")  # type: ignore[arg-type]
+        found = levels(item, setting, mistakes)
+        self.settings[path] = setting
+        self.levels[path] = found or ()
+        return placeholder(path)
 
 
 class Form(Protocol):
@@ -19,8 +41,9 @@ class Form(Protocol):
     """Folder of its preset files in `config`."""
     example: str
 
-    def read(self, item: Item, service: Service, mistakes: Mistakes) -> Document | None:
-        """Return the level in a mapping, or None after noting every mistake in it."""
+    def read(self, item: Item, service: Service, mistakes: Mistakes, leaves: Leaves) -> Document | None:
+        """Return the level in a mapping, or None after noting every mistake in it. Leaves that are factors go to
+        `leaves`."""
 
     def check(self, item: Item, workload: Workload, mistakes: Mistakes) -> None:
         """Note what does not fit together in a workload that has such a setting."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.config.decode import WRONG, is_mapping, scalar
-from seamark.config.forms.form import Document
+from seamark.config.forms.form import Document, Leaves
 from seamark.config.levels import level, show
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.scenario import Workload
@@ -30,7 +30,7 @@ class MixForm:
     presets = "mixes"
     example = f"classes such as {EXAMPLE}"
 
-    def read(self, item: Item, service: Service, mistakes: Mistakes) -> Document | None:
+    def read(self, item: Item, service: Service, mistakes: Mistakes, leaves: Leaves) -> Document | None:
         """Return the mix in a mapping, or None after noting every mistake in it."""
         before = mistakes.count
         members: dict[str, Any] = {}

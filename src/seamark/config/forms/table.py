@@ -5,14 +5,14 @@ A setting of type `structure` has the form of its name. Only this table knows wh
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seamark.config.decode import WRONG
 from seamark.config.extends import load_merged
 from seamark.config.forms.command import CommandForm
-from seamark.config.forms.form import Document, Form
+from seamark.config.forms.form import Document, Form, Leaves
 from seamark.config.forms.mix import MixForm
 from seamark.config.levels import level, levels
 from seamark.config.yaml_source import Item, Mistakes, shown
@@ -54,10 +54,12 @@ def schema_of_structure(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelReader:
-    """Reads levels of the settings of one service, structured ones and plain ones alike."""
+    """Reads levels of the settings of one service, structured ones and plain ones alike. `leaves` are those of the
+    structures that it has read."""
 
     service: Service
     preset_folder: PresetFolder
+    leaves: Leaves = field(default_factory=Leaves)
 
     def level(self, item: Item, setting: Setting, mistakes: Mistakes) -> Any:
         """Return one value of a setting, or WRONG after noting a mistake; a structure as canonical JSON."""
@@ -69,7 +71,7 @@ class LevelReader:
         if isinstance(item.value, str):
             document = self._preset(item, form, mistakes)
         elif isinstance(item.value, dict):
-            document = form.read(item, self.service, mistakes)
+            document = form.read(item, self.service, mistakes, self.leaves)
         else:
             mistakes.add(item, f"expected {form.example}, or the name of a preset, but it is {item.shown}.")
             return WRONG
@@ -85,7 +87,12 @@ class LevelReader:
         if not item.value:
             mistakes.add(item, f"an empty list has no level. Write at least one {setting.name}, or remove the line.")
             return None
+        before = set(self.leaves.levels)
         texts = [self.level(each, setting, mistakes) for each in item.value]
+        if factors := [name for name in self.leaves.levels if name not in before]:
+            text = f"has {factors[0]} as a factor, which needs a {setting.name} alone. Write one, or one value there."
+            mistakes.add(item, text)
+            return None
         if any(each is WRONG for each in texts):
             return None
         labels: dict[str, str] = {}
@@ -112,7 +119,7 @@ class LevelReader:
             return None
         for key in ("extends", "schema_version"):
             tree.value.pop(key, None)
-        document = form.read(tree, self.service, mistakes)
+        document = form.read(tree, self.service, mistakes, self.leaves)
         return None if document is None else {NAME: item.value, **document}
 
 
