@@ -37,6 +37,7 @@ PREFERRED = ("concurrency", "rate_rps", "clients", "threads", "batch", "batch_si
 """Factors preferred for the x axis, best first."""
 MOST_CURVES, MOST_PANELS, MOST_FIGURES = 7, 4, 4
 MOST_NAMED = 3
+RESPONSE_NOTE = " Response time: filled and thick is p50; hollow and thin is p99, left out where it is withheld."
 TITLES = {"throughput": "Throughput", "response": "Response time, p50 and p99"}
 WIDTHS = {"throughput": 1.6, "p50": 1.6, "p99": 0.9}
 AT_LEAST = "$\\uparrow$"
@@ -157,6 +158,7 @@ def _pictures(
     unit = unit_words(next(filter(None, frame["unit"]), ""))
     said = " Dotted lines mark knees." if any(knee.knee is not None for knee in knees) else ""
     arrows = ARROW_NOTE if frame["bound"].any() else ""
+    titles = {row: title for row, title in TITLES.items() if (frame["row"] == row).any()}
     shown = [panels[at : at + MOST_PANELS] for at in range(0, len(panels), MOST_PANELS)]
     if len(shown) > MOST_FIGURES:
         note += f" Not drawn: {len(panels) - MOST_PANELS * MOST_FIGURES} of {counted(len(panels), 'combination')}."
@@ -164,15 +166,21 @@ def _pictures(
     for place, own in enumerate(shown[:MOST_FIGURES], 1):
         with theme():
             if len(panels) == 1:
-                layout = {"col": "row", "col_order": list(TITLES), "sharey": False, "height": 2.7, "aspect": 1.55}
+                layout = {
+                    "col": "row",
+                    "col_order": list(titles),
+                    "sharey": False,
+                    "height": 2.7,
+                    "aspect": 3.1 / len(titles),
+                }
             else:
-                layout = {"row": "row", "row_order": list(TITLES), "col": "panel", "col_order": own, "sharey": "row"}
+                layout = {"row": "row", "row_order": list(titles), "col": "panel", "col_order": own, "sharey": "row"}
                 layout |= {"height": 2.1, "aspect": max(1.28, 4.0 / len(own))}
             facets = sns.FacetGrid(frame, despine=False, **layout)
             facets.map_dataframe(_draw, grid, curves)
             facets.figure.set_layout_engine("constrained")
             rows = facets.axes.T if len(panels) == 1 else facets.axes
-            for (row, title), axes in zip(TITLES.items(), rows, strict=True):
+            for (row, title), axes in zip(titles.items(), rows, strict=True):
                 scale_y(axes, frame.loc[frame["row"] == row, "value"], log_beyond=20)
                 for axis, panel in zip(axes, own, strict=True):
                     level_axis(axis, grid.levels[grid.x], grid.x)
@@ -180,7 +188,7 @@ def _pictures(
                     bends = knees if numeric(grid.levels[grid.x]) else ()
                     _mark_knees(axis, grid, frame[frame["panel"] == panel], curves, bends, rises=row == "throughput")
                 axes[0].set_ylabel(unit if row == "throughput" else "response time (ms)")
-                if len(panels) > 1 and row == "throughput":
+                if len(panels) > 1 and row != list(titles)[-1]:
                     for axis in axes:
                         axis.set_xlabel("")
             if grid.curves:
@@ -190,10 +198,9 @@ def _pictures(
                     facets.figure,
                     folder,
                     f"{stem}-by-{grid.x.replace('_', '-')}{f'-{place}' if place > 1 else ''}",
-                    alt=f"Throughput and response time of {workload} against {grid.x}",
-                    caption=f"Against {grid.x}: a point for each repetition, lines at the medians. Response time: "
-                    f"filled and thick is p50; hollow and thin is p99, left out where it is withheld.{arrows}{said}"
-                    f"{note}",
+                    alt=f"{' and '.join(titles).capitalize()} of {workload} against {grid.x}",
+                    caption=f"Against {grid.x}: a point for each repetition, lines at the medians."
+                    f"{RESPONSE_NOTE if 'response' in titles else ''}{arrows}{said}{note}",
                 )
             )
     return pictures

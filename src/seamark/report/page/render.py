@@ -95,8 +95,9 @@ def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
             what = (results, workload, treatments, stem, figures)
             tasks.append((stem, partial(_search, *what)))
             tasks.append((stem, partial(factor_pictures, *what)))
-            tasks.append((stem, partial(latency_pictures, *what)))
-            tasks.append((stem, partial(_one, timeline_picture, *what)))
+            if treatments[0].component != "program":  # it is one run: no distribution, no seconds
+                tasks.append((stem, partial(latency_pictures, *what)))
+                tasks.append((stem, partial(_one, timeline_picture, *what)))
     tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
     drawn: dict[str, list[Block]] = {name: [] for name, _ in tasks}
     for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks]), strict=True):
