@@ -68,7 +68,7 @@ def test_figures_are_read_from_output_and_files_and_what_is_to_be_kept_is_kept(
     )
     assert done.failure is None
     quality = dict(done.outcome.quality)
-    assert quality.pop("run_time_s") == pytest.approx(0.2, abs=0.15)
+    assert quality.pop("run_time_s") == pytest.approx(1.2, abs=1.0)
     assert quality == {"rate": 7.25, "b": 3.0}
     [sample] = done.samples()
     assert (sample["status"], sample["failure"], sample["units"]) == (0, 0, 1)
@@ -128,7 +128,7 @@ def test_a_command_that_hangs_past_its_limit_has_timed_out_and_nothing_of_it_is_
     failure = run(argv=["sh", "-c", f"{trap}{ESCAPES.format(name='limit')}sleep 600; sleep 600"], limit_s=1.0).failure
     assert failure is not None
     assert (failure.category, failure.reason) == ("timeout", "it had not ended after limit_s (1 s)")
-    assert time.monotonic() - began_s < (12 if deaf else 6)
+    assert time.monotonic() - began_s < (25 if deaf else 15)
     assert eventually(lambda: not left(tmp_path))
 
 

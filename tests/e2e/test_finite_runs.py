@@ -132,15 +132,16 @@ def test_a_command_is_measured_once_and_keeps_its_output(study: StudyFolder) -> 
     command = {"argv": ["sh", "-c", "echo rate $RATE; echo a > a.txt"], "keep": ["*.txt"]}
     command["environment"] = {"RATE": [2.5, 3.5]}
     command["figures"] = {"rate": {"regex": "rate ([0-9.]+)"}}
-    workload = {"service": "command", "command": command}
+    workload = {"service": "command", "command": command, "slos": ["run_time_s <= 30", "rate <= 3"]}
     document = {"scenario": "try", "repetitions": 1, "workload": workload}
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr
     for folder in study.trials():
         metrics = study.json(f"{folder.name}/metrics.json")
-        assert metrics["verdict"] == "VALID", metrics["reasons"]
         rate = metrics["quality"]["rate"]
+        assert {slo["metric"]: slo["met"] for slo in metrics["slos"]} == {"run_time_s": True, "rate": rate < 3}
+        assert metrics["verdict"] == ("VALID" if rate < 3 else "SUSPECT"), metrics["reasons"]
         assert rate == metrics["config"]["command.environment.RATE"]
         assert metrics["quality"]["run_time_s"] == pytest.approx(metrics["latency_ms"]["mean"] / 1e3)
         assert (folder / "files" / "a.txt").read_text() == "a\n"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
-from seamark.config.forms.table import FORMS, LevelReader, PresetFolder
+from seamark.config.forms.table import FORMS, LevelReader, PresetFolder, qualities_of
 from seamark.config.load_profile_checks import check_excluded, check_load_profile
 from seamark.config.search import levels_with, search_of
 from seamark.config.setting_files import file_contents
@@ -152,7 +152,7 @@ def _workload(
         include=_partial(parts.get("include"), treatable, reader, mistakes),
         exclude=_partial(parts.get("exclude"), treatable, reader, mistakes),
         where=conditions_of(parts.get("where"), treatable, mistakes),
-        slos=objectives_of(parts.get("slos"), mistakes, metrics),
+        slos=objectives_of(parts.get("slos"), mistakes, (*metrics, *qualities_of(found))),
         leaves=tuple(reader.leaves.settings.values()),
     )
     search = None

@@ -71,6 +71,10 @@ class CommandForm:
         figures = ", ".join(document.get("figures", {}))
         return f"{line} (figures: {figures})" if figures else line
 
+    def qualities(self, document: Document) -> tuple[str, ...]:
+        """Return the names of the figures, and the run time that every command has."""
+        return (RUN_TIME, *document.get("figures", {}))
+
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of one command."""
         text, texts = {"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}}

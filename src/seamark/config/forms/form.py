@@ -54,5 +54,8 @@ class Form(Protocol):
     def text(self, document: Document) -> str:
         """Return a level in full, in one line."""
 
+    def qualities(self, document: Document) -> tuple[str, ...]:
+        """Return the names of the figures that a level gives, which objectives may use."""
+
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of one mapping."""

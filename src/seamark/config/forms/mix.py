@@ -70,6 +70,10 @@ class MixForm:
             parts.append(f"{name} {show(each['weight'])}" + (f" ({settings})" if settings else ""))
         return ", ".join(parts)
 
+    def qualities(self, document: Document) -> tuple[str, ...]:
+        """Return nothing: classes have the figures of every load."""
+        return ()
+
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of one mix. Which settings a class may have is checked when the file is read."""
         plain = {"type": ["integer", "number", "string", "boolean", "null"]}

@@ -17,6 +17,7 @@ from seamark.config.forms.mix import MixForm
 from seamark.config.levels import level, levels
 from seamark.config.yaml_source import Item, Mistakes, shown
 from seamark.errors import did_you_mean
+from seamark.model.scenario import Levels
 from seamark.model.service import Service, Setting, Value
 
 FORMS: Mapping[str, Form] = {form.name: form for form in (MixForm(), CommandForm())}
@@ -43,6 +44,12 @@ def text_of(name: str, text: str) -> str:
     document = json.loads(text)
     full = FORMS[name].text({key: each for key, each in document.items() if key != NAME})
     return f"{document[NAME]}: {full}" if NAME in document else full
+
+
+def qualities_of(levels: Mapping[str, Levels]) -> tuple[str, ...]:
+    """Return the names of the figures that the structures among some levels give."""
+    texts = [(name, str(text)) for name in FORMS.keys() & levels.keys() for text in levels[name] if text is not None]
+    return tuple(dict.fromkeys(each for name, text in texts for each in FORMS[name].qualities(json.loads(text))))
 
 
 def schema_of_structure(name: str) -> dict[str, Any]:
