@@ -16,8 +16,9 @@ from seamark.load.workers.work_list import done_items
 from seamark.model.sample import Failure
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.trial import Trial
+from seamark.services.ephemeral_server import ephemeral_server
 from seamark.storage.paths import TrialFolder
-from seamark.trials.measure import not_done
+from seamark.trials.measure import measure, not_done
 from seamark.trials.sessions import Sessions
 from seamark.trials.trial_record import keep_samples
 
@@ -132,6 +133,29 @@ def test_samples_of_all_sessions_lie_on_one_time_axis_each_item_once(folder: Tri
     assert [(each.offset_s, each.length_s, each.items) for each in load.sessions] == [(0.0, 3.0, 2), (3.0, 6.0, 6)]
     about = json.loads(table.schema.metadata[b"seamark"])
     assert about["epoch_unix_ns"] == load.epoch_unix_ns == EPOCH_NS + 100_000_000_000
+
+
+@pytest.mark.services
+def test_a_load_that_was_killed_after_its_last_item_has_nothing_to_send_and_is_whole(
+    folder: TrialFolder, tmp_path: Path
+) -> None:
+    a_session(folder, range(8), 1)
+    sessions = Sessions.of(folder, trial(), SERVER)
+    parts = sessions.begin()
+    with ephemeral_server("seamark.testservers.null") as port:
+        job = LoadJob(
+            driver="seamark.drivers.null:Null",
+            workers="wire",
+            settings={"items": 8, "limit_s": 60.0, "concurrency": 2, "shards": 2},
+            seed=1,
+            data=tmp_path,
+            ports={"main": port},
+        )
+        measured = measure(sessions.rest_of(job), parts)
+    assert measured.failure is None
+    load = keep_samples(folder, measured.outcome, a_load(), sessions.with_outcome(measured.outcome, parts))
+    assert (load.rows, load.items, load.sent, load.duration_s) == (8, 8, 8, 8.0)
+    assert [each.items for each in load.sessions] == [8, 0]
 
 
 def test_items_that_are_left_make_the_load_fail(folder: TrialFolder) -> None:

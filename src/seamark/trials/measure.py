@@ -143,7 +143,7 @@ def _failure(outcome: LoadOutcome, server: Server | None) -> LoadFailure | None:
         own = next((report.category for report in outcome.reports if report.category), None)
         category = own or ("disk_full" if full else "client_died")
         return LoadFailure(category=category, reason=reasons, log_tail=outcome.log_tail)
-    if outcome.sent == 0:
+    if outcome.sent == 0 and outcome.items is None:  # a finite load may have been killed after its last item
         reason = "no request was sent: the load ended before its first one was due"
         return LoadFailure(category="no_samples", reason=reason)
     return None
