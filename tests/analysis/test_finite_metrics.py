@@ -50,9 +50,15 @@ def test_figures_are_of_all_items_after_the_warm_up_items_wherever_they_stand_in
     assert document["counts"]["requests"] == 40
     assert document["counts"]["warmup"] == 10
     assert document["latency_ms"]["max"] == pytest.approx(100)
-    assert document["throughput"]["value"] == pytest.approx(
-        40 / 4.0, rel=0.03
-    )  # one reply of the warm-up arrives in it
+    assert document["throughput"]["value"] == pytest.approx(40 / 4.0)
+
+
+def test_replies_of_warm_up_items_that_arrive_in_the_window_are_in_no_rate(folder):
+    document = measured(folder, items(64, users=32), warmup_items=32, users=32)
+    assert document["window"]["end_s"] - document["window"]["start_s"] == pytest.approx(0.1)
+    assert document["requests_per_s"] == pytest.approx(320)
+    assert document["throughput"]["value"] == pytest.approx(320)
+    assert document["achieved_rps"] == pytest.approx(320)
 
 
 def test_the_whole_of_a_finite_load_counts_from_its_first_item_to_its_last_reply(folder):

@@ -35,6 +35,7 @@ def run(tmp_path: Path) -> Callable[..., MeasuredLoad]:
             settings={"command": json.dumps(command), "limit_s": limit_s, **(settings or {})},
             seed=1,
             data=tmp_path,
+            kind="program",
         )
         return measure(job, tmp_path / "parts", on_tick=on_tick)
 
@@ -68,6 +69,8 @@ def test_figures_are_read_from_output_and_files_and_what_is_to_be_kept_is_kept(
     )
     assert done.failure is None
     quality = dict(done.outcome.quality)
+    assert 0 <= quality.pop("cpu_time_s") < 1
+    assert 0.5 < quality.pop("peak_rss_mb") < 200
     assert quality.pop("run_time_s") == pytest.approx(1.2, abs=1.0)
     assert quality == {"rate": 7.25, "b": 3.0}
     [sample] = done.samples()
@@ -154,20 +157,53 @@ def test_a_command_ends_with_its_run(run: Callable[..., MeasuredLoad], tmp_path:
 
 def test_a_long_output_is_kept_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seamark.drivers.command.MOST_OUTPUT_BYTES", 5)
-    (tmp_path / "work").mkdir()
+    (tmp_path / "place").mkdir()
     for name in ("stdout", "stderr"):
-        (tmp_path / "work" / name).write_text("0123456789")
+        (tmp_path / "place" / name).write_text("0123456789")
     driver = Command(Target(settings={"command": '{"argv": ["x"]}'}, data=tmp_path))
-    driver._keep(tmp_path / "work", tmp_path / "kept")
+    driver._keep(tmp_path / "place", tmp_path / "kept")
     assert (tmp_path / "kept" / "stdout").read_text() == "56789"
 
 
 @pytest.mark.parametrize(
-    ("path", "said"), [("a.1", "no '1' of 'a.1'"), ("b.c", "no 'b'"), ("t", "it is True"), ("a", "")]
+    ("source", "said"),
+    [
+        ({"json": "a.1"}, "no '1' of 'a.1'"),
+        ({"json": "b.c"}, "no 'b'"),
+        ({"json": "t"}, "it is True"),
+        ({"json": "a"}, ""),
+        ({"json": "huge"}, "it is inf"),
+        ({"regex": "(nan)"}, "it is nan"),
+        ({"regex": "text(x)?"}, "it is None"),
+        ({"json": "a", "of": "none.json"}, "no such file: none.json"),
+    ],
 )
-def test_a_figure_that_is_no_number_says_what_is_there(tmp_path: Path, path: str, said: str) -> None:
-    (tmp_path / "r.json").write_text('{"a": [4], "t": true, "text": "5.5"}')
+def test_a_figure_that_is_no_number_says_what_is_there(tmp_path: Path, source: dict[str, str], said: str) -> None:
+    (tmp_path / "work").mkdir()
+    text = '{"a": [4], "t": true, "text": "5.5", "huge": 1e999, "n": "nan"}'
+    for path in (tmp_path / "stdout", tmp_path / "work" / "r.json"):
+        path.write_text(text)
     assert figure("x", {"json": "text", "of": "r.json"}, tmp_path) == 5.5
     with pytest.raises(TaskFailure, match="cannot be read") as caught:
-        figure("x", {"json": path, "of": "r.json"}, tmp_path)
+        figure("x", source, tmp_path)
     assert said in str(caught.value)
+
+
+@pytest.mark.services
+def test_run_time_and_cpu_time_are_those_of_the_command(run: Callable[..., MeasuredLoad]) -> None:
+    short = min(run(argv=["sleep", "0.1"]).outcome.quality["run_time_s"] for _ in range(5))
+    assert 0.1 <= short < 0.12, "its end is seen at once"
+    busy = run(argv=["python3", "-c", "b = bytearray(150_000_000); sum(range(8_000_000))"]).outcome
+    assert 0.02 < busy.quality["cpu_time_s"] < 10
+    assert 150 < busy.quality["peak_rss_mb"] < 300
+
+
+@pytest.mark.services
+def test_the_resources_of_the_client_are_those_of_the_command(
+    run: Callable[..., MeasuredLoad], tmp_path: Path
+) -> None:
+    script = "import time\nend = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
+    run(argv=["sh", "-c", 'python3 -c "$1"; true', "sh", script])
+    rows = [line.split(",") for line in (tmp_path / "parts" / "client.csv").read_text().splitlines()[1:]]
+    ratios = [float(value) for _, _, name, value, _ in rows if name == "cpu_ratio"]
+    assert max(ratios) * (psutil.cpu_count() or 1) > 0.5, "it keeps a core busy"

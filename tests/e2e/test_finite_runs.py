@@ -1,6 +1,7 @@
 """Runs of a finite load on the reference server: killed after half, the rest alone is sent, and it is one trial."""
 
 import json
+import signal
 import time
 from pathlib import Path
 
@@ -150,3 +151,33 @@ def test_a_command_is_measured_once_and_keeps_its_output(study: StudyFolder) -> 
     assert sorted(each["command.environment.RATE"] for each in factors) == [2.5, 3.5]
     assert study.submit().returncode == 0
     assert set(study.measurements().values()) == {1}
+
+
+def test_ctrl_c_leaves_no_process_of_a_command(study: StudyFolder) -> None:
+    script = "setsid sleep 600 & sleep 600; echo done"
+    workload = {"service": "command", "limit_s": 300, "command": {"argv": ["sh", "-c", script]}}
+    document = {"scenario": "try", "repetitions": 1, "workload": workload}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+    run = study.start()
+
+    def of_command() -> list[psutil.Process]:
+        return [process for process in study.processes() if process.name() == "sleep"]
+
+    until(lambda: len(of_command()) == 2)
+    run.send_signal(signal.SIGINT)
+    assert run.wait(60) == 130
+    assert of_command() == []
+
+
+def test_commands_with_signs_that_figures_read_as_formulas_are_reported(study: StudyFolder) -> None:
+    commands = [
+        {"name": "one", "argv": ["sh", "-c", 'echo "$HOME" "$PATH" $$ > /dev/null; echo v 4']},
+        {"name": "two $x$ %s", "argv": ["sh", "-c", "echo v 4"]},
+    ]
+    workload = {"service": "command", "command": commands}
+    document = {"scenario": "try", "repetitions": 1, "workload": workload}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "argv" not in done.stdout, "names stand for commands"
+    assert "two $x$ %s" in (study.root / "reports/try/index.html").read_text()

@@ -4,8 +4,11 @@ The command runs in an empty folder of its own. Whatever it has started ends wit
 """
 
 import json
+import math
 import os
 import re
+import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -23,9 +26,12 @@ from seamark.platform.process_tree import PROGRAM, become_subreaper, kill_below,
 STDOUT, STDERR = "stdout", "stderr"
 MOST_OUTPUT_BYTES = 1 << 20
 """Of a longer output, so many last bytes are kept."""
-RUN_TIME = "run_time_s"
-"""Figure that every command has."""
-POLL_S = 0.005
+WORK = "work"
+RUN_TIME, CPU_TIME, PEAK_RSS = "run_time_s", "cpu_time_s", "peak_rss_mb"
+"""Figures that every command has."""
+CHECK_MS = 50
+"""Interval of looking at the time limit; the end of the command is seen at once."""
+LONGEST_TEXT = 200
 END_S = 5.0
 """Time between SIGTERM and SIGKILL for a command that is ended."""
 TAIL_LINES = 3
@@ -44,37 +50,42 @@ class Command(Task):
     def run(self, recorder: TaskRecorder, stop: Event) -> None:
         """Run the command, record its run time and its figures. Raises TaskFailure."""
         become_subreaper()
-        work = Path(tempfile.mkdtemp(prefix="command-", dir=self._target.data))
+        place = Path(tempfile.mkdtemp(prefix="command-", dir=self._target.data))
+        (place / WORK).mkdir()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         try:
             began_ns = recorder.now_ns()
-            code = self._end_of(work, stop)
+            code = self._end_of(place, stop)
             ended_ns = recorder.now_ns()
             right = code in self._written.get("success", [0])
             failure = Failure.NONE if right else Failure.SERVER_ERROR
-            recorder.quality(RUN_TIME, (ended_ns - began_ns) / 1e9)
             recorder.sample(0, sent_ns=began_ns, last_ns=ended_ns, status=code & 0x7FFF, failure=failure)
-            self._keep(work, recorder.folder)
+            spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+            recorder.quality(RUN_TIME, (ended_ns - began_ns) / 1e9)
+            recorder.quality(CPU_TIME, spent.ru_utime + spent.ru_stime - before.ru_utime - before.ru_stime)
+            recorder.quality(PEAK_RSS, spent.ru_maxrss * 1024 / 1e6)
+            self._keep(place, recorder.folder)
             if stop.is_set():
                 return
             if not right:
-                raise TaskFailure("program_failed", f"the command {_end(code)}{_last_lines(work / STDERR)}")
+                raise TaskFailure("program_failed", f"the command {_end(code)}{_last_lines(place / STDERR)}")
             for name, source in self._written.get("figures", {}).items():
-                recorder.quality(name, figure(name, source, work))
+                recorder.quality(name, figure(name, source, place))
         finally:
             kill_below(os.getpid())
-            shutil.rmtree(work, ignore_errors=True)
+            shutil.rmtree(place, ignore_errors=True)
 
-    def _end_of(self, work: Path, stop: Event) -> int:
+    def _end_of(self, place: Path, stop: Event) -> int:
         """Run the command to its end, or to that of the load; return its exit code, 128 and more for a signal."""
-        names = {"settings": self._target.settings, "data": str(self._target.data), "work": str(work)}
+        names = {"settings": self._target.settings, "data": str(self._target.data), "work": str(place / WORK)}
         argv = [text.format(**names) for text in self._written["argv"]]
         own = {name: str(text).format(**names) for name, text in self._written.get("environment", {}).items()}
-        environment = os.environ | own | {PROGRAM: str(self._target.data)}
-        with (work / STDOUT).open("wb") as output, (work / STDERR).open("wb") as errors:
+        environment = {**os.environ, **own, **self._target.environment, PROGRAM: str(self._target.data)}
+        with (place / STDOUT).open("wb") as output, (place / STDERR).open("wb") as errors:
             try:
                 process = subprocess.Popen(
                     argv,
-                    cwd=work,
+                    cwd=place / WORK,
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -82,8 +93,11 @@ class Command(Task):
                     start_new_session=True,
                     preexec_fn=lambda: set_parent_death_signal(signal.SIGKILL),
                 )
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise TaskFailure("program_failed", f"the command cannot be started: {error}") from None
+        ended = select.poll()
+        descriptor = os.pidfd_open(process.pid)
+        ended.register(descriptor, select.POLLIN)
         until_s: float | None = None
         while process.poll() is None:
             if stop.is_set() and until_s is None:
@@ -92,35 +106,39 @@ class Command(Task):
             if until_s is not None and time.monotonic() > until_s:
                 process.kill()
             reap(but=[process.pid])
-            stop.wait(POLL_S) if until_s is None else time.sleep(POLL_S)
+            ended.poll(CHECK_MS)
+        os.close(descriptor)
         code = process.returncode
         return 128 - code if code < 0 else code
 
-    def _keep(self, work: Path, folder: Path) -> None:
+    def _keep(self, place: Path, folder: Path) -> None:
         """Copy the output and the files to keep. Raises OSError (no space)."""
         folder.mkdir(exist_ok=True)
         for name in (STDOUT, STDERR):
-            (folder / name).write_bytes(_tail(work / name, MOST_OUTPUT_BYTES))
+            (folder / name).write_bytes(_tail(place / name, MOST_OUTPUT_BYTES))
+        work = (place / WORK).resolve()
         for pattern in self._written.get("keep", []):
             for path in sorted(path for path in work.glob(pattern) if path.is_file() and not path.is_symlink()):
-                target = folder / path.relative_to(work)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
+                if path.resolve().is_relative_to(work):  # not through a linked folder
+                    target = folder / path.relative_to(work)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target)
 
 
-def figure(name: str, source: Mapping[str, str], work: Path) -> float:
+def figure(name: str, source: Mapping[str, str], place: Path) -> float:
     """Return one figure: the number under a path of a JSON file, or the first group of a regular expression's last
-    match. `of` names the file, standard output unless given. Raises TaskFailure."""
-    file = work / source.get("of", STDOUT)
+    match. `of` is `stdout` (unless given), `stderr`, or a file of the command's folder. Raises TaskFailure."""
+    of = source.get("of", STDOUT)
+    file = place / of if of in (STDOUT, STDERR) else place / WORK / of
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
         found = _at(json.loads(text), source["json"]) if "json" in source else _matched(text, source["regex"])
-        if isinstance(found, bool):
+        if isinstance(found, bool) or found is None or not math.isfinite(value := float(found)):
             raise ValueError(f"it is {found}")
-        return float(found)
-    except (OSError, ValueError, TypeError, LookupError) as error:
-        why = f"no such file: {file.name}" if isinstance(error, FileNotFoundError) else str(error)
-        raise TaskFailure("figure_missing", f"the figure '{name}' cannot be read: {why}") from None
+        return value
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+        why = f"no such file: {of}" if isinstance(error, FileNotFoundError) else str(error)
+        raise TaskFailure("figure_missing", f"the figure '{name}' cannot be read: {why[:LONGEST_TEXT]}") from None
 
 
 def _at(document: Any, path: str) -> Any:
@@ -134,11 +152,11 @@ def _at(document: Any, path: str) -> Any:
     return document
 
 
-def _matched(text: str, pattern: str) -> str:
+def _matched(text: str, pattern: str) -> str | None:
     matches = [found[1] for found in re.finditer(pattern, text, re.MULTILINE)]
     if not matches:
         raise LookupError(f"nothing matches '{pattern}'")
-    return str(matches[-1])
+    return matches[-1]
 
 
 def _tail(path: Path, most_bytes: int) -> bytes:
@@ -148,8 +166,10 @@ def _tail(path: Path, most_bytes: int) -> bytes:
 
 
 def _last_lines(path: Path) -> str:
-    lines = _tail(path, 4096).decode(errors="replace").strip().splitlines()[-TAIL_LINES:]
-    return f": {' | '.join(lines)}" if lines else ""
+    """Return the last lines of an output in short, without control characters."""
+    lines = _tail(path, 1 << 14).decode(errors="replace").strip().splitlines()[-TAIL_LINES:]
+    shown = ["".join(each for each in line if each.isprintable())[:LONGEST_TEXT] for line in lines]
+    return f": {' | '.join(shown)}" if shown else ""
 
 
 def _end(code: int) -> str:

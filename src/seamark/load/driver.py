@@ -28,7 +28,8 @@ class Target:
 
     A driver reads the settings of its service from `settings`, and those of the load, such as `timeout_s`, from
     `load`. `ports` maps the recipe's port names to numbers; empty for what runs inside the client. `data` is the
-    deployment's private folder, which driver and server share on one node.
+    deployment's private folder, which driver and server share on one node. A process that a driver starts has the
+    variables of `environment`, by which it is found and ended wherever it has gone.
     """
 
     settings: Mapping[str, Value]
@@ -37,6 +38,7 @@ class Target:
     ports: Mapping[str, int] = field(default_factory=dict)
     worker: int = 0
     workers: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def load(self) -> LoadProfile:

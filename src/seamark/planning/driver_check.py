@@ -11,7 +11,7 @@ from typing import Any
 
 from seamark.config.yaml_source import shown
 from seamark.errors import UserError, did_you_mean
-from seamark.load.driver import Target, declared
+from seamark.load.driver import AnyDriver, Target, declared
 from seamark.load.engine.mix import mixed
 from seamark.model.leaves import filled
 from seamark.model.service import Service, Value
@@ -106,6 +106,8 @@ def _missing_setting(make: Callable[[Target], Any], service: Service, trials: Se
             target = Target(settings=settings, data=Path(data), ports=ports)
             try:
                 driver = mixed(make, target) if target.load.mix else declared(make(target))
+                if why := _no_work(driver, service, target):
+                    return why
                 bodies = driver.bodies(1, SEED)
                 if driver.speaks == "wire":
                     driver.encode(bodies[0])
@@ -119,6 +121,21 @@ def _missing_setting(make: Callable[[Target], Any], service: Service, trials: Se
                 return f"refuses its settings: {error}"
             except Exception:  # its data set, model or server does not exist before the run
                 continue
+    return None
+
+
+def _no_work(driver: AnyDriver, service: Service, target: Target) -> str | None:
+    """Return why a driver cannot run the kind of load of its recipe; None if it can, or if only a run can tell."""
+    if (driver.speaks == "task") != (service.load == "program"):
+        if driver.speaks == "task":
+            return "extends Task, so its recipe needs 'load: program'."
+        return "does not extend Task, as 'load: program' needs."
+    if service.load != "finite":
+        return None
+    if driver.work_count is None:
+        return "has no work list (`work_count`), as 'load: finite' needs. Some have one by a setting 'items'."
+    if target.load.warmup_items >= driver.work_count:
+        return f"has {driver.work_count} items, and warmup_items is {target.load.warmup_items}. Lower it."
     return None
 
 

@@ -99,10 +99,10 @@ def _found(search: SearchSummary | None, *, units: bool) -> tuple[str, str]:
 
 def _levels(factors: Mapping[str, Value]) -> str:
     """Return a treatment's levels; numbers are preceded by the name of their factor."""
-    words = [
-        str(value) if isinstance(value, str) and name != SERVER else f"{name}={level(value, name)}".replace(" ", "")
-        for name, value in factors.items()
-    ]
+    words = []
+    for name, value in factors.items():
+        text = level(value, name)
+        words.append(text if isinstance(value, str) and name != SERVER else f"{name}={text}".replace(" ", ""))
     return " ".join(words)
 
 

@@ -23,6 +23,7 @@ from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import INSIDE
 from seamark.services.server_identity import server_identity
 from seamark.services.supervisor import deployment as servers
+from seamark.services.supervisor.control_files import MARK, control_files_of
 from seamark.services.supervisor.events import log_tail
 from seamark.storage.paths import DeploymentFolder, ScenarioFolder, expanded, read
 from seamark.telemetry.provenance.software import container_around_us
@@ -88,6 +89,8 @@ class DeploymentContext:
             ports=endpoint.ports,
             telemetry_interval_s=self.site.telemetry_interval_s,
             latency_limit_s=latency_limit_s(trial.slos),
+            kind=self.service.load,
+            environment={MARK: str(control_files_of(self.folder).root)},
             cores=endpoint.pinning.client if endpoint.pinning and self.site.carrier == "local" else (),
         )
 

@@ -3,6 +3,7 @@
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
 
@@ -127,6 +128,7 @@ class Sessions:
         return replace(
             record,
             epoch_unix_ns=self.made[0].epoch_unix_ns,
+            started_at=_moment(self.made[0].epoch_unix_ns) if len(self.made) > 1 else record.started_at,
             duration_s=self.length_ns / 1e9,
             scheduled=outcome.scheduled + before,
             sent=outcome.sent + before,
@@ -151,6 +153,10 @@ class Sessions:
     def remove(self) -> None:
         """Remove the files of all sessions: their samples are gathered, or of no use."""
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _moment(unix_ns: int) -> str:
+    return datetime.fromtimestamp(unix_ns / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
 MARK = "session.json"

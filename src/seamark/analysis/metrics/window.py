@@ -14,11 +14,14 @@ RULE_OF_ITEMS = "all items after the warm-up items"
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The measured part of a load, [start_ns, end_ns) from the start of load, and the rule that it follows."""
+    """The measured part of a load, [start_ns, end_ns) from the start of load, and the rule that it follows. Replies,
+    units and bytes that arrive in it count, or with `own` only those of requests that were due in it: where the load
+    ends with its work, no reply after the end makes up for those before the start."""
 
     start_ns: int
     end_ns: int
     rule: str = RULE
+    own: bool = False
 
     @property
     def length_s(self) -> float:
@@ -33,7 +36,7 @@ def window_of_items(samples: Samples, warmup_items: int) -> Window:
     sent_ns = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *sent]))
     end_ns = max(ends, default=0)
     start_ns = int(sent_ns[warmup_items]) if warmup_items < sent_ns.size else end_ns
-    return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ITEMS)
+    return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ITEMS, own=True)
 
 
 def find_window(*, warmup_s: float, duration_s: float, sending_ended_ns: int | None = None) -> Window:

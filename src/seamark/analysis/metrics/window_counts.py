@@ -133,7 +133,8 @@ def count_window(
     if not counted.counts_units:
         _without_units(counted)
     if stream is not None:
-        counted.streamed_units, counted.first_chunk = stream.units, stream.first_chunk
+        counted.streamed_units = None if window.own else stream.units
+        counted.first_chunk = stream.first_chunk
         counted.reads, counted.chunks = stream.reads, stream.chunks
         counted.inter_chunk.add(stream.gaps_ns)
     return counted
@@ -197,6 +198,8 @@ def _arrivals(counted: WindowCounts, batch: Batch) -> None:
     start, end = counted.window.start_ns, counted.window.end_ns
     sent, complete = batch.sent != MISSING_NS, batch.last != MISSING_NS
     inside = complete & (batch.last > start) & (batch.last <= end)
+    if counted.window.own:
+        inside &= batch.due >= start
     good = inside & batch.good
     counted.replies += int(good.sum())
     counted.units += int(batch.units[good].sum())

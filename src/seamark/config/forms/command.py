@@ -9,6 +9,7 @@ from typing import Any
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys, scalar
 from seamark.config.forms.form import Document, Leaves
+from seamark.config.recipe_checks import check_program_texts
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.leaves import is_placeholder
@@ -20,7 +21,7 @@ PLACES = ("settings", "data", "work")
 EXAMPLE = "{argv: [sort, --parallel=2, file]}"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}")
-RUN_TIME = "run_time_s"
+EVERY_COMMAND = ("run_time_s", "cpu_time_s", "peak_rss_mb")
 FIGURE_KEYS = ("json", "regex", "of")
 
 
@@ -72,8 +73,8 @@ class CommandForm:
         return f"{line} (figures: {figures})" if figures else line
 
     def qualities(self, document: Document) -> tuple[str, ...]:
-        """Return the names of the figures, and the run time that every command has."""
-        return (RUN_TIME, *document.get("figures", {}))
+        """Return the names of the figures, and of those that every command has."""
+        return (*EVERY_COMMAND, *document.get("figures", {}))
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of one command."""
@@ -124,7 +125,7 @@ def _figures(item: Item, mistakes: Mistakes) -> Mapping[str, Mapping[str, str]]:
     for name, each in item.items() if is_mapping(item, mistakes) else ():
         if not FIGURE.fullmatch(name):
             mistakes.add(each, f"'{name}' is no name of a figure: use small letters, digits and '_'.")
-        elif name == RUN_TIME:
+        elif name in EVERY_COMMAND:
             mistakes.add(each, "every command has this figure. Choose another name, or remove the line.")
         elif is_mapping(each, mistakes):
             known_keys(each, FIGURE_KEYS, mistakes)
@@ -156,6 +157,7 @@ def _check_codes(item: Item, mistakes: Mistakes) -> None:
 def _check(item: Item, document: Mapping[str, Any], service: Service, mistakes: Mistakes) -> None:
     """Note templates with unknown names, and paths that lead out of the command's folder."""
     argv = item.value["argv"]
+    before = mistakes.count
     if not document["argv"] or not document["argv"][0]:
         mistakes.add(argv, f"is empty. Write the command and its arguments, as in {EXAMPLE}.")
     own = item.value["environment"].items() if "environment" in document else ()
@@ -166,6 +168,8 @@ def _check(item: Item, document: Mapping[str, Any], service: Service, mistakes: 
     for each in templates:
         if isinstance(each.value, str):
             _check_template(each, service.name, settings, mistakes)
+    if mistakes.count == before:
+        check_program_texts(argv, mistakes)
     paths = [*(item.value["keep"].value if "keep" in document else ())]
     figures = item.value["figures"].items() if "figures" in document else ()
     paths += [each.value["of"] for _, each in figures if "of" in each.value]
@@ -185,7 +189,8 @@ def _check_template(item: Item, service: str, settings: list[str], mistakes: Mis
         name, _, rest = field.partition("[")
         key = rest.removesuffix("]")
         if name not in PLACES or bool(rest) != (name == "settings"):
-            mistakes.add(item, f"'{{{field}}}' is not known. Known: {{settings[NAME]}}, {{data}}, {{work}}.")
+            known = "Known: {settings[NAME]}, {data}, {work}. A brace that is meant as one is written twice: '{{'."
+            mistakes.add(item, f"'{{{field}}}' is not known. {known}")
         elif name == "settings" and key not in settings:
             known = f" Settings: {', '.join(settings)}." if settings else ""
             guess = did_you_mean(key, settings) or known

@@ -179,7 +179,9 @@ class Coordinator:
         here = len(pids) == len(self.workers)  # a part of the client would misrepresent the whole
         kept = {cpu for worker in self.workers for cpu in worker.assignment.cores}
         ports = self.job.ports.values()
-        with away_from(kept), ClientTelemetry(pids if here else (), client_csv, ports, self.job.host) as telemetry:
+        below = self.job.kind == "program"
+        measured = ClientTelemetry(pids if here else (), client_csv, ports, self.job.host, below=below)
+        with away_from(kept), measured as telemetry:
             while any(worker.alive() for worker in self.workers):
                 self._poll_workers(min(TICK_S, self.job.telemetry_interval_s))
                 if not all(worker.has_loaded or not worker.alive() for worker in self.workers):

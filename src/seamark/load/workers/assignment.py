@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from seamark.load.driver import Target
 from seamark.model.load_profile import LoadProfile
-from seamark.model.service import Value
+from seamark.model.service import LoadKind, Value
 
 PROCESSES_A_CORE = 2
 ENDLESS = 1 << 62
@@ -36,7 +36,8 @@ class LoadJob:
     `latency_limit_s` is the longest reply time that the objectives allow, None without one. `cores` are the CPUs of
     workers on this machine, () for all. With `judged_in_time`, quality is measured only until the last time-out of a
     request has passed, so that the load ends in a known time. `done` are the items of a finite load that earlier
-    sessions have done, as text (work_list.py).
+    sessions have done, as text (work_list.py). `environment` has the variables by which a deployment's processes are
+    found: those that a driver starts have them too.
     """
 
     driver: str
@@ -53,6 +54,8 @@ class LoadJob:
     cores: tuple[int, ...] = ()
     judged_in_time: bool = False
     done: str = ""
+    kind: LoadKind = "requests"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def load(self) -> LoadProfile:
@@ -80,6 +83,7 @@ class LoadJob:
             ports=self.ports,
             worker=worker,
             workers=workers,
+            environment=self.environment,
         )
 
 

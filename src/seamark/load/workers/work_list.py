@@ -48,6 +48,8 @@ def work_list(assignment: WorkerAssignment, driver: Driver) -> tuple[WorkerAssig
     if not count:
         text = "has no work list" if count is None else "has an empty work list"
         raise UserError(f"the driver {assignment.job.driver} {text} (`work_count`), so it cannot run a finite load")
+    if assignment.load.warmup_items >= count:
+        raise UserError(f"warmup_items: {assignment.load.warmup_items} leave none of {count} items. Lower it")
     bodies = driver.bodies(count, seed_for(seed, "bodies"))
     if len(bodies) != count:
         raise ValueError(f"the driver says that it has {count} items, and makes {len(bodies)}")

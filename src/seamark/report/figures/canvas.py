@@ -34,6 +34,7 @@ _LONG = re.compile(rb"-?\d+\.\d{3,}(?![\de])")
 INK, MUTED, SHADE = "#1c2330", "#5b6472", "#dfeaf3"
 
 STYLE: Any = {
+    "text.parse_math": False,  # a `$` in a name is no formula
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
     "axes.titleweight": "bold",

@@ -74,6 +74,7 @@ def _attempt(
     try:
         endpoint, restarted = living_endpoint(context, trial, parent_pid)
         if endpoint.ok:
+            _end_strays(context, endpoint)
             job = context.load_job(trial, endpoint)
             measured = measure(
                 job if sessions is None else sessions.rest_of(job),
@@ -102,8 +103,7 @@ def _attempt(
         server_restarted=restarted,
         energy=replace(energy, idle_w=idle_power_w(context.folder.telemetry, endpoint.idle_unix_s)),
     )
-    if context.service.load == "program" and endpoint.data:
-        send(with_mark(f"{PROGRAM}={endpoint.data}"), signal.SIGKILL)  # what escaped from a worker that was killed
+    _end_strays(context, endpoint)
     try:
         if measured is not None:
             _keep_files(parts, folder)
@@ -131,6 +131,12 @@ def _begin_session(context: DeploymentContext, trial: Trial, folder: TrialFolder
     folder.own_parts.mkdir(parents=True)  # the trial is at work
     sessions = Sessions.of(folder, trial, context.server)
     return sessions, sessions.begin()
+
+
+def _end_strays(context: DeploymentContext, endpoint: Endpoint) -> None:
+    """End what has escaped from a program whose worker was killed, so that it does not run beside the next one."""
+    if context.service.load == "program" and endpoint.data:
+        send(with_mark(f"{PROGRAM}={endpoint.data}"), signal.SIGKILL)
 
 
 def _keep_files(parts: Path, folder: TrialFolder) -> None:
