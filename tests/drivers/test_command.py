@@ -10,7 +10,7 @@ import psutil
 import pytest
 from processes import eventually
 
-from seamark.drivers.command import Command, figure
+from seamark.drivers.command import Command, _end_of_process, figure
 from seamark.load.coordinator.coordinator import LoadJob
 from seamark.load.driver import Target, TaskFailure
 from seamark.model.sample import Failure
@@ -153,6 +153,17 @@ def test_a_command_ends_with_its_run(run: Callable[..., MeasuredLoad], tmp_path:
     assert failure is not None
     assert failure.category == "interrupted"
     assert eventually(lambda: not left(tmp_path))
+
+
+def test_a_kernel_that_cannot_tell_of_a_childs_end_is_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(pid: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("os.pidfd_open", unknown)
+    began_s = time.monotonic()
+    with _end_of_process(1) as wait:
+        wait()
+    assert 0.001 < time.monotonic() - began_s < 1
 
 
 def test_a_long_output_is_kept_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 The command runs in an empty folder of its own. Whatever it has started ends with it.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -14,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -31,6 +32,8 @@ RUN_TIME, CPU_TIME, PEAK_RSS = "run_time_s", "cpu_time_s", "peak_rss_mb"
 """Figures that every command has."""
 CHECK_MS = 50
 """Interval of looking at the time limit; the end of the command is seen at once."""
+POLL_S = 0.002
+"""Interval of looking at the command where the kernel cannot tell of its end."""
 LONGEST_TEXT = 200
 END_S = 5.0
 """Time between SIGTERM and SIGKILL for a command that is ended."""
@@ -95,19 +98,16 @@ class Command(Task):
                 )
             except (OSError, ValueError) as error:
                 raise TaskFailure("program_failed", f"the command cannot be started: {error}") from None
-        ended = select.poll()
-        descriptor = os.pidfd_open(process.pid)
-        ended.register(descriptor, select.POLLIN)
         until_s: float | None = None
-        while process.poll() is None:
-            if stop.is_set() and until_s is None:
-                until_s = time.monotonic() + END_S
-                process.terminate()
-            if until_s is not None and time.monotonic() > until_s:
-                process.kill()
-            reap(but=[process.pid])
-            ended.poll(CHECK_MS)
-        os.close(descriptor)
+        with _end_of_process(process.pid) as wait:
+            while process.poll() is None:
+                if stop.is_set() and until_s is None:
+                    until_s = time.monotonic() + END_S
+                    process.terminate()
+                if until_s is not None and time.monotonic() > until_s:
+                    process.kill()
+                reap(but=[process.pid])
+                wait()
         code = process.returncode
         return 128 - code if code < 0 else code
 
@@ -123,6 +123,22 @@ class Command(Task):
                     target = folder / path.relative_to(work)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, target)
+
+
+@contextlib.contextmanager
+def _end_of_process(pid: int) -> Iterator[Callable[[], object]]:
+    """Yield a function that waits for the end of a child, CHECK_MS at most; on kernels before 5.3 for POLL_S."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        yield lambda: time.sleep(POLL_S)
+        return
+    ended = select.poll()
+    ended.register(descriptor, select.POLLIN)
+    try:
+        yield lambda: ended.poll(CHECK_MS)
+    finally:
+        os.close(descriptor)
 
 
 def figure(name: str, source: Mapping[str, str], place: Path) -> float:
