@@ -180,4 +180,5 @@ def test_commands_with_signs_that_figures_read_as_formulas_are_reported(study: S
     done = study.submit()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "argv" not in done.stdout, "names stand for commands"
+    assert "run time s" in done.stdout
     assert "two $x$ %s" in (study.root / "reports/try/index.html").read_text()

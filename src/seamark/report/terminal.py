@@ -40,7 +40,8 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
 
     Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out.
     Of a search the load that was found comes first, with its bracket, and what it reached only where there is room.
-    Lower bounds and percentiles of saturated trials are marked; the caption says with what.
+    Lower bounds and percentiles of saturated trials are marked; the caption says with what. Programs have a run time
+    in place of percentiles.
     """
     columns = width or shutil.get_terminal_size().columns
     wide, units = columns >= WIDE, columns >= MIDDLE
@@ -58,7 +59,10 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
         table.add_column("min – max", justify="right", no_wrap=True)
     if reached and units:
         table.add_column("", no_wrap=True)
-    names = ("p50", "p95", "p99") if wide else ("p50", "p99") if units or not searched else ("p99",)
+    names: tuple[str, ...] = ("p50", "p95", "p99") if wide else ("p50", "p99") if units or not searched else ("p99",)
+    if programs := all(row.component == "program" for row in summary.treatments):
+        names = ()
+        table.add_column("run time s", justify="right", no_wrap=True)
     for name in names:
         table.add_column(f"{name} ms", justify="right", no_wrap=True)
     table.add_column("err %", justify="right", no_wrap=True)
@@ -79,6 +83,7 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
             *([number(throughput.median)] if reached else []),
             *([span(throughput.min, throughput.max)] if wide else []),
             *([Text(unit_words(throughput.unit))] if reached and units else []),
+            *([number(row.quality.get("run_time_s"))] if programs else []),
             *(Text(f"{statistic(latency, name)}{mark}") for name in names),
             percent(row.errors.rate),
             *([f"{row.repetitions}/{row.planned}"] if wide else []),

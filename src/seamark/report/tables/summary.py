@@ -61,8 +61,16 @@ def summary_section(results: Results) -> Section:
 
 
 def workload_table(workload: str, treatments: Sequence[SummaryRow], named: bool) -> Table:
-    """Return a row for each treatment: its factors, throughput, response times, errors, quality and verdict."""
-    qualities, alike = qualities_of(treatments)
+    """Return a row for each treatment: its factors, throughput, response times, errors, quality and verdict.
+
+    A program has all of its figures, and no percentiles: a trial is one run.
+    """
+    is_program = treatments[0].component == "program"
+    qualities, alike = (
+        (list(dict.fromkeys(name for t in treatments for name in t.quality)), "")
+        if is_program
+        else qualities_of(treatments)
+    )
     own = {name: metric for t in treatments for name, metric in t.own.items()}
     unit = next((t.throughput.unit for t in treatments if t.throughput.unit), "")
     searched = next((t.search.setting for t in treatments if t.search), None)
@@ -85,7 +93,7 @@ def workload_table(workload: str, treatments: Sequence[SummaryRow], named: bool)
     if any(value is not None for value in bandwidth):
         cells = [figure_cell(value, "not known") for value in bandwidth]
         columns.append(figures("bandwidth", cells, "MB/s", "10^6 bytes a second"))
-    for name in ("p50", "p95", "p99"):
+    for name in ("p50", "p95", "p99") if not is_program else ():
         cells = [_response(t, name) for t in treatments]
         columns.append(figures(name, cells, "ms", "response time, all repetitions pooled (histograms, within 0.5 %)"))
     errors = [ratio_cell(t.errors.rate, NOT_MEASURED) for t in treatments]
