@@ -86,7 +86,8 @@ def test_a_lower_bound_is_drawn_as_an_arrow_taller_than_a_point(tmp_path: Path):
     def drawn() -> tuple[bool, float]:
         results = read_results(folder)
         (picture,) = factor_pictures(results, "one", results.treatments, "one", tmp_path / "figures")
-        forms = re.findall(r'<path id="\w+" d="([^"]+)"', picture.svg.decode())
+        marks = [part.split('<g id="')[0] for part in picture.svg.decode().split('<g id="PathCollection_')[1:]]
+        forms = [form for part in marks for form in re.findall(r'<path[^>]*? d="([^"]+)"', part)]
         ends = [
             [float(y) for _, y in re.findall(r"(\S+) (\S+)(?= |$)", re.sub("[A-Zz]", "", form))] for form in forms
         ]

@@ -37,6 +37,9 @@ from seamark.model.service import Value
 from seamark.platform.process_tree import die_with_parent
 from seamark.platform.rendezvous import connect
 
+OF_A_TASK = ("fault", "category", "quality")
+"""Counters that a report has in another form, or only where they are known."""
+
 
 def main(argv: list[str]) -> int:
     """Run one assignment in a process of its own: `main([NUMBER])` for a parent on this machine, `main([])` for the
@@ -91,7 +94,7 @@ def work(assignment: WorkerAssignment, channel: Channel) -> int:
     while (line := channel.read()) != "bye":
         if line == "judge" and report["ok"]:
             try:
-                report["quality"] = {**(report["quality"] or {}), **quality(assignment)}
+                report["quality"] = {**report.get("quality", {}), **quality(assignment)}
             except Exception as error:
                 traceback.print_exc()
                 report["quality_error"] = f"{type(error).__name__}: {error}"
@@ -227,7 +230,8 @@ def worker_report(
     """Return the WorkerReport as a JSON document. An open loop has a schedule lag, a closed one null."""
     fault = counters.fault
     return {
-        **{name: value for name, value in vars(counters).items() if name != "fault"},
+        **{name: value for name, value in vars(counters).items() if name not in OF_A_TASK},
+        **{name: value for name in OF_A_TASK[1:] if (value := getattr(counters, name)) is not None},
         "worker": assignment.worker,
         "pid": os.getpid(),
         "ok": fault is None,

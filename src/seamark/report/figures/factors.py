@@ -11,6 +11,7 @@ import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.path import Path as Outline
 
 from seamark.model.plurals import counted
 from seamark.model.results.summary import Knee, SummaryRow
@@ -40,8 +41,10 @@ MOST_NAMED = 3
 RESPONSE_NOTE = " Response time: filled and thick is p50; hollow and thin is p99, left out where it is withheld."
 TITLES = {"throughput": "Throughput", "response": "Response time, p50 and p99"}
 WIDTHS = {"throughput": 1.6, "p50": 1.6, "p99": 0.9}
-AT_LEAST = "$\\uparrow$"
-"""Marker of a point that is a lower bound."""
+AT_LEAST = Outline(
+    [(-0.12, -1), (0.12, -1), (0.12, 0.2), (0.45, 0.2), (0, 1), (-0.45, 0.2), (-0.12, 0.2), (-0.12, -1)], closed=True
+)
+"""Marker of a point that is a lower bound: an arrow up."""
 STEP = 0.11
 """Vertical distance of the labels of several knees, as a share of the axis."""
 
@@ -236,7 +239,7 @@ def _draw(grid: Grid, curves: Sequence[str], *, data: pd.DataFrame, **_: Any) ->
         if hollow:
             points.set_facecolor("white")
     if data["bound"].any():
-        sns.scatterplot(data[data["bound"]], **place, **colours, marker=AT_LEAST, s=90, linewidth=0, zorder=3)
+        sns.scatterplot(data[data["bound"]], **place, **colours, marker=AT_LEAST, s=150, linewidth=0, zorder=3)
 
 
 def _legend(figure: Any, curves: Sequence[str], grid: Grid) -> None:
