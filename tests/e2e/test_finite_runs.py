@@ -49,6 +49,11 @@ def kill_all(study: StudyFolder) -> None:
     psutil.wait_procs(processes, timeout=10)
 
 
+def sleeping(study: StudyFolder) -> list[psutil.Process]:
+    """Return the live processes that a command of the study has started."""
+    return [process for process in study.processes() if process.name() == "sleep"]
+
+
 def done(study: StudyFolder) -> int:
     segments = list(study.results.glob("*/.sessions/*/worker-*.samples"))
     return sum(int(items_in(path).sum()) for path in segments if path.stat().st_size > 100)
@@ -115,18 +120,15 @@ def test_a_command_whose_worker_is_killed_leaves_no_process(study: StudyFolder) 
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
     run = study.start()
 
-    def of_command() -> list[psutil.Process]:
-        return [process for process in study.processes() if process.name() == "sleep"]
-
-    until(lambda: len(of_command()) == 2)
-    shell = next(parent for process in of_command() if (parent := process.parent()) and parent.name() == "sh")
+    until(lambda: len(sleeping(study)) == 2)
+    shell = next(parent for process in sleeping(study) if (parent := process.parent()) and parent.name() == "sh")
     worker = shell.parent()
     assert worker is not None
     worker.kill()
     assert run.wait(60) == 1
     [folder] = study.results.glob("command-*")
     assert study.json(f"{folder.name}/load.json")["category"] == "client_died"
-    assert of_command() == []
+    assert sleeping(study) == []
 
 
 def test_a_command_is_measured_once_and_keeps_its_output(study: StudyFolder) -> None:
@@ -160,13 +162,10 @@ def test_ctrl_c_leaves_no_process_of_a_command(study: StudyFolder) -> None:
     (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
     run = study.start()
 
-    def of_command() -> list[psutil.Process]:
-        return [process for process in study.processes() if process.name() == "sleep"]
-
-    until(lambda: len(of_command()) == 2)
+    until(lambda: len(sleeping(study)) == 2)
     run.send_signal(signal.SIGINT)
     assert run.wait(60) == 130
-    assert of_command() == []
+    assert sleeping(study) == []
 
 
 def test_commands_with_signs_that_figures_read_as_formulas_are_reported(study: StudyFolder) -> None:

@@ -20,7 +20,7 @@ ITEMS = 500
 
 
 class Listed:
-    """A driver with a work list of so many items, or with another number of bodies than it says."""
+    """A driver with a work list of `count` items, which makes `made` bodies."""
 
     def __init__(self, count: int | None, made: int | None = None) -> None:
         self.work_count, self._made = count, count if made is None else made

@@ -93,15 +93,19 @@ def _check_ports(item: Item, health: Health, ports: Collection[str], mistakes: M
         mistakes.add(item.value.get("health", item), f"the port '{health.port}' is none of {tuple(ports)}.")
 
 
+def template_fields(item: Item, mistakes: Mistakes) -> list[str]:
+    """Return the fields of a template, none after noting braces that do not match."""
+    try:
+        return [field for _, field, _, _ in string.Formatter().parse(item.value) if field is not None]
+    except ValueError as error:
+        mistakes.add(item, f"{error}. A brace that is meant as one is written twice: '{{{{'.")
+        return []
+
+
 def _check_template(
     item: Item, ports: set[str], server: Server, settings: Mapping[str, str], mistakes: Mistakes
 ) -> None:
-    try:
-        fields = [field for _, field, _, _ in string.Formatter().parse(item.value) if field is not None]
-    except ValueError as error:
-        mistakes.add(item, f"{error}. A brace that is meant as one is written twice: '{{{{'.")
-        return
-    for field in fields:
+    for field in template_fields(item, mistakes):
         name, _, rest = field.partition("[")
         key = rest.rstrip("]")
         if name not in PLACES:

@@ -26,7 +26,7 @@ from seamark.platform.process_tree import PROGRAM, become_subreaper, kill_below,
 
 STDOUT, STDERR = "stdout", "stderr"
 MOST_OUTPUT_BYTES = 1 << 20
-"""Of a longer output, so many last bytes are kept."""
+"""Size limit of a kept output: a longer one is cut at its beginning."""
 WORK = "work"
 RUN_TIME, CPU_TIME, PEAK_RSS = "run_time_s", "cpu_time_s", "peak_rss_mb"
 """Figures that every command has."""

@@ -1,6 +1,7 @@
 """Sessions of a finite load: what a killed or interrupted load has done, so that the next one does the rest only."""
 
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -81,7 +82,7 @@ class Sessions:
         """Return the load without the items that are done, and with the time limit that is left."""
         if not self.made:
             return job
-        left_s = max(SHORTEST_S, job.load.length_s - sum(session.length_ns for session in self.made) / 1e9)
+        left_s = max(SHORTEST_S, job.load.length_s - self.length_ns / 1e9)
         return replace(job, done=as_text(self.done), settings={**job.settings, "limit_s": left_s})
 
     @property
@@ -94,21 +95,15 @@ class Sessions:
         return done
 
     @property
-    def items(self) -> int:
-        """Number of items that are done."""
-        return int(self.done.sum())
-
-    @property
     def length_ns(self) -> int:
         """Time in which a session ran."""
         return sum(session.length_ns for session in self.made)
 
     def placed(self, suffix: str) -> list[PlacedSegment]:
         """Return the samples, chunks or replies of all sessions, times on one axis."""
-        offsets = accumulate((session.length_ns for session in self.made), initial=0)
         return [
             PlacedSegment(path=path, offset_ns=offset_ns, only=None if session.ended else session.done)
-            for session, offset_ns in zip(self.made, offsets, strict=False)
+            for session, offset_ns in self._with_offsets()
             for path in session.segments(suffix)
         ]
 
@@ -139,7 +134,6 @@ class Sessions:
 
     def record(self) -> tuple[LoadSession, ...]:
         """Return the sessions as load.json has them."""
-        offsets = accumulate((session.length_ns for session in self.made), initial=0)
         return tuple(
             LoadSession(
                 epoch_unix_ns=session.epoch_unix_ns,
@@ -147,8 +141,13 @@ class Sessions:
                 length_s=session.length_ns / 1e9,
                 items=session.items,
             )
-            for session, offset_ns in zip(self.made, offsets, strict=False)
+            for session, offset_ns in self._with_offsets()
         )
+
+    def _with_offsets(self) -> Iterator[tuple[Session, int]]:
+        """Yield the sessions with their places on one time axis, on which they follow each other without a gap."""
+        offsets_ns = accumulate((session.length_ns for session in self.made), initial=0)
+        return zip(self.made, offsets_ns, strict=False)
 
     def remove(self) -> None:
         """Remove the files of all sessions: their samples are gathered, or of no use."""

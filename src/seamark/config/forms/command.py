@@ -2,14 +2,13 @@
 
 import re
 import shlex
-import string
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys, scalar
 from seamark.config.forms.form import Document, Leaves
-from seamark.config.recipe_checks import check_program_texts
+from seamark.config.recipe_checks import check_program_texts, template_fields
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.leaves import is_placeholder
@@ -180,12 +179,7 @@ def _check(item: Item, document: Mapping[str, Any], service: Service, mistakes: 
 
 
 def _check_template(item: Item, service: str, settings: list[str], mistakes: Mistakes) -> None:
-    try:
-        fields = [field for _, field, _, _ in string.Formatter().parse(item.value) if field is not None]
-    except ValueError as error:
-        mistakes.add(item, f"{error}. A brace that is meant as one is written twice: '{{{{'.")
-        return
-    for field in fields:
+    for field in template_fields(item, mistakes):
         name, _, rest = field.partition("[")
         key = rest.removesuffix("]")
         if name not in PLACES or bool(rest) != (name == "settings"):
