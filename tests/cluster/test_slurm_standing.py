@@ -68,6 +68,11 @@ def says(study: StandingStudy, *words: str) -> str:
     return subprocess.run(words, env=dict(study.environment), capture_output=True, text=True, check=True).stdout
 
 
+def is_snakemake(process: psutil.Process) -> bool:
+    """Return whether that is the Snakemake of a run, and not one of a job."""
+    return "snakemake" in " ".join(process.cmdline()[:4]) and "--executor" not in process.cmdline()
+
+
 def in_queue(study: StandingStudy) -> list[str]:
     return says(study, "squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING", "--format=%A").split()
 
@@ -133,7 +138,7 @@ def test_nothing_is_left_of_a_persistent_server_whose_job_is_ended_by_force(stud
     if how == "scancel":
         says(study, "scancel", started["job"])
     else:
-        [holder] = [each for each in study.processes() if "seamark.services.persistent.start" in each.cmdline()]
+        [holder] = study.processes(lambda process: "seamark.services.persistent.start" in process.cmdline())
         kill(holder.pid)
     assert eventually(lambda: study.processes() == [], LEASE_S + 15)
     assert eventually(lambda: in_queue(study) == [], 15)
@@ -204,9 +209,8 @@ def test_stop_ends_the_jobs_of_a_run_whose_snakemake_was_killed(study: StandingS
         ).strip()
         for folder in (study.root, study.root.parent)
     )
-    for process in study.processes():
-        if "snakemake" in " ".join(process.cmdline()[:4]) and "--executor" not in process.cmdline():
-            process.kill()
+    for process in study.processes(is_snakemake):
+        process.kill()
     stopped = study.bench("stop", "-c", "config/scenarios/try.yaml")
     assert stopped.returncode == 0, stopped.stderr
     assert "Still running: persistent server one" in stopped.stdout

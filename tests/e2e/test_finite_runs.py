@@ -51,7 +51,7 @@ def kill_all(study: StudyFolder) -> None:
 
 def sleeping(study: StudyFolder) -> list[psutil.Process]:
     """Return the live processes that a command of the study has started."""
-    return [process for process in study.processes() if process.name() == "sleep"]
+    return study.processes(lambda process: process.name() == "sleep")
 
 
 def done(study: StudyFolder) -> int:

@@ -26,7 +26,7 @@ def of_role(study: StudyFolder, run: "subprocess.Popen[bytes]", role: str) -> li
     if role == "bench":
         return [psutil.Process(run.pid)]
     if role == "snakemake":
-        return [p for p in study.processes() if any(Path(word).name == "snakemake" for word in p.cmdline()[:4])]
+        return study.processes(lambda p: any(Path(word).name == "snakemake" for word in p.cmdline()[:4]))
     if role in ("load", "worker", "fork server"):
         name = {"load": "rules_api:load", "worker": "worker:run"}.get(role, role)
         return parts_of_a_load(study).get(name, [])

@@ -119,7 +119,7 @@ def parts_of_a_load(study) -> dict[str, list[psutil.Process]]:
 def test_after_kill_9_of_snakemake_submit_completes_and_measures_nothing_twice(study):
     run = study.start()
     until(lambda: list(study.results.glob("*/load.json")))
-    snakes = [p for p in study.processes() if any(Path(word).name == "snakemake" for word in p.cmdline()[:4])]
+    snakes = study.processes(lambda p: any(Path(word).name == "snakemake" for word in p.cmdline()[:4]))
     assert snakes
     for process in snakes:
         process.kill()

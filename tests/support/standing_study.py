@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,13 +65,14 @@ class StandingStudy:
         document = {"scenario": name, "repetitions": 1, "workload": workload | changes.pop("workload", {})} | changes
         (self.root / "config" / "scenarios" / f"{name}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
 
-    def processes(self) -> list[psutil.Process]:
-        """Return every live process that was started for this study."""
+    def processes(self, wanted: Callable[[psutil.Process], bool] = lambda _: True) -> list[psutil.Process]:
+        """Return every live process that was started for this study, and is wanted; any may end at any moment."""
         found = []
         for process in psutil.process_iter():
             try:
                 named = str(self.root) in " ".join(process.cmdline()) or str(self.root) in process.cwd()
-                if named and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                live = process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
+                if named and live and wanted(process):
                     found.append(process)
             except psutil.Error:
                 continue

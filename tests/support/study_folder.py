@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -105,13 +105,17 @@ class StudyFolder:
             if (trial / "log.jsonl").exists()
         }
 
-    def processes(self) -> list[psutil.Process]:
-        """Return every live process that works in this study or was started for it."""
+    def processes(self, wanted: Callable[[psutil.Process], bool] = lambda _: True) -> list[psutil.Process]:
+        """Return every live process that works in this study or was started for it, and is wanted.
+
+        Any of them may end at any moment: what is to be known of it is asked for in `wanted`.
+        """
         found = []
         for process in psutil.process_iter():
             try:
                 here = str(self.root) in " ".join(process.cmdline()) or Path(process.cwd()).is_relative_to(self.root)
-                if here and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                live = process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
+                if here and live and wanted(process):
                     found.append(process)
             except psutil.Error:
                 continue
