@@ -31,7 +31,7 @@ def measured(tmp_path):
 
     def of(telemetry, energy=RAPL, **asked):
         folder = SimpleNamespace(
-            **{name: tmp_path / f"{name}.parquet" for name in ("samples", "chunks", "telemetry")}
+            **{name: tmp_path / f"{name}.parquet" for name in ("samples", "chunks", "events", "telemetry")}
         )
         ends = np.arange(1, 1001) * 0.01
         write_samples(folder.samples, samples_of(ends - 0.01, None, ends, units=2))

@@ -9,7 +9,7 @@ from samples import a_metrics, a_trial
 from seamark.analysis.summary.knees import knees, point_of
 from seamark.analysis.summary.trial_result import TrialResult
 from seamark.model.results.summary import Knee
-from seamark.model.results.trial_metrics import BoundedDistribution
+from seamark.model.results.times import BoundedDistribution
 from seamark.storage.codec import decode, encode
 
 USERS = (1, 2, 4, 8, 16, 32)

@@ -16,7 +16,8 @@ from seamark.analysis.summary import write_metrics
 from seamark.analysis.summary.summary import summarise
 from seamark.analysis.summary.trial_result import read_trial_result
 from seamark.model.results.summary import Summary
-from seamark.model.results.trial_metrics import BoundedDistribution, TrialMetrics
+from seamark.model.results.times import BoundedDistribution
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.sample import Failure
 from seamark.model.scenario import Slo
 from seamark.model.trial import Plan

@@ -24,6 +24,7 @@ def folder(tmp_path):
     return SimpleNamespace(
         samples=tmp_path / "samples.parquet",
         chunks=tmp_path / "chunks.parquet",
+        events=tmp_path / "events.parquet",
         telemetry=tmp_path / "telemetry.parquet",
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from seamark.drivers.vectors import faiss, faiss_index
 from seamark.drivers.vectors.dataset import Dataset
 from seamark.load.driver import Body, Target
+from seamark.model.sample import EventKind
 
 
 def staged(settings: dict[str, Any], data: str, seed: int) -> Any:
@@ -59,6 +60,32 @@ def searched_an_empty_list(settings: dict[str, Any], data: str) -> Any:
     driver._index.reset()
     reply = driver.session().call(Body(content=np.zeros((1, settings["dimensions"]), dtype=np.float32)))
     return {"units": reply.units, "failure": reply.failure.name}
+
+
+def traced(settings: dict[str, Any], data: str, requests: int) -> Any:
+    """Give the stages of a search, its events, and whether traced searches found the same ids as plain ones."""
+    events = Kept()
+    driver = faiss.Search(Target(settings=settings, data=Path(data), events=events))
+    session, same = driver.session(), True
+    for number, body in enumerate(driver.bodies(requests, 7)):
+        session.call(body)
+        plain = session._ids.tolist()
+        session._ids[:] = -7
+        same &= session.call_traced(body, number).failure == 0 and session._ids.tolist() == plain
+    return {"stages": list(driver.stages), "events": events.added, "same": same}
+
+
+class Kept:
+    """Keeps the events of all tracks."""
+
+    def __init__(self) -> None:
+        self.added: list[list[int]] = []
+
+    def track(self) -> "Kept":
+        return self
+
+    def add(self, query: int, stage: int, what: EventKind, begin_ns: int, end_ns: int, visit: int = 0) -> None:
+        self.added.append([query, stage, int(what), begin_ns, end_ns, visit])
 
 
 def threads_of_two_users(settings: dict[str, Any], data: str) -> Any:

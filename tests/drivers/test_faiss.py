@@ -127,6 +127,24 @@ def test_the_same_seed_builds_the_same_index_byte_for_byte(faiss, tmp_path, inde
 
 
 @pytest.mark.services
+@pytest.mark.parametrize(
+    ("index", "stages"), [("flat", ["search"]), ("ivf", ["choose lists", "scan lists"]), ("hnsw", ["search"])]
+)
+def test_a_traced_search_finds_the_same_and_records_its_stages_in_a_row(faiss, tmp_path, index, stages):
+    settings = small(index=index, batch=3, nprobe=5, ef_search=40)
+    ask(faiss, "inside_faiss", "staged", settings=settings, data=str(tmp_path), seed=0)
+    found = ask(faiss, "inside_faiss", "traced", settings=settings, data=str(tmp_path), requests=40)
+    assert found["stages"] == stages
+    assert found["same"] is True
+    events = found["events"]
+    assert [event[:3] for event in events] == [
+        [query, stage, 1] for query in range(40) for stage in range(len(stages))
+    ]
+    times_ns = [at_ns for event in events for at_ns in event[3:5]]
+    assert times_ns == sorted(times_ns)
+
+
+@pytest.mark.services
 @pytest.mark.covers("E-FR22")
 @pytest.mark.parametrize(("index", "batch"), [("flat", 1), ("ivf", 4), ("hnsw", 8)])
 def test_threads_that_search_at_once_each_get_the_answers_to_their_own_queries(faiss, tmp_path, index, batch):

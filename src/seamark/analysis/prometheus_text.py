@@ -17,7 +17,8 @@ from prometheus_client.registry import Collector
 from seamark.analysis.metrics.metric import Metric
 from seamark.analysis.metrics.table import METRICS, STATISTICS
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import Times, TrialMetrics
+from seamark.model.results.times import Times
+from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.service import Value
 from seamark.model.trial import Trial
 from seamark.storage.paths import TrialFolder, read, replacing

@@ -1,4 +1,4 @@
-"""bench export: a scenario as Slurm scripts, or its metrics for Prometheus."""
+"""bench export: a scenario as Slurm scripts, its metrics for Prometheus, or a trial's events for Perfetto."""
 
 import json
 from pathlib import Path
@@ -6,18 +6,19 @@ from pathlib import Path
 import click
 
 from seamark.cli.options import json_option, open_study, scenario_option
-from seamark.errors import UserError
+from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 
 
 @click.group("export")
 def command() -> None:
-    """Write a scenario as Slurm scripts, or its metrics for Prometheus.
+    """Write a scenario as Slurm scripts, its metrics for Prometheus, or a trial's events for Perfetto.
 
     \b
     Examples:
       bench export slurm -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench export prometheus -c config/scenarios/quickstart.yaml -o quickstart.prom
+      bench export perfetto -c config/scenarios/quickstart.yaml TRIAL
     """
 
 
@@ -127,3 +128,56 @@ def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
     if file is not None:
         write_figures(file, trials)
     click.echo(f"{file or f'{study.metrics}/{name}'}: {counted(count, 'trial')}")
+
+
+@command.command("perfetto")
+@click.argument("trial_id", metavar="TRIAL")
+@scenario_option
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Default: TRIAL.trace.json.gz. Without .gz it is not compressed.",
+)
+@click.option("--from", "from_s", type=click.FloatRange(min=0), default=0.0, metavar="S", help="Start of the part.")
+@click.option("--to", "to_s", type=click.FloatRange(min=0), metavar="S", help="End of the part.")
+def perfetto(
+    trial_id: str, scenario: str, site: str | None, file: Path | None, from_s: float, to_s: float | None
+) -> None:
+    """Write the events of a trial as a trace, for ui.perfetto.dev or chrome://tracing.
+
+    A trial has events if its scenario sets `keep_events: true`: which stage each request was in. Times of --from and
+    --to are seconds from the start of the load.
+
+    \b
+    Examples:
+      bench export perfetto -c config/scenarios/quickstart.yaml TRIAL
+      bench export perfetto -c config/scenarios/quickstart.yaml TRIAL --from 10 --to 12 -o two-seconds.json
+    """
+    from seamark.analysis.perfetto import write_perfetto
+
+    study = open_study(scenario, site)
+    known = [trial.id for trial in study.plan.trials]
+    if trial_id not in known:
+        guess = did_you_mean(trial_id, known)
+        raise UserError(
+            f"{trial_id}: no trial of {study.scenario.name}. `bench status -c {scenario} --json` lists them.{guess}"
+        )
+    if to_s is not None and to_s <= from_s:
+        raise UserError(f"--to {to_s:g}: must be after --from ({from_s:g}).")
+    events = study.folder(study.scenario.name).trial(trial_id).events
+    if not events.exists():
+        raise UserError(
+            f"{trial_id}: it has no events. Set `keep_events: true` in the workload, for a service whose driver has"
+            " stages, and measure it."
+        )
+    target = file or Path(f"{trial_id}.trace.json.gz")
+    if not target.parent.is_dir():
+        raise UserError(f"--output {target}: there is no folder {target.parent}.")
+    try:
+        count = write_perfetto(events, target, from_s=from_s, to_s=to_s)
+    except ValueError as damage:
+        raise UserError(str(damage)) from None
+    click.echo(f"{target}: {counted(count, 'event')}. Open it at ui.perfetto.dev; nothing is uploaded.")

@@ -81,10 +81,9 @@ def load_settings(arguments: Mapping[str, Any], known: Mapping[str, Setting]) ->
     settings = {name: value for name, value in given.items() if value != getattr(LoadProfile, name, None)}
     settings |= settings_from(arguments["more"], known)
     require_fit(settings, known)
-    if settings.get("keep_replies"):
-        raise UserError(
-            "--set keep_replies: a quick load keeps no replies. Write a scenario with `keep_replies: true`."
-        )
+    for name, kept in (("keep_replies", "replies"), ("keep_events", "events")):
+        if settings.get(name):
+            raise UserError(f"--set {name}: a quick load keeps no {kept}. Write a scenario with `{name}: true`.")
     load = LoadProfile.of(settings)
     if load.closed and settings.get("rate_rps") is not None:
         raise UserError("--rate: a closed loop has none. Add --pattern constant or poisson.")

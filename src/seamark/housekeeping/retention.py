@@ -85,4 +85,5 @@ def _samples(folder: Path) -> Iterator[Path]:
     for record in sorted(folder.glob("*--*/samples.json")):
         trial = TrialFolder(root=record.parent)
         if trial.metrics.exists() and trial.load.exists():
-            yield from (path for path in (trial.samples, trial.chunks, trial.replies) if path.exists())
+            raw = (trial.samples, trial.chunks, trial.replies, trial.events)
+            yield from (path for path in raw if path.exists())

@@ -13,13 +13,31 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
 from seamark.model.load_profile import LoadProfile
-from seamark.model.sample import Failure
+from seamark.model.sample import EventKind, Failure
 from seamark.model.service import Value
 
 if TYPE_CHECKING:
     import ssl
 
     from seamark.patterns.trace_file import Row
+
+
+class Track(Protocol):
+    """Takes the events of one thread."""
+
+    def add(self, query: int, stage: int, what: EventKind, begin_ns: int, end_ns: int, visit: int = 0) -> None:
+        """Record that a request was in a stage. Raises OSError (no space).
+
+        `query` is the number of the request, `stage` that of the stage in the driver's `stages`, `visit` how often
+        the request was there before. Times are those of time.monotonic_ns(); of a Task, ns from the start of load.
+        """
+
+
+class Events(Protocol):
+    """Makes tracks: one for each thread that records events, such as a user's, or one of a stage."""
+
+    def track(self) -> Track:
+        """Return a new track."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +47,8 @@ class Target:
     A driver reads the settings of its service from `settings`, and those of the load, such as `timeout_s`, from
     `load`. `ports` maps the recipe's port names to numbers; empty for what runs inside the client. `data` is the
     deployment's private folder, which driver and server share on one node. A process that a driver starts has the
-    variables of `environment`, by which it is found and ended wherever it has gone.
+    variables of `environment`, by which it is found and ended wherever it has gone. `events` is None unless the load
+    has `keep_events`.
     """
 
     settings: Mapping[str, Value]
@@ -39,6 +58,7 @@ class Target:
     worker: int = 0
     workers: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
+    events: "Events | None" = None
 
     @cached_property
     def load(self) -> LoadProfile:
@@ -95,6 +115,10 @@ class Driver(ABC):
 
     body_count: int | None = None
     """Number of different bodies to keep in memory. None: as many as the load needs."""
+
+    stages: Sequence[str] = ()
+    """Names of the stages that a request goes through, in their order, if the driver records events: a Call driver by
+    sessions that have `call_traced`, a Task by its recorder."""
 
     work_count: int | None = None
     """Number of items of a finite load: `bodies(work_count, seed)[i]` is the request for item i. None: the driver has
@@ -201,6 +225,14 @@ class Session(Protocol):
         """Release the resources of the session."""
 
 
+class TracedSession(Session, Protocol):
+    """A session of a driver with `stages`."""
+
+    def call_traced(self, body: Body, query: int) -> Reply:
+        """As `call`, for a load with `keep_events`: `query` is the number under which the request's events are
+        recorded, by the tracks of the target's `events`."""
+
+
 class Call(Driver):
     """A blocking client or a library: psycopg2, faiss, gRPC, vendor SDKs, system calls."""
 
@@ -249,6 +281,9 @@ class TaskRecorder(Protocol):
 
     def quality(self, name: str, value: float) -> None:
         """Record a figure of the whole."""
+
+    def track(self) -> Track | None:
+        """Return a new track for events, None unless the load has `keep_events`."""
 
 
 class Task(Driver):

@@ -153,6 +153,14 @@ class LoadProfile:
         loads=ANY_LOAD,
         help="Keep the bytes of every reply, in replies.parquet. Default false.",
     )
+    keep_events: bool = _setting(
+        "bool",
+        False,
+        optional=True,
+        loads=ANY_LOAD,
+        help="Record the stages that each request goes through, in events.parquet, where the driver knows any. "
+        "Default false.",
+    )
     detects_warmup: bool = False
     parameters: Mapping[str, Value] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""One request as observed: columns of a raw sample and of a chunk of a streamed reply; categories of failure."""
+"""One request as observed: columns of a raw sample, a chunk of a streamed reply, an event inside of the request."""
 
 from enum import IntEnum
 
@@ -35,6 +35,36 @@ CHUNK = np.dtype(
         ("events", "<i4"),  # chunks with content in this read
     ]
 )
+
+EVENT = np.dtype(
+    [
+        ("query", "<i8"),  # number of the request in the trial's schedule
+        ("begin_ns", "<i8"),  # from the start of load
+        ("end_ns", "<i8"),
+        ("thread", "<i4"),  # which track of its worker recorded it
+        ("visit", "<i2"),  # how often the request was in that stage before, from 0
+        ("stage", "<i2"),  # number of the stage in the driver's `stages`
+        ("what", "<i1"),  # an EventKind
+        ("worker", "<i2"),  # which worker process recorded it
+    ]
+)
+
+
+class EventKind(IntEnum):
+    """What a request does in a stage. A number is the value in a raw segment, its lower-case name is displayed."""
+
+    WAIT = 0
+    """It is in the queue of the stage."""
+    RUN = 1
+    """The stage works on it."""
+    BLOCKED = 2
+    """The stage has done its work and cannot hand it on: the next queue is full."""
+    FIRST_UNIT = 3
+    """A moment: the first unit of its result is there."""
+    PREPARE = 4
+    """The stage gets ready for it: a model is loaded, data are fetched."""
+    STEP = 5
+    """A part of a run, such as one decoding step; its time is that of the run."""
 
 
 class Failure(IntEnum):

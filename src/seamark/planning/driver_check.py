@@ -125,11 +125,13 @@ def _missing_setting(make: Callable[[Target], Any], service: Service, trials: Se
 
 
 def _no_work(driver: AnyDriver, service: Service, target: Target) -> str | None:
-    """Return why a driver cannot run the kind of load of its recipe; None if it can, or if only a run can tell."""
+    """Return why a driver cannot run such a load; None if it can, or if only a run can tell."""
     if (driver.speaks == "task") != (service.load == "program"):
         if driver.speaks == "task":
             return "extends Task, so its recipe needs 'load: program'."
         return "does not extend Task, as 'load: program' needs."
+    if target.load.keep_events and (driver.speaks == "wire" or not driver.stages):
+        return "has no stages, and so no events. Remove keep_events."
     if service.load != "finite":
         return None
     if driver.work_count is None:

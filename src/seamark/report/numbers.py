@@ -5,7 +5,7 @@ from math import floor, isfinite, log10
 
 from seamark.config.forms.table import is_structured, label_of
 from seamark.model.results.summary import SearchSummary, Spread
-from seamark.model.results.trial_metrics import Times
+from seamark.model.results.times import Times
 from seamark.model.service import Value
 
 ABSENT = "–"

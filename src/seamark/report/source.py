@@ -12,9 +12,11 @@ from seamark.analysis.checks import worst
 from seamark.analysis.summary import marked
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.stages import Stages
 from seamark.model.results.summary import Summary, SummaryRow
+from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_meta import TrialMeta
-from seamark.model.results.trial_metrics import BoundedDistribution, TrialMetrics, Verdict, VerdictReason
+from seamark.model.results.trial_metrics import TrialMetrics, Verdict, VerdictReason
 from seamark.model.trial import Plan, Trial
 from seamark.report.ordering import in_order
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_or_none
@@ -51,6 +53,7 @@ class TrialRecord:
     verdict: Verdict = "INVALID"
     reasons: tuple[VerdictReason, ...]
     window_s: tuple[float, float] | None = None
+    stages: Stages | None = None
     folder: TrialFolder
 
     @property
@@ -204,6 +207,7 @@ def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[VerdictReason
         unit=metrics.throughput.unit,
         latency_ms=metrics.latency_ms,
         error_rate=metrics.errors.rate,
+        stages=metrics.stages,
         verdict=worst([metrics.verdict, *(reason.verdict for reason in by_twins)]),
         reasons=(*metrics.reasons, *by_twins),
         window_s=None if start_s is None or end_s is None else (start_s, end_s),

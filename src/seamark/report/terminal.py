@@ -10,7 +10,8 @@ from rich.text import Text
 
 from seamark.model.plurals import counted
 from seamark.model.results.summary import SearchSummary, Summary
-from seamark.model.results.trial_metrics import KindFigures, Times, TrialMetrics
+from seamark.model.results.times import Times
+from seamark.model.results.trial_metrics import KindFigures, TrialMetrics
 from seamark.model.service import Value
 from seamark.report.numbers import (
     ABSENT,

@@ -73,6 +73,11 @@ class TrialFolder:
         return self.root / "replies.parquet"
 
     @property
+    def events(self) -> Path:
+        """The stages that each request went through; absent unless `keep_events` is set."""
+        return self.root / "events.parquet"
+
+    @property
     def files(self) -> Path:
         """Files that a program keeps, such as its output."""
         return self.root / "files"

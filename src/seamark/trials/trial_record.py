@@ -90,24 +90,32 @@ def served_by(context: DeploymentContext, endpoint: Endpoint | None = None) -> S
 def keep_samples(
     folder: TrialFolder, outcome: LoadOutcome, record: LoadRecord, sessions: "Sessions | None" = None
 ) -> LoadRecord:
-    """Write samples.parquet, chunks.parquet of streams, replies.parquet where replies are kept, and the client's
-    telemetry if it has any. Return the record with the facts of the samples. Of the `sessions` of a finite load this
-    outcome is the last. Raises OSError and ValueError as `gather_samples`."""
-    from seamark.load.workers.segments import PlacedSegment, gather_chunks, gather_replies, gather_samples
+    """Write samples.parquet, chunks.parquet of streams, replies.parquet and events.parquet where these are kept, and
+    the client's telemetry if it has any. Return the record with the facts of the samples. Of the `sessions` of a
+    finite load this outcome is the last. Raises OSError and ValueError as `gather_samples`."""
+    from seamark.load.workers.segments import (
+        PlacedSegment,
+        gather_chunks,
+        gather_events,
+        gather_replies,
+        gather_samples,
+    )
 
     segments: Sequence[Path | PlacedSegment] = outcome.segments
     chunks: Sequence[Path | PlacedSegment] = outcome.chunks
     replies: Sequence[Path | PlacedSegment] = outcome.replies
+    events: Sequence[Path | PlacedSegment] = outcome.events
     clients = [outcome.client_csv]
     if sessions is not None:
         record = sessions.counted(record, outcome)
         if len(sessions.made) > 1:
             segments, chunks, clients = sessions.placed("samples"), sessions.placed("chunks"), sessions.clients
-            replies = sessions.placed("replies")
+            replies, events = sessions.placed("replies"), sessions.placed("events")
     names = ("config_hash", "trial", "unit", "kinds", "epoch_unix_ns", "schema_version")
     written = gather_samples(segments, folder.samples, {name: encode(getattr(record, name)) for name in names})
     folder.chunks.unlink(missing_ok=True)
     folder.replies.unlink(missing_ok=True)
+    folder.events.unlink(missing_ok=True)
     if found := [path for path in clients if path.exists()]:
         with folder.client_telemetry.open("wb") as target:
             for path in found:
@@ -116,6 +124,7 @@ def keep_samples(
         record,
         chunks=gather_chunks(chunks, folder.chunks) if chunks else None,
         replies=gather_replies(replies, folder.replies) if replies else None,
+        events=gather_events(events, folder.events, outcome.stages) if events else None,
         failures={name: count for name, count in written.failures.items() if count},
         rows=written.rows,
         samples_bytes=folder.samples.stat().st_size,

@@ -18,17 +18,19 @@ from seamark.analysis.metrics.window_counts import KindCounts
 from seamark.model.dotted import mark_of
 from seamark.model.plurals import plural
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import (
-    Bandwidth,
+from seamark.model.results.times import (
     BoundedDistribution,
     BoundedKindTimes,
     Distribution,
+    KindTimes,
+    LagDistribution,
+)
+from seamark.model.results.trial_metrics import (
+    Bandwidth,
     EnergyFigures,
     Errors,
     Goodput,
     KindFigures,
-    KindTimes,
-    LagDistribution,
     MeasuredWindow,
     PercentileMethod,
     RequestCounts,
@@ -220,6 +222,7 @@ def _figures(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, inputs
         }
         if len(counts.by_kind) > 1
         else None,
+        stages=inputs.stages,
         slos=(),
         telemetry={f"{source}.{name}": series.record for (source, name), series in sorted(inputs.telemetry.items())},
         verdict="VALID",

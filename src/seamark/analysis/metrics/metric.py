@@ -12,6 +12,7 @@ from seamark.analysis.metrics.telemetry import Key, SeriesSummary
 from seamark.analysis.metrics.window import Window
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.dotted import mark_of, resolved
+from seamark.model.results.stages import Stages
 from seamark.model.results.trial_metrics import OwnMetric, PartFigures
 from seamark.model.trial import Trial
 
@@ -31,6 +32,7 @@ class MetricInputs:
     lost: int = 0
     telemetry: Mapping[Key, SeriesSummary] = field(default_factory=dict)
     energy: Energy = field(default_factory=Energy)
+    stages: Stages | None = None
 
 
 Better = Literal["higher", "lower", "neither"]

@@ -6,6 +6,7 @@ from typing import Protocol
 from seamark.analysis.metrics.energy import energy_of
 from seamark.analysis.metrics.metric import MetricInputs
 from seamark.analysis.metrics.samples import Samples
+from seamark.analysis.metrics.stages import read_stages
 from seamark.analysis.metrics.startup import StartUp, find_start_up
 from seamark.analysis.metrics.steady import SteadyState, state_of_items, steady_state
 from seamark.analysis.metrics.stream import read_stream
@@ -16,7 +17,8 @@ from seamark.analysis.metrics.window_counts import WindowCounts, count_window
 from seamark.model.load_profile import LoadProfile
 from seamark.model.objectives import REQUEST_OBJECTIVES
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.trial_metrics import PartFigures, PartTimes
+from seamark.model.results.times import PartTimes
+from seamark.model.results.trial_metrics import PartFigures
 from seamark.model.sample import MISSING_NS
 from seamark.model.trial import Deployment, Trial
 from seamark.patterns.table import has_rate
@@ -60,6 +62,9 @@ class Recorded(Protocol):
 
     @property
     def chunks(self) -> Path: ...
+
+    @property
+    def events(self) -> Path: ...
 
     @property
     def telemetry(self) -> Path: ...
@@ -127,6 +132,7 @@ def metric_inputs(
         lost=_lost(load, counted),
         telemetry=telemetry,
         energy=energy_of(counted, window, telemetry, load, gpus=gpus, nodes=nodes),
+        stages=read_stages(folder.events, samples, window, counted.response),
     )
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from seamark.analysis.metrics.table import METRICS
 from seamark.model.objectives import REQUEST_OBJECTIVES
-from seamark.model.results.trial_metrics import ObjectiveResult, Times, TrialMetrics
+from seamark.model.results.times import Times
+from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics
 from seamark.model.scenario import Slo
 from seamark.stats.censored import Estimate
 

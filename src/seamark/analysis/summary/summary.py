@@ -26,9 +26,9 @@ from seamark.model.results.summary import (
     SummaryRow,
     ThroughputSpread,
 )
+from seamark.model.results.times import KindTimes
 from seamark.model.results.trial_metrics import (
     KindFigures,
-    KindTimes,
     ObjectiveResult,
     OwnMetric,
     PercentileMethod,

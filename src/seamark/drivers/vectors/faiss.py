@@ -34,6 +34,11 @@ def quality(target: Target, seed: int) -> Mapping[str, float]:
     return {f"recall_at_{k}": recall_at_k(data, index.search(data.queries, k), k)}
 
 
+def stages_of(settings: Mapping[str, Value]) -> Sequence[str]:
+    """Return the stages of a search: inverted lists are chosen first, and then scanned."""
+    return ("choose lists", "scan lists") if settings["index"] == "ivf" else ("search",)
+
+
 class Search(Call):
     """Searches the index built by `stage`; every worker process has its own copy."""
 
@@ -44,8 +49,10 @@ class Search(Call):
         from seamark.drivers.vectors.faiss_index import INDEX_FILE, FaissIndex
 
         self._settings = target.settings
+        self._events = target.events
         self._index = FaissIndex.read(target.data / INDEX_FILE, target.settings).index
         self._queries: Vectors = np.load(target.data / "queries.npy")
+        self.stages = stages_of(target.settings)
         self.body_count = max(len(self._queries), 64)
         """One body for each query, so that every query is sent once before any repeats."""
 
@@ -58,7 +65,7 @@ class Search(Call):
         """Return a session with room for the answers of one request."""
         from seamark.drivers.vectors.faiss_index import SearchSession
 
-        return SearchSession(self._index, self._settings)
+        return SearchSession(self._index, self._settings, None if self._events is None else self._events.track())
 
     def failure(self, error: Exception) -> Failure:
         """FAISS runs in this process, so its exceptions are failures of the driver."""

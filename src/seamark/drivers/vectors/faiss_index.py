@@ -5,14 +5,15 @@ import resource
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from time import monotonic_ns
 from typing import Any
 
 import faiss
 import numpy as np
 
 from seamark.drivers.vectors.dataset import Dataset, Ids, Vectors, fill
-from seamark.load.driver import Body, Reply, Target, whole
-from seamark.model.sample import Failure
+from seamark.load.driver import Body, Reply, Target, Track, whole
+from seamark.model.sample import EventKind, Failure
 from seamark.model.service import Value
 
 INDEX_FILE = "index.faiss"
@@ -82,8 +83,9 @@ def write_index(target: Target, seed: int) -> Mapping[str, Value]:
 class SearchSession:
     """The searches of one thread. FAISS releases the interpreter's lock while it searches."""
 
-    def __init__(self, index: Any, settings: Mapping[str, Value]) -> None:
+    def __init__(self, index: Any, settings: Mapping[str, Value], track: Track | None = None) -> None:
         self._index = index
+        self._track = track
         self._k = whole(settings, "k")
         self._threads = whole(settings, "threads_per_search")
         self._owner: int | None = None
@@ -93,10 +95,32 @@ class SearchSession:
 
     def call(self, body: Body) -> Reply:
         """Search one batch; an answer without any id for a query is empty."""
+        self._set_threads()
+        self._index.search(body.content, self._k, D=self._distances, I=self._ids)
+        return self._reply(body)
+
+    def call_traced(self, body: Body, query: int) -> Reply:
+        """Search one batch and record its stages: of inverted lists two calls of FAISS, with the same result."""
+        assert self._track is not None
+        self._set_threads()
+        index, begin_ns = self._index, monotonic_ns()
+        if isinstance(index, faiss.IndexIVF):
+            distances, lists = index.quantizer.search(body.content, index.nprobe)
+            chosen_ns = monotonic_ns()
+            index.search_preassigned(body.content, self._k, lists, distances, D=self._distances, I=self._ids)
+            self._track.add(query, 0, EventKind.RUN, begin_ns, chosen_ns)
+            self._track.add(query, 1, EventKind.RUN, chosen_ns, monotonic_ns())
+        else:
+            index.search(body.content, self._k, D=self._distances, I=self._ids)
+            self._track.add(query, 0, EventKind.RUN, begin_ns, monotonic_ns())
+        return self._reply(body)
+
+    def _set_threads(self) -> None:
         if self._owner is None:  # OpenMP keeps its number of threads for each calling thread
             self._owner = threading.get_ident()
             faiss.omp_set_num_threads(self._threads)
-        self._index.search(body.content, self._k, D=self._distances, I=self._ids)
+
+    def _reply(self, body: Body) -> Reply:
         if self._ids[:, 0].min() < 0:
             return Reply(units=0, failure=Failure.EMPTY_REPLY)
         return Reply(units=len(body.content))

@@ -33,7 +33,7 @@ class LoadOutcome:
     """Result of a load. `reports` has one WorkerReport per worker, also for lost ones (`ok` false, with a reason);
     `aborted` is the reason that `on_tick` returned, if any. `over_saturated_at_s`: time since the start of load at
     which the server was found permanently over-saturated and the load was ended. `cores` are the CPUs of the workers,
-    () for all. `items` is the number of items of a finite load."""
+    () for all. `items` is the number of items of a finite load, `stages` are the names of its events' stages."""
 
     epoch_ns: int
     epoch_unix_ns: int
@@ -51,6 +51,8 @@ class LoadOutcome:
     log_tail: tuple[str, ...] = ()
     items: int | None = None
     replies: tuple[Path, ...] = ()
+    events: tuple[Path, ...] = ()
+    stages: tuple[str, ...] = ()
 
     @property
     def scheduled(self) -> int:
@@ -266,6 +268,8 @@ class Coordinator:
             ),
             chunks=tuple(worker.assignment.chunks for worker in self.workers if worker.assignment.chunks.exists()),
             replies=tuple(path for worker in self.workers if (path := worker.assignment.path("replies")).exists()),
+            events=tuple(path for worker in self.workers if (path := worker.assignment.path("events")).exists()),
+            stages=tuple(ready.get("stages", ())),
             client_csv=client_csv,
             quality=reports[0].quality or {},
             quality_error=reports[0].quality_error,

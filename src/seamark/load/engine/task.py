@@ -8,6 +8,7 @@ from time import monotonic_ns
 
 from seamark.load.driver import Task, TaskFailure
 from seamark.load.workers.assignment import FILES, WorkerAssignment, WorkerCounters
+from seamark.load.workers.events import EventFile, EventTrack
 from seamark.load.workers.records import Recorder, Segment
 from seamark.model.sample import MISSING_NS, Failure
 
@@ -15,12 +16,13 @@ from seamark.model.sample import MISSING_NS, Failure
 class WallClockRecorder:
     """Records the samples of a Task on the machine's clock."""
 
-    def __init__(self, segment: Segment, folder: Path, worker: int) -> None:
+    def __init__(self, segment: Segment, folder: Path, worker: int, events: EventFile | None = None) -> None:
         self.folder = folder
         self.qualities: dict[str, float] = {}
         self.epoch_ns = 0
         self.count = 0
         self._worker = worker
+        self._events = events
         self._records = Recorder(segment)
 
     def now_ns(self) -> int:
@@ -65,15 +67,25 @@ class WallClockRecorder:
         """Record a figure of the whole."""
         self.qualities[name] = float(value)
 
+    def track(self) -> EventTrack | None:
+        """Return a new track for events, None unless the load has `keep_events`."""
+        return None if self._events is None else self._events.track()
+
 
 def run_task(
-    assignment: WorkerAssignment, driver: Task, segment: Segment, begin: Callable[[], int]
+    assignment: WorkerAssignment,
+    driver: Task,
+    segment: Segment,
+    begin: Callable[[], int],
+    events: EventFile | None = None,
 ) -> WorkerCounters:
     """Call `begin` (returns the epoch) and run the Task, until its time limit or SIGTERM at the latest."""
     stop, late = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    recorder = WallClockRecorder(segment, assignment.segment.parent / FILES, assignment.worker)
+    recorder = WallClockRecorder(segment, assignment.segment.parent / FILES, assignment.worker, events)
     recorder.epoch_ns = begin()
+    if events is not None:
+        events.epoch_ns = 0  # a Task gives its times from the start of load
     stop.wait(max(0.0, -recorder.now_ns() / 1e9))
     limit_s = assignment.load.length_s
 

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from time import monotonic_ns
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from seamark.load.driver import Body, Call, Reply, Session
+from seamark.load.driver import Body, Call, Reply, Session, TracedSession
 from seamark.load.engine.schedule_share import Arrived, own_schedule
 from seamark.load.workers.assignment import WorkerAssignment
 from seamark.load.workers.records import ReplySegment, Segment
@@ -151,6 +152,7 @@ class Load:
     ) -> None:
         self.assignment = assignment
         self.kept = kept
+        self.traced = assignment.load.keep_events
         self.driver = driver
         self.bodies = bodies
         self.kinds = np.array([body.kind for body in bodies], dtype=np.int8)
@@ -206,6 +208,7 @@ class User(threading.Thread):
         self._load = load
         self._session = session
         self._refused = 0
+        self._traced = load.traced
         self.replies = load.replies()
         self.claims: list[Claim] = []
         """The request in flight, if any. Whoever removes it records it."""
@@ -252,7 +255,7 @@ class User(threading.Thread):
         claims, ends_ns, seen = replies.claims, replies.ends_ns, replies.seen
         bodies, many, indices = load.bodies, len(load.bodies), load.dispenser.indices
         is_open, timeout_ns, think_time_s = load.dispenser.open, load.timeout_ns, load.think_time_s
-        call = self._first_call if self._session is None else self._session.call
+        call = self._call_of(self._session)
         usual: Reply | None = None
         flush_ns = 0
         while True:
@@ -296,7 +299,7 @@ class User(threading.Thread):
                 usual = None if reply.failure else reply
                 if reply.failure in LOST_SESSION:
                     self._renew()
-                call = self._first_call if self._session is None else self._session.call
+                call = self._call_of(self._session)
             if think_time_s:
                 _wait_until(monotonic_ns() + int(think_time_s * 1e9), load.stop)
 
@@ -314,11 +317,25 @@ class User(threading.Thread):
             return None
         return index, due_ns
 
+    def _call_of(self, session: Session | None) -> Callable[[Body], Reply]:
+        """Return the function that makes a request, by a session or, if there is none, by a new one."""
+        if session is None:
+            return self._first_call
+        if not self._traced:
+            return session.call
+        traced, in_flight = cast(TracedSession, session).call_traced, self.claims
+
+        def call(body: Body) -> Reply:
+            claim = in_flight[-1:]  # empty for a request that was written off in this moment
+            return traced(body, claim[0][0]) if claim else session.call(body)
+
+        return call
+
     def _first_call(self, body: Body) -> Reply:
         """Open a new session and call with it."""
         self._session = self._load.driver.session()
         self._refused = 0
-        return self._session.call(body)
+        return self._call_of(self._session)(body)
 
     def _renew(self) -> None:
         """Drop a broken session; the next request opens a new one, after a back-off while that fails."""

@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from seamark.load.driver import Target
+from seamark.load.driver import Events, Target
 from seamark.model.load_profile import LoadProfile
 from seamark.model.service import LoadKind, Value
 
 PROCESSES_A_CORE = 2
 ENDLESS = 1 << 62
-SEGMENTS = ("samples", "chunks", "replies")
+SEGMENTS = ("samples", "chunks", "replies", "events")
 FILES = "files"
 """Folder beside the segments with the files that a Task keeps."""
 
@@ -74,7 +74,7 @@ class LoadJob:
         load = self.load
         return max(1, min(max(many, load.shards), load.concurrency, load.requests or load.concurrency))
 
-    def target(self, worker: int = 0, workers: int = 1) -> Target:
+    def target(self, worker: int = 0, workers: int = 1, events: Events | None = None) -> Target:
         """Return the Target for the driver of one worker."""
         return Target(
             settings=self.settings,
@@ -84,6 +84,7 @@ class LoadJob:
             worker=worker,
             workers=workers,
             environment=self.environment,
+            events=events,
         )
 
 
@@ -113,8 +114,13 @@ class WorkerAssignment:
         """The segment for the replies themselves, beside that of the samples; None where they are not kept."""
         return self.path("replies") if self.load.keep_replies else None
 
+    @property
+    def events(self) -> Path | None:
+        """The segment for events, beside that of the samples; None where none are recorded."""
+        return self.path("events") if self.load.keep_events else None
+
     def path(self, kind: str) -> Path:
-        """Return the segment of one kind: samples, chunks or replies. Raises ValueError for another."""
+        """Return the segment of one kind of SEGMENTS. Raises ValueError for another."""
         return self.segment.with_suffix(f".{SEGMENTS[SEGMENTS.index(kind)]}")
 
     @property

@@ -94,8 +94,12 @@ def _sync(fd: int) -> None:
         os.close(fd)
 
 
+class _Syncs(Protocol):
+    def sync(self) -> None: ...
+
+
 @contextlib.contextmanager
-def synced_each_second(*segments: "Segment | ReplySegment") -> Iterator[None]:
+def synced_each_second(*segments: _Syncs) -> Iterator[None]:
     """Write segments to the disk every second, in a thread, so that a crash of the machine loses little."""
     if not segments:
         yield
@@ -193,7 +197,7 @@ class _Flushes(Protocol):
     def flush(self) -> None: ...
 
 
-class _Block:
+class RecordBlock:
     """A block of records of one thread or event loop, written when full and by `flush`.
 
     Times are clock times and are written relative to `epoch_ns`, the start of load: one subtraction per block.
@@ -212,7 +216,7 @@ class _Block:
         self.epoch_ns = epoch_ns
 
 
-class Recorder(_Block):
+class Recorder(RecordBlock):
     """Block of SAMPLE records. What belongs to them (`first`: chunks, kept replies) is written first, so that no
     sample lacks it."""
 
@@ -283,7 +287,7 @@ class Recorder(_Block):
             self._segment.append(self._view[:at], count)
 
 
-class ChunkRecorder(_Block):
+class ChunkRecorder(RecordBlock):
     """Block of CHUNK records."""
 
     __slots__ = ()

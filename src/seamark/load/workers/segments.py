@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamark.load.workers.records import read_replies, read_segment, segment_state
-from seamark.model.sample import CHUNK, MISSING_NS, SAMPLE, Failure
+from seamark.model.sample import CHUNK, EVENT, MISSING_NS, SAMPLE, EventKind, Failure
 from seamark.storage.paths import replacing
 
 METADATA_KEY = b"seamark"
 TIMES = ("due_ns", "sent_ns", "first_ns", "answer_ns", "last_ns")
 TIMES_OF_CHUNKS = ("at_ns",)
+TIMES_OF_EVENTS = ("begin_ns", "end_ns")
 RISING = ("index", *TIMES)
 ROWS_IN_GROUP = 1 << 17
 REPLIES = pa.schema([("index", pa.int64()), ("reply", pa.binary())])
@@ -33,6 +34,12 @@ FORM_OF_CHUNKS: Mapping[str, Any] = {
     "write_page_checksum": True,
     "use_dictionary": ["events"],
     "column_encoding": dict.fromkeys(("index", "at_ns"), "DELTA_BINARY_PACKED"),
+}
+FORM_OF_EVENTS: Mapping[str, Any] = {
+    "compression": "zstd",
+    "write_page_checksum": True,
+    "use_dictionary": ["thread", "visit", "stage", "what", "worker"],
+    "column_encoding": dict.fromkeys(("query", *TIMES_OF_EVENTS), "DELTA_BINARY_PACKED"),
 }
 """Times increase by little: delta encoding takes a third of the space and a tenth of the time of a dictionary."""
 
@@ -62,8 +69,9 @@ class PlacedSegment:
     def read(self, form: np.dtype[np.void] = SAMPLE) -> Iterator[npt.NDArray[np.void]]:
         """Yield the records, as `read_segment`."""
         for records in read_segment(self.path, ROWS_IN_GROUP, form):
-            kept = records.copy() if self.only is None else records[self._wanted(records["index"], self.only)]
-            for name in set(TIMES_OF_CHUNKS + TIMES) & set(form.names or ()):
+            number, *_ = form.names or ()
+            kept = records.copy() if self.only is None else records[self._wanted(records[number], self.only)]
+            for name in set(TIMES_OF_CHUNKS + TIMES + TIMES_OF_EVENTS) & set(form.names or ()):
                 kept[name][kept[name] != MISSING_NS] += self.offset_ns
             yield kept
 
@@ -128,6 +136,24 @@ def gather_chunks(segments: Sequence[Path | PlacedSegment], target: Path) -> int
     ):
         for segment in segments:
             for records in _records(segment, CHUNK):
+                writer.write_batch(_batch(records, schema))
+                rows += len(records)
+    return rows
+
+
+def gather_events(segments: Sequence[Path | PlacedSegment], target: Path, stages: Sequence[str]) -> int:
+    """Write the events of all segments to `target`, whole or not at all; return their number. The names of stages and
+    kinds are in its metadata. Raises as `gather_samples`."""
+    names = {"stages": list(stages), "what": [kind.name.lower() for kind in EventKind]}
+    columns = [(name, pa.from_numpy_dtype(EVENT[name])) for name in EVENT.names or ()]
+    schema = pa.schema(columns, metadata={METADATA_KEY: json.dumps(names).encode()})
+    rows = 0
+    with (
+        replacing(target) as temporary,
+        pq.ParquetWriter(temporary, schema, **FORM_OF_EVENTS) as writer,
+    ):
+        for segment in segments:
+            for records in filter(len, _records(segment, EVENT)):
                 writer.write_batch(_batch(records, schema))
                 rows += len(records)
     return rows

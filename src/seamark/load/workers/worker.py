@@ -29,6 +29,7 @@ from seamark.load.driver import AnyDriver, Body, TaskFailure, make_of
 from seamark.load.engine.schedule_share import ran_out, schedule_lag
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters, seed_for
 from seamark.load.workers.channel import LAUNCH_SPEC, Channel
+from seamark.load.workers.events import EventFile
 from seamark.load.workers.hooks import call_hook
 from seamark.load.workers.records import ReplySegment, Segment, synced_each_second
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
@@ -131,15 +132,19 @@ def keep_stderr() -> None:
     os.dup2(2, 1)
 
 
-def make_driver(assignment: WorkerAssignment) -> AnyDriver:
-    """Import and make the driver of the job."""
+def make_driver(assignment: WorkerAssignment, events: EventFile | None) -> AnyDriver:
+    """Import and make the driver of the job. Raises UserError if it has no stages and is to record events."""
     make = make_of(assignment.job.driver)
-    target = assignment.job.target(assignment.worker, assignment.workers)
+    target = assignment.job.target(assignment.worker, assignment.workers, events)
     if target.load.mix:
         from seamark.load.engine.mix import mixed  # imported only where needed, for a fast start
 
-        return mixed(make, target)
-    return make(target)
+        driver: AnyDriver = mixed(make, target)
+    else:
+        driver = make(target)
+    if events is not None and (driver.speaks == "wire" or not driver.stages):
+        raise UserError("keep_events: the driver of this service records none. Remove it.")
+    return driver
 
 
 def bodies_of(assignment: WorkerAssignment, driver: AnyDriver) -> Sequence[Body] | RowBodies:
@@ -170,7 +175,8 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
     allowed = os.sched_getaffinity(0)
     if assignment.cores:
         os.sched_setaffinity(0, assignment.cores)  # before any thread starts, so that all inherit it
-    driver = make_driver(assignment)
+    events = None if assignment.events is None else EventFile(assignment.events, assignment.worker)
+    driver = make_driver(assignment, events)
     bodies: Sequence[Body] | RowBodies | WorkList
     if driver.speaks == "task":
         bodies = ()
@@ -184,7 +190,12 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)  # collects only where a library leaks cycles
-        about = {"unit": driver.unit, "kinds": list(driver.kinds), "items": driver.work_count}
+        about = {
+            "unit": driver.unit,
+            "kinds": list(driver.kinds),
+            "items": driver.work_count,
+            "stages": [] if events is None else list(driver.stages),
+        }
         channel.send("ready", json.dumps(about))
         epoch_ns = channel.wait_for_go()
         began["epoch_ns"], began["cpu_s"] = epoch_ns, time.process_time()
@@ -193,9 +204,13 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
     report_progress = channel.report_progress if job.load.stop_when_saturated else None
     with ExitStack() as held:
         segment = held.enter_context(Segment(assignment.segment))
+        if events is not None:
+            held.enter_context(events)
+            begin = events.started(begin)
         replies = None if assignment.replies is None else held.enter_context(ReplySegment(assignment.replies))
         if job.load.finite:
-            held.enter_context(synced_each_second(segment, *([] if replies is None else [replies])))
+            kept = (segment, replies, events)
+            held.enter_context(synced_each_second(*(each for each in kept if each is not None)))
         if driver.speaks == "wire":  # a service may have both kinds of driver
             from seamark.load.engine.event_loop import (
                 run_wire,  # imported only where needed, for a fast start
@@ -205,7 +220,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
         elif driver.speaks == "task":
             from seamark.load.engine.task import run_task
 
-            counters = run_task(assignment, driver, segment, begin)
+            counters = run_task(assignment, driver, segment, begin, events)
         else:
             from seamark.load.engine.supervisor import run_calls
 
@@ -216,6 +231,11 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
             calls = calls.bodies if isinstance(calls, WorkList) else calls
             counters = run_calls(assignment, driver, calls, segment, begin, report_progress, replies)
         cpu_s, end_ns = time.process_time(), time.monotonic_ns()
+        if events is not None:
+            try:
+                events.flush()
+            except OSError as error:  # no space
+                counters = replace(counters, fault=counters.fault or error)
     os.sched_setaffinity(0, allowed)
     if counters.fault is not None and not isinstance(counters.fault, TaskFailure):
         traceback.print_exception(counters.fault)

@@ -211,6 +211,7 @@ class LoadRecord:
     energy: EnergyRecord = EnergyRecord()
     chunks: Count = field(default=None, metadata=OPTIONAL)
     replies: Count = field(default=None, metadata=OPTIONAL)
+    events: Count = field(default=None, metadata=OPTIONAL)
     rows: Count = field(default=None, metadata=OPTIONAL)
     samples_bytes: Count = field(default=None, metadata=OPTIONAL)
     pruned_at: Moment = field(default=None, metadata=OPTIONAL)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from seamark.model.results.trial_metrics import PercentileMethod, Times, Verdict, VerdictReason
+from seamark.model.results.trial_metrics import PercentileMethod, Verdict, VerdictReason
+from seamark.model.results.times import Times
 from seamark.model.results.values import Number, Setting, Word
 
 

@@ -20,12 +20,14 @@ from seamark.platform.process_tree import die_with_parent
 from seamark.report.figures.factors import factor_pictures
 from seamark.report.figures.latency_cdf import latency_pictures
 from seamark.report.figures.search import search_picture
+from seamark.report.figures.stages import stages_picture
 from seamark.report.figures.timelines import order_picture, phases_picture, timeline_picture
 from seamark.report.page.content import Block, Picture, Section, Text
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.sections import about, failures_section, glossary_section, headline, verdicts_section
 from seamark.report.source import Results, read_results
 from seamark.report.tables.search import search_tables, searched_treatments
+from seamark.report.tables.stages import stages_of, stages_table
 from seamark.report.tables.summary import slug, summary_section, trials_section
 from seamark.storage.paths import write_text
 
@@ -98,6 +100,8 @@ def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
             if treatments[0].component != "program":  # it is one run: no distribution, no seconds
                 tasks.append((stem, partial(latency_pictures, *what)))
                 tasks.append((stem, partial(_one, timeline_picture, *what)))
+            if any(stages_of(results, treatment) for treatment in treatments):
+                tasks.append((stem, partial(_stages, *what)))
     tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
     drawn: dict[str, list[Block]] = {name: [] for name, _ in tasks}
     for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks]), strict=True):
@@ -110,6 +114,14 @@ def _search(
 ) -> list[Block]:
     searched = searched_treatments(results, treatments)
     return [search_picture(searched, workload, stem, figures), *search_tables(searched)] if searched else []
+
+
+def _stages(
+    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, figures: Path
+) -> list[Block]:
+    table = stages_table(results, treatments, f"{workload}: stages")
+    picture = stages_picture(results, workload, treatments, stem, figures)
+    return [block for block in (picture, table) if block is not None]
 
 
 def _one(draw: Callable[..., Picture | None], *what: object) -> list[Block]:

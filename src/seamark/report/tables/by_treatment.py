@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from seamark.model.results.summary import KindSpreads, KindSummary, ObjectiveSummary, Spread, SummaryRow
-from seamark.model.results.trial_metrics import Times
+from seamark.model.results.times import Times
 from seamark.report.numbers import (
     BOUND_NOTE,
     UNSTEADY_NOTE,

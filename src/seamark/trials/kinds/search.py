@@ -163,6 +163,7 @@ def _published(
         (own.samples, folder.samples),
         (own.chunks, folder.chunks),
         (own.replies, folder.replies),
+        (own.events, folder.events),
         (own.client_telemetry, folder.client_telemetry),
     ):
         _link(source, target)

@@ -1,0 +1,268 @@
+"""Figures of the stages that requests go through, from events.parquet, in passes of constant memory.
+
+Durations are of the requests that were due in the measured window and have a good reply. `busy_ratio` is of all
+events in the window.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from seamark.analysis.metrics.distribution import TimeDistribution
+from seamark.analysis.metrics.samples import DamagedError, Samples, Times
+from seamark.analysis.metrics.window import Window
+from seamark.model.results.stages import StageBar, StageFigures, Stages, StageTimes, TracedRequest
+from seamark.model.sample import EventKind
+from seamark.stats.critical_path import critical_ns
+
+EVENTS_OF_A_PASS = 400_000
+"""Events in memory at a time, about: each pass reads those of a range of requests."""
+TIMED = (EventKind.WAIT, EventKind.RUN, EventKind.BLOCKED, EventKind.PREPARE)
+"""Kinds whose time is that of the request in the stage."""
+EXAMPLES = {"p50": 0.5, "p99": 0.99}
+"""Requests that the report draws: those whose response times are nearest to these quantiles."""
+MOST_BARS = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Events:
+    """Some events as columns; times in ns from the start of load, `track` identifies a thread of a worker."""
+
+    query: Times
+    begin: Times
+    end: Times
+    stage: Times
+    what: Times
+    track: Times
+
+    def of(self, mask: NDArray[np.bool_]) -> "Events":
+        """Return the events of a mask."""
+        return Events(**{name: column[mask] for name, column in vars(self).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Requests:
+    """Requests due in the window with a good reply, by ascending number."""
+
+    query: Times
+    due: Times
+    last: Times
+
+
+@dataclass(kw_only=True)
+class _Stage:
+    """What was counted of one stage."""
+
+    run: TimeDistribution = field(default_factory=TimeDistribution)
+    wait: TimeDistribution = field(default_factory=TimeDistribution)
+    tracks: set[int] = field(default_factory=set)
+    busy_ns: int = 0
+    total_ns: int = 0
+    critical_ns: int = 0
+
+
+@dataclass(kw_only=True)
+class _Example:
+    """The request whose response time is nearest to `wanted_ns`, and its events."""
+
+    wanted_ns: float
+    query: int = -1
+    due_ns: int = 0
+    last_ns: int = 0
+    events: Events | None = None
+
+
+def read_stages(path: Path, samples: Samples, window: Window, response: TimeDistribution) -> Stages | None:
+    """Return the figures of all stages; None without a file of events. `response` has the response times of the
+    window. Raises DamagedError for a file that cannot be read."""
+    if not path.exists():
+        return None
+    try:
+        with pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True) as file:
+            names = json.loads((file.schema_arrow.metadata or {})[b"seamark"])["stages"]
+            return _figures(file, [str(name) for name in names], samples, window, response)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as cause:
+        if isinstance(cause, DamagedError):
+            raise
+        raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
+
+
+def _figures(
+    file: pq.ParquetFile, names: Sequence[str], samples: Samples, window: Window, response: TimeDistribution
+) -> Stages:
+    stages: dict[int, _Stage] = {number: _Stage() for number in range(len(names))}
+    quantiles = {name: response.quantile(probability) for name, probability in EXAMPLES.items()}
+    examples = {name: _Example(wanted_ns=each.value) for name, each in quantiles.items() if each is not None}
+    traced = latency_ns = 0
+    for low, high in _ranges(file):
+        events, requests = _events(file, low, high), _requests(samples, window, low, high)
+        _add_busy(stages, events, window)
+        place = np.searchsorted(requests.query, events.query)
+        place[place == len(requests.query)] = 0
+        known = requests.query[place] == events.query if len(requests.query) else np.zeros(len(place), dtype=bool)
+        events, place = events.of(known), place[known]
+        seen = np.unique(place)
+        traced += len(seen)
+        latency_ns += int((requests.last[seen] - requests.due[seen]).sum())
+        _add_times(stages, events, place, requests)
+        _choose(examples, events, place, requests, seen)
+    critical = sum(stage.critical_ns for stage in stages.values())
+    return Stages(
+        events=file.metadata.num_rows,
+        requests=traced,
+        outside_ratio=1 - critical / latency_ns if latency_ns else None,
+        by_stage={
+            _name(names, number): _stage(stage, latency_ns, window)
+            for number, stage in sorted(stages.items())
+            if stage.tracks
+        },
+        examples=tuple(
+            _traced(name, example, names) for name, example in examples.items() if example.events is not None
+        ),
+    )
+
+
+def _name(names: Sequence[str], number: int) -> str:
+    return names[number] if 0 <= number < len(names) else f"stage {number}"
+
+
+def _stage(stage: _Stage, latency_ns: int, window: Window) -> StageFigures:
+    capacity_ns = len(stage.tracks) * (window.end_ns - window.start_ns)
+    return StageFigures(
+        visits=stage.run.count,
+        threads=len(stage.tracks),
+        busy_ratio=stage.busy_ns / capacity_ns if capacity_ns > 0 else None,
+        run_ms=_times(stage.run),
+        wait_ms=_times(stage.wait) if stage.wait.count else None,
+        latency_ratio=stage.total_ns / latency_ns if latency_ns else None,
+        critical_ratio=stage.critical_ns / latency_ns if latency_ns else None,
+    )
+
+
+def _times(times: TimeDistribution) -> StageTimes:
+    return StageTimes(**{name: times.statistic_ms(name) for name in ("p50", "p95", "p99", "mean")})
+
+
+def _ranges(file: pq.ParquetFile) -> Iterator[tuple[int, int]]:
+    """Yield ranges [low, high) of requests that together are all, with about EVENTS_OF_A_PASS events each."""
+    bounds = [_bounds(file, group) for group in range(file.num_row_groups)]
+    if not bounds:
+        return
+    low, end = min(least for least, _ in bounds), max(most for _, most in bounds) + 1
+    passes = max(1, -(-file.metadata.num_rows // EVENTS_OF_A_PASS))
+    step = max(1, -(-(end - low) // passes))
+    for start in range(low, end, step):
+        yield start, min(start + step, end)
+
+
+def _bounds(file: pq.ParquetFile, group: int) -> tuple[int, int]:
+    statistics = file.metadata.row_group(group).column(file.schema_arrow.names.index("query")).statistics
+    return int(statistics.min), int(statistics.max)
+
+
+def _events(file: pq.ParquetFile, low: int, high: int) -> Events:
+    columns = ["query", "begin_ns", "end_ns", "stage", "what", "thread", "worker"]
+    found: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, dtype=np.int64)] for name in columns}
+    for group in range(file.num_row_groups):
+        least, most = _bounds(file, group)
+        if least >= high or most < low:
+            continue
+        part = file.read_row_group(group, columns=columns, use_threads=False)
+        query = part["query"].to_numpy()
+        mask = (query >= low) & (query < high)
+        for name in columns:
+            kept = part[name].to_numpy()[mask]
+            found[name].append(kept if name in ("query", "begin_ns", "end_ns") else kept.astype(np.int32))
+    whole = {name: np.concatenate(parts[1:] or parts) for name, parts in found.items()}
+    return Events(
+        query=whole["query"],
+        begin=whole["begin_ns"],
+        end=whole["end_ns"],
+        stage=whole["stage"],
+        what=whole["what"],
+        track=(whole["worker"].astype(np.int64) << 32) | whole["thread"].astype(np.int64),
+    )
+
+
+def _requests(samples: Samples, window: Window, low: int, high: int) -> _Requests:
+    found = [np.zeros((3, 0), dtype=np.int64)]
+    for batch in samples.batches():
+        own = (batch.index >= low) & (batch.index < high) & batch.good
+        own &= (batch.due >= window.start_ns) & (batch.due < window.end_ns)
+        found.append(np.stack([batch.index[own], batch.due[own], batch.last[own]]))
+    query, due, last = np.concatenate(found, axis=1)
+    order = np.argsort(query)
+    return _Requests(query=query[order], due=due[order], last=last[order])
+
+
+def _add_busy(stages: dict[int, _Stage], events: Events, window: Window) -> None:
+    """Add the time in the window in which threads ran each stage, and which threads these are."""
+    for number in np.unique(events.stage).tolist():
+        stage = stages.setdefault(number, _Stage())
+        own = events.of((events.stage == number) & (events.what == EventKind.RUN))
+        spent = np.minimum(own.end, window.end_ns) - np.maximum(own.begin, window.start_ns)
+        stage.busy_ns += int(spent[spent > 0].sum())
+        stage.tracks.update(np.unique(own.track).tolist())
+
+
+def _add_times(stages: dict[int, _Stage], events: Events, place: Times, requests: _Requests) -> None:
+    """Add the times of requests in each stage: `place` has the request of each event."""
+    timed = np.isin(events.what, TIMED)
+    events, place = events.of(timed), place[timed]
+    critical = critical_ns(place, events.begin, events.end, requests.due, requests.last)
+    for number in np.unique(events.stage).tolist():
+        stage, own = stages.setdefault(number, _Stage()), events.stage == number
+        spent, what = (events.end - events.begin)[own], events.what[own]
+        stage.run.add(spent[what == EventKind.RUN])
+        stage.wait.add(spent[what == EventKind.WAIT])
+        stage.total_ns += int(spent.sum())
+        stage.critical_ns += int(critical[own].sum())
+
+
+def _choose(
+    examples: dict[str, _Example], events: Events, place: Times, requests: _Requests, seen: NDArray[np.intp]
+) -> None:
+    """Keep the request that is nearest to each example's response time, with its events."""
+    if not len(seen):
+        return
+    times = requests.last[seen] - requests.due[seen]
+    for example in examples.values():
+        best = int(np.argmin(np.abs(times - example.wanted_ns)))
+        so_far = abs(example.last_ns - example.due_ns - example.wanted_ns)
+        if example.events is None or abs(int(times[best]) - example.wanted_ns) < so_far:
+            chosen = int(seen[best])
+            example.query = int(requests.query[chosen])
+            example.due_ns, example.last_ns = int(requests.due[chosen]), int(requests.last[chosen])
+            example.events = events.of(place == chosen)
+
+
+def _traced(name: str, example: _Example, names: Sequence[str]) -> TracedRequest:
+    """Return an example as its bars, ascending by their beginning, MOST_BARS at most."""
+    events = example.events
+    assert events is not None
+    order = np.argsort(events.begin, kind="stable")[:MOST_BARS]
+    return TracedRequest(
+        quantile=name,
+        query=example.query,
+        response_ms=(example.last_ns - example.due_ns) / 1e6,
+        events=len(events.query),
+        bars=tuple(
+            StageBar(
+                stage=_name(names, int(events.stage[row])),
+                what=_word(int(events.what[row])),
+                begin_ms=(int(events.begin[row]) - example.due_ns) / 1e6,
+                end_ms=(int(events.end[row]) - example.due_ns) / 1e6,
+            )
+            for row in order.tolist()
+        ),
+    )
+
+
+def _word(what: int) -> str:
+    return EventKind(what).name.lower() if what in set(EventKind) else str(what)

@@ -1,0 +1,77 @@
+"""Gantt chart of single requests: what each did in which stage, from the time at which it was due."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from seamark.model.plurals import counted
+from seamark.model.results.stages import TracedRequest
+from seamark.model.results.summary import SummaryRow
+from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, plain_numbers, written
+from seamark.report.figures.timelines import representative
+from seamark.report.numbers import level, number
+from seamark.report.page.content import Picture
+from seamark.report.source import Results
+from seamark.report.tables.stages import stages_of
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "wait": {"color": "#dfe3e8", "hatch": "///"},
+    "prepare": {"color": COLOURS[4], "hatch": "..."},
+    "run": {"color": COLOURS[0]},
+    "blocked": {"color": COLOURS[1], "hatch": "xxx"},
+}
+MOMENT = "first_unit"
+BAR = 0.62
+
+
+def stages_picture(
+    results: Results, workload: str, treatments: Sequence[SummaryRow], stem: str, folder: Path
+) -> Picture | None:
+    """Draw a typical and a slow request of the representative treatment; None where no trial recorded events."""
+    able = [treatment for treatment in treatments if any(each.examples for each in stages_of(results, treatment))]
+    treatment = representative(results, able)
+    if treatment is None:
+        return None
+    stages = next(each for each in stages_of(results, treatment) if each.examples)
+    names = [
+        name for name in stages.by_stage if any(bar.stage == name for own in stages.examples for bar in own.bars)
+    ]
+    kinds = [kind for kind in LOOKS if any(bar.what == kind for own in stages.examples for bar in own.bars)]
+    with drawing(8.4, len(stages.examples) * (0.75 + 0.3 * len(names)) + 0.4) as figure:
+        axes = figure.subplots(len(stages.examples), 1, squeeze=False)[:, 0]
+        for axis, request in zip(axes, stages.examples, strict=True):
+            _draw(axis, request, names)
+        axes[-1].set_xlabel("ms from the time at which the request was due")
+        handles = [Patch(label=kind, edgecolor="white", **LOOKS[kind]) for kind in kinds]
+        figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
+        factors = ", ".join(f"{name} {level(value, name)}" for name, value in treatment.factors.items())
+        cut = [own for own in stages.examples if own.events > len(own.bars)]
+        return written(
+            figure,
+            folder,
+            f"{stem}-stages",
+            alt=f"{workload}: stages of a typical and of a slow request",
+            caption=f"{workload}{': ' + factors if factors else ''}. The requests whose response times are nearest "
+            "to the quantiles, stage by stage; the line is the end of the request."
+            + (f" Only the first {counted(len(cut[0].bars), 'event')} of a request are drawn." if cut else ""),
+        )
+
+
+def _draw(axis: Axes, request: TracedRequest, names: Sequence[str]) -> None:
+    for place, name in enumerate(names):
+        for bar in (bar for bar in request.bars if bar.stage == name):
+            if bar.what == MOMENT:
+                axis.plot([bar.end_ms], [place], marker="|", color=INK, ms=9)
+            elif bar.what in LOOKS:
+                length = bar.end_ms - bar.begin_ms
+                axis.barh(place, length, BAR, bar.begin_ms, edgecolor="white", lw=0.4, **LOOKS[bar.what])
+    axis.axvline(request.response_ms, color=MUTED, ls=":", lw=1)
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.set_xlim(min([0.0, *(bar.begin_ms for bar in request.bars)]), 1.02 * request.response_ms)
+    axis.set_title(f"{request.quantile}: request {request.query}, {number(request.response_ms)} ms")
+    axis.grid(visible=False, axis="y")
+    plain_numbers(axis.xaxis)
