@@ -1,0 +1,238 @@
+"""Comparison of two methods by scores of the same items: tests and intervals of the mean difference. Pure.
+
+`base` and `new` are shape (items,) in the same order. Items may be clustered (several questions about one document):
+`clusters` holds one label per item. Answers within a cluster are correlated, so the cluster is then the unit of
+independence; without `clusters` the item is. A difference is new - base, its mean is that over items. All functions
+raise ValueError for scores that are empty, of unequal lengths, or not finite, and for a label that is missing.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from seamark.stats.paired_scores import Labels, Scores, Units, pairs, standard_error, t_quantile, units_of
+from seamark.stats.ranks import Values
+
+CONFIDENCE = 0.95
+RESAMPLES = 9999
+MOST_ENUMERATED = 16
+"""Units above which signs are drawn at random instead of enumerated."""
+MOST_DRAWN = 2**20
+"""Random numbers in memory at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class McNemar:
+    """Numbers of items with score 1 by both methods, one of them or neither, and the two-sided p."""
+
+    both: int
+    only_base: int
+    only_new: int
+    neither: int
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignFlip:
+    """Two-sided p of the mean difference under random signs of `units` clusters (or items).
+
+    `arrangements` is the number of sign patterns that p comes from: all that differ (exact), or those drawn from
+    `seed` (monte-carlo), where p is 1 / (arrangements + 1) at least.
+    """
+
+    difference: float
+    p: float
+    method: Literal["exact", "monte-carlo"]
+    units: int
+    arrangements: int
+    seed: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """A two-sided confidence interval, in units of the score; each side is missed with (1 - `confidence`) / 2."""
+
+    low: float
+    high: float
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanDifference:
+    """Mean difference over `items` in `units` clusters (or items), with its standard error and t interval.
+
+    `standard_error` and `interval` are None with fewer than two units. If all units have the same mean difference,
+    the error and the width are 0: the scores contain no information about rarer differences.
+    """
+
+    items: int
+    units: int
+    difference: float
+    standard_error: float | None
+    interval: Limits | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bootstrap:
+    """Mean difference with a percentile interval from `resamples` of whole units; None with fewer than two units."""
+
+    difference: float
+    interval: Limits | None
+    method: Literal["cluster percentile", "item percentile"]
+    units: int
+    resamples: int
+    seed: int
+
+
+def mcnemar(base: Scores, new: Scores) -> McNemar:
+    """Return the exact McNemar test of scores 0 and 1: two-sided binomial test of the discordant pairs.
+
+    p is 1 without discordant pairs. The test assumes independent items: for clustered ones, use `sign_flip`, which
+    is the same test without clusters (McNemar, Psychometrika 12, 1947). ValueError for other scores.
+    """
+    from scipy.special import bdtr
+
+    one, other = pairs(base, new)
+    if not np.isin(np.concatenate([one, other]), (0, 1)).all():
+        raise ValueError("McNemar's test needs scores of 0 and 1 only")
+    only_base, only_new = int((one > other).sum()), int((other > one).sum())
+    both = int((one * other).sum())
+    return McNemar(
+        both=both,
+        only_base=only_base,
+        only_new=only_new,
+        neither=len(one) - both - only_base - only_new,
+        p=min(1.0, 2 * float(bdtr(min(only_base, only_new), only_base + only_new, 0.5))),
+    )
+
+
+def sign_flip(
+    base: Scores, new: Scores, *, seed: int, clusters: Labels | None = None, resamples: int = RESAMPLES
+) -> SignFlip:
+    """Return the permutation test of the mean difference by exchange of base and new in whole clusters.
+
+    The hypothesis is that base and new are exchangeable in each cluster, so the sign of its sum of differences is
+    random. All sign patterns are enumerated for up to 16 units with a difference (others cannot change the sum);
+    above, m = `resamples` are drawn, and p is (b + 1) / (m + 1) for b with an absolute sum not below the observed one
+    (Phipson and Smyth, Statistical Applications in Genetics 9, 2010). Sums that are equal but for rounding count as
+    equal. ValueError for less than one resample.
+    """
+    if resamples < 1:
+        raise ValueError(f"resamples is {resamples}; at least 1 is needed")
+    units = units_of(base, new, clusters)
+    sums = units.sums[np.abs(units.sums) > units.rounding]
+    least = abs(float(sums.sum())) - float(units.rounding.sum())
+    is_exact = len(sums) <= MOST_ENUMERATED
+    if is_exact:
+        p = float(np.mean(np.abs(_signed_sums(sums)) >= least))
+    else:
+        p = (_as_extreme(sums, least, resamples, np.random.default_rng(seed)) + 1) / (resamples + 1)
+    return SignFlip(
+        difference=units.mean,
+        p=p,
+        method="exact" if is_exact else "monte-carlo",
+        units=len(units.sums),
+        arrangements=2 ** len(sums) if is_exact else resamples,
+        seed=None if is_exact else seed,
+    )
+
+
+def mean_difference(
+    base: Scores, new: Scores, *, clusters: Labels | None = None, confidence: float = CONFIDENCE
+) -> MeanDifference:
+    """Return the mean difference with a cluster-robust standard error and t interval of G - 1 degrees of freedom.
+
+    The variance is G / (G - 1) times the sum over G clusters of their squared sum of residuals, over items squared
+    (Liang and Zeger, Biometrika 73, 1986; Cameron and Miller, Journal of Human Resources 50, 2015). Without clusters
+    that is the usual variance / items. The interval is too narrow for few clusters of very unequal size. ValueError
+    for a `confidence` outside (0, 1).
+    """
+    _check_confidence(confidence)
+    units = units_of(base, new, clusters)
+    error, difference = standard_error(units), units.mean
+    interval = None
+    if error is not None:
+        reach = t_quantile(len(units.sums), (1 + confidence) / 2) * error
+        interval = Limits(low=difference - reach, high=difference + reach, confidence=confidence)
+    return MeanDifference(
+        items=int(units.sizes.sum()),
+        units=len(units.sums),
+        difference=difference,
+        standard_error=error,
+        interval=interval,
+    )
+
+
+def bootstrap(
+    base: Scores,
+    new: Scores,
+    *,
+    seed: int,
+    clusters: Labels | None = None,
+    confidence: float = CONFIDENCE,
+    resamples: int = RESAMPLES,
+) -> Bootstrap:
+    """Return the mean difference with the percentile interval of resamples of whole clusters.
+
+    Each resample draws as many clusters as there are, with replacement, and its mean is over their items (Davison and
+    Hinkley, Bootstrap Methods and their Application, 1997, sections 3.8 and 5.3). It covers less than `confidence`
+    with fewer than about 50 units: `mean_difference` is preferable there. Memory is bounded at about 30 MB, whatever
+    the number of resamples. ValueError for a `confidence` outside (0, 1) and fewer than 2 / (1 - `confidence`)
+    resamples: less than one lies beyond each limit then.
+    """
+    _check_confidence(confidence)
+    if resamples * (1 - confidence) < 2 - 1e-9:
+        raise ValueError(
+            f"resamples is {resamples}; confidence {confidence} needs {2 / (1 - confidence):.0f} or more"
+        )
+    units = units_of(base, new, clusters)
+    interval = None
+    if len(units.sums) > 1:
+        means = _resampled_means(units, resamples, np.random.default_rng(seed))
+        low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+        interval = Limits(low=float(low), high=float(high), confidence=confidence)
+    return Bootstrap(
+        difference=units.mean,
+        interval=interval,
+        method="item percentile" if clusters is None else "cluster percentile",
+        units=len(units.sums),
+        resamples=resamples,
+        seed=seed,
+    )
+
+
+def _signed_sums(sums: Values) -> Values:
+    """Return the sums under all sign patterns with a positive first sign; the others are their negatives."""
+    signed = sums[:1] if len(sums) else np.zeros(1)
+    for value in sums[1:]:
+        signed = np.concatenate([signed + value, signed - value])
+    return signed
+
+
+def _as_extreme(sums: Values, least: float, resamples: int, rng: np.random.Generator) -> int:
+    """Return how many of `resamples` random sign patterns have an absolute sum of `least` or more."""
+    count = 0
+    for rows in _rows(resamples, len(sums)):
+        positive = rng.integers(0, 2, size=(rows, len(sums)), dtype=np.bool_)
+        count += int(np.count_nonzero(np.abs(2 * (positive @ sums) - sums.sum()) >= least))
+    return count
+
+
+def _resampled_means(units: Units, resamples: int, rng: np.random.Generator) -> Values:
+    count, means = len(units.sums), []
+    for rows in _rows(resamples, count):
+        picked = rng.integers(0, count, size=(rows, count))
+        means.append(units.sums[picked].sum(axis=1) / units.sizes[picked].sum(axis=1))
+    return np.concatenate(means)
+
+
+def _rows(total: int, width: int) -> list[int]:
+    """Return numbers of rows of `width` that add up to `total`, each with at most MOST_DRAWN elements."""
+    most = max(1, MOST_DRAWN // width)
+    return [min(most, total - start) for start in range(0, total, most)]
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is {confidence}; it must lie between 0 and 1")
