@@ -58,6 +58,7 @@ rule all:
 include: dag.file("workflow/rules/prepare.smk")
 include: dag.file("workflow/rules/serve.smk")
 include: dag.file("workflow/rules/measure.smk")
+include: dag.file("workflow/rules/simulate.smk")
 include: dag.file("workflow/rules/report.smk")
 
 

@@ -9,6 +9,8 @@ rule load:
         f"{TRIAL}/load.json",
     log:
         f"{SCENARIO}/logs/load/{{deployment}}--{{workload}}--r{{repetition}}.log",
+    wildcard_constraints:
+        deployment=dag.measured,
     priority: dag.priority("load")
     group:
         dag.group

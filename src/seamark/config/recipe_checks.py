@@ -38,6 +38,9 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     if service.driver.count(":") != 1:
         mistakes.add(tree.value["driver"], f"'{service.driver}' is not of the form 'package.module:Name'.")
     check_program_texts(tree, mistakes)
+    if service.origin == "simulated" and (service.load != "program" or service.server is not None):
+        why = "'simulated' is for a program without a server. Set 'load: program' and 'server: null', or remove it."
+        mistakes.add(tree.value["origin"], why)
     for name in ("limit_s", "typical_load_s"):
         if service.load == "requests" and name in tree.value:
             mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")

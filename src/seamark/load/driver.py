@@ -256,13 +256,16 @@ class TaskFailure(Exception):  # noqa: N818
 
 
 class TaskRecorder(Protocol):
-    """Takes the records of a Task. Times are in ns from the start of load."""
+    """Takes the records of a Task. Times are in ns from the start of load; of a simulated load they are virtual."""
 
     folder: Path
     """Folder for files that are kept with the results of the trial."""
 
+    seed: int
+    """Seed of the trial."""
+
     def now_ns(self) -> int:
-        """Return the time since the start of load."""
+        """Return the time since the start of load; of a simulated load, the latest time that was recorded."""
 
     def sample(
         self,

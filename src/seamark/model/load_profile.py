@@ -157,7 +157,7 @@ class LoadProfile:
         "bool",
         False,
         optional=True,
-        loads=ANY_LOAD,
+        loads=("requests", "finite", "program"),
         help="Record the stages that each request goes through, in events.parquet, where the driver knows any. "
         "Default false.",
     )

@@ -8,6 +8,8 @@ Value = int | float | str | bool | None
 Role = Literal["deployment", "workload"]
 SettingType = Literal["int", "float", "str", "bool", "structure"]
 LoadKind = Literal["requests", "finite", "program"]
+Origin = Literal["measured", "simulated"]
+Component = Literal["storage", "vectordb", "inference", "evaluation", "pipeline", "simulation", "program", "null"]
 """`requests`: requests for a time. `finite`: each item of a work list once; the load ends when all are done.
 `program`: a Task of the driver, which runs once and records itself."""
 
@@ -172,10 +174,11 @@ class Service:
     event loop (`wire`), threads or processes. `why` is the reason for the service in the catalogue; `in_apptainer`
     states which parts were tested in images. `load` is the kind of its loads. Of a finite one and of a program,
     `limit_s` is the default time limit, and `typical_load_s` serves to estimate a plan until loads were measured.
+    `origin` of a program on a virtual clock is `simulated`: it needs no server, and several run side by side.
     """
 
     name: str
-    component: Literal["storage", "inference", "vectordb", "program", "null"]
+    component: Component
     summary: str
     version: str
     licence: str
@@ -183,6 +186,7 @@ class Service:
     workers: Literal["wire", "threads", "processes"]
     settings: tuple[Setting, ...]
     load: LoadKind = "requests"
+    origin: Origin = "measured"
     limit_s: float = 3600.0
     typical_load_s: float = 60.0
     environment: str | None = None

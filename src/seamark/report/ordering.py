@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import get_args
 
 from seamark.model.plurals import counted
 from seamark.model.results.summary import ServerSummary, Summary, SummaryRow
-from seamark.model.service import Value
+from seamark.model.service import Component, Value
 from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS
 from seamark.report.numbers import ABSENT
 
@@ -35,6 +36,11 @@ def trial_marks(summary: Summary) -> dict[str, str]:
         return {}
     pairs = (pair for row in summary.treatments for pair in zip(row.trials, row.trial_servers, strict=True))
     return {trial: name for trial, name in pairs if name}
+
+
+def simulated_services(summary: Summary) -> list[str]:
+    """Return the services whose trials are simulated."""
+    return list(dict.fromkeys(row.service for row in summary.treatments if row.origin == "simulated"))
 
 
 def about_servers(summary: Summary) -> list[tuple[str, str]]:
@@ -73,7 +79,7 @@ def _identities(digests: Sequence[str]) -> str:
     return f", identity: {', '.join(known)}" if known else ""
 
 
-COMPONENTS = ("storage", "vectordb", "inference", "program")
+COMPONENTS = get_args(Component)
 
 Levels = Mapping[str, Sequence[Value]]
 

@@ -28,7 +28,7 @@ from seamark.report.numbers import (
     statistic,
     unit_words,
 )
-from seamark.report.ordering import SERVER, in_order, mixture
+from seamark.report.ordering import SERVER, in_order, mixture, simulated_services
 from seamark.stats.histogram import Histogram
 
 COLOURS = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
@@ -72,6 +72,8 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
     table.add_column("verdict", no_wrap=True)
     last = None
     marks: set[str] = {warning} if (warning := mixture(summary)) else set()
+    if simulated := simulated_services(summary):
+        marks.add(f"Simulated, not measured: {', '.join(simulated)}.")
     for row in in_order(summary):
         throughput, latency, workload = row.throughput, row.latency_ms, row.workload
         mark = saturation_mark(row.codes)

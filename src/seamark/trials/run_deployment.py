@@ -46,6 +46,9 @@ def run_deployment(
             print(f"{deployment_id}: another job is at work on it. Nothing is done here.")
             return 0
         left = pending_trials(study, scenario, deployment_id, failed=failed, anew=anew)
+        if study.services[study.deployment(scenario, deployment_id).service].origin == "simulated":
+            simulated = [phases.run("simulate", trial_id) for trial_id in left]
+            return 0 if all(simulated) else 1
         if not left and folder.record.exists():
             print(f"{deployment_id}: all trials are measured.")
             return 0
@@ -142,6 +145,16 @@ def measure_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -
         if not republished(context.results.trial(trial.id), trial, context.server):
             kind = cast(Kind, import_module(KINDS[kind_of(trial)]))
             kind.measure_trial(context, trial, parent_pid, max_retries=retries)
+
+
+def simulate_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) -> None:
+    """Run one simulation, unless its samples are complete; load.json has the outcome. Many may run side by side."""
+    from seamark.trials.kinds import simulation
+
+    trial = study.trial(scenario, trial_id)
+    context = DeploymentContext.of(study, scenario, trial.deployment)
+    if not republished(context.results.trial(trial.id), trial, context.server):
+        simulation.measure_trial(context, trial, parent_pid)
 
 
 def tear_down(study: Study, scenario: str, deployment_id: str) -> None:

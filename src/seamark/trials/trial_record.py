@@ -57,6 +57,7 @@ def record_of(
         duration_s=trial.load.duration_s,
         in_client=context.service.server is None,
         kind=context.service.load,
+        origin=context.service.origin,
         client=ClientRecord(workers=context.service.workers, processes=0),
         scheduled=0,
         sent=0,

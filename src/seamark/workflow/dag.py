@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -164,9 +165,25 @@ class Dag:
         return [self._relative(folder.trial(t.id).metrics) for t in self.study.plan_of(scenario).trials]
 
     def records(self, scenario: str) -> list[str]:
-        """Return the deployment.json of every deployment of a scenario."""
-        folder = self.study.folder(scenario)
-        return [self._relative(folder.deployment(d.id).record) for d in self.study.plan_of(scenario).deployments]
+        """Return the deployment.json of every deployment of a scenario; a simulation has none."""
+        folder, simulated = self.study.folder(scenario), set(self._simulated(scenario))
+        deployments = [d.id for d in self.study.plan_of(scenario).deployments if d.id not in simulated]
+        return [self._relative(folder.deployment(name).record) for name in deployments]
+
+    @property
+    def simulated(self) -> str:
+        """Pattern of the deployments whose trials are simulations; it matches nothing where there are none."""
+        return "|".join(map(re.escape, self._simulated(self.study.scenario.name))) or "(?!)"
+
+    @property
+    def measured(self) -> str:
+        """Pattern of all other deployments."""
+        return rf"(?!(?:{self.simulated})--)(?:(?!--)[^/])+"
+
+    def _simulated(self, scenario: str) -> list[str]:
+        services = self.study.services
+        deployments = self.study.plan_of(scenario).deployments
+        return [each.id for each in deployments if services[each.service].origin == "simulated"]
 
     def loads(self, w: Wildcards) -> list[str]:
         """Return the load.json of every trial of a deployment."""
@@ -256,7 +273,8 @@ class Dag:
     def resources(self, phase: str) -> dict[str, Any]:
         """Return the resources of a phase of a deployment; where jobs run on this machine only its slots, since each
         function here costs Snakemake a call for every job."""
-        slot = 1 if phase == "together" else self.slot
+        alone = {"together": 1, "simulate": max(1, SLOTS // (os.cpu_count() or 1))}
+        slot = alone.get(phase, self.slot)
         if not leaves_this_machine(self.study.site):
             return {"slot": slot}
         names = self._site_resources(self.study.scenario.name, self.study.plan.deployments[0].id)

@@ -92,6 +92,16 @@ def load(scenario_file: str, site: str, scenario: str, trial_id: str, config_has
     measure_trial(study, scenario, trial_id, parent_pid)
 
 
+def simulate(scenario_file: str, site: str, scenario: str, trial_id: str, config_hash: str | None = None) -> None:
+    """Run one simulation; `config_hash` as that of `load`."""
+    parent_pid = os.getppid()
+    from seamark.trials.run_deployment import simulate_trial
+
+    _require_current_epoch()
+    study = _study(scenario_file, site).of_trial(scenario, trial_id, config_hash)
+    simulate_trial(study, scenario, trial_id, parent_pid)
+
+
 def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
     """End a deployment's server and write deployment.json."""
     from seamark.trials.run_deployment import tear_down

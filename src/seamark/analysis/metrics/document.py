@@ -136,6 +136,7 @@ def _identity(trial: Trial, load: LoadRecord, scenario: str, deployment: Deploym
         "timestamp": load.started_at or load.finished_at,
         "component": trial.component,
         "service": trial.service,
+        "origin": load.origin,
         "repetition": trial.repetition,
         "block": trial.block,
         "position": trial.position,

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from seamark.analysis.metrics.table import METRICS, STATISTICS, VERSION
 from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.scenario import Outcome
+from seamark.model.service import Component
 from seamark.model.trial import SCHEMA_VERSION
 
 Schema = dict[str, Any]
@@ -45,7 +46,7 @@ NARROWER: Mapping[str, Schema] = {
     "metrics_version": {"const": VERSION},
     "trial_id": {"type": "string", "format": "uuid"},
     "timestamp": {"format": "date-time"},
-    "component": {"enum": ["storage", "inference", "vectordb", "program", "http", "null"]},
+    "component": {"enum": [*get_args(Component), "http"]},
     "status": {"enum": ["ok", "failed"]},
     **dict.fromkeys(("repetition", "block", "position"), COUNT),
     "throughput.unit": {"pattern": "_per_s$"},

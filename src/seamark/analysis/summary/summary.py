@@ -117,6 +117,7 @@ def _row(factors: Mapping[str, Value], results: Sequence[TrialResult]) -> Summar
         workload=trial.group,
         service=trial.service,
         component=trial.component,
+        origin=good[0].origin if good else "measured",
         deployment=trial.deployment,
         config=redacted(good[0].config if good else trial.settings),
         changed=redacted(trial.changed),

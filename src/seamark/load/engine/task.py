@@ -1,4 +1,4 @@
-"""A Task in its worker: its recorder, its time limit, and its end."""
+"""A Task in its worker: its recorder on the clock of the machine or of a simulation, its time limit, and its end."""
 
 import signal
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic_ns
 
 from seamark.load.driver import Task, TaskFailure
-from seamark.load.workers.assignment import FILES, WorkerAssignment, WorkerCounters
+from seamark.load.workers.assignment import FILES, WorkerAssignment, WorkerCounters, seed_for
 from seamark.load.workers.events import EventFile, EventTrack
 from seamark.load.workers.records import Recorder, Segment
 from seamark.model.sample import MISSING_NS, Failure
@@ -16,8 +16,11 @@ from seamark.model.sample import MISSING_NS, Failure
 class WallClockRecorder:
     """Records the samples of a Task on the machine's clock."""
 
-    def __init__(self, segment: Segment, folder: Path, worker: int, events: EventFile | None = None) -> None:
+    def __init__(
+        self, segment: Segment, folder: Path, *, seed: int, worker: int, events: EventFile | None = None
+    ) -> None:
         self.folder = folder
+        self.seed = seed
         self.qualities: dict[str, float] = {}
         self.epoch_ns = 0
         self.count = 0
@@ -42,7 +45,7 @@ class WallClockRecorder:
         failure: Failure = Failure.NONE,
         kind: int = 0,
     ) -> None:
-        """Record one request or step, at once on the disk: a Task may be killed. Raises OSError (no space)."""
+        """Record one request or step. Raises OSError (no space)."""
         self.count += 1
         self._records.add(
             index,
@@ -61,6 +64,14 @@ class WallClockRecorder:
             kind,
             self._worker,
         )
+        self._on_sample(last_ns)
+
+    def _on_sample(self, last_ns: int) -> None:
+        """Write the sample at once: a Task may be killed."""
+        self._records.flush()
+
+    def flush(self) -> None:
+        """Write what is held. Raises OSError (no space)."""
         self._records.flush()
 
     def quality(self, name: str, value: float) -> None:
@@ -70,6 +81,21 @@ class WallClockRecorder:
     def track(self) -> EventTrack | None:
         """Return a new track for events, None unless the load has `keep_events`."""
         return None if self._events is None else self._events.track()
+
+
+class VirtualClockRecorder(WallClockRecorder):
+    """Records the samples of a simulated load, whose time is that of its latest sample. One that is killed is made
+    anew, so that samples are written in blocks."""
+
+    _latest_ns = 0
+
+    def now_ns(self) -> int:
+        """Return the time of the latest sample."""
+        return self._latest_ns
+
+    def _on_sample(self, last_ns: int) -> None:
+        if last_ns > self._latest_ns:
+            self._latest_ns = last_ns
 
 
 def run_task(
@@ -82,23 +108,26 @@ def run_task(
     """Call `begin` (returns the epoch) and run the Task, until its time limit or SIGTERM at the latest."""
     stop, late = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    recorder = WallClockRecorder(segment, assignment.segment.parent / FILES, assignment.worker, events)
-    recorder.epoch_ns = begin()
+    make = VirtualClockRecorder if assignment.job.simulated else WallClockRecorder
+    files, seed = assignment.segment.parent / FILES, seed_for(assignment.job.seed, "task")
+    recorder = make(segment, files, seed=seed, worker=assignment.worker, events=events)
+    recorder.epoch_ns = epoch_ns = begin()
     if events is not None:
         events.epoch_ns = 0  # a Task gives its times from the start of load
-    stop.wait(max(0.0, -recorder.now_ns() / 1e9))
+    stop.wait(max(0.0, (epoch_ns - monotonic_ns()) / 1e9))
     limit_s = assignment.load.length_s
 
     def end() -> None:
         late.set()
         stop.set()
 
-    timer = threading.Timer(max(0.0, limit_s - recorder.now_ns() / 1e9), end)
+    timer = threading.Timer(max(0.0, limit_s - (monotonic_ns() - epoch_ns) / 1e9), end)
     timer.daemon = True
     timer.start()
     fault: BaseException | None = None
     try:
         driver.run(recorder, stop)
+        recorder.flush()
     except Exception as error:  # a driver may raise anything
         fault = error
     timer.cancel()

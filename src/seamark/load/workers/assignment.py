@@ -55,6 +55,7 @@ class LoadJob:
     judged_in_time: bool = False
     done: str = ""
     kind: LoadKind = "requests"
+    simulated: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Seconds, UnixNs, Word
 from seamark.model.server_identity import ServerRecord
+from seamark.model.service import Origin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +177,7 @@ class CommitMark:
 class LoadRecord:
     """How the load of a trial ended. `status` is ok, failed or timeout. Of a `failed` load `category` and `reason`
     say why. `over_saturated_at_s` after its start the load was ended because the server fell behind for good. `kind` is
-    that of the load. A finite one has a number of `items` and `sessions`: more than one if it was resumed."""
+    that of the load, `origin` is `simulated` for one on a virtual clock. A finite one has a number of `items` and `sessions`: more than one if it was resumed."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -216,6 +217,7 @@ class LoadRecord:
     samples_bytes: Count = field(default=None, metadata=OPTIONAL)
     pruned_at: Moment = field(default=None, metadata=OPTIONAL)
     kind: str = field(default="requests", metadata=OPTIONAL)
+    origin: Origin = field(default="measured", metadata=OPTIONAL)
     items: Count = field(default=None, metadata=OPTIONAL)
     sessions: tuple[LoadSession, ...] = field(default=(), metadata=OPTIONAL)
     search: SearchOutcome | None = field(default=None, metadata=OPTIONAL)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from seamark.model.results.trial_metrics import PercentileMethod, Verdict, VerdictReason
 from seamark.model.results.times import Times
-from seamark.model.results.values import Number, Setting, Word
+from seamark.model.results.values import OPTIONAL, Number, Setting, Word
+from seamark.model.service import Origin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +163,7 @@ class SummaryRow:
     workload: str
     service: str
     component: str = ""
+    origin: Origin = field(default="measured", metadata=OPTIONAL)
     deployment: str = ""
     config: Mapping[str, Setting] = field(default_factory=dict)
     changed: Mapping[str, Setting] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from seamark.model.results.load_record import SearchOutcome
 from seamark.model.results.stages import Stages
 from seamark.model.results.times import BoundedDistribution, BoundedKindTimes, Distribution, KindTimes, LagDistribution, PartTimes
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Setting, Word
+from seamark.model.service import Origin
 
 Severity = Literal["note", "suspect", "invalid"]
 Verdict = Literal["VALID", "SUSPECT", "INVALID"]
@@ -258,6 +259,7 @@ class TrialMetrics:
     timestamp: Moment
     component: str
     service: str
+    origin: Origin = "measured"
     status: Literal["ok", "failed", "timeout"]
     category: Word
     reason: Word

@@ -11,7 +11,7 @@ from seamark.model.results.summary import Summary
 from seamark.model.results.trial_meta import Machine, TrialMeta
 from seamark.model.scenario import factors_of_starts, why_no_p
 from seamark.report.numbers import ABSENT, duration, size
-from seamark.report.ordering import about_servers
+from seamark.report.ordering import about_servers, simulated_services
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
 from seamark.report.source import Results
 
@@ -34,9 +34,11 @@ def headline(results: Results) -> Text:
 def about(results: Results) -> Facts:
     """Return scenario, services, design, time and machine."""
     started, finished = results.frame["started_at"].dropna(), results.frame["finished_at"].dropna()
+    simulated = simulated_services(results.summary)
     pairs: list[tuple[str, str]] = [
         ("Scenario", f"`{results.source}`"),
         ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
+        *([("Simulated, not measured", ", ".join(simulated))] if simulated else []),
         ("Design", _design(results)),
         ("Measured", _between(min(started), max(finished)) if len(started) and len(finished) else ABSENT),
         *about_servers(results.summary),

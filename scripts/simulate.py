@@ -1,0 +1,7 @@
+"""Runs one simulation. Arguments: scenario file, site, then the job's wildcards."""
+
+import sys
+
+from seamark.platform.fork_server.client import run
+
+run("seamark.workflow.rules_api:simulate", sys.argv[1:])

@@ -1,0 +1,93 @@
+"""Kind of trial that is a simulation: a program on a virtual clock. It needs no server and no machine to itself."""
+
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from seamark.errors import UserError
+from seamark.load.coordinator.coordinator import LoadError
+from seamark.load.workers.assignment import FILES
+from seamark.model.results.deployment_record import Endpoint
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.trial import Trial
+from seamark.platform.process_tree import exit_on_signals
+from seamark.services.runtimes.environments import environment_folder
+from seamark.storage.paths import TrialFolder, append_log, expanded, write
+from seamark.telemetry import provenance
+from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measure
+from seamark.trials.trial_files import put_aside
+from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
+
+
+def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
+    """Run a simulation and write its load.json, whatever the outcome; samples.json last, where it went well.
+
+    The files of an earlier one move to `attempts` first. A simulation that failed would fail again, so there are no
+    retries.
+    """
+    folder = context.results.trial(trial.id)
+    shutil.rmtree(folder.parts, ignore_errors=True)
+    put_aside(folder)
+    write_config(folder, trial, context)
+    scratch = expanded(context.site.paths.scratch, context.study.root)
+    scratch.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="simulation-", dir=scratch) as data, exit_on_signals(signal.SIGTERM):
+        load = _run(context, trial, folder, Endpoint(data=data, environment=_environment(context)), parent_pid)
+    write(folder.load, load)
+
+
+def _environment(context: DeploymentContext) -> str | None:
+    """Return the folder of the service's environment, None for the base environment."""
+    name = context.service.environment
+    return None if name is None else str(environment_folder(name, context.study.locks, context.study.environments))
+
+
+def _run(
+    context: DeploymentContext, trial: Trial, folder: TrialFolder, endpoint: Endpoint, parent_pid: int
+) -> LoadRecord:
+    before, started_at = provenance.survey(), provenance.now()
+    measured: MeasuredLoad | None = None
+    try:
+        measured = measure(
+            context.load_job(trial, endpoint),
+            folder.own_parts,
+            python=context.client_python(endpoint),
+            parent_pid=parent_pid,
+            on_tick=lambda: (
+                None if os.getppid() == parent_pid else "interrupted: the run of this simulation has gone"
+            ),
+        )
+        failure = measured.failure
+    except (LoadError, OSError, ValueError, UserError) as error:
+        failure = failure_of(error)
+    load = replace(record_of(context, trial, failure, measured, endpoint), started_at=started_at, attempt=1)
+    try:
+        if measured is not None:
+            load = _kept(folder, measured, load)
+    except OSError as error:
+        failure = failure_of(error)
+        load = replace(load, status="failed", category=failure.category, reason=failure.reason)
+    shutil.rmtree(folder.parts, ignore_errors=True)
+    write_meta(context, trial, folder, before, load.workers, endpoint)
+    append_log(folder.log, trial.trial_id, "simulation ended", status=load.status, reason=load.reason)
+    if load.ok:
+        write(folder.record, load)
+    return load
+
+
+def _kept(folder: TrialFolder, measured: MeasuredLoad, load: LoadRecord) -> LoadRecord:
+    """Keep samples, events and files. Its time axis has no place in real time, and so no telemetry."""
+    files: Path = folder.own_parts / FILES
+    if files.is_dir():
+        shutil.rmtree(folder.files, ignore_errors=True)
+        shutil.move(files, folder.files)
+    measured.outcome.client_csv.unlink(missing_ok=True)
+    load = keep_samples(folder, measured.outcome, replace(load, epoch_unix_ns=None))
+    if load.ok and not load.rows:
+        failure = LoadFailure(category="no_samples", reason="the simulation recorded no sample")
+        return replace(load, status="failed", category=failure.category, reason=failure.reason)
+    return load
