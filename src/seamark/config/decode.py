@@ -91,6 +91,10 @@ def _union(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
     if len(forms) == 1 and len(options) == 2:
         word = next(option for option in options if option not in forms)
         return decode(item, forms[0] if isinstance(item.value, dict) else word, mistakes)
+    lists = [option for option in options if get_origin(option) is tuple]
+    if len(lists) == 1 and len(options) == 2:
+        word = next(option for option in options if option not in lists)
+        return decode(item, lists[0] if isinstance(item.value, list) else word, mistakes)
     if isinstance(item.value, (list, dict)) or item.value is None:
         mistakes.add(item, f"expected one value, but it is {item.shown}.")
         return WRONG

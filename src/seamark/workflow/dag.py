@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from seamark.workflow.containerised_jobs import (
     install_apptainer_shim,
     require_jobs_images,
 )
+from seamark.workflow.lanes import Lanes
 from seamark.workflow.stale_results import sweep
 
 PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
@@ -174,13 +175,34 @@ class Dag:
         trials = self.study.trials_of(w.scenario, w.deployment)
         return [self._relative(folder.trial(trial.id).load) for trial in trials]
 
+    @cached_property
+    def lanes(self) -> Lanes:
+        """The lanes of this run; none without `parallel`."""
+        return Lanes(study=self.study, marks=self._marks_of(self.study.scenario.name))
+
+    @property
+    def lane_options(self) -> list[str]:
+        """Return the argument of `lane` with the options of this run."""
+        return [_literal(self.study.lanes)] if self.study.lanes else []
+
+    def environments(self, w: Wildcards) -> list[str]:
+        """Return the records of the environments of all deployments that lanes run."""
+        services = {self.study.deployment(w.scenario, name).service for name in self.lanes.deployments}
+        return [record for name in sorted(services) for record in self._environment_of(name)]
+
     def server_for_trial(self, w: Wildcards) -> list[str]:
-        """Return the files of a ready server, or nothing when the trial's samples are complete."""
+        """Return the files of a ready server, or nothing when the trial's samples are complete. With lanes: their
+        outputs, or nothing for a trial that is published."""
         trial = self.trial(w)
+        if self.lanes.deployments:
+            waits = trial.id in self.lanes.trials
+            return [self._relative(path) for path in self.lanes.outputs] if waits else []
         return [] if self._measured(w.scenario, trial) else self._server_files(w)
 
     def endpoint_for_teardown(self, w: Wildcards) -> list[str]:
-        """Return the endpoint, or nothing if no trial of the deployment needs its server."""
+        """Return the endpoint, or nothing if no trial of the deployment needs its server, or if lanes end it."""
+        if self.lanes.deployments:
+            return []
         trials = self.study.trials_of(w.scenario, w.deployment)
         return [] if all(self._measured(w.scenario, trial) for trial in trials) else self._server_files(w)[:1]
 
@@ -203,7 +225,10 @@ class Dag:
 
     def environment_for(self, w: Wildcards) -> list[str]:
         """Return the record of the environment of a deployment, or nothing for the base one."""
-        service = self.study.services[self.deployment(w).service]
+        return self._environment_of(self.deployment(w).service)
+
+    def _environment_of(self, name: str) -> list[str]:
+        service = self.study.services[name]
         if service.environment is None or self.study.site.runtime != "venv":
             return []
         lock = self.study.locks / f"{service.environment}.lock"
@@ -257,6 +282,8 @@ class Dag:
         """Return the resources of a phase of a deployment; where jobs run on this machine only its slots, since each
         function here costs Snakemake a call for every job."""
         slot = 1 if phase == "together" else self.slot
+        if self.lanes.deployments:  # every lane has ended: these only publish
+            slot = self.analysis_slot
         if not leaves_this_machine(self.study.site):
             return {"slot": slot}
         names = self._site_resources(self.study.scenario.name, self.study.plan.deployments[0].id)
@@ -313,8 +340,9 @@ class Dag:
         dispatcher_of(self.study.site).prepare_executor(self.study.root, self.study.site)
 
     def stop_leftovers(self) -> None:
-        """End every server of this study that still runs."""
+        """End every server of this study that still runs; remove the files of its lanes."""
         stop_all(self.study.results)
+        self.lanes.clear()
 
     def _measured(self, scenario: str, trial: Trial) -> bool:
         return self._marks_of(scenario).measured(trial)
