@@ -34,7 +34,7 @@ from seamark.trials.permissions import user_named
 from seamark.trials.run_deployment import run_deployment
 from seamark.trials.trial_files import finite_lengths_s
 
-POLL_S = 0.05
+POLL_S = 0.02
 """Interval of looks at the list while no unit may begin."""
 
 
@@ -64,10 +64,11 @@ class LaneFolder:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitRun:
-    """One unit as a lane ran it: its device and the time in which it held that."""
+    """One unit as a lane ran it: when it was claimed, its device, and the time in which it held that."""
 
     unit: str
     slot: DeviceSlot
+    claimed_unix_s: float
     began_unix_s: float
     ended_unix_s: float
 
@@ -172,6 +173,7 @@ def work_off(
     be killed, and its unit returns. Return the units that ran here."""
     made = []
     while not claims.ended():
+        claimed_unix_s = time.time()
         claim = claims.claim(policy)
         if claim is None:
             on_wait()
@@ -187,7 +189,15 @@ def work_off(
             ended_unix_s = time.time()
         claims.finish(claim)
         print(f"{claim.unit.id}: ended after {ended_unix_s - began_unix_s:.1f} s", flush=True)
-        made.append(UnitRun(unit=claim.unit.id, slot=slot, began_unix_s=began_unix_s, ended_unix_s=ended_unix_s))
+        made.append(
+            UnitRun(
+                unit=claim.unit.id,
+                slot=slot,
+                claimed_unix_s=claimed_unix_s,
+                began_unix_s=began_unix_s,
+                ended_unix_s=ended_unix_s,
+            )
+        )
     return made
 
 
