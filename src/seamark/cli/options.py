@@ -63,6 +63,11 @@ def lane_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def lane_words(lanes: Mapping[str, object]) -> list[str]:
+    """Return the values of `lane_options` as words of a command line."""
+    return [f"--{name.replace('_', '-')}={value}" for name, value in lanes.items() if value is not None]
+
+
 def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --measure-anew, for results of another server or configuration."""
     return click.option(
