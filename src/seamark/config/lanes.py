@@ -74,6 +74,8 @@ def _unfit(site: Site) -> Iterator[tuple[str, str]]:
         yield "parallel", "lanes start servers, and runtime external has its own. Write 'parallel: 1'."
     if site.images.jobs:
         yield "parallel", "lanes start no containers of Snakemake's. Write 'images: {jobs: false}' or 'parallel: 1'."
+    if site.placement == "share":
+        yield "parallel", "`placement: share` is for deployments of one batch job. Write 'placement: isolate'."
     if isinstance(site.pinning, Pinning) and site.devices is not None and site.devices.cpu is not None:
         yield "parallel", "a lane has CPUs of its own, and `pinning` names others. Write 'pinning: auto'."
 

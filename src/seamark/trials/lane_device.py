@@ -14,6 +14,8 @@ from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceS
 from seamark.telemetry.gpu import visible_gpus
 
 CUDA = "CUDA_VISIBLE_DEVICES"
+ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""Makes CUDA count GPUs as NVML, telemetry and batch systems do; its own order is by speed."""
 THREADS = "OMP_NUM_THREADS"
 
 
@@ -57,7 +59,7 @@ def share_of(slot: DeviceSlot, pool: DevicePool, cores: Sequence[Core]) -> Share
     own = len(cores) // places
     first = (pool.devices.index(slot.device) * pool.per_device + slot.number) * own
     cpus = tuple(cpu for core in cores[first : first + own] for cpu in core)
-    return Share(variables={**variables, CUDA: slot.device.id, THREADS: str(max(1, own))}, cpus=cpus)
+    return Share(variables={**variables, **ORDER, CUDA: slot.device.id, THREADS: str(max(1, own))}, cpus=cpus)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from seamark.platform.fork_server.client import LEADER
 from seamark.services.supervisor.deployment import stop_all
 from seamark.storage.paths import DeploymentFolder
 from seamark.trials.conflicts import CommitMarks
+from seamark.trials.lane import require_lanes
 from seamark.workflow.containerised_jobs import (
     container_command,
     image_of,
@@ -64,6 +65,7 @@ class Dag:
 
     def __post_init__(self) -> None:
         require_paths(self.study)
+        require_lanes(self.study)
         self.study.require_environments()
         self.study.require_no_dataset()
         if self.contained:
@@ -178,7 +180,7 @@ class Dag:
     @cached_property
     def lanes(self) -> Lanes:
         """The lanes of this run; none without `parallel`."""
-        return Lanes(study=self.study, marks=self._marks_of(self.study.scenario.name))
+        return Lanes(study=self.study, marks=partial(self._marks_of, self.study.scenario.name))
 
     @property
     def lane_options(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,8 @@ class Lanes:
     """The lanes of one run. Its trials are found when the DAG is made, before a lane changes any file."""
 
     study: Study
-    marks: CommitMarks
+    marks: Callable[[], CommitMarks]
+    """Returns the commit marks of the scenario's trials; not called without lanes."""
 
     @cached_property
     def run(self) -> str:
@@ -33,7 +35,7 @@ class Lanes:
         """Deployments with trials to measure, if the site has lanes; else none."""
         if self.study.site.parallel == 1:
             return frozenset()
-        return frozenset(pending_trials_of(self.study, self.study.scenario.name, self.marks))
+        return frozenset(pending_trials_of(self.study, self.study.scenario.name, self.marks()))
 
     @cached_property
     def trials(self) -> frozenset[str]:

@@ -99,10 +99,14 @@ def load(
 
 def lane(scenario_file: str, site: str, scenario: str, run: str, number: str, options: str = "") -> None:
     """Run deployments of a scenario side by side with other lanes, each on a device, until all are done."""
+    from seamark.errors import UserError
     from seamark.trials.lane import run_lane
 
     _require_current_epoch()
-    run_lane(_study(scenario_file, site, options), scenario, run, number, (scenario_file, site))
+    try:
+        run_lane(_study(scenario_file, site, options), scenario, run, number, (scenario_file, site))
+    except UserError as mistake:
+        raise SystemExit(str(mistake)) from None
 
 
 def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str, run: str = "") -> None:
