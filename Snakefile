@@ -15,7 +15,10 @@ search_in(Path.cwd())
 try:
     dag = Dag(
         study=Study.at(
-            Path.cwd(), scenario=config.get("scenario"), site=config.get("site")
+            Path.cwd(),
+            scenario=config.get("scenario"),
+            site=config.get("site"),
+            lanes=config.get("lanes", ""),
         ),
         contained="apptainer"
         in map(str, workflow.deployment_settings.deployment_method),
@@ -36,6 +39,8 @@ wildcard_constraints:
     deployment=r"(?:(?!--)[^/])+",
     workload=r"(?:(?!--)[^/])+",
     repetition=r"\d+",
+    run=r"[0-9a-f]+",
+    lane=r"\d+",
 
 
 container: dag.outside
@@ -57,6 +62,7 @@ rule all:
 
 include: dag.file("workflow/rules/prepare.smk")
 include: dag.file("workflow/rules/serve.smk")
+include: dag.file("workflow/rules/lane.smk")
 include: dag.file("workflow/rules/measure.smk")
 include: dag.file("workflow/rules/simulate.smk")
 include: dag.file("workflow/rules/report.smk")

@@ -109,6 +109,19 @@ def test_a_lock_whose_file_was_removed_is_taken_on_the_new_file(place: Path) -> 
     assert try_lock("load.lock") is None
 
 
+def test_a_lock_that_is_shared_excludes_who_wants_it_alone_and_nobody_else(place: Path) -> None:
+    first, second = try_lock("load.lock", shared=True), try_lock("load.lock", shared=True)
+    assert first is not None
+    assert second is not None
+    assert try_lock("load.lock") is None
+    first.close()
+    assert try_lock("load.lock") is None
+    second.close()
+    alone = try_lock("load.lock")
+    assert alone is not None
+    assert try_lock("load.lock", shared=True) is None
+
+
 @as_root
 def test_another_user_can_neither_lock_nor_read_a_lock(place: Path) -> None:
     with open_lock("load.lock") as file:

@@ -135,6 +135,19 @@ def test_a_container_sees_as_many_gpus_as_were_asked_for(
     assert f" {seen} " in f" {' '.join(launch(contained, gpus=gpus).command)} "
 
 
+def test_a_container_in_a_lane_gets_the_variables_of_its_device(
+    contained: Bench, apptainer: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert "OMP_NUM_THREADS" not in " ".join(launch(contained).command)
+    monkeypatch.setenv("SEAMARK_DEVICE", '{"kind": "gpu", "id": "3", "slot": 0}')
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    command = " ".join(launch(contained, gpus=1).command)
+    assert "OMP_NUM_THREADS=7" in command
+    assert "CUDA_VISIBLE_DEVICES=3" in command
+    assert "SEAMARK_DEVICE=" in command
+
+
 @pytest.mark.covers("E-FR05", "E-MR04", "E-MR05")
 def test_a_container_gets_binds_environment_image_and_command(contained: Bench, apptainer: Path):
     command = launch(contained, binds=("/srv/data:/data",)).command

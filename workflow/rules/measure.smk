@@ -23,7 +23,11 @@ rule load:
         changed=dag.changed,
     shell:
         dag.load_script(
-            "load", "{wildcards.scenario:q}", TRIAL_ID, "{params.changed[config_hash]}"
+            "load",
+            "{wildcards.scenario:q}",
+            TRIAL_ID,
+            "{params.changed[config_hash]}",
+            *dag.lanes.arguments,
         )
 
 

@@ -69,4 +69,9 @@ rule teardown:
     resources:
         **dag.resources("teardown"),
     shell:
-        dag.script("teardown", "{wildcards.scenario:q}", "{wildcards.deployment:q}")
+        dag.script(
+            "teardown",
+            "{wildcards.scenario:q}",
+            "{wildcards.deployment:q}",
+            *dag.lanes.arguments,
+        )

@@ -5,6 +5,7 @@
 rule simulate:
     input:
         plan=ancient(f"{SCENARIO}/plan.json"),
+        lanes=dag.lanes_before,
         environment=lambda w: [ancient(record) for record in dag.environment_for(w)],
     output:
         f"{TRIAL}/load.json",

@@ -1,16 +1,18 @@
 """Options shared by several verbs, the syntax of durations, and output in any locale."""
 
 import codecs
+import json
 import locale
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from seamark.dispatch.claim_policies import FORMS
 from seamark.planning.study import DEFAULT_SCENARIO, Study
 from seamark.storage.paths import require_folder
 
@@ -41,6 +43,31 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
 
 
+def lane_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --parallel, --gpus, --cpus, --per-device and --claim; their values come as keyword arguments of these
+    names."""
+    for option in (
+        click.option(
+            "--claim", metavar="POLICY", help=f"Order in which lanes begin deployments: {', '.join(FORMS)}."
+        ),
+        click.option(
+            "--per-device", "--per-gpu", type=int, metavar="N", help="Most lanes on one device at a time. Default: 1."
+        ),
+        click.option("--cpus", metavar="IDS", help="CPUs of the lanes, where there are no GPUs: 0,1 or auto."),
+        click.option("--gpus", metavar="IDS", help="GPUs of the lanes: 0,1 or auto."),
+        click.option(
+            "--parallel", type=int, metavar="N", help="Lanes: deployments that are measured at a time. Default: 1."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def lane_words(lanes: Mapping[str, object]) -> list[str]:
+    """Return the values of `lane_options` as words of a command line."""
+    return [f"--{name.replace('_', '-')}={value}" for name, value in lanes.items() if value is not None]
+
+
 def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --measure-anew, for results of another server or configuration."""
     return click.option(
@@ -50,9 +77,11 @@ def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def open_study(scenario: str, site: str | None) -> Study:
-    """Read the study in the working folder. Raises UserError also when the results folder cannot be used."""
-    study = Study.at(Path.cwd(), scenario=scenario, site=site)
+def open_study(scenario: str, site: str | None, lanes: Mapping[str, object] | None = None) -> Study:
+    """Read the study in the working folder; `lanes` are the values of `lane_options`. Raises UserError also when the
+    results folder cannot be used."""
+    given = {name: value for name, value in (lanes or {}).items() if value is not None}
+    study = Study.at(Path.cwd(), scenario=scenario, site=site, lanes=json.dumps(given) if given else "")
     require_folder(study.folder(study.scenario.name).root)
     return study
 

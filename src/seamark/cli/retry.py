@@ -2,7 +2,7 @@
 
 import click
 
-from seamark.cli.options import json_option, open_study, scenario_option
+from seamark.cli.options import json_option, lane_options, open_study, scenario_option
 from seamark.errors import UserError, did_you_mean
 from seamark.trials.progress import progress
 from seamark.trials.trial_files import put_aside
@@ -11,8 +11,9 @@ from seamark.trials.trial_files import put_aside
 @click.command("retry")
 @scenario_option
 @json_option
+@lane_options
 @click.argument("trials", nargs=-1)
-def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, ...]) -> int:
+def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, ...], **lanes: object) -> int:
     """Measure failed trials again, or only TRIALS; earlier attempts are kept in their folders.
 
     \b
@@ -22,9 +23,11 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
     """
     from seamark.cli.submit import submit
     from seamark.trials.conflicts import require_no_conflicts
+    from seamark.trials.lane import require_lanes
     from seamark.trials.permissions import require_ours
 
-    study = open_study(scenario, site)
+    study = open_study(scenario, site, lanes)
+    require_lanes(study)
     study.require_no_dataset()
     folder = study.folder(study.scenario.name)
     known = [trial.id for trial in study.plan.trials]

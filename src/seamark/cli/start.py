@@ -4,18 +4,27 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import click
 import psutil
 
-from seamark.cli.options import json_option, measure_anew_option, open_study, scenario_option
+from seamark.cli.options import (
+    json_option,
+    lane_options,
+    lane_words,
+    measure_anew_option,
+    open_study,
+    scenario_option,
+)
 from seamark.cli.submit import require_what_it_needs
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.planning.study import DEFAULT_SCENARIO, Study, scenario_files
 from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import require_no_conflicts
+from seamark.trials.lane import require_lanes
 from seamark.workflow.snakemake_cli import release, runs_in
 
 SOON_S = 30.0
@@ -27,7 +36,10 @@ TAIL_LINES = 20
 @scenario_option
 @json_option
 @measure_anew_option
-def command(recipe: str | None, scenario: str, site: str | None, as_json: bool, measure_anew: bool) -> int:
+@lane_options
+def command(
+    recipe: str | None, scenario: str, site: str | None, as_json: bool, measure_anew: bool, **lanes: object
+) -> int:
     """Submit a scenario in the background. RECIPE is its name or file.
 
     Same as `bench submit`, but it continues after you log out. `bench status` shows its progress, `bench stop` ends
@@ -38,8 +50,9 @@ def command(recipe: str | None, scenario: str, site: str | None, as_json: bool, 
       bench start quickstart
       bench start -c config/scenarios/quickstart.yaml
     """
-    study = open_study(_file(recipe, scenario), site)
+    study = open_study(_file(recipe, scenario), site, lanes)
     require_paths(study)
+    require_lanes(study)
     study.require_environments()
     study.require_drivers()
     study.require_no_dataset()
@@ -49,7 +62,7 @@ def command(recipe: str | None, scenario: str, site: str | None, as_json: bool, 
     release(study.root)
     log = study.results / study.scenario.name / "logs" / f"start-{time.strftime('%Y%m%dT%H%M%S')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    run = _detached(study, log, measure_anew)
+    run = _detached(study, log, [*(["--measure-anew"] if measure_anew else []), *lane_words(lanes)])
     code = _begun(run, study.root)
     if code not in (None, 0):
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
@@ -81,9 +94,8 @@ def _file(recipe: str | None, scenario: str) -> str:
     return named[recipe]
 
 
-def _detached(study: Study, log: Path, measure_anew: bool) -> "subprocess.Popen[bytes]":
-    words = [sys.executable, "-m", "seamark.cli.main", "submit", "-c", str(study.scenario_path)]
-    words += ["--measure-anew"] if measure_anew else []
+def _detached(study: Study, log: Path, options: Sequence[str]) -> "subprocess.Popen[bytes]":
+    words = [sys.executable, "-m", "seamark.cli.main", "submit", "-c", str(study.scenario_path), *options]
     with log.open("ab") as output:
         return subprocess.Popen(
             [*words, "--site", study.site_name],

@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from seamark.cli.options import json_option, measure_anew_option, open_study, scenario_option
+from seamark.cli.options import json_option, lane_options, measure_anew_option, open_study, scenario_option
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch
 from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
+from seamark.trials.lane import require_lanes
 from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
 from seamark.workflow.orphan_jobs import end_jobs_left
@@ -40,6 +41,7 @@ SIGNAL_S = 0.1
 @json_option
 @click.option("-n", "--dry-run", is_flag=True, help="List the jobs without running them.")
 @measure_anew_option
+@lane_options
 @click.argument("snakemake_options", nargs=-1, type=click.UNPROCESSED)
 def command(
     scenario: str,
@@ -48,6 +50,7 @@ def command(
     dry_run: bool,
     measure_anew: bool,
     snakemake_options: tuple[str, ...],
+    **lanes: object,
 ) -> int:
     """Measure the missing trials and write the report. Arguments after `--` go to Snakemake.
 
@@ -58,6 +61,7 @@ def command(
     Examples:
       bench submit -c config/scenarios/quickstart.yaml
       bench submit -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
+      bench submit --gpus 0,1 --per-device 2 --parallel 4
       bench submit -c config/scenarios/quickstart.yaml -- --jobs 4
     """
     for word in snakemake_options:
@@ -65,8 +69,9 @@ def command(
             raise UserError(
                 f"bench submit {word}: a scenario is named with -c. Did you mean 'bench submit -c {word}'?"
             )
-    study = open_study(scenario, site)
+    study = open_study(scenario, site, lanes)
     require_paths(study)
+    require_lanes(study)
     study.require_nodes()
     study.require_environments()
     study.require_drivers()
@@ -255,7 +260,8 @@ def _opening(study: Study, before: Progress) -> str:
         there = "the one trial is" if total == 1 else f"all {counted(total, 'trial')} are"
         return f"{name}: {there} there; only derived files are updated."
     deployments = counted(len(study.plan.deployments), "deployment")
-    return f"{name}: {missing} of {counted(total, 'trial')} to measure on {study.site_name}, {deployments}."
+    lanes = f", up to {study.site.parallel} at a time" if study.site.parallel > 1 else ""
+    return f"{name}: {missing} of {counted(total, 'trial')} to measure on {study.site_name}, {deployments}{lanes}."
 
 
 def show_summary(study: Study, console: Console) -> None:

@@ -91,10 +91,23 @@ def _union(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
     if len(forms) == 1 and len(options) == 2:
         word = next(option for option in options if option not in forms)
         return decode(item, forms[0] if isinstance(item.value, dict) else word, mistakes)
+    lists = [option for option in options if get_origin(option) is tuple]
+    if len(lists) == 1 and len(options) == 2:
+        return decode(item, lists[0], mistakes) if isinstance(item.value, list) else _word(item, options, mistakes)
     if isinstance(item.value, (list, dict)) or item.value is None:
         mistakes.add(item, f"expected one value, but it is {item.shown}.")
         return WRONG
     return item.value
+
+
+def _word(item: Item, options: tuple[Any, ...], mistakes: Mistakes) -> Any:
+    """Return a value that stands in the place of a list."""
+    allowed = [value for option in options if get_origin(option) is Literal for value in get_args(option)]
+    if item.value in allowed:
+        return item.value
+    words = ", ".join(str(each) for each in allowed)
+    mistakes.add(item, f"{item.shown} is neither a list nor {words}.{did_you_mean(item.text or '', allowed)}")
+    return WRONG
 
 
 def _literal(item: Item, allowed: tuple[Any, ...], mistakes: Mistakes) -> Any:

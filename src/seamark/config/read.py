@@ -8,6 +8,7 @@ from typing import Any
 from seamark.config.decode import WRONG, decode, is_mapping
 from seamark.config.extends import load_merged, load_versioned
 from seamark.config.forms.table import FORMS, PresetFolder
+from seamark.config.lanes import lane_mistakes
 from seamark.config.levels import TYPES, level, show, violation
 from seamark.config.recipe_checks import check_service
 from seamark.config.scenario import lines_of, scenario_of
@@ -225,6 +226,14 @@ def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
             mistakes.add(entry, "must be at least 1 job.")
 
 
+def _entry(tree: Item, path: str) -> Item:
+    """Return the item at a dotted path, or the nearest one above it that the file has."""
+    item = tree
+    for name in path.split("."):
+        item = item.value.get(name, item) if isinstance(item.value, dict) else item
+    return item
+
+
 def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
     for key, partition in site.partitions.items():
         entry = tree.value["partitions"].value[key]
@@ -237,6 +246,8 @@ def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
             mistakes.add(tree.value[key], "must be more than 0 s.")
     if site.queue_deadline_s is not None and site.queue_deadline_s <= 0:
         mistakes.add(tree.value["queue_deadline_s"], "must be more than 0 s, or null for no deadline.")
+    for path, mistake in lane_mistakes(site):
+        mistakes.add(_entry(tree, path), mistake)
     if site.idle_s < 0:
         mistakes.add(tree.value["idle_s"], "must be 0 s or more.")
     if isinstance(site.pinning, Pinning):

@@ -88,6 +88,19 @@ class Pinning:
     server: str | None = None
 
 
+DeviceIds = Literal["auto"] | tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """Devices that the lanes of a run take in turn: GPUs by index, or CPUs where there are none; `auto`: all that are
+    visible. At most `per_device` lanes of one run are on a device at a time."""
+
+    gpu: DeviceIds | None = None
+    cpu: DeviceIds | None = None
+    per_device: int = 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Retention:
     """Days after which `bench prune` may remove files; None: never.
@@ -116,6 +129,9 @@ class Site:
 
     A job takes `deployments_per_job`: one after another (`isolate`), or at the same time on one node (`share`), each
     with GPUs of its own from those of the job.
+
+    With `parallel` above 1 deployments run side by side in that many lanes, each on one of the `devices`; `claim` is
+    the policy that chooses the next one (dispatch/claim_policies.py).
 
     `carrier` starts the workers of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
     `carrier_address`, through the interpreter `carrier_python` (None: this one). `network_environment` is set for
@@ -151,6 +167,9 @@ class Site:
     carrier: CarrierName = "local"
     carrier_address: str | None = None
     carrier_python: str | None = None
+    parallel: int = 1
+    devices: Devices | None = None
+    claim: str = "in_order"
     lease_s: float = 30.0
     telemetry_interval_s: float = 0.5
     idle_s: float = 0.0

@@ -1,5 +1,6 @@
 """A study: the working folder with its scenarios, recipes, site and results. Source of all plans."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from functools import cached_property, partial
 from os.path import expandvars
 from pathlib import Path
 
+from seamark.config.lanes import with_lanes
 from seamark.config.read import Recipes, read_scenario, read_services, read_site
 from seamark.dispatch.identity import allocation
 from seamark.errors import SiteError, UserError, did_you_mean
@@ -35,10 +37,18 @@ class Study:
     services: Mapping[str, Service]
     part: Plan | None = None
     """The plan of one trial, see `of_trial`; None: everything is planned."""
+    lanes: str = ""
+    """Options of this run for the lanes of its site: a JSON object of the arguments of `with_lanes`; empty: none."""
 
     @classmethod
     def at(
-        cls, root: Path, *, scenario: str | None = None, site: str | None = None, every_recipe: bool = True
+        cls,
+        root: Path,
+        *,
+        scenario: str | None = None,
+        site: str | None = None,
+        every_recipe: bool = True,
+        lanes: str = "",
     ) -> "Study":
         """Read the study in `root`. Raises UserError with every mistake of the scenario and its site.
 
@@ -56,12 +66,12 @@ class Study:
             partial(config_folder, root),
         )
         name = site or read.site or "local"
-        return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=services)
+        return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=services, lanes=lanes)
 
     @cached_property
     def site(self) -> Site:
-        """The site of this run."""
-        return site_of(self.root, self.site_name)
+        """The site of this run. Raises UserError for wrong options of its lanes."""
+        return with_lanes(site_of(self.root, self.site_name), **(json.loads(self.lanes) if self.lanes else {}))
 
     @cached_property
     def plan(self) -> Plan:
@@ -259,6 +269,10 @@ class Study:
         if found is None:
             raise UserError(_not_planned("trial", trial_id, scenario, self._trials(scenario)))
         return found
+
+    def simulates(self, service: str) -> bool:
+        """Return whether the trials of a service are simulations, which need no server."""
+        return self.services[service].origin == "simulated"
 
     def trials_of(self, scenario: str, deployment_id: str) -> tuple[Trial, ...]:
         """Return the trials of one deployment in the order of their positions."""

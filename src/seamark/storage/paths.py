@@ -213,6 +213,11 @@ class ScenarioFolder:
         """Return the folder of one deployment."""
         return DeploymentFolder(root=self.root / "deployments" / deployment_id)
 
+    @property
+    def lanes(self) -> Path:
+        """List, claims and outcomes of the lanes of the present run, in a folder of its name; removed at its end."""
+        return self.root / ".lanes"
+
     def deaths(self, service: str) -> Path:
         """Return the count of a service's deaths in the latest run."""
         return self.root / ".deaths" / f"{service}.json"

@@ -18,6 +18,21 @@ def chosen_gpus(count: int) -> tuple[str, ...]:
     return tuple(word.strip() for word in listed.split(",") if word.strip())[:count]
 
 
+def visible_gpus() -> tuple[str, ...]:
+    """Return the GPUs that this process may use, by index or UUID: those of CUDA_VISIBLE_DEVICES if it is set, else
+    all that NVML counts; () without NVML."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is not None:
+        return tuple(word.strip() for word in listed.split(",") if word.strip())
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return tuple(map(str, range(pynvml.nvmlDeviceGetCount())))
+    except Exception:  # no library, no driver or no GPU: each has an exception of its own
+        return ()
+
+
 class Gpus:
     """Utilisation, memory, power, energy, temperature and clock of the GPUs of a deployment."""
 

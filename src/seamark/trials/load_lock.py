@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from seamark.errors import SiteError
 from seamark.model.results.deployment_record import LockHolder, Waiting
 from seamark.model.trial import SCHEMA_VERSION
 from seamark.platform.process_tree import exit_on_signals
+from seamark.services.supervisor.device_locks import device_of_lane
 from seamark.services.supervisor.node_locks import locked, node_folder
 from seamark.storage.paths import write
 from seamark.trials.deployment_context import DeploymentContext
@@ -24,9 +26,10 @@ RENEW_S = 1.0
 def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None]:
     """Wait until no other load of this user runs on this node; raise SystemExit when the waiting run has ended.
 
-    If deployments share nodes, only loads of the same one exclude each other. Loads of other users are not waited
-    for: they may never end, and the checks report them as work of others. waiting.json names the holder of the lock
-    during a longer wait. Inside, SIGTERM raises SystemExit, so that the processes of the load end with this one.
+    If deployments share nodes, only loads of the same one exclude each other. Lanes have locks by device
+    (device_locks.py); here their loads exclude only one that needs the whole node. Loads of other users are not
+    waited for: they may never end, and the checks report them as work of others. waiting.json names the holder of the
+    lock during a longer wait. Inside, SIGTERM raises SystemExit, so that the processes of the load end with this one.
     """
 
     def on_wait() -> None:
@@ -40,7 +43,13 @@ def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None
     except SiteError as lacking:
         raise SystemExit(str(lacking)) from None
     try:
-        with locked(f"load{suffix}.lock", own, on_wait, lambda holder: _write_waiting(context, holder)):
+        with locked(
+            f"load{suffix}.lock",
+            own,
+            on_wait,
+            lambda holder: write_waiting(context.folder.waiting, holder),
+            shared=device_of_lane() is not None,
+        ):
             context.folder.waiting.unlink(missing_ok=True)
             with exit_on_signals(signal.SIGTERM):
                 yield
@@ -48,9 +57,8 @@ def exclusive_load(context: DeploymentContext, parent_pid: int) -> Iterator[None
         context.folder.waiting.unlink(missing_ok=True)
 
 
-def _write_waiting(context: DeploymentContext, holder: LockHolder) -> None:
-    """Report the holder of the lock: once in the log of the job, and in waiting.json during the wait."""
-    path = context.folder.waiting
+def write_waiting(path: Path, holder: LockHolder) -> None:
+    """Report the holder of the lock: once in the log of the job, and in waiting.json at `path` during the wait."""
     if not path.exists():
         print(f"Waiting for another load on this node: {holder}.", file=sys.stderr, flush=True)
     elif time.time() - path.stat().st_mtime < RENEW_S:

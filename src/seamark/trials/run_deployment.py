@@ -46,7 +46,7 @@ def run_deployment(
             print(f"{deployment_id}: another job is at work on it. Nothing is done here.")
             return 0
         left = pending_trials(study, scenario, deployment_id, failed=failed, anew=anew)
-        if study.services[study.deployment(scenario, deployment_id).service].origin == "simulated":
+        if study.simulates(study.deployment(scenario, deployment_id).service):
             simulated = [phases.run("simulate", trial_id) for trial_id in left]
             return 0 if all(simulated) else 1
         if not left and folder.record.exists():

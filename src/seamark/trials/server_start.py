@@ -9,6 +9,7 @@ from seamark.model.leaves import filled
 from seamark.model.results.deployment_record import Endpoint, WarmUp
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.supervisor import deployment as servers
+from seamark.services.supervisor.device_locks import device_of_lane
 from seamark.storage.paths import read, write
 from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
@@ -36,6 +37,7 @@ def serve(context: DeploymentContext) -> None:
         context.folder,
         shards=max(trial.load.shards for trial in trials),
         identity=context.server.record(),
+        evict=device_of_lane() is None,  # servers of other lanes have devices of their own
     )
     if not answer.ok and answer.category not in UNCOUNTED:
         note_death(

@@ -16,6 +16,7 @@ from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import SCHEMA_VERSION, Trial
 from seamark.services.images.images import facts_of_file
+from seamark.services.supervisor.device_locks import device_used
 from seamark.storage import paths
 from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, expanded
@@ -58,6 +59,7 @@ def record_of(
         in_client=context.service.server is None,
         kind=context.service.load,
         origin=context.service.origin,
+        device=device_used(measured.outcome.epoch_unix_ns if measured else None),
         client=ClientRecord(workers=context.service.workers, processes=0),
         scheduled=0,
         sent=0,

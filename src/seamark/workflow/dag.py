@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
@@ -22,12 +22,14 @@ from seamark.platform.fork_server.client import LEADER
 from seamark.services.supervisor.deployment import stop_all
 from seamark.storage.paths import DeploymentFolder
 from seamark.trials.conflicts import CommitMarks
+from seamark.trials.lane import require_lanes
 from seamark.workflow.containerised_jobs import (
     container_command,
     image_of,
     install_apptainer_shim,
     require_jobs_images,
 )
+from seamark.workflow.lanes import Lanes
 from seamark.workflow.stale_results import sweep
 
 PHASE_MIN = {"together": TOGETHER_MIN, "warmup": WARMUP_MIN, "teardown": TEARDOWN_MIN}
@@ -64,6 +66,7 @@ class Dag:
 
     def __post_init__(self) -> None:
         require_paths(self.study)
+        require_lanes(self.study)
         self.study.require_environments()
         self.study.require_no_dataset()
         if self.contained:
@@ -181,9 +184,8 @@ class Dag:
         return rf"(?!(?:{self.simulated})--)(?:(?!--)[^/])+"
 
     def _simulated(self, scenario: str) -> list[str]:
-        services = self.study.services
         deployments = self.study.plan_of(scenario).deployments
-        return [each.id for each in deployments if services[each.service].origin == "simulated"]
+        return [each.id for each in deployments if self.study.simulates(each.service)]
 
     def loads(self, w: Wildcards) -> list[str]:
         """Return the load.json of every trial of a deployment."""
@@ -191,13 +193,38 @@ class Dag:
         trials = self.study.trials_of(w.scenario, w.deployment)
         return [self._relative(folder.trial(trial.id).load) for trial in trials]
 
+    @cached_property
+    def lanes(self) -> Lanes:
+        """The lanes of this run; none without `parallel`."""
+        return Lanes(study=self.study, marks=partial(self._marks_of, self.study.scenario.name))
+
+    @property
+    def lane_options(self) -> list[str]:
+        """Return the argument of `lane` with the options of this run."""
+        return [_literal(self.study.lanes)] if self.study.lanes else []
+
+    def lanes_before(self, w: Wildcards) -> list[str]:
+        """Return the outputs of the lanes, for jobs that are not to run beside them; nothing without lanes."""
+        return [self._relative(path) for path in self.lanes.outputs] if self.lanes.deployments else []
+
+    def environments(self, w: Wildcards) -> list[str]:
+        """Return the records of the environments of all deployments that lanes run."""
+        services = {self.study.deployment(w.scenario, name).service for name in self.lanes.deployments}
+        return [record for name in sorted(services) for record in self._environment_of(name)]
+
     def server_for_trial(self, w: Wildcards) -> list[str]:
-        """Return the files of a ready server, or nothing when the trial's samples are complete."""
+        """Return the files of a ready server, or nothing when the trial's samples are complete. With lanes: their
+        outputs, or nothing for a trial that is published."""
         trial = self.trial(w)
+        if self.lanes.deployments:
+            waits = trial.id in self.lanes.trials
+            return [self._relative(path) for path in self.lanes.outputs] if waits else []
         return [] if self._measured(w.scenario, trial) else self._server_files(w)
 
     def endpoint_for_teardown(self, w: Wildcards) -> list[str]:
-        """Return the endpoint, or nothing if no trial of the deployment needs its server."""
+        """Return the endpoint, or nothing if no trial of the deployment needs its server, or if lanes end it."""
+        if self.lanes.deployments:
+            return []
         trials = self.study.trials_of(w.scenario, w.deployment)
         return [] if all(self._measured(w.scenario, trial) for trial in trials) else self._server_files(w)[:1]
 
@@ -220,7 +247,10 @@ class Dag:
 
     def environment_for(self, w: Wildcards) -> list[str]:
         """Return the record of the environment of a deployment, or nothing for the base one."""
-        service = self.study.services[self.deployment(w).service]
+        return self._environment_of(self.deployment(w).service)
+
+    def _environment_of(self, name: str) -> list[str]:
+        service = self.study.services[name]
         if service.environment is None or self.study.site.runtime != "venv":
             return []
         lock = self.study.locks / f"{service.environment}.lock"
@@ -275,6 +305,8 @@ class Dag:
         function here costs Snakemake a call for every job."""
         alone = {"together": 1, "simulate": max(1, SLOTS // (os.cpu_count() or 1))}
         slot = alone.get(phase, self.slot)
+        if self.lanes.deployments and phase != "simulate":  # every lane has ended: these only publish
+            slot = self.analysis_slot
         if not leaves_this_machine(self.study.site):
             return {"slot": slot}
         names = self._site_resources(self.study.scenario.name, self.study.plan.deployments[0].id)
@@ -331,8 +363,9 @@ class Dag:
         dispatcher_of(self.study.site).prepare_executor(self.study.root, self.study.site)
 
     def stop_leftovers(self) -> None:
-        """End every server of this study that still runs."""
+        """End every server of this study that still runs; remove the files of its lanes."""
         stop_all(self.study.results)
+        self.lanes.clear()
 
     def _measured(self, scenario: str, trial: Trial) -> bool:
         return self._marks_of(scenario).measured(trial)

@@ -82,14 +82,19 @@ def warmup(scenario_file: str, site: str, scenario: str, deployment_id: str) -> 
     warm_up(_study(scenario_file, site), scenario, deployment_id, parent_pid)
 
 
-def load(scenario_file: str, site: str, scenario: str, trial_id: str, config_hash: str | None = None) -> None:
-    """Measure one trial; `config_hash` distinguishes it from one of an older plan."""
+def load(
+    scenario_file: str, site: str, scenario: str, trial_id: str, config_hash: str | None = None, run: str = ""
+) -> None:
+    """Measure one trial; `config_hash` distinguishes it from one of an older plan. With `run` the lanes of that run
+    have measured it, and its load.json is only published."""
     parent_pid = os.getppid()
+    from seamark.trials.lane import publish_load
     from seamark.trials.run_deployment import measure_trial
 
     _require_current_epoch()
     study = _study(scenario_file, site).of_trial(scenario, trial_id, config_hash)
-    measure_trial(study, scenario, trial_id, parent_pid)
+    if not (run and publish_load(study.folder(scenario), run, trial_id)):
+        measure_trial(study, scenario, trial_id, parent_pid)
 
 
 def simulate(scenario_file: str, site: str, scenario: str, trial_id: str, config_hash: str | None = None) -> None:
@@ -102,12 +107,28 @@ def simulate(scenario_file: str, site: str, scenario: str, trial_id: str, config
     simulate_trial(study, scenario, trial_id, parent_pid)
 
 
-def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str) -> None:
-    """End a deployment's server and write deployment.json."""
+def lane(scenario_file: str, site: str, scenario: str, run: str, number: str, options: str = "") -> None:
+    """Run deployments of a scenario side by side with other lanes, each on a device, until all are done."""
+    from seamark.errors import UserError
+    from seamark.trials.lane import run_lane
+
+    _require_current_epoch()
+    try:
+        run_lane(_study(scenario_file, site, options), scenario, run, number, (scenario_file, site))
+    except UserError as mistake:
+        raise SystemExit(str(mistake)) from None
+
+
+def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str, run: str = "") -> None:
+    """End a deployment's server and write deployment.json. With `run` a lane of that run has done so, and the record
+    is only published."""
+    from seamark.trials.lane import publish_deployment
     from seamark.trials.run_deployment import tear_down
 
     _require_current_epoch()
-    tear_down(_study(scenario_file, site), scenario, deployment_id)
+    study = _study(scenario_file, site)
+    if not (run and publish_deployment(study.folder(scenario), run, deployment_id)):
+        tear_down(study, scenario, deployment_id)
 
 
 def monitor(record: str) -> None:
@@ -183,13 +204,13 @@ def _require_current_epoch() -> None:
         raise SystemExit("This job belongs to a superseded run; exiting without changes.")
 
 
-def _study(scenario_file: str, site: str) -> "Study":
+def _study(scenario_file: str, site: str, lanes: str = "") -> "Study":
     from seamark.errors import UserError
     from seamark.model.dotted import search_in
     from seamark.planning.study import Study
 
     search_in(Path.cwd())  # an exported job has no parent that did this so
     try:
-        return Study.at(Path.cwd(), scenario=scenario_file, site=site, every_recipe=False)
+        return Study.at(Path.cwd(), scenario=scenario_file, site=site, every_recipe=False, lanes=lanes)
     except UserError as mistake:
         raise SystemExit(str(mistake)) from None

@@ -39,11 +39,15 @@ def command(study: Study, targets: Sequence[str] = (), extra: Sequence[str] = ()
         words += ["--profile", _profile(study, study.site.profile)]
     if (most := most_jobs(study.site, study.plan.qos)) is not None:
         words += ["--jobs", str(most)]
+    if study.site.parallel > 1:  # a lane waits most of the time: all of them start, however few cores there are
+        words += ["--cores", str(max(study.site.parallel, len(os.sched_getaffinity(0))))]
     if study.site.images.jobs:
         words += ["--software-deployment-method", "apptainer"]
     words += list(extra)
     # Snakemake reads a value as YAML, which includes JSON strings, and strips the outermost quotes
-    values = (("scenario", str(study.scenario_path)), ("site", study.site_name))
+    values = [("scenario", str(study.scenario_path)), ("site", study.site_name)]
+    if study.lanes:
+        values.append(("lanes", study.lanes))
     return [*words, "--config", *(f"{name}= {json.dumps(text, ensure_ascii=False)} " for name, text in values)]
 
 

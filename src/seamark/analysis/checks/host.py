@@ -38,6 +38,18 @@ def busy_elsewhere(inputs: CheckInputs) -> VerdictReason | None:
     return None
 
 
+def device_shared(inputs: CheckInputs) -> VerdictReason | None:
+    """Lanes on one device slow each other, by an amount that depends on which ones meet. Answers stay the same."""
+    if inputs.shared_device is None:
+        return None
+    return VerdictReason(
+        code="device_shared",
+        severity="suspect",
+        text=f"other lanes were on {inputs.shared_device} during the load: speed depends on them, quality does not",
+        remedy="Where speed is compared, set per_device to 1; `bench retry TRIAL` measures the trial again.",
+    )
+
+
 def _seen(one: Processors, *, crowded: bool) -> str:
     where = "the machine" if one.node is None else one.node
     seen = []

@@ -58,7 +58,7 @@ class CheckInputs:
     `client_is_server`: the service runs inside the client, as file I/O does. `samples`: requests that percentiles of
     response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
     `own`: metrics of the user's own by name. A finite load (`kind`) has `items`, of which `items_left` were not done,
-    and ran in `sessions`.
+    and ran in `sessions`. `shared_device`: the device of its lane, if other lanes were on it.
     """
 
     status: str = "ok"
@@ -128,6 +128,7 @@ class CheckInputs:
     items: int = 0
     items_left: int = 0
     sessions: int = 1
+    shared_device: str | None = None
 
 
 Check = Callable[[CheckInputs], VerdictReason | None]

@@ -36,6 +36,7 @@ CHECKS: tuple[Check, ...] = (
     load.client_bound,
     host.host_cpu_saturated,
     host.busy_elsewhere,
+    host.device_shared,
     load.littles_law,
     load.client_underdriven,
     load.streams_held_open,

@@ -106,6 +106,7 @@ def check_inputs(
         items=load.items or 0,
         items_left=max(0, (load.items or 0) - counts.rows),
         sessions=max(1, len(load.sessions)),
+        shared_device=f"{load.device.kind} {load.device.id}" if load.device and load.device.shared else None,
     )
 
 

@@ -155,6 +155,17 @@ class LoadSession:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceRecord:
+    """The device of a lane: its kind, `gpu` or `cpu`, its id, and the lane's slot on it. `shared`: other lanes were on
+    it during the load."""
+
+    kind: str
+    id: str
+    slot: int
+    shared: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """Configuration and server of a record; None where they were not recorded."""
 
@@ -177,7 +188,9 @@ class CommitMark:
 class LoadRecord:
     """How the load of a trial ended. `status` is ok, failed or timeout. Of a `failed` load `category` and `reason`
     say why. `over_saturated_at_s` after its start the load was ended because the server fell behind for good. `kind` is
-    that of the load, `origin` is `simulated` for one on a virtual clock. A finite one has a number of `items` and `sessions`: more than one if it was resumed."""
+    that of the load, `origin` is `simulated` for one on a virtual clock. A finite one has a number of `items` and
+    `sessions`: more than one if it was resumed. `device` is that of the lane, None of a load that had the node to
+    itself."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -222,6 +235,7 @@ class LoadRecord:
     sessions: tuple[LoadSession, ...] = field(default=(), metadata=OPTIONAL)
     search: SearchOutcome | None = field(default=None, metadata=OPTIONAL)
     probe: ProbeRecord | None = field(default=None, metadata=OPTIONAL)
+    device: DeviceRecord | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def ok(self) -> bool:

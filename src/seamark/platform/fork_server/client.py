@@ -8,7 +8,16 @@ import socket
 import sys
 import time
 
-from seamark.platform.fork_server.protocol import PACKAGE, address, function_of, is_ours, kind_of, name_of, send
+from seamark.platform.fork_server.protocol import (
+    DEVICE,
+    PACKAGE,
+    address,
+    function_of,
+    is_ours,
+    kind_of,
+    name_of,
+    send,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,6 +116,8 @@ def fork(
         "folder": os.getcwd(),  # noqa: PTH109
         "environment": dict(os.environ),
         "umask": umask,
+        # the server of a lane's jobs lives longer than one unit: the next one may have another device
+        "affinity": sorted(os.sched_getaffinity(0)) if DEVICE in os.environ else None,
         "orphan_signal": int(orphan_signal),
     }
     try:

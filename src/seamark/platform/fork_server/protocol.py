@@ -20,6 +20,8 @@ LENGTH = struct.Struct("!Q")
 CREDENTIALS = struct.Struct("3i")
 READ_AT_IMPORT = ("OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "LD_", "CUDA_", "MALLOC_")
 """Prefixes of environment variables that libraries read while they are imported."""
+DEVICE = "SEAMARK_DEVICE"
+"""Environment variable of every process of a lane's unit: the device that they are kept to, as JSON."""
 FILES = 3
 """Standard input, output and error, passed with every request."""
 
@@ -74,7 +76,8 @@ def send(connection: socket.socket, request: "Mapping[str, Any]", files: "Sequen
     """Send a request and the three files of the requested process.
 
     A request has: `kind` of the server; `target`, `module:function`, and its `arguments`; `folder` and `environment`
-    of the process; `orphan_signal`, sent to the process when its client is gone.
+    of the process; its CPUs (`affinity`), None for the server's; `orphan_signal`, sent to the process when its client
+    is gone.
     """
     body = json.dumps(request).encode()
     socket.send_fds(connection, [LENGTH.pack(len(body))], list(files))

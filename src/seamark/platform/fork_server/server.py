@@ -1,8 +1,9 @@
 """The fork server: `main([NAME, OWNER_PID, KIND, PRELOAD...])`, run through isolated_main.py. One thread, one loop.
 
 It listens, then imports, then forks for each request: clients wait while it imports, so no import runs beside a load.
-The child has its client's folder, environment, umask and files, and gets a signal when the client is gone; limits,
-niceness and affinity are the server's. The client receives the child's process id and finally its exit code.
+The child has its client's folder, environment, umask and files, in a lane also its CPUs, and gets a signal when the
+client is gone; limits, niceness and otherwise affinity are the server's. The client receives the child's process id
+and finally its exit code.
 """
 
 import contextlib
@@ -153,6 +154,8 @@ def become(request: dict[str, Any], files: list[int], connection: socket.socket)
             os.close(file)
         os.chdir(request["folder"])
         os.umask(request["umask"])
+        if affinity := request.get("affinity"):
+            os.sched_setaffinity(0, affinity)
         os.environ.clear()
         os.environ.update(request["environment"])
         random.seed()

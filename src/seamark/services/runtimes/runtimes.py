@@ -13,6 +13,7 @@ import seamark
 from seamark.errors import SiteError
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Part, Server
+from seamark.platform.fork_server.protocol import DEVICE
 from seamark.platform.privilege import as_user, user_for
 from seamark.services.runtimes.containers import client_environment, container_command, inside
 from seamark.services.supervisor.control_files import MARK, control_files_of, is_alive
@@ -96,6 +97,7 @@ def _apptainer(
     declared = container.environment if container else server.environment if built else {}
     variables = {
         MARK: os.environ.get(MARK, ""),
+        **_of_lane(),
         **_gpus(spec),
         **{name: template.fill(value) for name, value in _declared(spec, declared, server, part).items()},
     }
@@ -160,6 +162,12 @@ def _common(spec: LaunchSpec, slot: ProcessSlot, data: Path, user: str | None) -
 def _gpus(spec: LaunchSpec) -> dict[str, str]:
     """Return the variable that limits a process to the GPUs that its deployment requested on its node."""
     return {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(spec.gpus_per_node))}
+
+
+def _of_lane() -> dict[str, str]:
+    """Return the variables of a lane, which a container would not inherit; none outside of one."""
+    names = (DEVICE, "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS") if DEVICE in os.environ else ()
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 PERSISTENT_PREFIX = "standing/"

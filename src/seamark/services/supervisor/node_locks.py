@@ -79,17 +79,17 @@ def open_lock(name: str) -> TextIO:
     return open(os.open(_path(name), flags, 0o600), "r+", encoding="utf-8")
 
 
-def try_lock(name: str) -> TextIO | None:
-    """Return the locked file of that name, None while another process holds it."""
+def try_lock(name: str, *, shared: bool = False) -> TextIO | None:
+    """Return the locked file of that name, None while another process holds it; several may hold it `shared`."""
     file = open_lock(name)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
         return None
     if not _is_current(file, name):
         file.close()
-        return try_lock(name)
+        return try_lock(name, shared=shared)
     return file
 
 
@@ -99,14 +99,16 @@ def locked(
     holder: LockHolder,
     on_wait: Callable[[], object],
     on_report: Callable[[LockHolder], object],
+    *,
+    shared: bool = False,
 ) -> Iterator[None]:
-    """Hold the lock of that name; `holder` is written into it for other processes to read.
+    """Hold the lock of that name, `shared` with others or alone; `holder` is written into it for others to read.
 
     While it waits, `on_wait` is called every POLL_S, and what it raises ends the waiting; after REPORT_AFTER_S
     `on_report` gets the present holder each time.
     """
     began_s = time.monotonic()
-    while (file := try_lock(name)) is None:
+    while (file := try_lock(name, shared=shared)) is None:
         on_wait()
         if time.monotonic() - began_s > REPORT_AFTER_S:
             on_report(_holder(name))

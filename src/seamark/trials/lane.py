@@ -1,0 +1,236 @@
+"""A lane: claims one unit after another from the list of its run, and runs each on a device until none is left.
+
+Lanes of a run are jobs of Snakemake side by side. A unit is a deployment with its pending trials. Snakemake removes
+the outputs of a job before it runs, so records of measured trials are kept here too, for `load` and `teardown` to
+publish.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from seamark.dispatch.claim_list import ClaimList
+from seamark.dispatch.claim_policies import ClaimPolicy, Unit, claim_policy
+from seamark.errors import UserError
+from seamark.model.service import Value
+from seamark.model.trial import RESOURCES, Deployment, Trial
+from seamark.planning.plan_time import time_of
+from seamark.planning.study import Study
+from seamark.platform.fork_server.client import LEADER
+from seamark.platform.process_tree import exit_on_signals
+from seamark.services.supervisor import deployment as servers
+from seamark.services.supervisor.device_locks import DevicePool, DeviceSlot, SlotHolder
+from seamark.storage.paths import ScenarioFolder, write_text
+from seamark.trials.conflicts import CommitMarks
+from seamark.trials.lane_device import kept_to, pool_here
+from seamark.trials.load_lock import write_waiting
+from seamark.trials.permissions import user_named
+from seamark.trials.run_deployment import run_deployment
+from seamark.trials.trial_files import finite_lengths_s
+
+POLL_S = 0.02
+"""Interval of looks at the list while no unit may begin."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneFolder:
+    """Files of the lanes of one run."""
+
+    root: Path
+
+    @property
+    def claims(self) -> Path:
+        """The list of units, with a file for each in its present state."""
+        return self.root / "units"
+
+    def outcome(self, number: str) -> Path:
+        """Return the file that a lane writes when it has ended."""
+        return self.root / f"lane-{number}.json"
+
+    def load(self, trial: str) -> Path:
+        """Return the kept load.json of a trial."""
+        return self.root / "loads" / f"{trial}.json"
+
+    def record(self, deployment: str) -> Path:
+        """Return the kept deployment.json."""
+        return self.root / "deployments" / f"{deployment}.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitRun:
+    """One unit as a lane ran it: when it was claimed, its device, and the time in which it held that."""
+
+    unit: str
+    slot: DeviceSlot
+    claimed_unix_s: float
+    began_unix_s: float
+    ended_unix_s: float
+
+
+def pending_trials_of(study: Study, scenario: str, marks: CommitMarks) -> dict[str, list[Trial]]:
+    """Return the trials to measure, by deployment, in the order of the plan. A failed trial is a result, and a
+    simulation needs no lane."""
+    folder = study.folder(scenario)
+    pending: dict[str, list[Trial]] = {}
+    for trial in study.plan_of(scenario).trials:
+        if study.simulates(trial.service) or folder.trial(trial.id).load.exists():
+            continue
+        if not marks.measured(trial):
+            pending.setdefault(trial.deployment, []).append(trial)
+    return pending
+
+
+def units_of(study: Study, scenario: str) -> tuple[Unit, ...]:
+    """Return a unit for each deployment with pending trials, in the order of the plan."""
+    plan, pending = study.plan_of(scenario), pending_trials_of(study, scenario, CommitMarks(study, scenario))
+    deployments = tuple(each for each in plan.deployments if each.id in pending)
+    trials = tuple(trial for each in deployments for trial in pending[each.id])
+    measured_s = finite_lengths_s(plan, study.folder(scenario))
+    times = time_of(replace(plan, deployments=deployments, trials=trials), study.services, measured_s=measured_s)
+    factors = plan.factors.get("deployment", {})
+    return tuple(
+        Unit(
+            id=each.id,
+            estimated_s=(times.deployments[each.id].least + times.deployments[each.id].most) / 2,
+            levels={name: _level(each, name) for name in factors},
+        )
+        for each in deployments
+    )
+
+
+def _level(deployment: Deployment, name: str) -> Value:
+    value: Value = getattr(deployment, name) if name in RESOURCES else deployment.settings.get(name)
+    return value
+
+
+def require_lanes(study: Study) -> None:
+    """Raise UserError where lanes of the site cannot run the plan: a device is missing, the claim policy names an
+    unknown factor, or a deployment needs more than one device."""
+    site, plan = study.site, study.plan
+    if site.parallel == 1:
+        return
+    try:
+        claim_policy(site.claim, tuple(plan.factors.get("deployment", {})))
+    except ValueError as mistake:
+        raise UserError(f"{study.scenario_path}: claim: {mistake}") from None
+    mistakes = []
+    most = 1 if site.devices is not None and site.devices.gpu is not None else 0
+    for key, wanted, limit in (
+        ("nodes", max(each.nodes for each in plan.deployments), 1),
+        ("gpus", max(each.gpus for each in plan.deployments), most),
+    ):
+        if wanted > limit:
+            at = study.scenario.lines.get(f"resources.{key}", str(study.scenario_path))
+            has = "one GPU" if most else "one CPU and no GPU"
+            what = "one node" if key == "nodes" else has
+            mistakes.append(f"{at}: {wanted} {key} for a deployment, but a lane has {what}. Use --parallel 1.")
+    if mistakes:
+        raise UserError(*mistakes)
+    pool_here(site)
+
+
+def run_lane(study: Study, scenario: str, run: str, number: str, arguments: Sequence[str]) -> None:
+    """Run units of a scenario until all are done. `arguments` come before each phase script's own."""
+    results, parent_pid = study.folder(scenario), os.getppid()
+    folder = LaneFolder(root=results.lanes / run)
+    _remove_others(folder.root)
+    claims = ClaimList.make(folder.claims, lambda: units_of(study, scenario))
+    pool = pool_here(study.site)
+    os.environ[LEADER] = str(os.getpid())  # the phases of a unit belong to this lane
+    holder = SlotHolder(pid=os.getpid(), user=user_named(os.getuid()), study=str(study.root), run=run)
+
+    def on_wait() -> None:
+        if os.getppid() != parent_pid:
+            raise SystemExit("The run of this lane has ended.")
+
+    def run_unit(unit: Unit, slot: DeviceSlot) -> None:
+        with kept_to(slot, pool):
+            servers.stop(results.deployment(unit.id), "evicted")  # of a lane that was killed
+            try:
+                run_deployment(study, scenario, unit.id, arguments, failed=False, anew=False)
+            except UserError as mistake:
+                print(mistake, file=sys.stderr, flush=True)
+        _keep_records(study, scenario, unit.id, folder)
+
+    with exit_on_signals(signal.SIGTERM):
+        work_off(claims, claim_policy(study.site.claim), pool, holder, results, run_unit, on_wait)
+    write_text(folder.outcome(number), "{}\n")
+
+
+def work_off(
+    claims: ClaimList,
+    policy: ClaimPolicy,
+    pool: DevicePool,
+    holder: SlotHolder,
+    results: ScenarioFolder,
+    run_unit: Callable[[Unit, DeviceSlot], None],
+    on_wait: Callable[[], object] = lambda: None,
+) -> list[UnitRun]:
+    """Claim units and run each on a device until all units of the list are done, those of other lanes too: a lane may
+    be killed, and its unit returns. Return the units that ran here."""
+    made = []
+    while not claims.ended():
+        claimed_unix_s = time.time()
+        claim = claims.claim(policy)
+        if claim is None:
+            on_wait()
+            time.sleep(POLL_S)
+            continue
+        deployment = results.deployment(claim.unit.id)
+        own = replace(holder, folder=str(deployment.root.resolve()))
+        with pool.taken(own, on_wait, partial(write_waiting, deployment.waiting)) as slot:
+            deployment.waiting.unlink(missing_ok=True)
+            print(f"{claim.unit.id}: on {slot.device}, slot {slot.number}", flush=True)
+            began_unix_s = time.time()
+            run_unit(claim.unit, slot)
+            ended_unix_s = time.time()
+        claims.finish(claim)
+        print(f"{claim.unit.id}: ended after {ended_unix_s - began_unix_s:.1f} s", flush=True)
+        made.append(
+            UnitRun(
+                unit=claim.unit.id,
+                slot=slot,
+                claimed_unix_s=claimed_unix_s,
+                began_unix_s=began_unix_s,
+                ended_unix_s=ended_unix_s,
+            )
+        )
+    return made
+
+
+def publish_load(results: ScenarioFolder, run: str, trial: str) -> bool:
+    """Write the load.json that a lane of this run kept of a trial; return whether there is one."""
+    return _publish(LaneFolder(root=results.lanes / run).load(trial), results.trial(trial).load)
+
+
+def publish_deployment(results: ScenarioFolder, run: str, deployment: str) -> bool:
+    """Write the deployment.json that a lane of this run kept; return whether there is one."""
+    return _publish(LaneFolder(root=results.lanes / run).record(deployment), results.deployment(deployment).record)
+
+
+def _publish(kept: Path, target: Path) -> bool:
+    try:
+        write_text(target, kept.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _keep_records(study: Study, scenario: str, deployment: str, folder: LaneFolder) -> None:
+    results = study.folder(scenario)
+    for trial in study.trials_of(scenario, deployment):
+        _publish(results.trial(trial.id).load, folder.load(trial.id))
+    _publish(results.deployment(deployment).record, folder.record(deployment))
+
+
+def _remove_others(own: Path) -> None:
+    """Remove the folders of earlier runs; only one run of a study is active at a time."""
+    for other in own.parent.glob("*"):
+        if other != own:
+            shutil.rmtree(other, ignore_errors=True)

@@ -1,0 +1,82 @@
+"""Devices of a site's lanes on this machine, and what a unit's processes see of them: one GPU or CPU, and its
+cores."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from seamark.errors import UserError
+from seamark.model.site import Site
+from seamark.platform.fork_server.protocol import DEVICE
+from seamark.platform.pinning import Core, cores_here
+from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot
+from seamark.telemetry.gpu import visible_gpus
+
+CUDA = "CUDA_VISIBLE_DEVICES"
+ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""Makes CUDA count GPUs as NVML, telemetry and batch systems do; its own order is by speed."""
+THREADS = "OMP_NUM_THREADS"
+
+
+def pool_here(site: Site) -> DevicePool:
+    """Return the devices of a site with lanes. Raises UserError for one that this machine lacks."""
+    if site.devices is None:
+        raise UserError(f"site '{site.name}': {site.parallel} lanes need `devices`.")
+    kind = "gpu" if site.devices.gpu is not None else "cpu"
+    asked = site.devices.gpu if kind == "gpu" else site.devices.cpu
+    there = visible_gpus() if kind == "gpu" else tuple(map(str, sorted(os.sched_getaffinity(0))))
+    ids = there if asked == "auto" else tuple(map(str, asked or ()))
+    missing = [each for each in ids if each not in there]
+    if missing or not ids:
+        noun = kind.upper()
+        lacking = f"there is no {noun} {', '.join(missing)} here" if missing else f"there is no {noun} here"
+        known = f"this process may use {noun} {', '.join(there)}" if there else "this process sees none"
+        remedy = f"Name some of these with --{kind}s." if there else "Use CPUs: --cpus auto."
+        raise UserError(f"devices.{kind} of site '{site.name}': {lacking}; {known}. {remedy}")
+    devices = [Device(kind="gpu" if kind == "gpu" else "cpu", id=each) for each in ids]
+    return DevicePool(devices, site.devices.per_device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """What a unit's processes get: variables, and the CPUs that they are kept to, () for all."""
+
+    variables: Mapping[str, str]
+    cpus: tuple[int, ...]
+
+
+def share_of(slot: DeviceSlot, pool: DevicePool, cores: Sequence[Core]) -> Share:
+    """Return the share of a slot on a machine with these cores.
+
+    A CPU is the share itself. Beside a GPU each slot of the pool has equally many cores of its own, if there is one
+    for each; fewer cores are shared by all.
+    """
+    variables = {DEVICE: slot.variable}
+    if slot.device.kind == "cpu":
+        return Share(variables={**variables, THREADS: "1"}, cpus=(int(slot.device.id),))
+    places = len(pool.devices) * pool.per_device
+    own = len(cores) // places
+    first = (pool.devices.index(slot.device) * pool.per_device + slot.number) * own
+    cpus = tuple(cpu for core in cores[first : first + own] for cpu in core)
+    return Share(variables={**variables, **ORDER, CUDA: slot.device.id, THREADS: str(max(1, own))}, cpus=cpus)
+
+
+@contextmanager
+def kept_to(slot: DeviceSlot, pool: DevicePool) -> Iterator[None]:
+    """Keep this process, and those that it starts meanwhile, to the share of a slot."""
+    share = share_of(slot, pool, cores_here())
+    allowed = os.sched_getaffinity(0)
+    before = {name: os.environ.get(name) for name in share.variables}
+    os.environ.update(share.variables)
+    if share.cpus:
+        os.sched_setaffinity(0, share.cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
