@@ -59,6 +59,7 @@ FAULTS = [
     ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.86, others=0.76)]}),
     ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.95, others=0.11)]}),
     ("busy_elsewhere", "suspect", OPEN, {"processors": [Processors(node="n2", busy=0.2, others=0.0, steal=0.08)]}),
+    ("answers_not_scored", "suspect", CLOSED, {"not_scored": "scorers:exact failed: NameError\nand more"}),
     ("device_shared", "suspect", CLOSED, {"shared_device": "gpu 1"}),
     ("littles_law", "suspect", CLOSED, {"ended_per_s": 400.0}),
     ("littles_law", "suspect", CLOSED, {"ended_per_s": 400.0, "error_rate": 0.002}),

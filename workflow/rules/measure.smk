@@ -1,4 +1,4 @@
-# One trial: load, telemetry, metrics. A trial with complete samples needs no server.
+# One trial: load, scores of kept replies, telemetry, metrics. A trial with complete samples needs no server.
 
 
 rule load:
@@ -31,6 +31,22 @@ rule load:
         )
 
 
+rule judge:
+    input:
+        f"{TRIAL}/load.json",
+    output:
+        f"{TRIAL}/answers.json",
+    log:
+        f"{SCENARIO}/logs/judge/{{deployment}}--{{workload}}--r{{repetition}}.log",
+    localrule: True
+    resources:
+        slot=dag.analysis_slot,
+    params:
+        version=dag.quality_version,
+    shell:
+        dag.script("judge", "{wildcards.scenario:q}", TRIAL_ID)
+
+
 rule monitor:
     input:
         f"{TRIAL}/load.json",
@@ -51,6 +67,7 @@ rule metrics:
         plan=ancient(f"{SCENARIO}/plan.json"),
         load=f"{TRIAL}/load.json",
         telemetry=f"{TRIAL}/telemetry.parquet",
+        answers=dag.answers,
     output:
         json=f"{TRIAL}/metrics.json",
         csv=f"{TRIAL}/metrics.csv",

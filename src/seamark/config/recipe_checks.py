@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
+from seamark.model.dotted import is_dotted
 from seamark.model.load_profile import LONGEST_S
 from seamark.model.service import Health, Server, Service
 
@@ -41,6 +42,15 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     if service.origin == "simulated" and (service.load != "program" or service.server is not None):
         why = "'simulated' is for a program without a server. Set 'load: program' and 'server: null', or remove it."
         mistakes.add(tree.value["origin"], why)
+    if service.judge is not None and not is_dotted(service.judge):
+        mistakes.add(tree.value["judge"], f"'{service.judge}' is not of the form 'module:function'.")
+    elif service.judge is not None and service.load == "program":
+        mistakes.add(tree.value["judge"], "is for loads with replies, and a program has none. Remove it.")
+    for name, quality in service.qualities.items():
+        low, high = [*quality.range, None, None][:2]
+        if len(quality.range) != 2 or (low is not None and high is not None and low >= high):
+            at = tree.value["qualities"].value[name].value["range"]
+            mistakes.add(at, "needs the least and the greatest value: [0, 1]; null is an open end.")
     for name in ("limit_s", "typical_load_s"):
         if service.load == "requests" and name in tree.value:
             mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")

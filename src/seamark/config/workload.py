@@ -152,7 +152,7 @@ def _workload(
         include=_partial(parts.get("include"), treatable, reader, mistakes),
         exclude=_partial(parts.get("exclude"), treatable, reader, mistakes),
         where=conditions_of(parts.get("where"), treatable, mistakes),
-        slos=objectives_of(parts.get("slos"), mistakes, (*metrics, *qualities_of(found))),
+        slos=objectives_of(parts.get("slos"), mistakes, (*metrics, *service.qualities, *qualities_of(found))),
         leaves=tuple(reader.leaves.settings.values()),
     )
     search = None

@@ -311,6 +311,25 @@ AnyDriver = Wire | Call | Task
 
 
 @dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What a recipe's `judge` returns for some replies: a value for each reply, in their order.
+
+    `scores` are by name; None for a reply that has no score. `ids` names the item of each reply, `clusters` the group
+    of items that it belongs to, such as the document of several questions: items of one cluster are not independent.
+    `finish` is why the reply ended. None: not known.
+    """
+
+    scores: Mapping[str, Sequence[float | None]]
+    ids: Sequence[str] | None = None
+    clusters: Sequence[str | None] | None = None
+    finish: Sequence[str | None] | None = None
+
+
+Judge = Callable[[Target, Sequence[int], Sequence[bytes]], Judged]
+"""Scores replies: gets the target with the trial's settings, the number of each reply's item, and the replies."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Hooks:
     """The work of a driver's module outside of the load, declared as its `HOOKS`; each is called in the service's
     environment. None: nothing.

@@ -166,6 +166,21 @@ class Container:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Quality:
+    """A figure of quality that a service has: its unit, which values are better, and those that it can have.
+
+    `range` has the least and the greatest value, None for an open end. `floor` is the value without any skill, such
+    as that of random answers.
+    """
+
+    unit: str = ""
+    better: Literal["higher", "lower"] = "higher"
+    range: tuple[float | None, ...] = (None, None)
+    floor: float | None = None
+    help: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Service:
     """A declarative recipe: all facts about one service except its protocol, which is the driver's.
 
@@ -174,7 +189,9 @@ class Service:
     event loop (`wire`), threads or processes. `why` is the reason for the service in the catalogue; `in_apptainer`
     states which parts were tested in images. `load` is the kind of its loads. Of a finite one and of a program,
     `limit_s` is the default time limit, and `typical_load_s` serves to estimate a plan until loads were measured.
-    `origin` of a program on a virtual clock is `simulated`: it needs no server, and several run side by side.
+    `judge` is the function (`module:function`) that scores kept replies in a job of its own, and `qualities` are the
+    scores that it gives. `origin` of a program on a virtual clock is `simulated`: it needs no server, and several run
+    side by side.
     """
 
     name: str
@@ -187,6 +204,8 @@ class Service:
     settings: tuple[Setting, ...]
     load: LoadKind = "requests"
     origin: Origin = "measured"
+    judge: str | None = None
+    qualities: Mapping[str, Quality] = field(default_factory=dict)
     limit_s: float = 3600.0
     typical_load_s: float = 60.0
     environment: str | None = None

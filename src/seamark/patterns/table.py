@@ -279,10 +279,12 @@ PROGRAM_SETTINGS = profile_settings("program")
 
 def load_settings_of(service: Service) -> tuple[Setting, ...]:
     """Return the settings that the loads of a service have."""
-    if service.load == "requests":
-        return LOAD_SETTINGS
-    settings = FINITE_SETTINGS if service.load == "finite" else PROGRAM_SETTINGS
-    return tuple(replace(each, default=service.limit_s) if each.name == "limit_s" else each for each in settings)
+    kinds = {"requests": LOAD_SETTINGS, "finite": FINITE_SETTINGS, "program": PROGRAM_SETTINGS}
+    defaults: dict[str, Value] = {} if service.load == "requests" else {"limit_s": service.limit_s}
+    if service.judge is not None:
+        defaults["keep_replies"] = True
+    settings = kinds[service.load]
+    return tuple(replace(each, default=defaults[each.name]) if each.name in defaults else each for each in settings)
 
 
 def kind_of(name: str) -> PatternKind:

@@ -78,6 +78,16 @@ class TrialFolder:
         return self.root / "events.parquet"
 
     @property
+    def answers(self) -> Path:
+        """The kept replies with their scores; absent unless the service has a `judge`."""
+        return self.root / "answers.parquet"
+
+    @property
+    def answers_record(self) -> Path:
+        """How the replies were scored."""
+        return self.root / "answers.json"
+
+    @property
     def files(self) -> Path:
         """Files that a program keeps, such as its output."""
         return self.root / "files"

@@ -45,6 +45,7 @@ def is_derived(folder: TrialFolder, trial: Trial) -> bool:
     """Return whether telemetry and metrics are newer than their sources, of this version or without samples, and have
     the trial's current objectives and the user's own metrics and checks."""
     newer = _is_newer(folder.telemetry, folder.load) and _is_newer(folder.metrics, folder.telemetry)
+    newer &= not folder.answers_record.exists() or _is_newer(folder.metrics, folder.answers_record)
     metrics = read_or_none(folder.metrics, TrialMetrics) if newer else None
     if metrics is None or (metrics.metrics_version < VERSION and folder.samples.exists()):
         return False

@@ -22,6 +22,7 @@ from seamark.platform.fork_server.client import LEADER
 from seamark.services.supervisor.deployment import stop_all
 from seamark.storage.paths import DeploymentFolder
 from seamark.trials.conflicts import CommitMarks
+from seamark.trials.judge import is_judged
 from seamark.trials.lane import require_lanes
 from seamark.workflow.containerised_jobs import (
     container_command,
@@ -62,7 +63,7 @@ class Dag:
     """Cache: place of each deployment in its scenario, and its number of trials."""
 
     _own_marks: dict[str, str] = field(default_factory=dict, init=False, repr=False)
-    """Cache: mark of each metric and check of the user's own."""
+    """Cache: mark of each metric and check of the user's own, and of functions that score replies."""
 
     def __post_init__(self) -> None:
         require_paths(self.study)
@@ -137,6 +138,21 @@ class Dag:
         return [f"{slo.metric} {slo.op} {slo.limit!r}" for slo in trial.slos] + [
             self._own_marks[path] for path in own
         ]
+
+    def answers(self, w: Wildcards) -> list[str]:
+        """Return the record of a trial's scores if its replies are scored, else nothing."""
+        trial = self.trial(w)
+        if not is_judged(self.study.services[trial.service], trial):
+            return []
+        return [self._relative(self.study.folder(w.scenario).trial(trial.id).answers_record)]
+
+    def quality_version(self, w: Wildcards) -> str:
+        """Return the version of the function that scores replies: a change of it scores them again, and measures
+        nothing."""
+        path = self.study.services[self.trial(w).service].judge or ""
+        if path not in self._own_marks:
+            self._own_marks[path] = mark_of(path)
+        return self._own_marks[path]
 
     def file(self, relative: str) -> str:
         """Return the path of a shipped file."""

@@ -16,6 +16,7 @@ from seamark.planning.study import Study
 from seamark.report.page.render import write_report
 from seamark.storage.paths import TrialFolder, read
 from seamark.trials.derive_trial import can_be_newer, derive_trial, is_derived
+from seamark.trials.judge import judge_trial, needs_judging
 
 
 def derive(study: Study) -> list[str]:
@@ -29,6 +30,8 @@ def derive(study: Study) -> list[str]:
     if tried:
         study.refresh_plan(name)
         for trial in tried:
+            if needs_judging(study, trial, folder.trial(trial.id)):
+                judge_trial(study, trial, folder.trial(trial.id))
             if not is_derived(folder.trial(trial.id), trial):
                 derive_trial(folder, trial, study.deployment(name, trial.deployment))
         if study.metrics:

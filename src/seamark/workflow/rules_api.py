@@ -131,6 +131,14 @@ def teardown(scenario_file: str, site: str, scenario: str, deployment_id: str, r
         tear_down(study, scenario, deployment_id)
 
 
+def judge(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
+    """Score the kept replies of one trial. Measures nothing."""
+    from seamark.trials.judge import judge_trial
+
+    study = _study(scenario_file, site).of_trial(scenario, trial_id)
+    judge_trial(study, study.trial(scenario, trial_id), study.folder(scenario).trial(trial_id))
+
+
 def monitor(record: str) -> None:
     """Cut the telemetry to the trial of this load.json. Reads no scenario: it runs once for every trial."""
     from seamark.storage.paths import ScenarioFolder

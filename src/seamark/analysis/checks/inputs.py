@@ -59,6 +59,7 @@ class CheckInputs:
     response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
     `own`: metrics of the user's own by name. A finite load (`kind`) has `items`, of which `items_left` were not done,
     and ran in `sessions`. `shared_device`: the device of its lane, if other lanes were on it.
+    `not_scored`: why its kept replies could not be scored.
     """
 
     status: str = "ok"
@@ -129,6 +130,7 @@ class CheckInputs:
     items_left: int = 0
     sessions: int = 1
     shared_device: str | None = None
+    not_scored: str | None = None
 
 
 Check = Callable[[CheckInputs], VerdictReason | None]

@@ -50,6 +50,7 @@ CHECKS: tuple[Check, ...] = (
     result.gpu_throttled,
     result.served_from_page_cache,
     result.wrong_answers,
+    result.answers_not_scored,
     result.server_restarted,
     result.quality_floor,
     result.slo_missed,

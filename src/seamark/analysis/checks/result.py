@@ -214,6 +214,18 @@ def wrong_answers(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
+def answers_not_scored(inputs: CheckInputs) -> VerdictReason | None:
+    """Speed without the quality that belongs to it."""
+    if inputs.not_scored is None:
+        return None
+    return VerdictReason(
+        code="answers_not_scored",
+        severity="suspect",
+        text=f"the replies could not be scored: {inputs.not_scored.splitlines()[0]}",
+        remedy="Correct the function `judge` of the recipe, then `bench submit`: nothing is measured again.",
+    )
+
+
 def server_restarted(inputs: CheckInputs) -> VerdictReason | None:
     """A server with cold caches differs from that of the other repetitions."""
     if inputs.server_restarted is None:

@@ -17,6 +17,7 @@ from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.metrics.window_counts import KindCounts
 from seamark.model.dotted import mark_of
 from seamark.model.plurals import plural
+from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.times import (
     BoundedDistribution,
@@ -83,14 +84,18 @@ def derive_metrics(
     deployment: Deployment | None = None,
     client_is_server: bool | None = None,
     ceiling: Ceiling | None = None,
+    answers: AnswersRecord | None = None,
 ) -> DerivedMetrics:
     """Return the metrics of a trial with their verdict, its series and its histograms.
 
     `client_is_server`: the service runs inside the client; None: it does when there is no telemetry of a server.
-    `ceiling` is the client's own limit. A failed load or damaged samples give metrics of status failed, with a reason
-    in place of figures.
+    `ceiling` is the client's own limit, `answers` says how its kept replies were scored. A failed
+    load or damaged samples give metrics of status failed, with a reason in place of figures.
     """
     identity = _identity(trial, load, scenario, deployment)
+    if answers is not None:
+        scores = {name: score.mean for name, score in answers.scores.items()}
+        identity |= {"quality": {**load.quality, **scores}, "quality_version": answers.quality_version}
     series: Sequence[Second] = ()
     try:
         samples = open_samples(folder.samples, trial.config_hash)
@@ -105,6 +110,8 @@ def derive_metrics(
     metrics = _figures(identity, trial, load, inputs)
     metrics = replace(metrics, slos=judged_objectives(trial.slos, metrics))
     facts = check_inputs(trial, load, metrics, inputs, client_is_server=client_is_server, ceiling=ceiling)
+    if answers is not None and answers.status == "failed":
+        facts = replace(facts, not_scored=answers.reason)
     verdict, reasons = judge(facts, trial.checks)
     counts = inputs.counts
     times = {

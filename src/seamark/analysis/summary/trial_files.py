@@ -11,10 +11,11 @@ from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.summary.trial_result import record_of
+from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import Histograms, SteadyVerdict, TrialMetrics
 from seamark.model.trial import Deployment, Trial
-from seamark.storage.paths import TrialFolder, read, write, write_text
+from seamark.storage.paths import TrialFolder, read, read_or_none, write, write_text
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -75,6 +76,7 @@ def write_metrics(
         deployment=deployment,
         client_is_server=client_is_server,
         ceiling=ceiling,
+        answers=read_or_none(folder.answers_record, AnswersRecord),
     )
     write_text(folder.series, csv_text([field.name for field in fields(Second)], map(asdict, derived.series)))
     histograms, censored = (

@@ -301,6 +301,7 @@ class TrialMetrics:
     stages: Stages | None = field(default=None, metadata=OPTIONAL)
     slos: tuple[ObjectiveResult, ...]
     quality: Mapping[str, Number]
+    quality_version: Word = field(default=None, metadata=OPTIONAL)
     telemetry: Mapping[str, TelemetrySummary]
     verdict: Verdict
     reasons: tuple[VerdictReason, ...]

@@ -1,0 +1,162 @@
+"""Scoring of a trial's kept replies: answers.parquet and answers.json. Measures nothing, so it can be repeated."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seamark.load.driver import Target
+from seamark.load.workers.judging import JudgingError, judge_replies
+from seamark.load.workers.records import ReplySegment
+from seamark.model.dotted import mark_of
+from seamark.model.leaves import filled
+from seamark.model.results.answers import AnswersRecord, Score
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.sample import Failure
+from seamark.model.service import Quality, Service
+from seamark.model.trial import Trial
+from seamark.planning.study import Study
+from seamark.services.runtimes.environments import environment_folder
+from seamark.stats.paired import mean_difference
+from seamark.storage.paths import TrialFolder, read_or_none, replacing, write
+
+TIME_LIMIT_S = 3600.0
+PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "finish", "reply")
+"""Columns of answers.parquet beside the scores."""
+
+
+def is_judged(service: Service, trial: Trial) -> bool:
+    """Return whether the replies of a trial are scored."""
+    return service.judge is not None and trial.load.keep_replies
+
+
+def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecord:
+    """Score the replies of a trial, and write both files; answers.json last, whatever came of it."""
+    service = study.services[trial.service]
+    assert service.judge is not None
+    version = mark_of(service.judge)
+    load = read_or_none(folder.load, LoadRecord)
+    folder.answers.unlink(missing_ok=True)
+    if load is None or not load.ok or not folder.replies.exists():
+        record = AnswersRecord(status="skipped", reason="the load has no replies", quality_version=version)
+    else:
+        try:
+            record = _judged(study, service, trial, folder, load)
+        except (JudgingError, OSError, ValueError) as error:
+            record = AnswersRecord(status="failed", reason=str(error), quality_version=version)
+    write(folder.answers_record, record)
+    return record
+
+
+def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, load: LoadRecord) -> AnswersRecord:
+    judge = str(service.judge)
+    python = None
+    if service.environment is not None:
+        python = environment_folder(service.environment, study.locks, study.environments) / "bin" / "python"
+    with TemporaryDirectory(prefix="seamark-judge-") as name:
+        place = Path(name)
+        target = Target(settings=filled(trial.settings), data=place)
+        kept = pq.read_table(folder.replies)
+        with ReplySegment(place / "replies") as segment:
+            segment.add_all(zip(kept["index"].to_pylist(), kept["reply"].to_pylist(), strict=True))
+        batches = list(judge_replies(judge, target, place / "replies", place, python, TIME_LIMIT_S))
+    scores = _columns(batches, service.qualities)
+    ids, clusters, finish = (_texts(batches, name) for name in ("ids", "clusters", "finish"))
+    items = [item for batch in batches for item in batch["items"]]
+    _write(folder, load, kept, items, {"id": ids, "cluster": clusters, "finish": finish}, scores)
+    return AnswersRecord(
+        status="ok",
+        quality_version=mark_of(judge),
+        answers=len(items),
+        clusters=len(set(clusters)) if clusters is not None else None,
+        scores={name: score_of(values, clusters) for name, values in scores.items()},
+    )
+
+
+def score_of(values: Sequence[float | None], clusters: Sequence[str | None] | None = None) -> Score:
+    """Return the mean of the values that are known, with its standard error: cluster-robust with `clusters`."""
+    known = [place for place, value in enumerate(values) if value is not None]
+    if not known:
+        return Score()
+    scored = [float(values[place] or 0.0) for place in known]
+    labels = None if clusters is None else [clusters[place] or f"item {place}" for place in known]
+    mean = mean_difference(np.zeros(len(scored)), np.array(scored), clusters=labels)
+    return Score(mean=mean.difference, standard_error=mean.standard_error, scored=len(scored))
+
+
+def _columns(batches: Sequence[Mapping[str, Any]], qualities: Mapping[str, Quality]) -> dict[str, list[float | None]]:
+    """Return the scores by name. Raises ValueError for a name or a value that the recipe does not allow."""
+    names = list(dict.fromkeys(name for batch in batches for name in batch["scores"]))
+    columns = {
+        name: [value for batch in batches for value in batch["scores"].get(name, [None] * len(batch["items"]))]
+        for name in names
+    }
+    for name, values in columns.items():
+        if name not in qualities:
+            raise ValueError(
+                f"the score '{name}' is none of the recipe's qualities: {', '.join(qualities) or 'none'}"
+            )
+        if name in PLAIN:
+            raise ValueError(f"the score '{name}' has the name of another column")
+        low, high = qualities[name].range
+        for value in values:
+            if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
+                raise ValueError(f"the score '{name}' of an answer is {value:g}, outside of its range")
+    return columns
+
+
+def _texts(batches: Sequence[Mapping[str, Any]], name: str) -> list[str | None] | None:
+    if all(batch[name] is None for batch in batches):
+        return None
+    return [text for batch in batches for text in batch[name] or [None] * len(batch["items"])]
+
+
+def _write(
+    folder: TrialFolder,
+    load: LoadRecord,
+    kept: pa.Table,
+    items: Sequence[int],
+    texts: Mapping[str, Sequence[str | None] | None],
+    scores: Mapping[str, Sequence[float | None]],
+) -> None:
+    """Write answers.parquet: a row for each reply, in the order of the items."""
+    samples = pq.read_table(folder.samples, columns=["index", "kind", "units", "failure"])
+    by_index = {number: place for place, number in enumerate(samples["index"].to_pylist())}
+    places = [by_index.get(item) for item in items]
+    about = {name: samples[name].to_pylist() for name in ("kind", "units", "failure")}
+
+    def of_sample(name: str) -> list[int | None]:
+        return [None if place is None else about[name][place] for place in places]
+
+    kinds = [None if kind is None or kind >= len(load.kinds) else load.kinds[kind] for kind in of_sample("kind")]
+    failures = [None if not failure else Failure(failure).name.lower() for failure in of_sample("failure")]
+    nothing: Sequence[None] = [None] * len(items)
+    table = pa.table(
+        {
+            "item": pa.array(items, pa.int64()),
+            "id": pa.array(texts["id"] or [str(item) for item in items], pa.string()),
+            "cluster": pa.array(texts["cluster"] or nothing, pa.string()),
+            "kind": pa.array(kinds, pa.string()),
+            "units": pa.array(of_sample("units"), pa.int64()),
+            "failure": pa.array(failures, pa.string()),
+            "finish": pa.array(texts["finish"] or nothing, pa.string()),
+            **{name: pa.array(values, pa.float64()) for name, values in scores.items()},
+            "reply": kept["reply"],
+        }
+    )
+    with replacing(folder.answers) as temporary:
+        pq.write_table(table.sort_by("item"), temporary, compression="zstd", write_page_checksum=True)
+
+
+def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
+    """Return whether the replies of a trial were never scored, or by another version of the function."""
+    service = study.services[trial.service]
+    if service.judge is None or not trial.load.keep_replies or not folder.load.exists():
+        return False
+    record = read_or_none(folder.answers_record, AnswersRecord)
+    newer = record is not None and folder.answers_record.stat().st_mtime_ns >= folder.load.stat().st_mtime_ns
+    return not newer or record is None or record.quality_version != mark_of(service.judge)

@@ -1,0 +1,112 @@
+"""Runs whose replies are scored: a mended judge scores them again without a load; one that fails loses nothing."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from study_folder import StudyFolder
+
+pytestmark = pytest.mark.e2e
+
+ITEMS = 500
+RECIPE = """\
+extends: known.yaml
+name: items
+load: finite
+limit_s: 120
+judge: my_judge:score
+qualities:
+  answered: {range: [0, 1], floor: 0, help: Whether the reply is whole.}
+  size: {unit: bytes, better: lower}
+settings:
+  items: {type: int, role: workload, default: 500, minimum: 1, help: Number of prompts.}
+"""
+JUDGE = """\
+from seamark.load.driver import Judged
+
+def score(target, items, replies):
+    whole = [float(b"[DONE]" in reply) for reply in replies]
+    return Judged(
+        scores={"answered": whole, "size": [len(reply) for reply in replies]},
+        clusters=[f"document {item // 5}" for item in items],
+    )
+"""
+
+
+def a_study(study: StudyFolder, judge: str = JUDGE, recipe: str = RECIPE, **workload: object) -> None:
+    (study.root / "my_judge.py").write_text(judge)
+    (study.root / "config/services/items.yaml").write_text(recipe)
+    settings = {"service": "items", "ttft_ms": 1, "gen_tokens": 4, "concurrency": 8, **workload}
+    document = {"scenario": "try", "repetitions": 1, "workload": settings}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+
+
+def test_a_mended_judge_scores_500_answers_again_with_no_load(study: StudyFolder) -> None:
+    a_study(study, slos=["answered >= 0.9"])
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    [trial] = study.trials()
+    metrics = study.json(f"{trial.name}/metrics.json")
+    assert metrics["quality"]["answered"] == 1.0
+    assert [slo["met"] for slo in metrics["slos"]] == [True]
+    first = metrics["quality_version"]
+    record = study.json(f"{trial.name}/answers.json")
+    assert (record["status"], record["answers"], record["clusters"]) == ("ok", ITEMS, 100)
+    answers = pq.read_table(trial / "answers.parquet")
+    assert answers["item"].to_pylist() == list(range(ITEMS))
+    assert set(answers["units"].to_pylist()) == {4}
+    loads = (trial / "load.json").read_bytes()
+
+    (study.root / "my_judge.py").write_text(JUDGE.replace('float(b"[DONE]" in reply)', "float(len(reply) % 2)"))
+    again = study.submit()
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert (trial / "load.json").read_bytes() == loads
+    assert max(study.measurements().values()) == 1
+    metrics = study.json(f"{trial.name}/metrics.json")
+    assert metrics["quality_version"] != first
+    odd = [len(reply) % 2 for reply in answers["reply"].to_pylist()]
+    assert metrics["quality"]["answered"] == pytest.approx(sum(odd) / ITEMS)
+    assert study.submit().returncode == 0
+    assert "answered" in (study.root / "reports/try/report.md").read_text()
+
+
+def test_a_judge_that_fails_leaves_the_figures_and_says_so(study: StudyFolder) -> None:
+    a_study(study, judge="def score(target, items, replies):\n    raise RuntimeError('no references')\n", items=40)
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    [trial] = study.trials()
+    metrics = study.json(f"{trial.name}/metrics.json")
+    assert metrics["latency_ms"]["p50"] > 0
+    assert metrics["verdict"] == "SUSPECT"
+    [reason] = [reason for reason in metrics["reasons"] if reason["code"] == "answers_not_scored"]
+    assert "my_judge:score failed: RuntimeError: no references" in reason["text"]
+    (study.root / "my_judge.py").write_text(JUDGE)
+    collected = study.bench("collect", "-c", "config/scenarios/try.yaml")
+    assert collected.returncode == 0, collected.stderr
+    assert study.json(f"{trial.name}/metrics.json")["quality"]["answered"] == 1.0
+    assert max(study.measurements().values()) == 1
+
+
+def test_replies_that_are_not_kept_are_not_scored(study: StudyFolder) -> None:
+    a_study(study, items=20, keep_replies=False)
+    assert study.submit().returncode == 0
+    [trial] = study.trials()
+    assert not (trial / "answers.json").exists()
+    assert "quality_version" not in study.json(f"{trial.name}/metrics.json")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("my_judge:score", "my_judge.score", "judge: 'my_judge.score' is not of the form 'module:function'."),
+        ("range: [0, 1], floor", "range: [1, 0], floor", "range: needs the least and the greatest value: [0, 1]"),
+        ("better: lower", "better: smaller", "'smaller'"),
+    ],
+)
+def test_a_wrong_recipe_is_one_line(study: StudyFolder, before: str, after: str, line: str) -> None:
+    a_study(study, recipe=RECIPE.replace(before, after))
+    refused = study.bench("plan", "-c", "config/scenarios/try.yaml")
+    assert refused.returncode == 2
+    [said] = [text for text in refused.stderr.splitlines() if line in text]
+    assert Path(said.split(":")[0]).name == "items.yaml"
