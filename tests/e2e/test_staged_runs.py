@@ -78,4 +78,4 @@ def test_events_of_a_driver_without_stages_are_a_mistake_of_the_plan(study: Stud
     a_study(study, service="null", keep_events=True)
     refused = study.submit()
     assert refused.returncode == 2
-    assert "has no stages, and so no events. Remove keep_events." in refused.stderr
+    assert "has no stages, and so no events. Remove keep_events from the scenario." in refused.stderr

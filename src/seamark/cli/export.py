@@ -1,6 +1,7 @@
 """bench export: a scenario as Slurm scripts, its metrics for Prometheus, or a trial's events for Perfetto."""
 
 import json
+import math
 from pathlib import Path
 
 import click
@@ -139,7 +140,7 @@ def prometheus(scenario: str, site: str | None, file: Path | None) -> None:
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Default: TRIAL.trace.json.gz. Without .gz it is not compressed.",
+    help="Default: TRIAL.trace.json.gz, of a part with its times. Without .gz it is not compressed.",
 )
 @click.option("--from", "from_s", type=click.FloatRange(min=0), default=0.0, metavar="S", help="Start of the part.")
 @click.option("--to", "to_s", type=click.FloatRange(min=0), metavar="S", help="End of the part.")
@@ -165,6 +166,8 @@ def perfetto(
         raise UserError(
             f"{trial_id}: no trial of {study.scenario.name}. `bench status -c {scenario} --json` lists them.{guess}"
         )
+    if not math.isfinite(from_s) or (to_s is not None and not math.isfinite(to_s)):
+        raise UserError("--from, --to: give seconds from the start of the load, such as 12.5.")
     if to_s is not None and to_s <= from_s:
         raise UserError(f"--to {to_s:g}: must be after --from ({from_s:g}).")
     events = study.folder(study.scenario.name).trial(trial_id).events
@@ -173,11 +176,17 @@ def perfetto(
             f"{trial_id}: it has no events. Set `keep_events: true` in the workload, for a service whose driver has"
             " stages, and measure it."
         )
-    target = file or Path(f"{trial_id}.trace.json.gz")
+    part = "" if from_s == 0 and to_s is None else f".{from_s:g}-{'end' if to_s is None else f'{to_s:g}'}s"
+    target = file or Path(f"{trial_id}{part}.trace.json.gz")
+    if not target.name or target.name == "-" or (target.exists() and not target.is_file()):
+        raise UserError(f"--output '{target}': is no file that can be written. Name one, such as trace.json.gz.")
     if not target.parent.is_dir():
         raise UserError(f"--output {target}: there is no folder {target.parent}.")
     try:
         count = write_perfetto(events, target, from_s=from_s, to_s=to_s)
     except ValueError as damage:
         raise UserError(str(damage)) from None
+    if not count:
+        click.echo(f"{target}: no event between --from and --to.")
+        return
     click.echo(f"{target}: {counted(count, 'event')}. Open it at ui.perfetto.dev; nothing is uploaded.")

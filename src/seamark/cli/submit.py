@@ -25,6 +25,7 @@ from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_
 from seamark.trials.lane import require_lanes
 from seamark.trials.progress import Progress, Seen, progress_of
 from seamark.trials.repeated_failures import NOT_TRIED
+from seamark.workflow.lanes import lanes_at_once
 from seamark.workflow.orphan_jobs import end_jobs_left
 from seamark.workflow.run_end import EndSignals, end_run
 from seamark.workflow.snakemake_cli import another_run, beat, release, rest, start, the_only_run
@@ -260,7 +261,7 @@ def _opening(study: Study, before: Progress) -> str:
         there = "the one trial is" if total == 1 else f"all {counted(total, 'trial')} are"
         return f"{name}: {there} there; only derived files are updated."
     deployments = counted(len(study.plan.deployments), "deployment")
-    lanes = f", up to {study.site.parallel} at a time" if study.site.parallel > 1 else ""
+    lanes = f", up to {lanes_at_once(study.site)} at a time" if study.site.parallel > 1 else ""
     return f"{name}: {missing} of {counted(total, 'trial')} to measure on {study.site_name}, {deployments}{lanes}."
 
 

@@ -113,8 +113,9 @@ def with_lanes(
     )
     if mistakes := [f"{OPTIONS[path]}: {text}" for path, text in lane_mistakes(found)]:
         raise UserError(*mistakes)
-    if found.parallel == 1 and (gpus is not None or cpus is not None or per_device is not None):
-        option = next((name for name, value in given.items() if value is not None), "--per-device")
+    if found.parallel == 1 and any(each is not None for each in (gpus, cpus, per_device, claim)):
+        last = "--claim" if per_device is None else "--per-device"
+        option = next((name for name, value in given.items() if value is not None), last)
         raise UserError(
             f"{option}: devices are shared out to lanes, and there is one. Give their number: --parallel 2."
         )

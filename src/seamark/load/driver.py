@@ -258,8 +258,9 @@ class TaskFailure(Exception):  # noqa: N818
 class TaskRecorder(Protocol):
     """Takes the records of a Task. Times are in ns from the start of load; of a simulated load they are virtual."""
 
-    folder: Path
-    """Folder for files that are kept with the results of the trial."""
+    @property
+    def folder(self) -> Path:
+        """The folder for files that are kept with the results of the trial."""
 
     seed: int
     """Seed of the trial."""
@@ -280,7 +281,11 @@ class TaskRecorder(Protocol):
         failure: Failure = Failure.NONE,
         kind: int = 0,
     ) -> None:
-        """Record one request or step; `due_ns` is `sent_ns` unless given. Raises OSError (no space)."""
+        """Record one request or step; `due_ns` is `sent_ns` unless given.
+
+        Times are whole ns, 0 <= due <= sent <= first <= last; each index is recorded once. Raises OSError (no space),
+        and TaskFailure for what cannot be.
+        """
 
     def quality(self, name: str, value: float) -> None:
         """Record a figure of the whole."""

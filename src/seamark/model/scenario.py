@@ -136,7 +136,7 @@ def why_no_p(names: tuple[str, ...]) -> str:
     """Return the sentence that explains why these factors have neither a p nor a smallest detectable effect."""
     has = f"each level of {names[0]}" if len(names) == 1 else f"each level of {', '.join(names[:-1])} and {names[-1]}"
     return (
-        f"no p and no smallest effect: {has} is measured on one start of the server, and all trials of a start run "
-        "before those of the next. A change of the machine over time, or between two starts, would look the same as "
-        "an effect"
+        f"no p and no smallest effect: {has} is measured on one start of the server, and the trials of a start "
+        "share its time and its place. A change of the machine over time, or between two starts, would look the same "
+        "as an effect"
     )

@@ -131,7 +131,7 @@ def _no_work(driver: AnyDriver, service: Service, target: Target) -> str | None:
             return "extends Task, so its recipe needs 'load: program'."
         return "does not extend Task, as 'load: program' needs."
     if target.load.keep_events and (driver.speaks == "wire" or not driver.stages):
-        return "has no stages, and so no events. Remove keep_events."
+        return "has no stages, and so no events. Remove keep_events from the scenario."
     if service.load != "finite":
         return None
     if driver.work_count is None:

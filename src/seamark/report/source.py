@@ -54,6 +54,7 @@ class TrialRecord:
     reasons: tuple[VerdictReason, ...]
     window_s: tuple[float, float] | None = None
     stages: Stages | None = None
+    device: str | None = None
     folder: TrialFolder
 
     @property
@@ -190,6 +191,7 @@ def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[VerdictReason
         warmup_s=load.warmup_s,
         load_s=(load.warmup_s or 0.0) + load.duration_s if load.duration_s else None,
         reasons=tuple(by_twins),
+        device=f"{load.device.kind} {load.device.id}" if load.device else None,
         folder=folder,
     )
     metrics = read_or_none(folder.metrics, TrialMetrics)

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seamark.load.coordinator.coordinator import LoadError, LoadJob, LoadOutcome, run_load
+from seamark.load.coordinator.coordinator import OVERDUE, LoadError, LoadJob, LoadOutcome, run_load
 from seamark.load.coordinator.handle import WorkerLauncher
 from seamark.model.results.load_record import EnergyRecord
 from seamark.model.sample import CHUNK
@@ -90,7 +90,7 @@ def measure(
     outcome = run_load(job, python, parts, on_tick, parent_pid, launcher)
     return MeasuredLoad(
         outcome=outcome,
-        failure=_failure(outcome, server) or not_done(job, outcome),
+        failure=_failure(job, outcome, server) or not_done(job, outcome),
         finished_at=now(),
         energy=None if energy_before is None else after_load(energy_before),
     )
@@ -131,7 +131,7 @@ def not_done(job: LoadJob, outcome: LoadOutcome) -> LoadFailure | None:
     return LoadFailure(category="timeout", reason=reason)
 
 
-def _failure(outcome: LoadOutcome, server: Server | None) -> LoadFailure | None:
+def _failure(job: LoadJob, outcome: LoadOutcome, server: Server | None) -> LoadFailure | None:
     no_worker_left = outcome.died == len(outcome.reports)
     ended = server and server.end_reason(END_RECORDED_S if no_worker_left else 0.0)
     if reason := outcome.aborted or ended:
@@ -141,9 +141,14 @@ def _failure(outcome: LoadOutcome, server: Server | None) -> LoadFailure | None:
         full = any(report.errno == errno.ENOSPC for report in outcome.reports)
         reasons = "; ".join(str(report.reason) for report in outcome.reports)
         own = next((report.category for report in outcome.reports if report.category), None)
+        if job.kind == "program" and own is None and OVERDUE in reasons:
+            reason = f"it had not ended after limit_s ({job.load.length_s:g} s), did not stop, and was killed"
+            return LoadFailure(category="timeout", reason=reason, log_tail=outcome.log_tail)
         category = own or ("disk_full" if full else "client_died")
         return LoadFailure(category=category, reason=reasons, log_tail=outcome.log_tail)
     if outcome.sent == 0 and outcome.items is None:  # a finite load may have been killed after its last item
         reason = "no request was sent: the load ended before its first one was due"
+        if job.kind == "program":
+            reason = "the program recorded no sample"
         return LoadFailure(category="no_samples", reason=reason)
     return None

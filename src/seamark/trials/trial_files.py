@@ -66,13 +66,21 @@ def republished(folder: TrialFolder, trial: Trial, server: ServerIdentity | None
 
 
 def finite_lengths_s(plan: Plan, results: ScenarioFolder) -> dict[str, float]:
-    """Return the median length of the finite loads that were measured, by treatment."""
+    """Return the median length of the finite loads and programs that were run, by treatment, in real time."""
     lengths_s: dict[str, list[float]] = {}
     for trial in plan.trials:
         load = read_or_none(results.trial(trial.id).load, LoadRecord) if trial.load.finite else None
-        if load is not None and load.ok and load.duration_s is not None:
-            lengths_s.setdefault(trial.treatment, []).append(load.duration_s)
+        length_s = None if load is None or not load.ok else _length_s(load)
+        if length_s is not None:
+            lengths_s.setdefault(trial.treatment, []).append(length_s)
     return {treatment: median(values) for treatment, values in lengths_s.items()}
+
+
+def _length_s(load: LoadRecord) -> float | None:
+    """Return the real time of a load, None where it is not known; `duration_s` of a program is its limit."""
+    if load.kind != "program":
+        return load.duration_s
+    return max((worker.wall_s for worker in load.workers if worker.wall_s is not None), default=None)
 
 
 def search_ended(folder: TrialFolder) -> bool:

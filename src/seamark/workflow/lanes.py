@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
+from seamark.model.site import Site
 from seamark.planning.study import Study
 from seamark.storage.paths import ScenarioFolder
 from seamark.trials.conflicts import CommitMarks
@@ -15,6 +16,14 @@ from seamark.trials.lane import LaneFolder, pending_trials_of
 
 RUN = "SEAMARK_LANES"
 """Environment variable: name of this run's folder of lanes, the same in every process that reads the Snakefile."""
+
+
+def lanes_at_once(site: Site) -> int:
+    """Return the number of lanes of a site that can be at work: no more than there are places on named devices."""
+    ids = None if site.devices is None else site.devices.gpu or site.devices.cpu
+    if site.devices is None or ids is None or ids == "auto":
+        return site.parallel
+    return min(site.parallel, len(ids) * site.devices.per_device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +59,7 @@ class Lanes:
     @property
     def count(self) -> int:
         """Number of lanes: no more than there are deployments to measure, or places on devices."""
-        site = self.study.site
-        ids = None if site.devices is None else site.devices.gpu or site.devices.cpu
-        places = len(ids) * site.devices.per_device if site.devices and ids and ids != "auto" else site.parallel
-        return min(site.parallel, len(self.deployments), places)
+        return min(lanes_at_once(self.study.site), len(self.deployments))
 
     @cached_property
     def outputs(self) -> tuple[Path, ...]:

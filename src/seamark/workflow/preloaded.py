@@ -21,6 +21,7 @@ for module in (
     "seamark.trials.kinds.search",
     "seamark.trials.kinds.simulation",
     "seamark.trials.kinds.timed_load",
+    "seamark.trials.lane",
     "seamark.trials.run_deployment",
 ):
     import_module(module)

@@ -16,6 +16,7 @@ REMEDIES: Mapping[str, str] = {
     "no_samples": "`bench retry` measures the trial again.",
     "disk_full": "Free some space, then `bench retry`.",
     "program_failed": "See the trial's files/stderr. `bench retry` runs the program again.",
+    "wrong_record": "Correct the driver; then `bench retry`.",
     "figure_missing": "See the trial's files, and correct `figures`; then `bench retry`.",
     "timeout": "Allow more time, or lower the load; then `bench retry`.",
     "not_tried": "Fix the cause of the earlier failures; `bench submit` then tries it.",

@@ -99,7 +99,7 @@ def derive_metrics(
     series: Sequence[Second] = ()
     try:
         samples = open_samples(folder.samples, trial.config_hash)
-        series = series_of(samples, trial)
+        series = series_of(samples, trial, simulated=load.origin == "simulated")
         if not load.ok:
             return DerivedMetrics(metrics=_failed(identity, trial, load), series=series)
         inputs = metric_inputs(trial, load, samples, folder, deployment)

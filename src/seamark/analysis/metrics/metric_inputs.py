@@ -24,6 +24,8 @@ from seamark.model.trial import Deployment, Trial
 from seamark.patterns.table import has_rate
 
 SHOWN = ("p50", "p95", "p99")
+MOST_VIRTUAL_S = 1_000_000.0
+"""Rows of series.csv of a simulation, at most: twelve days."""
 
 
 def part_figures(samples: Samples, part: Window, chunks: Path) -> PartFigures:
@@ -70,9 +72,9 @@ class Recorded(Protocol):
     def telemetry(self) -> Path: ...
 
 
-def series_of(samples: Samples, trial: Trial) -> tuple[Second, ...]:
-    """Return the rows of series.csv."""
-    latest_s = trial.load.length_s + trial.load.timeout_s + 1
+def series_of(samples: Samples, trial: Trial, *, simulated: bool = False) -> tuple[Second, ...]:
+    """Return the rows of series.csv. The time limit of a simulation is none of its virtual time."""
+    latest_s = MOST_VIRTUAL_S if simulated else trial.load.length_s + trial.load.timeout_s + 1
     planned_s = 0.0 if trial.load.finite else trial.load.length_s
     known_s = planned_s if samples.latest_ns is None else samples.latest_ns / 1e9
     size = max(1, -int(-min(max(planned_s, known_s), latest_s) // 1))

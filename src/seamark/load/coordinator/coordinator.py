@@ -17,13 +17,14 @@ from seamark.load.workers.hooks import TAIL_LINES, PreparationError, run_prepara
 from seamark.model.results.load_record import WorkerReport
 from seamark.platform.pinning import away_from
 
-__all__ = ["LoadError", "LoadJob", "LoadOutcome", "PreparationError", "run_load", "run_preparation"]
+__all__ = ["OVERDUE", "LoadError", "LoadJob", "LoadOutcome", "PreparationError", "run_load", "run_preparation"]
 
 TICK_S = 0.1
 GRACE_S = 10.0
 """Time that a worker may take to end after its last time-out, before it is killed."""
 QUALITY_LIMIT_S = 1800.0
 SHORTEST_JUDGING_S = 0.5
+OVERDUE = "was overdue and was killed"
 EPOCH = "epoch_unix_ns"
 """File with the start of a finite load, for a session that goes on after this one was killed."""
 
@@ -247,7 +248,7 @@ class Coordinator:
         """Kill the workers that still load; worker 0 if only its quality measurement is overdue."""
         alive = [worker for worker in self.workers if worker.alive()]
         for worker in [worker for worker in alive if not worker.has_loaded] or alive:
-            worker.failed = "was overdue and was killed"
+            worker.failed = OVERDUE
             worker.kill()
 
     def _gather(

@@ -1,6 +1,8 @@
 """A Task in its worker: its recorder on the clock of the machine or of a simulation, its time limit, and its end."""
 
+import math
 import signal
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +19,17 @@ class WallClockRecorder:
     """Records the samples of a Task on the machine's clock."""
 
     def __init__(
-        self, segment: Segment, folder: Path, *, seed: int, worker: int, events: EventFile | None = None
+        self,
+        segment: Segment,
+        folder: Path,
+        *,
+        seed: int,
+        worker: int,
+        kinds: int,
+        events: EventFile | None = None,
     ) -> None:
-        self.folder = folder
+        self._folder = folder
+        self._kinds = kinds
         self.seed = seed
         self.qualities: dict[str, float] = {}
         self.epoch_ns = 0
@@ -27,6 +37,12 @@ class WallClockRecorder:
         self._worker = worker
         self._events = events
         self._records = Recorder(segment)
+
+    @property
+    def folder(self) -> Path:
+        """The folder for files that are kept, created when it is asked for."""
+        self._folder.mkdir(exist_ok=True)
+        return self._folder
 
     def now_ns(self) -> int:
         """Return the time since the start of load."""
@@ -45,25 +61,34 @@ class WallClockRecorder:
         failure: Failure = Failure.NONE,
         kind: int = 0,
     ) -> None:
-        """Record one request or step. Raises OSError (no space)."""
+        """Record one request or step. Raises OSError (no space), and TaskFailure for what cannot be."""
+        due_ns = sent_ns if due_ns is None else due_ns
+        if not 0 <= due_ns <= sent_ns <= (sent_ns if first_ns is None else first_ns) <= last_ns:
+            times_ns = (due_ns, sent_ns, *([] if first_ns is None else [first_ns]), last_ns)
+            raise _wrong(index, f"it must be 0 <= due <= sent <= first <= last, and is {times_ns} ns")
+        if units < 0 or not 0 <= kind < self._kinds:
+            raise _wrong(index, f"{units} units of kind {kind}, where the driver has {self._kinds} kinds")
         self.count += 1
-        self._records.add(
-            index,
-            sent_ns if due_ns is None else due_ns,
-            sent_ns,
-            MISSING_NS if first_ns is None else first_ns,
-            MISSING_NS,
-            last_ns,
-            units,
-            0,
-            False,
-            0,
-            0,
-            status,
-            failure,
-            kind,
-            self._worker,
-        )
+        try:
+            self._records.add(
+                index,
+                due_ns,
+                sent_ns,
+                MISSING_NS if first_ns is None else first_ns,
+                MISSING_NS,
+                last_ns,
+                units,
+                0,
+                False,
+                0,
+                0,
+                status,
+                failure,
+                kind,
+                self._worker,
+            )
+        except struct.error as error:
+            raise _wrong(index, f"{error}; indexes, times in ns and units are whole numbers") from None
         self._on_sample(last_ns)
 
     def _on_sample(self, last_ns: int) -> None:
@@ -75,12 +100,18 @@ class WallClockRecorder:
         self._records.flush()
 
     def quality(self, name: str, value: float) -> None:
-        """Record a figure of the whole."""
+        """Record a figure of the whole. Raises TaskFailure for one that is no finite number."""
+        if not math.isfinite(float(value)):
+            raise TaskFailure("wrong_record", f"the figure '{name}' is {value}: a figure is a finite number")
         self.qualities[name] = float(value)
 
     def track(self) -> EventTrack | None:
         """Return a new track for events, None unless the load has `keep_events`."""
         return None if self._events is None else self._events.track()
+
+
+def _wrong(index: int, why: str) -> TaskFailure:
+    return TaskFailure("wrong_record", f"sample {index}: {why}")
 
 
 class VirtualClockRecorder(WallClockRecorder):
@@ -110,7 +141,7 @@ def run_task(
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     make = VirtualClockRecorder if assignment.job.simulated else WallClockRecorder
     files, seed = assignment.segment.parent / FILES, seed_for(assignment.job.seed, "task")
-    recorder = make(segment, files, seed=seed, worker=assignment.worker, events=events)
+    recorder = make(segment, files, seed=seed, worker=assignment.worker, kinds=len(driver.kinds), events=events)
     recorder.epoch_ns = epoch_ns = begin()
     if events is not None:
         events.epoch_ns = 0  # a Task gives its times from the start of load

@@ -7,6 +7,10 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+
+from seamark.load.driver import TaskFailure
 from seamark.load.workers.records import RecordBlock, Segment
 from seamark.model.sample import EVENT
 
@@ -45,6 +49,7 @@ class EventTrack(RecordBlock):
         epoch_ns = self._file.epoch_ns
         if at and epoch_ns is not None:
             count = at // EVENT_BYTES
+            self._file.check(self._records[:count])
             if epoch_ns:
                 for name in ("begin_ns", "end_ns"):
                     self._records[name][:count] -= epoch_ns
@@ -52,10 +57,13 @@ class EventTrack(RecordBlock):
 
 
 class EventFile:
-    """The events of one worker. `epoch_ns` is the start of load on the clock of the events; None: not known yet."""
+    """The events of one worker. `epoch_ns` is the start of load on the clock of the events; None: not known yet.
+    `stages` is the number of the driver's stages, `fault` the first mistake in an event."""
 
     def __init__(self, path: Path, worker: int) -> None:
         self.epoch_ns: int | None = None
+        self.stages = 1 << 15
+        self.fault: TaskFailure | None = None
         self._segment = Segment(path, EVENT_BYTES)
         self._worker = worker
         self._tracks: list[EventTrack] = []
@@ -84,6 +92,15 @@ class EventFile:
             return epoch_ns
 
         return started
+
+    def check(self, records: npt.NDArray[np.void]) -> None:
+        """Note the first event that cannot be: of no stage of the driver, or with an end before its beginning."""
+        stage, begin_ns, end_ns = records["stage"], records["begin_ns"], records["end_ns"]
+        wrong = (stage < 0) | (stage >= self.stages) | (end_ns < begin_ns) | (records["query"] < 0)
+        if self.fault is None and wrong.any():
+            query, begin, end, *_ = records[int(np.argmax(wrong))].item()
+            at = f"an event of request {query} in stage {int(stage[np.argmax(wrong)])}, from {begin} to {end} ns"
+            self.fault = TaskFailure("wrong_record", f"{at}, cannot be: there are {self.stages} stages, from 0")
 
     def sync(self) -> None:
         """As that of a Segment."""

@@ -142,8 +142,10 @@ def make_driver(assignment: WorkerAssignment, events: EventFile | None) -> AnyDr
         driver: AnyDriver = mixed(make, target)
     else:
         driver = make(target)
-    if events is not None and (driver.speaks == "wire" or not driver.stages):
-        raise UserError("keep_events: the driver of this service records none. Remove it.")
+    if events is not None:
+        events.stages = len(driver.stages)
+        if driver.speaks == "wire" or not driver.stages:
+            raise UserError("keep_events: the driver of this service records none. Remove it.")
     return driver
 
 
@@ -236,6 +238,8 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
                 events.flush()
             except OSError as error:  # no space
                 counters = replace(counters, fault=counters.fault or error)
+            if events.fault is not None and counters.fault is None:
+                counters = replace(counters, fault=events.fault, category=events.fault.category)
     os.sched_setaffinity(0, allowed)
     if counters.fault is not None and not isinstance(counters.fault, TaskFailure):
         traceback.print_exception(counters.fault)

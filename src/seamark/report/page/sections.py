@@ -35,12 +35,16 @@ def about(results: Results) -> Facts:
     """Return scenario, services, design, time and machine."""
     started, finished = results.frame["started_at"].dropna(), results.frame["finished_at"].dropna()
     simulated = simulated_services(results.summary)
+    only_simulated = bool(simulated) and all(row.origin == "simulated" for row in results.summary.treatments)
     pairs: list[tuple[str, str]] = [
         ("Scenario", f"`{results.source}`"),
         ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
         *([("Simulated, not measured", ", ".join(simulated))] if simulated else []),
         ("Design", _design(results)),
-        ("Measured", _between(min(started), max(finished)) if len(started) and len(finished) else ABSENT),
+        (
+            "Simulated" if only_simulated else "Measured",
+            _between(min(started), max(finished)) if len(started) and len(finished) else ABSENT,
+        ),
         *about_servers(results.summary),
         *({**dict(machine(results.meta)), **_places(results)}.items()),
     ]
@@ -54,9 +58,13 @@ def about(results: Results) -> Facts:
 def _design(results: Results) -> str:
     """Return number and order of trials: blocks lie within one start of a server."""
     treatments, starts = results.frame[["treatment", "deployment"]].nunique()
-    within = f", within each of {starts} starts that follow one another" if starts > 1 else ""
+    devices = sorted({trial.device for trial in results.trials if trial.device})
+    lanes = f"in lanes on {', '.join(devices)}" if devices else ""
+    within = f", within each of {starts} starts {lanes or 'that follow one another'}" if starts > 1 else ""
     several = treatments > starts
-    order = f"in randomised blocks{within}" if several else _starts(starts)
+    order = (
+        f"in randomised blocks{within}" if several else f"in {starts} starts {lanes}" if lanes else _starts(starts)
+    )
     repetitions = counted(results.plan.repetitions, "repetition")
     return f"{counted(treatments, 'treatment')} × {repetitions} {order}, seed {results.plan.seed}"
 

@@ -6,7 +6,7 @@ from statistics import median
 from seamark.model.plurals import counted
 from seamark.model.results.stages import StageFigures, Stages
 from seamark.model.results.summary import SummaryRow
-from seamark.report.page.content import Cell, Column, Table, column, figures
+from seamark.report.page.content import Cell, Column, Table, column, figures, known
 from seamark.report.source import Results
 from seamark.report.tables.by_treatment import factor_columns, figure_cell, ratio_cell
 
@@ -46,7 +46,7 @@ def stages_table(results: Results, treatments: Sequence[SummaryRow], caption: st
 
     critical = ratios("critical path", lambda each: each.critical_ratio, "of the response time")
     cells = [last if not own else cell for (_, _, own), cell, last in zip(rows, critical.cells, outside, strict=True)]
-    visits = [figure_cell(_of(own, lambda each: each.visits), NOT_KNOWN) if own else "" for _, _, own in rows]
+    visits = [known(f"{_of(own, lambda each: each.visits):,.0f}") if own else "" for _, _, own in rows]
     return Table(
         columns=(
             *factor_columns([row for row, _, _ in rows], treatments),
@@ -66,8 +66,9 @@ def stages_table(results: Results, treatments: Sequence[SummaryRow], caption: st
 
 
 def stages_of(results: Results, treatment: SummaryRow) -> list[Stages]:
-    """Return the stages of a treatment's good trials that recorded events."""
-    return [trial.stages for trial in results.trials_of(treatment) if trial.ok and trial.stages is not None]
+    """Return the stages of a treatment's good trials that recorded events of counted requests."""
+    traced = [trial.stages for trial in results.trials_of(treatment) if trial.ok and trial.stages]
+    return [each for each in traced if each.requests]
 
 
 def _trials(results: Results, treatments: Sequence[SummaryRow]) -> str:

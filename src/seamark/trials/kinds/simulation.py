@@ -79,14 +79,22 @@ def _run(
     return load
 
 
+def _virtual_s(folder: TrialFolder) -> float:
+    """Return the virtual time of the last sample."""
+    from seamark.analysis.metrics.samples import open_samples
+
+    return (open_samples(folder.samples).latest_ns or 0) / 1e9
+
+
 def _kept(folder: TrialFolder, measured: MeasuredLoad, load: LoadRecord) -> LoadRecord:
     """Keep samples, events and files. Its time axis has no place in real time, and so no telemetry."""
     files: Path = folder.own_parts / FILES
-    if files.is_dir():
+    if files.is_dir() and any(files.iterdir()):
         shutil.rmtree(folder.files, ignore_errors=True)
         shutil.move(files, folder.files)
     measured.outcome.client_csv.unlink(missing_ok=True)
     load = keep_samples(folder, measured.outcome, replace(load, epoch_unix_ns=None))
+    load = replace(load, duration_s=_virtual_s(folder))
     if load.ok and not load.rows:
         failure = LoadFailure(category="no_samples", reason="the simulation recorded no sample")
         return replace(load, status="failed", category=failure.category, reason=failure.reason)
