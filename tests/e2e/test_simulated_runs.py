@@ -57,8 +57,14 @@ def test_figures_of_a_simulated_queue_are_those_of_theory_and_nothing_is_served(
         assert metrics["quality"]["virtual_s"] == pytest.approx(200_000 / rate, rel=0.02)
         assert metrics["counts"]["requests"] == 200_000
         assert metrics["energy"] is None
+        seconds = len((trial / "series.csv").read_text().splitlines()) - 1
+        assert seconds == pytest.approx(200_000 / rate, rel=0.02), "virtual time has no limit of 60 s"
         load = study.json(f"{trial.name}/load.json")
         assert (load["origin"], load["epoch_unix_ns"], load["rows"]) == ("simulated", None, 200_000)
+        assert load["duration_s"] == pytest.approx(200_000 / rate, rel=0.02)
+    planned = study.bench("plan", "-c", "config/scenarios/try.yaml")
+    assert "3,600" not in planned.stdout
+    assert "of load" in planned.stdout
     assert not (study.results / "deployments").exists()
     assert "Simulated, not measured: queue." in done.stdout
     assert "**Simulated, not measured**: queue" in (study.root / "reports/try/report.md").read_text()

@@ -135,9 +135,18 @@ def test_a_failed_load_is_skipped(folder: TrialFolder) -> None:
     assert judged(folder).status == "skipped"
 
 
+def test_scores_stay_when_the_replies_are_pruned(folder: TrialFolder, tmp_path: Path) -> None:
+    before = judged(folder)
+    folder.replies.unlink()
+    folder.answers_record.unlink()  # as Snakemake does before it runs the job again
+    (tmp_path / "my_judge.py").write_text(JUDGE + "# mended\n")
+    assert judged(folder) == before
+    assert folder.answers.exists()
+
+
 def test_scoring_is_needed_once_for_each_version_of_the_judge(folder: TrialFolder, tmp_path: Path) -> None:
     trial = a_trial({"factor": 2, "keep_replies": True})
-    study = SimpleNamespace(services={trial.service: SimpleNamespace(judge="my_judge:exact")})
+    study = SimpleNamespace(services={trial.service: SimpleNamespace(judge="my_judge:exact", environment=None)})
     assert needs_judging(study, trial, folder)  # type: ignore[arg-type]
     judged(folder)
     assert not needs_judging(study, trial, folder)  # type: ignore[arg-type]

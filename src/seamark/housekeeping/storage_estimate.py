@@ -171,7 +171,9 @@ def _written(folder: ScenarioFolder, trial: Trial) -> int | None:
 
 
 def _size(files: TrialFolder) -> int:
-    return sum(path.stat().st_size for path in (files.chunks, files.replies, files.events) if path.exists())
+    return sum(
+        path.stat().st_size for path in (files.chunks, files.replies, files.events, files.answers) if path.exists()
+    )
 
 
 def _chunks(trial: Trial) -> float:

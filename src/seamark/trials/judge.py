@@ -1,5 +1,6 @@
 """Scoring of a trial's kept replies: answers.parquet and answers.json. Measures nothing, so it can be repeated."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,9 +23,12 @@ from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.services.runtimes.environments import environment_folder
 from seamark.stats.paired import mean_difference
+from seamark.storage.codec import encode, parse
 from seamark.storage.paths import TrialFolder, read_or_none, replacing, write
 
 TIME_LIMIT_S = 3600.0
+METADATA_KEY = b"seamark"
+"""Key of the record in the metadata of answers.parquet."""
 PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "finish", "reply")
 """Columns of answers.parquet beside the scores."""
 
@@ -35,15 +39,22 @@ def is_judged(service: Service, trial: Trial) -> bool:
 
 
 def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecord:
-    """Score the replies of a trial, and write both files; answers.json last, whatever came of it."""
+    """Score the replies of a trial, and write both files; answers.json last, whatever came of it.
+
+    Where the replies were pruned, the scores that there are stay.
+    """
     service = study.services[trial.service]
     assert service.judge is not None
     version = mark_of(service.judge)
     load = read_or_none(folder.load, LoadRecord)
-    folder.answers.unlink(missing_ok=True)
-    if load is None or not load.ok or not folder.replies.exists():
-        record = AnswersRecord(status="skipped", reason="the load has no replies", quality_version=version)
+    if load is None or not load.ok:
+        folder.answers.unlink(missing_ok=True)
+        record = AnswersRecord(status="skipped", reason="the load has failed", quality_version=version)
+    elif not folder.replies.exists():
+        nothing = AnswersRecord(status="skipped", reason="the replies are not there", quality_version=version)
+        record = _kept_record(folder) or nothing
     else:
+        folder.answers.unlink(missing_ok=True)
         try:
             record = _judged(study, service, trial, folder, load)
         except (JudgingError, OSError, ValueError) as error:
@@ -53,10 +64,7 @@ def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecor
 
 
 def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, load: LoadRecord) -> AnswersRecord:
-    judge = str(service.judge)
-    python = None
-    if service.environment is not None:
-        python = environment_folder(service.environment, study.locks, study.environments) / "bin" / "python"
+    judge, python = str(service.judge), _python(study, service)
     with TemporaryDirectory(prefix="seamark-judge-") as name:
         place = Path(name)
         target = Target(settings=filled(trial.settings), data=place)
@@ -67,14 +75,35 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
     scores = _columns(batches, service.qualities)
     ids, clusters, finish = (_texts(batches, name) for name in ("ids", "clusters", "finish"))
     items = [item for batch in batches for item in batch["items"]]
-    _write(folder, load, kept, items, {"id": ids, "cluster": clusters, "finish": finish}, scores)
-    return AnswersRecord(
+    record = AnswersRecord(
         status="ok",
         quality_version=mark_of(judge),
         answers=len(items),
         clusters=len(set(clusters)) if clusters is not None else None,
         scores={name: score_of(values, clusters) for name, values in scores.items()},
     )
+    texts = {"id": ids, "cluster": clusters, "finish": finish}
+    table = _table(folder, load, kept, items, texts, scores).sort_by("item")
+    with replacing(folder.answers) as temporary:
+        about = {METADATA_KEY: json.dumps(encode(record)).encode()}
+        pq.write_table(table.replace_schema_metadata(about), temporary, compression="zstd", write_page_checksum=True)
+    return record
+
+
+def _python(study: Study, service: Service) -> Path | None:
+    """Return the interpreter of the service's environment; None for the base environment."""
+    if service.environment is None:
+        return None
+    return environment_folder(service.environment, study.locks, study.environments) / "bin" / "python"
+
+
+def _kept_record(folder: TrialFolder) -> AnswersRecord | None:
+    """Return how the answers that there are were scored; None without them."""
+    try:
+        metadata = pq.read_schema(folder.answers).metadata or {}
+        return parse(metadata[METADATA_KEY].decode(), AnswersRecord)
+    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return None
 
 
 def score_of(values: Sequence[float | None], clusters: Sequence[str | None] | None = None) -> Score:
@@ -115,15 +144,15 @@ def _texts(batches: Sequence[Mapping[str, Any]], name: str) -> list[str | None] 
     return [text for batch in batches for text in batch[name] or [None] * len(batch["items"])]
 
 
-def _write(
+def _table(
     folder: TrialFolder,
     load: LoadRecord,
     kept: pa.Table,
     items: Sequence[int],
     texts: Mapping[str, Sequence[str | None] | None],
     scores: Mapping[str, Sequence[float | None]],
-) -> None:
-    """Write answers.parquet: a row for each reply, in the order of the items."""
+) -> pa.Table:
+    """Return the table of answers.parquet: a row for each reply."""
     samples = pq.read_table(folder.samples, columns=["index", "kind", "units", "failure"])
     by_index = {number: place for place, number in enumerate(samples["index"].to_pylist())}
     places = [by_index.get(item) for item in items]
@@ -135,7 +164,7 @@ def _write(
     kinds = [None if kind is None or kind >= len(load.kinds) else load.kinds[kind] for kind in of_sample("kind")]
     failures = [None if not failure else Failure(failure).name.lower() for failure in of_sample("failure")]
     nothing: Sequence[None] = [None] * len(items)
-    table = pa.table(
+    return pa.table(
         {
             "item": pa.array(items, pa.int64()),
             "id": pa.array(texts["id"] or [str(item) for item in items], pa.string()),
@@ -148,14 +177,15 @@ def _write(
             "reply": kept["reply"],
         }
     )
-    with replacing(folder.answers) as temporary:
-        pq.write_table(table.sort_by("item"), temporary, compression="zstd", write_page_checksum=True)
 
 
 def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
-    """Return whether the replies of a trial were never scored, or by another version of the function."""
+    """Return whether the replies of a trial were never scored, or by another version of the function, and can be
+    scored here."""
     service = study.services[trial.service]
-    if service.judge is None or not trial.load.keep_replies or not folder.load.exists():
+    if service.judge is None or not trial.load.keep_replies or not folder.replies.exists():
+        return False
+    if (python := _python(study, service)) is not None and not python.exists():
         return False
     record = read_or_none(folder.answers_record, AnswersRecord)
     newer = record is not None and folder.answers_record.stat().st_mtime_ns >= folder.load.stat().st_mtime_ns
