@@ -12,7 +12,7 @@ import pytest
 from processes import until
 from test_runs import parts_of_a_load
 
-from seamark.trials.search.steps import HALVINGS
+from seamark.trials.search.steps import HALVINGS, MOST_LOOKS
 
 pytestmark = pytest.mark.e2e
 
@@ -149,8 +149,9 @@ def test_an_objective_that_no_load_meets_is_a_result_with_a_reason_and_retry_sea
     search = read(trial / "search.json")
     assert (search["outcome"], search["found"]) == ("none_pass", None)
     probes = len(search["probes"])
-    assert 2 <= probes <= HALVINGS + 2
-    assert {probe["verdict"] for probe in search["probes"]} <= {"fail", "likely_fail"}
+    told = [probe["verdict"] for probe in search["probes"] if probe["verdict"] != "void"]  # void: a stalled machine
+    assert 2 <= len(told) <= HALVINGS + MOST_LOOKS
+    assert {*told} <= {"fail", "likely_fail"}
     assert study.json("summary.json")["failed"][0]["category"] == "no_level_met_the_slo"
     metrics = read(trial / "metrics.json")
     assert metrics["search"]["outcome"] == "none_pass"
