@@ -9,6 +9,7 @@ from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.expression import conditions_of, objectives_of
 from seamark.config.forms.table import FORMS, LevelReader, PresetFolder, qualities_of
 from seamark.config.load_profile_checks import check_excluded, check_load_profile
+from seamark.config.parties import parties_of
 from seamark.config.search import levels_with, search_of
 from seamark.config.setting_files import file_contents
 from seamark.config.yaml_source import Item, Mistakes
@@ -58,7 +59,7 @@ RESOURCE_SETTINGS = (
     ),
 )
 
-WORKLOAD_KEYS = ("name", "component", "service", "include", "exclude", "where", "slos", "search")
+WORKLOAD_KEYS = ("name", "component", "service", "include", "exclude", "where", "slos", "search", "parties")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ELSEWHERE = (
     "site",
@@ -122,6 +123,12 @@ def _workload(
 ) -> Workload | None:
     if not is_mapping(item, mistakes):
         return None
+    if "parties" in item.value:
+
+        def party(each: Item) -> Workload | None:
+            return _workload(each, defaults, resources, services, mistakes, preset_folder, metrics)
+
+        return parties_of(item, services, resources, mistakes, party)
     service = _service(item, services, mistakes)
     if service is None:
         return None
@@ -241,8 +248,10 @@ def _check_defaults(
     workloads = list(made)
     if defaults is None or any(workload is None for workload in workloads):
         return
-    used = [services[workload.service] for workload in workloads if workload is not None]
-    known = [each.name for service in used for each in (*load_settings_of(service), *service.settings)]
+    whole = [workload for workload in workloads if workload is not None]
+    each = [one for workload in whole for one in ([party.workload for party in workload.parties] or [workload])]
+    used = [services[workload.service] for workload in each]
+    known = [setting.name for service in used for setting in (*load_settings_of(service), *service.settings)]
     known_keys(defaults, known, mistakes)
 
 

@@ -65,7 +65,8 @@ class Workload:
 
     `contents` has the SHA-256 of each file that a level names (a trace): another content is another measurement. With
     a `search` each treatment searches the level of one setting, whose only level here is the first one. `leaves` are
-    the settings that leaves of its structures are (model/leaves.py).
+    the settings that leaves of its structures are (model/leaves.py). With `parties` several services are under load at
+    the same time: `leaves` are then the settings of all of them, under the names `PARTY.SETTING`.
     """
 
     name: str
@@ -79,6 +80,17 @@ class Workload:
     search: Search | None = None
     contents: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[Setting, ...] = ()
+    parties: "tuple[Party, ...]" = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Party:
+    """One of several services that are under load at the same time, as a workload of its own. `gpus` are those of its
+    server."""
+
+    name: str
+    workload: Workload
+    gpus: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

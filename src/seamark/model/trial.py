@@ -11,13 +11,19 @@ from seamark.model.scenario import Search, Slo
 from seamark.model.service import Value
 
 SCHEMA_VERSION: Final = 1
+PARTY = "@"
+"""Separates the name of a party in ids of its trials, and of the members of a deployment."""
 RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
 """Fields of a deployment that may be factors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """The server settings shared by some trials: one start of a server. `id` is a slug without `--`."""
+    """The server settings shared by some trials: one start of a server. `id` is a slug without `--`.
+
+    Trials with parties have a server for each party: the `members`, deployments of their own with the id
+    `DEPLOYMENT@PARTY`. `placement` is the policy that divides the machine among them.
+    """
 
     id: str
     service: str
@@ -26,6 +32,18 @@ class Deployment:
     gpus: int
     cpus_per_task: int
     mem_gb: int
+    members: "tuple[Deployment, ...]" = field(default=(), metadata=OPTIONAL)
+    placement: str | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def served(self) -> "tuple[Deployment, ...]":
+        """The deployments with a server: the members, or this one."""
+        return self.members or (self,)
+
+    @property
+    def whole(self) -> str:
+        """The id of the deployment that a member belongs to; of another deployment its own."""
+        return self.id.partition(PARTY)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +56,9 @@ class Trial:
     is the name of the scenario's workload it belongs to: what it is compared within, never a part of identity.
     A trial with a `search` measures several loads, its probes, and keeps what the largest that meets its objectives
     left. `metrics` and `checks` are dotted paths of the user's own: like `slos`, no part of identity.
+    A trial with `parties` puts several services under load at the same time: each party is a trial of its own, with
+    the id `{deployment}--{workload}@{party}--r{repetition}`, and everything is measured of them. `beside` has the
+    factors of such a trial that are no settings of the party. With `keep_busy` a party whose work runs out begins anew.
     """
 
     id: str
@@ -58,6 +79,19 @@ class Trial:
     search: Search | None = None
     metrics: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     checks: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    parties: "tuple[Trial, ...]" = field(default=(), metadata=OPTIONAL)
+    beside: Mapping[str, Value] | None = field(default=None, metadata=OPTIONAL)
+    keep_busy: bool = field(default=False, metadata=OPTIONAL)
+
+    @property
+    def party(self) -> str | None:
+        """The name of the party that this trial is, None for a whole trial."""
+        return party_of(self.id)
+
+    @property
+    def measured(self) -> "tuple[Trial, ...]":
+        """The trials that have figures: the parties, or this one."""
+        return self.parties or (self,)
 
     @cached_property
     def load(self) -> LoadProfile:
@@ -97,6 +131,16 @@ class Plan:
     schema_version: Literal[1] = SCHEMA_VERSION
     digest: str | None = field(default=None, metadata=OPTIONAL)
 
+    @property
+    def measured(self) -> tuple[Trial, ...]:
+        """All trials that have figures: of a trial with parties each of these."""
+        return tuple(each for trial in self.trials for each in trial.measured)
+
+    @property
+    def served(self) -> tuple[Deployment, ...]:
+        """All deployments with a server: members in place of the deployment that they belong to."""
+        return tuple(each for deployment in self.deployments for each in deployment.served)
+
     def by_deployment(self) -> dict[str, list[Trial]]:
         """Return the trials of each deployment by its id, in the order of the plan."""
         trials: dict[str, list[Trial]] = {deployment.id: [] for deployment in self.deployments}
@@ -105,16 +149,28 @@ class Plan:
         return trials
 
 
+def party_of(trial_id: str) -> str | None:
+    """Return the name of the party in the id of a trial, None for a whole trial."""
+    _, mark, rest = trial_id.partition(PARTY)
+    return rest.rpartition("--r")[0] if mark else None
+
+
+def whole_of(trial_id: str) -> str:
+    """Return the id of the whole trial that a party's trial belongs to; of a whole trial its own."""
+    head, mark, rest = trial_id.partition(PARTY)
+    return f"{head}--r{rest.rpartition('--r')[2]}" if mark else trial_id
+
+
 def levels_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
     """Return the level of every factor for each treatment. A factor is a setting that varies within a workload."""
-    deployments = {deployment.id: deployment for deployment in plan.deployments}
+    deployments = {deployment.id: deployment for deployment in (*plan.deployments, *plan.served)}
     values: dict[str, dict[str, Value]] = {}
     groups: dict[str, list[str]] = {}
-    for trial in plan.trials:
+    for trial in (*plan.trials, *plan.measured):
         if trial.treatment not in values:
             deployment = deployments.get(trial.deployment)
             resources = {name: getattr(deployment, name) for name in RESOURCES} if deployment else {}
-            values[trial.treatment] = {**trial.settings, **resources}
+            values[trial.treatment] = {**trial.settings, **(trial.beside or {}), **resources}
             groups.setdefault(trial.group, []).append(trial.treatment)
     levels: dict[str, Mapping[str, Value]] = {}
     for members in groups.values():

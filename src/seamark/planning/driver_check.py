@@ -27,8 +27,8 @@ def require_drivers(plan: Plan, services: Mapping[str, Service], folder: Path) -
     exists only there, is checked by its source as far as possible.
     """
     mistakes = []
-    for name in dict.fromkeys(trial.service for trial in plan.trials):
-        trials = [trial for trial in plan.trials if trial.service == name]
+    for name in dict.fromkeys(trial.service for trial in plan.measured):
+        trials = [trial for trial in plan.measured if trial.service == name]
         if mistake := _mistake(services[name], trials):
             at = f"{shown(folder / f'{name}.yaml')}: driver"
             mistakes.append(f"{at}: '{services[name].driver}' {mistake}")

@@ -41,7 +41,7 @@ def part(words: list[str], identity: Mapping[str, Any]) -> str:
 
 def words_of(values: Mapping[str, Value]) -> list[str]:
     """Return a word for each setting: the value if it is text, else the setting's name and the value."""
-    spoken = {name: value for name, value in values.items() if name not in UNSPOKEN}
+    spoken = {name: value for name, value in values.items() if name.rpartition(".")[2] not in UNSPOKEN}
     return [word for name, value in spoken.items() if (word := _word(name, value))]
 
 

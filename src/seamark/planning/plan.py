@@ -4,14 +4,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from seamark.config.site_limits import SiteRequest, limit_violations
+from seamark.config.workload_settings import settings_of
 from seamark.errors import UserError
 from seamark.model.digest import digest
+from seamark.model.parties import PARTIES
 from seamark.model.scenario import Scenario, Workload
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, SCHEMA_VERSION, Deployment, Plan, Trial
 from seamark.planning.identity import part, rank, seed_of, trial_uuid, word, words_of
-from seamark.planning.treatments import Values, factors_of, settings_of, treatments
+from seamark.planning.parties import (
+    members_facts,
+    served_by,
+    services_facts,
+    varied_of,
+    with_members,
+    with_parties,
+)
+from seamark.planning.treatments import Values, factors_of, is_loaded, load_names, treatments
 
 __all__ = ["Treatment", "plan"]
 
@@ -30,6 +40,7 @@ class Treatment:
     settings: Values
     changed: Values
     facts: Mapping[str, object]
+    varied: frozenset[str] = frozenset()
 
 
 def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Plan:
@@ -44,19 +55,22 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     for index, workload in enumerate(scenario.workloads):
         at = _at(scenario, index)
         try:
-            combinations = treatments(workload, scenario.resources, services[workload.service])
+            service = PARTIES if workload.parties else services[workload.service]
+            combinations = treatments(workload, scenario.resources, service)
         except ValueError as error:
             mistakes.append(f"{at}: {error}.")
             continue
-        _add_factors(factors, combinations, services[workload.service], workload)
+        _add_factors(factors, combinations, service, workload)
         for values in combinations:
-            treatment = _treatment(scenario, workload, services[workload.service], values)
+            treatment = _treatment(scenario, workload, service, values, services, varied_of(combinations))
             other = found.setdefault(treatment.id.casefold(), treatment)
             if other is not treatment:
                 mistakes.append(_collision(at, treatment, other))
     mistakes += _alike(scenario, [each.deployment for each in found.values()])
+    served = [member for each in found.values() for member in each.deployment.served]
     if site.runtime != "external":
-        mistakes += _too_few_nodes(scenario, services, [each.deployment for each in found.values()])
+        mistakes += _too_few_nodes(scenario, services, served)
+    mistakes += _unfit_for_parties(scenario, site)
     mistakes += _misfits(scenario, site, services, [each.deployment for each in found.values()])
     if len(found) * scenario.repetitions > MOST_TRIALS:
         mistakes.append(f"{_at(scenario)}: {len(found) * scenario.repetitions} trials are more than {MOST_TRIALS}.")
@@ -71,7 +85,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         max_retries=scenario.max_retries,
         factors=factors,
         deployments=deployments,
-        trials=tuple(_trials(scenario, deployments, found.values())),
+        trials=tuple(_trials(scenario, deployments, found.values(), services)),
         partition=scenario.partition,
         account=scenario.account,
         qos=scenario.qos or ("default" if "default" in site.qos else None),
@@ -83,13 +97,35 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     )
 
 
-def _treatment(scenario: Scenario, workload: Workload, service: Service, values: Values) -> Treatment:
-    by_role = {"deployment": sorted(each.name for each in service.settings if each.role == "deployment")}
-    inside = [each.name for each in settings_of(service, workload) if each.name not in by_role["deployment"]]
+def _treatment(
+    scenario: Scenario,
+    workload: Workload,
+    service: Service,
+    values: Values,
+    services: Mapping[str, Service],
+    varied: frozenset[str],
+) -> Treatment:
+    serves = settings_of(service, workload) if workload.parties else service.settings
+    by_role = {"deployment": sorted(each.name for each in serves if each.role == "deployment")}
+    idle = {
+        name
+        for each in workload.parties
+        if not is_loaded(each.name, values)
+        for name in load_names(each.name, workload)
+    }
+    inside = [
+        each.name for each in settings_of(service, workload) if each.name not in {*by_role["deployment"], *idle}
+    ]
     order = sorted(name for name in inside if service.setting(name)) + [n for n in inside if not service.setting(n)]
     defaults = {each.name: each.default for each in settings_of(service, workload)}
     changed = {name: values[name] for name in (*by_role["deployment"], *order) if values[name] != defaults[name]}
-    deployment = _deployment(scenario, service, values, by_role["deployment"], changed)
+    if workload.parties:
+        called, facts = served_by(workload), members_facts(workload)
+    else:
+        called, facts = service.name, {"service": service.name}
+    deployment = _deployment(scenario, service, values, by_role["deployment"], changed, called, facts)
+    if workload.parties:
+        deployment = with_members(deployment, workload, services)
     load = {name: changed[name] for name in order if name in changed}
     spoken = {name: value for name, value in load.items() if not _is_searched(workload, name)}
     words = [*words_of(spoken), *([f"search-{workload.search.setting}"] if workload.search else [])]
@@ -107,12 +143,14 @@ def _treatment(scenario: Scenario, workload: Workload, service: Service, values:
             "service": service.name,
             "version": service.version,
             "driver": service.driver,
-            "settings": {name: value for name, value in settings.items() if value is not None},
+            **({"parties": services_facts(workload, services)} if workload.parties else {}),
+            "settings": {name: value for name, value in settings.items() if value is not None and name not in idle},
             "resources": {name: values[name] for name in RESOURCES},
             **_artifacts(scenario),
             **_searched(workload),
             **_contents(workload, service, values),
         },
+        varied=varied,
     )
 
 
@@ -137,14 +175,20 @@ def _searched(workload: Workload) -> dict[str, object]:
 
 
 def _deployment(
-    scenario: Scenario, service: Service, values: Values, names: list[str], changed: Values
+    scenario: Scenario,
+    service: Service,
+    values: Values,
+    names: list[str],
+    changed: Values,
+    called: str,
+    facts: Mapping[str, object],
 ) -> Deployment:
     ours = {name: changed[name] for name in names if name in changed}
     own_resources = {name: values[name] for name in RESOURCES if values[name] != RESOURCE_DEFAULTS[name]}
-    identity = {"service": service.name, "settings": ours, "resources": own_resources}
+    identity = {**facts, "settings": ours, "resources": own_resources}
     return Deployment(
         id=part(
-            [word(service.name), *words_of(ours), *words_of(own_resources)],
+            [word(called), *words_of(ours), *words_of(own_resources)],
             identity | _seed(scenario) | _artifacts(scenario),
         ),
         service=service.name,
@@ -169,7 +213,12 @@ def _ordered(scenario: Scenario, deployments: Mapping[str, Deployment]) -> tuple
     return tuple(sorted(deployments.values(), key=lambda deployment: key[deployment.id]))
 
 
-def _trials(scenario: Scenario, deployments: tuple[Deployment, ...], found: Iterable[Treatment]) -> Iterable[Trial]:
+def _trials(
+    scenario: Scenario,
+    deployments: tuple[Deployment, ...],
+    found: Iterable[Treatment],
+    services: Mapping[str, Service],
+) -> Iterable[Trial]:
     seed = scenario.metadata.seed
     served: dict[str, list[Treatment]] = {deployment.id: [] for deployment in deployments}
     for treatment in found:
@@ -180,7 +229,10 @@ def _trials(scenario: Scenario, deployments: tuple[Deployment, ...], found: Iter
             keys = {each.id: rank(seed, deployment.id, block, each.id) for each in served[deployment.id]}
             for treatment in sorted(served[deployment.id], key=lambda each: keys[each.id]):
                 position += 1
-                yield _trial(scenario, treatment, block, position)
+                trial = _trial(scenario, treatment, block, position)
+                if treatment.workload.parties:
+                    trial = with_parties(trial, scenario.name, treatment.workload, services, treatment.varied)
+                yield trial
 
 
 def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: int) -> Trial:
@@ -221,7 +273,10 @@ def _misfits(
     scenario: Scenario, site: Site, services: Mapping[str, Service], deployments: list[Deployment]
 ) -> list[str]:
     resources = {
-        (services[each.service].nodes_served(each.nodes), tuple(getattr(each, name) for name in RESOURCES))
+        (
+            1 if each.members else services[each.service].nodes_served(each.nodes),
+            tuple(getattr(each, name) for name in RESOURCES),
+        )
         for each in deployments
     }
     found: list[str] = []
@@ -235,6 +290,22 @@ def _misfits(
         )
         found += limit_violations(own_resources, site, scenario.lines)
     return found
+
+
+def _unfit_for_parties(scenario: Scenario, site: Site) -> list[str]:
+    """Return why a workload with parties cannot run at this site: their servers start on a node of their own."""
+    if not any(workload.parties for workload in scenario.workloads):
+        return []
+    at = next(
+        scenario.lines.get(f"workloads[{index}].parties", scenario.lines.get("workload.parties", _at(scenario)))
+        for index, workload in enumerate(scenario.workloads)
+        if workload.parties
+    )
+    if site.runtime == "external":
+        return [f"{at}: site '{site.name}' has one external server, and each party needs its own. Use another site."]
+    if scenario.artifacts.container is not None:
+        return [f"{at}: 'artifacts.container' is one image, and each party has its own. Remove that line."]
+    return []
 
 
 def _too_few_nodes(scenario: Scenario, services: Mapping[str, Service], deployments: list[Deployment]) -> list[str]:

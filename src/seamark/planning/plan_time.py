@@ -98,6 +98,8 @@ def load_of(trial: Trial, service: Service | None = None, measured_s: float | No
 
 
 def _start_of(deployment: Deployment, services: Mapping[str, Service]) -> Span:
+    if deployment.members:
+        return _sum(_start_of(member, services) for member in deployment.members)
     server = services[deployment.service].server if deployment.service in services else None
     if server is None:
         return WITHOUT_SERVER

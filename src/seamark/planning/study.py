@@ -12,10 +12,11 @@ from seamark.config.lanes import with_lanes
 from seamark.config.read import Recipes, read_scenario, read_services, read_site
 from seamark.dispatch.identity import allocation
 from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.model.parties import PARTIES
 from seamark.model.scenario import Scenario
 from seamark.model.service import Service
 from seamark.model.site import Site
-from seamark.model.trial import Deployment, Plan, Trial
+from seamark.model.trial import Deployment, Plan, Trial, whole_of
 from seamark.planning.plan import plan
 from seamark.planning.plan_file import plans_of_trials, read_trial, write_trial, write_trials
 from seamark.storage.paths import ScenarioFolder, expanded, read, require_folder, write, write_text
@@ -66,7 +67,8 @@ class Study:
             partial(config_folder, root),
         )
         name = site or read.site or "local"
-        return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=services, lanes=lanes)
+        known = _WithParties(services)
+        return cls(root=root, site_name=name, scenario_path=path, scenario=read, services=known, lanes=lanes)
 
     @cached_property
     def site(self) -> Site:
@@ -234,7 +236,7 @@ class Study:
         if self.site.runtime != "venv":
             return
         lacking = []
-        for name in sorted({deployment.service for deployment in self.plan.deployments}):
+        for name in sorted({deployment.service for deployment in self.plan.served}):
             service = self.services[name]
             lock = self.locks / f"{service.environment}.lock"
             if service.environment is not None and not lock.is_file():
@@ -264,8 +266,10 @@ class Study:
         return found
 
     def trial(self, scenario: str, trial_id: str) -> Trial:
-        """Return one trial of a scenario. Raises UserError if the plan has none of that id."""
-        found = self._trials(scenario).get(trial_id)
+        """Return one trial of a scenario, or one party of a trial. Raises UserError if the plan has none of that
+        id."""
+        whole = self._trials(scenario).get(whole_of(trial_id))
+        found = next((each for each in (whole, *whole.parties) if each.id == trial_id), None) if whole else None
         if found is None:
             raise UserError(_not_planned("trial", trial_id, scenario, self._trials(scenario)))
         return found
@@ -275,7 +279,7 @@ class Study:
         return self.services[service].origin == "simulated"
 
     def trials_of(self, scenario: str, deployment_id: str) -> tuple[Trial, ...]:
-        """Return the trials of one deployment in the order of their positions."""
+        """Return the trials of one deployment, or the parties of one member, in the order of their positions."""
         return self._by_deployment(scenario).get(deployment_id, ())
 
     @cached_property
@@ -285,13 +289,14 @@ class Study:
     def _indexed(self, scenario: str) -> tuple[dict[str, Deployment], dict[str, Trial], dict[str, tuple[Trial, ...]]]:
         if scenario not in self._index:
             planned = self.plan_of(scenario)
+            groups = planned.by_deployment()
+            for trial in planned.trials:
+                for party in trial.parties:
+                    groups.setdefault(party.deployment, []).append(party)
             self._index[scenario] = (
-                {deployment.id: deployment for deployment in planned.deployments},
+                {deployment.id: deployment for deployment in (*planned.deployments, *planned.served)},
                 {trial.id: trial for trial in planned.trials},
-                {
-                    key: tuple(sorted(group, key=lambda trial: trial.position))
-                    for key, group in planned.by_deployment().items()
-                },
+                {key: tuple(sorted(group, key=lambda trial: trial.position)) for key, group in groups.items()},
             )
         return self._index[scenario]
 
@@ -303,6 +308,22 @@ class Study:
 
     def _by_deployment(self, scenario: str) -> dict[str, tuple[Trial, ...]]:
         return self._indexed(scenario)[2]
+
+
+class _WithParties(Mapping[str, Service]):
+    """The recipes, and the service that stands for several parties, which has none and is in no listing."""
+
+    def __init__(self, recipes: Mapping[str, Service]) -> None:
+        self._recipes = recipes
+
+    def __getitem__(self, name: str) -> Service:
+        return PARTIES if name == PARTIES.name and name not in self._recipes else self._recipes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._recipes)
+
+    def __len__(self) -> int:
+        return len(self._recipes)
 
 
 def results_of(root: Path, site: str) -> Path:

@@ -6,24 +6,14 @@ from itertools import product
 
 from seamark.config.expression import Condition, condition
 from seamark.config.load_profile_checks import without_effect
+from seamark.config.workload_settings import own_patterns_settings, settings_of
+from seamark.model.parties import SETS, names_in
 from seamark.model.scenario import Resources, Workload
-from seamark.model.service import Service, Setting, Value
+from seamark.model.service import Service, Value
 from seamark.model.trial import RESOURCES
-from seamark.patterns.table import load_settings_of, own_settings
 
 Values = Mapping[str, Value]
 MOST_TREATMENTS = 1_000_000
-
-
-def settings_of(service: Service, workload: Workload) -> tuple[Setting, ...]:
-    """Return every setting of a workload: those of its service, of leaves of its structures, of the load, and of the
-    user's own patterns."""
-    return (*service.settings, *workload.leaves, *load_settings_of(service), *_own(workload))
-
-
-def _own(workload: Workload) -> tuple[Setting, ...]:
-    entries = [each["pattern"] for each in workload.include if "pattern" in each]
-    return own_settings([*workload.levels.get("pattern", ()), *entries])
 
 
 def levels_of(workload: Workload, resources: Resources) -> dict[str, tuple[Value, ...]]:
@@ -43,18 +33,18 @@ def treatments(workload: Workload, resources: Resources, service: Service) -> li
         raise ValueError(f"{size} treatments are more than {MOST_TREATMENTS}. Vary fewer settings, or fewer levels")
     defaults = {setting.name: setting.default for setting in settings_of(service, workload)}
     fixed = defaults | {name: levels[0] for name, levels in written.items()}
-    own = [setting.name for setting in _own(workload)]
+    own = [setting.name for setting in own_patterns_settings(workload)]
     conditions = [condition(text) for text in workload.where]
     by_values: dict[tuple[Value, ...], Values] = {}
     if size > 1 or not workload.include:
         for values in _product(written, fixed):
             if not _excluded(values, workload) and _allowed(values, conditions):
-                values = _as_read(values, defaults, own)
+                values = _as_read(values, defaults, fixed, own, workload)
                 by_values.setdefault(tuple(values.values()), values)
         if not by_values:
             raise ValueError("'exclude' and 'where' leave no treatment. Remove one of them")
     for entry in workload.include:
-        values = _as_read(fixed | dict(entry), defaults, own)
+        values = _as_read(fixed | dict(entry), defaults, fixed, own, workload)
         if tuple(values.values()) in by_values:
             shown = ", ".join(f"{name}: {value}" for name, value in entry.items())
             raise ValueError(f"the included treatment {{{shown}}} is among the treatments already. Remove it")
@@ -88,8 +78,38 @@ def _allowed(values: Values, conditions: list[Condition]) -> bool:
     return True
 
 
-def _as_read(values: dict[str, Value], defaults: Values, own: list[str]) -> dict[str, Value]:
+def _as_read(
+    values: dict[str, Value], defaults: Values, fixed: Values, own: list[str], workload: Workload
+) -> dict[str, Value]:
+    if workload.parties:
+        return _as_read_by_parties(values, defaults, fixed, workload)
     if "pattern" not in values:
         return values
     unread = without_effect(str(values["pattern"]), values["turns"], own)
     return values | {name: defaults[name] for name in unread}
+
+
+def _as_read_by_parties(
+    values: dict[str, Value], defaults: Values, fixed: Values, workload: Workload
+) -> dict[str, Value]:
+    """Return values with defaults for what a party does not read, and the first levels for one that has no load."""
+    for party in workload.parties:
+        if not is_loaded(party.name, values):
+            values = values | {name: fixed[name] for name in load_names(party.name, workload)}
+        elif (pattern := values.get(f"{party.name}.pattern")) is not None:
+            own = [setting.name for setting in own_patterns_settings(party.workload)]
+            unread = without_effect(str(pattern), values[f"{party.name}.turns"], own)
+            names = [f"{party.name}.{name}" for name in unread]
+            values = values | {name: defaults[name] for name in names if name in values}
+    return values
+
+
+def is_loaded(party: str, values: Values) -> bool:
+    """Return whether a party is under load in a treatment."""
+    return party in names_in(str(values[SETS.name]))
+
+
+def load_names(party: str, workload: Workload) -> list[str]:
+    """Return the names of the settings of one party that a change of its load alone concerns."""
+    own = (each for each in workload.leaves if each.role == "workload")
+    return [each.name for each in own if each.name.startswith(f"{party}.")]

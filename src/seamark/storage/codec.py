@@ -115,18 +115,24 @@ def decoder(shape: Any) -> Decode:
     if origin is Literal:
         return _literal(parts)
     if is_dataclass(shape):
-        return _noun(shape)
+        return _noun(shape) if shape not in _BEGUN else lambda value: decoder(shape)(value)
     if origin in (tuple, list):
         return _sequence(origin, parts)
     return _mapping(decoder(parts[1])) if parts else _plain(shape)
 
 
+_BEGUN: set[Any] = set()
+"""Nouns whose decoders are being made, so that a noun may hold others of its kind."""
+
+
 def _noun(noun: Any) -> Decode:
     hints = get_type_hints(noun, include_extras=True)
+    _BEGUN.add(noun)
     parts = [
         (_key(each), each.name, _field_decoder(each, hints[each.name]), _skips_null(each, hints[each.name]))
         for each in fields(noun)
     ]
+    _BEGUN.discard(noun)
     required = [each.name for each in fields(noun) if _is_required(each)]
 
     def read(value: Any) -> Any:

@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seamark.errors import UserError
+from seamark.model.trial import PARTY, party_of, whole_of
 from seamark.storage.codec import decode, encode, parse, parse_object
 
 Noun = TypeVar("Noun")
 
 PROBES = "probes"
+PARTIES = "parties"
+MEMBERS = "members"
+DEPLOYMENTS = ("*/deployments/*", f"*/deployments/*/{MEMBERS}/*")
+"""Patterns of all folders of deployments, and of their members, below the root of results."""
 
 _DERIVED = "Remove it: `bench collect` and `bench submit` derive it again from the samples."
 REMEDIES: Mapping[str, str] = {
@@ -150,6 +155,15 @@ class TrialFolder:
         return self.root / PROBES
 
     @property
+    def parties(self) -> Path:
+        """Parties of a trial with several, each in a folder like a trial's."""
+        return self.root / PARTIES
+
+    def party(self, name: str) -> "TrialFolder":
+        """Return the folder of one party."""
+        return TrialFolder(root=self.parties / name)
+
+    @property
     def parts(self) -> Path:
         """Output of running loads, each in a folder named by its process; removed once its samples are complete."""
         return self.root / ".parts"
@@ -205,6 +219,21 @@ class DeploymentFolder:
         return self.root / "telemetry.csv"
 
     @property
+    def members(self) -> Path:
+        """Members of a deployment with several servers, each in a folder like a deployment's."""
+        return self.root / MEMBERS
+
+    def member(self, name: str) -> "DeploymentFolder":
+        """Return the folder of one member."""
+        return DeploymentFolder(root=self.members / name)
+
+    @property
+    def results(self) -> Path:
+        """Root of all results."""
+        above = self.root.resolve().parents
+        return above[4] if above[0].name == MEMBERS else above[2]
+
+    @property
     def runtime(self) -> Path:
         return self.root / ".keeper"
 
@@ -216,12 +245,16 @@ class ScenarioFolder:
     root: Path
 
     def trial(self, trial_id: str) -> TrialFolder:
-        """Return the folder of one trial."""
+        """Return the folder of one trial; that of a party lies in the whole trial's."""
+        if party := party_of(trial_id):
+            return TrialFolder(root=self.root / whole_of(trial_id)).party(party)
         return TrialFolder(root=self.root / trial_id)
 
     def deployment(self, deployment_id: str) -> DeploymentFolder:
-        """Return the folder of one deployment."""
-        return DeploymentFolder(root=self.root / "deployments" / deployment_id)
+        """Return the folder of one deployment; that of a member lies in the whole deployment's."""
+        whole, mark, member = deployment_id.partition(PARTY)
+        folder = DeploymentFolder(root=self.root / "deployments" / whole)
+        return folder.member(member) if mark else folder
 
     @property
     def lanes(self) -> Path:

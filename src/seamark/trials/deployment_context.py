@@ -61,6 +61,11 @@ class DeploymentContext:
         """The deployment's files."""
         return self.results.deployment(self.deployment.id)
 
+    @property
+    def members(self) -> "tuple[DeploymentContext, ...]":
+        """The members of a deployment with several servers, in their order."""
+        return tuple(self.of(self.study, self.scenario, member.id) for member in self.deployment.members)
+
     @cached_property
     def server(self) -> ServerIdentity:
         """The identity of the server that the deployment is planned for."""
@@ -113,8 +118,9 @@ class DeploymentContext:
         return lambda: self.abandoned(parent_pid) or self._end()
 
     def abandoned(self, parent_pid: int) -> str | None:
-        """Renew the server's lease; return why the phase must end once its run has ended."""
-        servers.renew(self.folder)
+        """Renew the leases of all servers; return why the phase must end once its run has ended."""
+        for served in self.deployment.served:
+            servers.renew(self.results.deployment(served.id))
         return None if os.getppid() == parent_pid else "interrupted: the run that asked for this load has gone"
 
     def withdrawn(self) -> str | None:

@@ -30,7 +30,12 @@ def commit_mark(folder: TrialFolder) -> CommitMark | None:
 
 
 def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: ServerIdentity | None = None) -> bool:
-    """Return whether a commit mark is of this configuration and server, and its samples are complete or pruned."""
+    """Return whether a commit mark is of this configuration and server, and its samples are complete or pruned. The
+    samples of a trial with parties are theirs."""
+    if mark.parties:
+        parties = (folder.party(name) for name in mark.parties)
+        whole = all((own := commit_mark(each)) and complete(each, own, config_hash) for each in parties)
+        return whole and mark.config_hash == config_hash and same_server(mark.server_identity, server)
     try:
         whole = mark.pruned_at is not None or folder.samples.stat().st_size == mark.samples_bytes
     except OSError:

@@ -182,6 +182,7 @@ class CommitMark:
     samples_bytes: int
     server_identity: ServerRecord | None = None
     pruned_at: Moment = None
+    parties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +191,9 @@ class LoadRecord:
     say why. `over_saturated_at_s` after its start the load was ended because the server fell behind for good. `kind` is
     that of the load, `origin` is `simulated` for one on a virtual clock. A finite one has a number of `items` and
     `sessions`: more than one if it was resumed. `device` is that of the lane, None of a load that had the node to
-    itself."""
+    itself. A trial with `parties` has the load.json of each in a folder of its own. There `beside` names the other
+    parties under load, `window_s` is the time in seconds from which and until which all of them were sending, after
+    their warm-ups, and `ended_early` names the one that ended before its time, and so ended the window."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -236,6 +239,10 @@ class LoadRecord:
     search: SearchOutcome | None = field(default=None, metadata=OPTIONAL)
     probe: ProbeRecord | None = field(default=None, metadata=OPTIONAL)
     device: DeviceRecord | None = field(default=None, metadata=OPTIONAL)
+    parties: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    beside: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    window_s: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
+    ended_early: Word = field(default=None, metadata=OPTIONAL)
 
     @property
     def ok(self) -> bool:
@@ -258,4 +265,5 @@ class SamplesRecord(LoadRecord):
             samples_bytes=self.samples_bytes,
             server_identity=self.server_identity,
             pruned_at=self.pruned_at,
+            parties=self.parties,
         )

@@ -15,7 +15,7 @@ from seamark.services.supervisor import deployment as servers
 from seamark.services.supervisor.control_files import control_files_of, read_heartbeat
 from seamark.services.supervisor.events import FailedError
 from seamark.services.supervisor.health import answers
-from seamark.storage.paths import DeploymentFolder, read_or_none
+from seamark.storage.paths import DEPLOYMENTS, DeploymentFolder, read_or_none
 
 RETRY_S = 0.2
 
@@ -63,14 +63,14 @@ def _of_instance(instance: Instance) -> ListedServer:
 
 
 def _of_trials(results: Path) -> Iterator[ListedServer]:
-    for path in sorted(results.glob("*/deployments/*/endpoint.json")):
+    for path in sorted(found for place in DEPLOYMENTS for found in results.glob(f"{place}/endpoint.json")):
         folder = DeploymentFolder(root=path.parent)
         endpoint = read_or_none(path, Endpoint)
-        if endpoint is None or not servers.alive(folder):
+        if endpoint is None or folder.members.exists() or not servers.alive(folder):
             continue
         heartbeat = read_heartbeat(control_files_of(folder))
         yield ListedServer(
-            id=f"{path.parents[2].name}/{path.parent.name}",
+            id=f"{path.relative_to(results).parts[0]}/{endpoint.deployment or path.parent.name}",
             service=endpoint.service,
             state="running",
             endpoint=endpoint_text(endpoint),

@@ -126,7 +126,7 @@ def hook_interpreter(spec: LaunchSpec, hook: str) -> Path:
     """Return the Python for a driver's hook: of the server's image for `stage`, which makes its data."""
     if hook != "stage" or spec.client or spec.image is None or spec.image.origin != "definition":
         return interpreter(spec.environment)
-    results = spec.folder.root.resolve().parents[2]
+    results = spec.folder.results
     folder = control_files_of(spec.folder).root.resolve() / "stage"
     return interpreter(client_environment(spec.image, spec.site, spec.binds, results, folder))
 
@@ -183,7 +183,7 @@ def external_ports(spec: LaunchSpec, server: Server) -> tuple[str, dict[str, int
     """
     address = str(spec.deployment.settings.get("address") or spec.site.address)
     if address.startswith(PERSISTENT_PREFIX):
-        endpoint = persistent_endpoint(spec.folder.root.resolve().parents[2], address)
+        endpoint = persistent_endpoint(spec.folder.results, address)
         return endpoint.host or "", {name: endpoint.ports[name] for name in server.ports}
     if "://" in address:
         raise SiteError(

@@ -18,7 +18,7 @@ from typing import TextIO
 
 from seamark.dispatch.identity import allocation, boot_id, node
 from seamark.platform.process_tree import send, with_mark
-from seamark.storage.paths import DeploymentFolder, read_or_none, write
+from seamark.storage.paths import DEPLOYMENTS, DeploymentFolder, read_or_none, write
 
 MARK = "SEAMARK_KEEPER"
 """Environment variable of every process of a deployment; its value is the folder of the control files."""
@@ -182,8 +182,9 @@ def _runs(pid: int) -> bool:
 
 
 def supervisors_below(results_root: Path) -> Iterator[ControlFiles]:
-    """Yield the control files of each deployment below a results folder that has a heartbeat file."""
-    for heartbeat in sorted(results_root.resolve().glob("*/deployments/*/.keeper/beat.json")):
+    """Yield the control files of each deployment or member below a results folder that has a heartbeat file."""
+    root = results_root.resolve()
+    for heartbeat in sorted(path for place in DEPLOYMENTS for path in root.glob(f"{place}/.keeper/beat.json")):
         yield ControlFiles(root=heartbeat.parent)
 
 

@@ -44,7 +44,7 @@ from seamark.services.supervisor.control_files import (
 )
 from seamark.services.supervisor.events import log_tail, timestamp
 from seamark.services.supervisor.launch_spec import LaunchSpec
-from seamark.storage.paths import DeploymentFolder, expanded, read_or_none, write
+from seamark.storage.paths import DEPLOYMENTS, MEMBERS, DeploymentFolder, expanded, read_or_none, write
 
 STOP_WAIT_S = 30.0
 """How long `stop` waits for the supervisor and its server to end."""
@@ -156,9 +156,8 @@ def _environment(
     binds: Sequence[str],
 ) -> Path | None:
     if client is not None:
-        root = folder.root.resolve()
         return client_environment(
-            client, site, binds, root.parents[2], control_files_of(folder).root.resolve() / "client"
+            client, site, binds, folder.results, control_files_of(folder).root.resolve() / "client"
         )
     lock = client_lock(service, image)
     if lock is None:
@@ -179,9 +178,11 @@ def renew(folder: DeploymentFolder) -> None:
 
 
 def alive(folder: DeploymentFolder) -> bool:
-    """Return whether the deployment's server runs, on this node or another."""
+    """Return whether the deployment's server runs, or one of its members', on this node or another."""
     control = control_files_of(folder)
-    return not control.exit_record.exists() and is_alive(control)
+    if not control.exit_record.exists() and is_alive(control):
+        return True
+    return any(alive(DeploymentFolder(root=each)) for each in folder.members.glob("*/"))
 
 
 def why_ended(folder: DeploymentFolder) -> ServerEnd | None:
@@ -245,7 +246,7 @@ def sweep(results_root: Path) -> list[Path]:
     Also ends processes of this node that a killed supervisor and its killed guard left behind.
     """
     removed = []
-    for root in sorted(results_root.glob("*/deployments/*/")):
+    for root in sorted(path for place in DEPLOYMENTS for path in results_root.glob(f"{place}/")):
         folder = DeploymentFolder(root=root)
         stale = [path for path in (folder.endpoint, folder.warmup) if path.exists()]
         if not stale and not folder.runtime.exists():
@@ -338,9 +339,13 @@ def _no_answer(
 
 
 def _make_room(folder: DeploymentFolder, evict: bool) -> None:
-    """End servers that would share this node with a new one: its predecessor, others of this user."""
+    """End servers that would share this node with a new one: its predecessor, and others of this user but the members
+    of its own deployment."""
     ours = control_files_of(folder)
-    for control in supervisors_below(folder.root.resolve().parents[2]) if evict else ():
+    siblings = ours.root.parents[1] if folder.root.parent.name == MEMBERS else None
+    for control in supervisors_below(folder.results) if evict else ():
+        if control.root != ours.root and control.root.parents[1] == siblings:
+            continue
         heartbeat = read_heartbeat(control)
         beside = heartbeat and (heartbeat.node, heartbeat.allocation) == (node(), allocation())
         if (beside or control.root == ours.root) and is_alive(control):

@@ -1,0 +1,187 @@
+"""Decoder of a workload with parties: several services under load at the same time, alone and together."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from seamark.config.decode import WRONG, decode, is_mapping
+from seamark.config.levels import levels
+from seamark.config.workload_settings import settings_of
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import did_you_mean
+from seamark.model.load_profile import AUTO
+from seamark.model.parties import KEEP_BUSY, PARTIES, PLACEMENT, SETS, set_of
+from seamark.model.scenario import Levels, Party, Resources, Workload
+from seamark.model.service import Service, Setting, Value
+from seamark.patterns.table import load_settings_of
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+KEYS = ("name", "parties", SETS.name, PLACEMENT.name, KEEP_BUSY.name)
+NOT_OF_A_PARTY = (
+    "name",
+    "include",
+    "exclude",
+    "where",
+    "search",
+    "parties",
+    SETS.name,
+    PLACEMENT.name,
+    KEEP_BUSY.name,
+)
+EXAMPLE = "{search: {service: faiss, rate_rps: 50}, ingest: {service: 'null', concurrency: 4}}"
+ReadWorkload = Callable[[Item], Workload | None]
+
+
+def parties_of(
+    item: Item, services: Mapping[str, Service], resources: Resources, mistakes: Mistakes, read: ReadWorkload
+) -> Workload | None:
+    """Return a workload with parties, or None after noting every mistake in it. `read` reads one party as a
+    workload."""
+    before = mistakes.count
+    parties = _parties(item, services, resources, mistakes, read)
+    if mistakes.count != before or not parties:
+        return None
+    found: dict[str, Levels] = {SETS.name: _sets(item, parties, mistakes)}
+    for setting in (PLACEMENT, KEEP_BUSY):
+        if setting.name in item.value:
+            found[setting.name] = levels(item.value[setting.name], setting, mistakes) or ()
+    _check_busy(item, parties, services, found, mistakes)
+    name = decode(item.value["name"], str, mistakes) if "name" in item.value else PARTIES.name
+    leaves: list[Setting] = []
+    for party in parties:
+        own = settings_of(services[party.workload.service], party.workload)
+        leaves += [replace(setting, name=f"{party.name}.{setting.name}") for setting in own]
+        found |= {f"{party.name}.{key}": values for key, values in party.workload.levels.items()}
+    if mistakes.count != before:
+        return None
+    return Workload(
+        name=name,
+        component=PARTIES.component,
+        service=PARTIES.name,
+        levels=found,
+        leaves=tuple(leaves),
+        contents={path: sha for party in parties for path, sha in party.workload.contents.items()},
+        parties=parties,
+    )
+
+
+def _parties(
+    item: Item, services: Mapping[str, Service], resources: Resources, mistakes: Mistakes, read: ReadWorkload
+) -> tuple[Party, ...]:
+    whole = item.value["parties"]
+    if not isinstance(whole.value, dict) or len(whole.value) < 2:
+        mistakes.add(whole, f"expected two parties or more by their names, such as {EXAMPLE}. One alone needs none.")
+        return ()
+    shared = {key: each for key, each in item.items() if key not in KEYS}
+    used: set[str] = set()
+    found = []
+    for name, each in whole.items():
+        if not NAME.fullmatch(name):
+            mistakes.add(each, f"'{name}' is no name of a party: use letters, digits and '_', at most 32.")
+        if party := _party(name, each, shared, used, services, mistakes, read):
+            found.append(party)
+    if len(found) == len(whole.value):
+        loads = [services[party.workload.service] for party in found]
+        known = dict.fromkeys(setting.name for service in loads for setting in load_settings_of(service))
+        for key in shared.keys() - used:
+            mistakes.unknown_key(shared[key], (*KEYS, *known), _hint(key, whole))
+    _check_resources(whole, found, resources, mistakes)
+    return tuple(found)
+
+
+def _party(
+    name: str,
+    item: Item,
+    shared: Mapping[str, Item],
+    used: set[str],
+    services: Mapping[str, Service],
+    mistakes: Mistakes,
+    read: ReadWorkload,
+) -> Party | None:
+    """Return one party; settings of the load that stand beside `parties` are those of each that has none of its
+    own."""
+    if not is_mapping(item, mistakes):
+        return None
+    parts = dict(item.value)
+    for key in NOT_OF_A_PARTY:
+        if key in parts:
+            mistakes.add(parts.pop(key), "is no key of a party. Remove it.")
+    gpus = 0
+    if "gpus" in parts and (count := decode(entry := parts.pop("gpus"), int, mistakes)) is not WRONG:
+        gpus = count
+        if gpus < 0:
+            mistakes.add(entry, f"{gpus} GPUs are too few: at least 0.")
+    written = parts.get("service")
+    service = services.get(str(written.value)) if written is not None else None
+    if service is not None:
+        known = [setting.name for setting in load_settings_of(service)]
+        used |= shared.keys() & known
+        parts = {key: each for key, each in shared.items() if key in known} | parts
+    workload = read(replace(item, value=parts))
+    if workload is None or service is None:
+        return None
+    if service.origin == "simulated":
+        mistakes.add(item, f"{service.name} is a simulation, which shares no machine with others. Remove this party.")
+    if AUTO in workload.levels.get("warmup_s", ()):
+        mistakes.add(parts["warmup_s"], "parties have one measured window: write their warm-up in seconds.")
+    return Party(name=name, workload=workload, gpus=gpus)
+
+
+def _hint(key: str, whole: Item) -> str:
+    if key == "service":
+        return f" With 'parties' each has a service of its own: {EXAMPLE}."
+    guess = did_you_mean(key, [*KEYS, *whole.value])
+    return guess or " Settings of a service stand in its party; here stand those of the load that all parties share."
+
+
+def _check_resources(item: Item, parties: Iterable[Party], resources: Resources, mistakes: Mistakes) -> None:
+    wanted = sum(party.gpus for party in parties)
+    if wanted > min(resources.gpus):
+        text = f"the parties ask for {wanted} GPUs, and 'resources.gpus' is {min(resources.gpus)}. Raise it."
+        mistakes.add(item, text)
+    if max(resources.nodes) > 1:
+        mistakes.add(item, "parties share one node. Set 'resources: {nodes: 1}'.")
+
+
+def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[Value, ...]:
+    """Return the levels of `sets`; by default each party alone, then all together."""
+    names = [party.name for party in parties]
+    if SETS.name not in item.value:
+        return (*names, set_of(names))
+    entry = item.value[SETS.name]
+    if not isinstance(entry.value, list) or not entry.value:
+        mistakes.add(entry, f"expected lists of parties, such as [[{names[0]}], [{', '.join(names)}]].")
+        return ()
+    found: dict[str, int] = {}
+    for each in entry.value:
+        members = each.value if isinstance(each.value, list) else [each]
+        asked = [str(one.value) for one in members]
+        if not asked:
+            mistakes.add(each, f"this set names nobody. Known parties: {', '.join(names)}.")
+        for one in members:
+            if str(one.value) not in names:
+                text = f"{one.shown} is no party. Known: {', '.join(names)}.{did_you_mean(str(one.value), names)}"
+                mistakes.add(one, text)
+        if twice := [first for first, second in pairwise(sorted(asked)) if first == second]:
+            mistakes.add(each, f"the party '{twice[0]}' stands twice in this set. Remove one.")
+        level = set_of([name for name in names if name in asked])
+        if level in found:
+            mistakes.add(each, f"this set is that of line {found[level]}. Remove one.")
+        found.setdefault(level, each.line)
+    return tuple(found)
+
+
+def _check_busy(
+    item: Item,
+    parties: Iterable[Party],
+    services: Mapping[str, Service],
+    found: Mapping[str, Levels],
+    mistakes: Mistakes,
+) -> None:
+    if True not in found.get(KEEP_BUSY.name, ()):
+        return
+    for party in parties:
+        if services[party.workload.service].load == "program":
+            text = f"the party '{party.name}' is a program, which runs once and cannot begin anew. Remove the line."
+            mistakes.add(item.value[KEEP_BUSY.name], text)

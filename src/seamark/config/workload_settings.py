@@ -1,0 +1,19 @@
+"""All settings of a workload: of its service, of leaves of its structures, of the load, of the user's own patterns."""
+
+from seamark.model.scenario import Workload
+from seamark.model.service import Service, Setting
+from seamark.patterns.table import load_settings_of, own_settings
+
+
+def settings_of(service: Service, workload: Workload) -> tuple[Setting, ...]:
+    """Return every setting of a workload. Of one with parties those of the whole, and of each party under
+    `PARTY.SETTING`."""
+    if workload.parties:
+        return (*service.settings, *workload.leaves)
+    return (*service.settings, *workload.leaves, *load_settings_of(service), *own_patterns_settings(workload))
+
+
+def own_patterns_settings(workload: Workload) -> tuple[Setting, ...]:
+    """Return the settings of the user's own patterns of a workload."""
+    entries = [each["pattern"] for each in workload.include if "pattern" in each]
+    return own_settings([*workload.levels.get("pattern", ()), *entries])

@@ -1,0 +1,114 @@
+"""Deployments and trials of workloads with parties: members of the one, a trial of its own for each party. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from seamark.config.workload_settings import settings_of
+from seamark.model.parties import OF_THE_WHOLE, PARTIES, PLACEMENT, SETS, names_in
+from seamark.model.scenario import Party, Workload
+from seamark.model.service import Service, Value
+from seamark.model.trial import PARTY, Deployment, Trial
+from seamark.planning.identity import seed_of, trial_uuid
+from seamark.planning.treatments import Values, factors_of
+
+
+def served_by(workload: Workload) -> str:
+    """Return the services of all parties, for the name of their deployment."""
+    return "+".join(dict.fromkeys(party.workload.service for party in workload.parties))
+
+
+def members_facts(workload: Workload) -> dict[str, object]:
+    """Return the part of a deployment's identity that says which services its members are."""
+    members = {each.name: {"service": each.workload.service, "gpus": each.gpus} for each in workload.parties}
+    return {"service": PARTIES.name, "members": members}
+
+
+def services_facts(workload: Workload, services: Mapping[str, Service]) -> dict[str, object]:
+    """Return the part of a trial's configuration that says what its parties are."""
+    used = {party.name: services[party.workload.service] for party in workload.parties}
+    return {
+        name: {"service": service.name, "version": service.version, "driver": service.driver}
+        for name, service in used.items()
+    }
+
+
+def with_members(whole: Deployment, workload: Workload, services: Mapping[str, Service]) -> Deployment:
+    """Return a deployment with a member for each party."""
+    members = []
+    for party in workload.parties:
+        service = services[party.workload.service]
+        own = _own(party, service, whole.settings)
+        members.append(
+            replace(
+                whole,
+                id=f"{whole.id}{PARTY}{party.name}",
+                service=service.name,
+                settings={name: own[name] for name in sorted(own)},
+                gpus=party.gpus,
+            )
+        )
+    return replace(whole, members=tuple(members), placement=str(whole.settings[PLACEMENT.name]))
+
+
+def with_parties(
+    whole: Trial, scenario: str, workload: Workload, services: Mapping[str, Service], varied: frozenset[str]
+) -> Trial:
+    """Return a trial with a trial for each party that is under load in it. `varied` are the names of the factors."""
+    loaded = names_in(str(whole.settings[SETS.name]))
+    parties = tuple(
+        _party(whole, scenario, party, services[party.workload.service], loaded, varied)
+        for party in workload.parties
+        if party.name in loaded
+    )
+    loads = [party.load for party in parties]
+    lasts: dict[str, Value] = {
+        "warmup_s": 0.0,
+        "duration_s": max(load.length_s for load in loads),
+        "timeout_s": max(load.timeout_s for load in loads),
+    }
+    return replace(
+        whole,
+        settings={**whole.settings, **lasts},
+        parties=parties,
+        keep_busy=bool(whole.settings["keep_busy"]),
+    )
+
+
+def varied_of(combinations: list[Values]) -> frozenset[str]:
+    """Return the names of the settings that vary among treatments."""
+    return frozenset(factors_of(combinations))
+
+
+def _party(
+    whole: Trial, scenario: str, party: Party, service: Service, loaded: tuple[str, ...], varied: frozenset[str]
+) -> Trial:
+    head, _, repetition = whole.id.rpartition("--r")
+    name = f"{head}{PARTY}{party.name}--r{repetition}"
+    settings = _own(party, service, whole.settings)
+    changed = _own(party, service, whole.changed)
+    others = [
+        each for each in varied if each in whole.settings and "." in each and not each.startswith(f"{party.name}.")
+    ]
+    beside = {each.name: whole.settings[each.name] for each in OF_THE_WHOLE}
+    beside |= {each: whole.settings[each] if each.partition(".")[0] in loaded else None for each in sorted(others)}
+    return replace(
+        whole,
+        id=name,
+        trial_id=trial_uuid(scenario, name),
+        deployment=f"{whole.deployment}{PARTY}{party.name}",
+        component=party.workload.component,
+        service=service.name,
+        settings=settings,
+        changed=changed,
+        seed=seed_of(whole.seed, party.name),
+        group=f"{whole.group}.{party.name}",
+        slos=party.workload.slos,
+        beside=beside,
+    )
+
+
+def _own(party: Party, service: Service, values: Values) -> dict[str, Value]:
+    """Return the values of one party's settings, under their own names."""
+    prefix = f"{party.name}."
+    names = [setting.name for setting in settings_of(service, party.workload)]
+    return {name: values[prefix + name] for name in names if prefix + name in values}
