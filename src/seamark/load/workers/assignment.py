@@ -34,10 +34,11 @@ class LoadJob:
     has every setting of the trial: the driver reads those of its service, all else the LoadProfile. `bodies` is the
     number of distinct requests made before the clock starts; a driver's `body_count` takes precedence.
     `latency_limit_s` is the longest reply time that the objectives allow, None without one. `cores` are the CPUs of
-    workers on this machine, () for all. With `judged_in_time`, quality is measured only until the last time-out of a
-    request has passed, so that the load ends in a known time. `done` are the items of a finite load that earlier
-    sessions have done, as text (work_list.py). `environment` has the variables by which a deployment's processes are
-    found: those that a driver starts have them too.
+    workers on this machine, () for all; `niceness` is theirs, 0 to 19, `threads` the limit of numerical libraries in
+    each, None for no limit, `gpus` those that they see, None for those of this process. With `judged_in_time`,
+    quality is measured only until the last time-out of a request has passed, so that the load ends in a known time.
+    `done` are the items of a finite load that earlier sessions have done, as text (work_list.py). `environment` has
+    the variables by which a deployment's processes are found: those that a driver starts have them too.
 
     With `keep_busy`, a load whose work runs out before that of the loads beside it begins anew: it has no request
     limit, a trace is replayed, and the items of a work list are sent again (work_list.py). Raises ValueError for a
@@ -56,6 +57,9 @@ class LoadJob:
     ready_timeout_s: float = 120.0
     latency_limit_s: float | None = None
     cores: tuple[int, ...] = ()
+    niceness: int = 0
+    threads: int | None = None
+    gpus: tuple[int, ...] | None = None
     judged_in_time: bool = False
     done: str = ""
     kind: LoadKind = "requests"
@@ -176,7 +180,8 @@ class WorkerAssignment:
     def from_json(document: Mapping[str, Any]) -> "WorkerAssignment":
         """Return the assignment that `to_json` wrote."""
         job = LoadJob(**document["job"])
-        job = replace(job, data=Path(job.data), cores=tuple(job.cores))
+        gpus = None if job.gpus is None else tuple(job.gpus)
+        job = replace(job, data=Path(job.data), cores=tuple(job.cores), gpus=gpus)
         return WorkerAssignment(**{**document, "job": job, "segment": Path(document["segment"])})
 
 

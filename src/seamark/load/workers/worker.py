@@ -35,7 +35,7 @@ from seamark.load.workers.records import ReplySegment, Segment, synced_each_seco
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
 from seamark.load.workers.work_list import Passes, WorkList, work_list
 from seamark.model.service import Value
-from seamark.platform.process_tree import die_with_parent
+from seamark.platform.process_tree import die_with_parent, lower_own_priority
 from seamark.platform.rendezvous import connect
 
 OF_A_TASK = ("fault", "category", "quality")
@@ -178,6 +178,7 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
     allowed = os.sched_getaffinity(0)
     if assignment.cores:
         os.sched_setaffinity(0, assignment.cores)  # before any thread starts, so that all inherit it
+    lower_own_priority(job.niceness)
     events = None if assignment.events is None else EventFile(assignment.events, assignment.worker)
     driver = make_driver(assignment, events)
     bodies: Sequence[Body] | RowBodies | WorkList
