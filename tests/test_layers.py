@@ -33,7 +33,10 @@ WORKER_FILES = {
 WORKER_MODEL = {"dotted", "service", "load_profile", "sample", "failure"}
 LONGEST_LINES = 450
 BANNED = ("Manager", "Handler", "Factory", "Base", "Mixin")
-BASE_ONLY = {"load/workers/segments.py", "load/coordinator/client_telemetry.py", "load/coordinator/coordinator.py"}
+BASE_ONLY = {
+    "load/workers/segments.py",
+    *(f"load/coordinator/{name}.py" for name in ("client_telemetry", "coordinator", "one_load", "outcome")),
+}
 """Parts of load that run in the base environment, in the parent of the workers."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from server_bench import HERE, Bench
 
+from seamark.dispatch.placement import Place
 from seamark.errors import SiteError, UserError
 from seamark.model.service import Container, Server
 from seamark.model.site import Site
@@ -146,6 +147,13 @@ def test_a_container_in_a_lane_gets_the_variables_of_its_device(
     assert "OMP_NUM_THREADS=7" in command
     assert "CUDA_VISIBLE_DEVICES=3" in command
     assert "SEAMARK_DEVICE=" in command
+
+
+def test_a_container_gets_the_threads_and_the_gpus_of_its_place(contained: Bench, apptainer: Path):
+    command = " ".join(launch(contained, place=Place(threads=3, gpus=(2,)), gpus=1).command)
+    assert "--env CUDA_VISIBLE_DEVICES=2 " in command
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        assert f"--env {name}=3 " in command
 
 
 @pytest.mark.covers("E-FR05", "E-MR04", "E-MR05")

@@ -51,3 +51,14 @@ def eventually(true: Callable[[], object], within_s: float = 10.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def autogroup(pid: int) -> int:
+    """Return the niceness of a process's session."""
+    return int(Path(f"/proc/{pid}/autogroup").read_text().split()[-1])
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Return the environment with which a process was started."""
+    words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(word.split("=", 1) for word in words if "=" in word)

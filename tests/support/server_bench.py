@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from seamark.dispatch.placement import Place
 from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
@@ -63,11 +64,13 @@ class Bench:
         client: Image | None = None,
         binds: tuple[str, ...] = (),
         gpus: int = 0,
+        nodes: int = 1,
+        place: Place | None = None,
         **settings: Any,
     ) -> dict[str, Any]:
         folder = self.folder(name)
         self.folders.append(folder)
-        deployment = replace(self.deployment(name, **settings), gpus=gpus)
+        deployment = replace(self.deployment(name, **settings), gpus=gpus, nodes=nodes)
         endpoint = servers.serve(
             deployment,
             self.service,
@@ -80,6 +83,7 @@ class Bench:
             part_images=part_images,
             client=client,
             binds=binds,
+            place=place,
         )
         return dict(encode(endpoint))
 

@@ -62,6 +62,7 @@ def outcome(folder: Path, items: int = 8) -> LoadOutcome:
         segments=segments,
         chunks=tuple(sorted(folder.glob("worker-*.chunks"))),
         client_csv=folder / "client.csv",
+        sent_until_s=60.0,
         items=items,
     )
 
@@ -133,6 +134,23 @@ def test_samples_of_all_sessions_lie_on_one_time_axis_each_item_once(folder: Tri
     assert [(each.offset_s, each.length_s, each.items) for each in load.sessions] == [(0.0, 3.0, 2), (3.0, 6.0, 6)]
     about = json.loads(table.schema.metadata[b"seamark"])
     assert about["epoch_unix_ns"] == load.epoch_unix_ns == EPOCH_NS + 100_000_000_000
+
+
+def test_items_that_an_earlier_session_has_sent_again_are_left_out_with_their_second_times(
+    folder: TrialFolder,
+) -> None:
+    a_session(folder, [3, 0, 5, 8 + 3, 8 + 0], 1)
+    sessions = Sessions.of(folder, trial(), SERVER)
+    job = LoadJob(driver="x:Y", workers="wire", settings={"limit_s": 60.0}, seed=1, data=Path(), keep_busy=True)
+    assert np.flatnonzero(done_items(sessions.rest_of(job).done, 8)).tolist() == [0, 3, 5]
+    own = sessions.begin()
+    (own / EPOCH).write_text(str(EPOCH_NS + 200_000_000_000))
+    write_segment(own / "worker-0.samples", [1, 2, 4, 6, 7, 8 + 3, 8 + 0])
+    assert not_done(sessions.rest_of(job), outcome(own)) is None
+    load = keep_samples(folder, outcome(own), a_load(), sessions.with_outcome(outcome(own), own))
+    assert pq.read_table(folder.samples)["index"].to_pylist() == [3, 0, 5, 1, 2, 4, 6, 7, 8 + 3, 8 + 0]
+    assert [each.items for each in load.sessions] == [3, 5]
+    assert load.rows == 10
 
 
 @pytest.mark.services

@@ -97,6 +97,15 @@ def test_every_reply_has_its_scores_in_the_order_of_the_items(folder: TrialFolde
     assert read(folder.answers_record, AnswersRecord) == record
 
 
+def test_replies_to_items_that_were_sent_again_are_not_scored(folder: TrialFolder) -> None:
+    once = judged(folder)
+    table = pq.read_table(folder.replies)
+    again = pa.table({"index": pa.array([COUNT + 1, 2 * COUNT]), "reply": pa.array([b"2", b"no"])})
+    pq.write_table(pa.concat_tables([table, again]), folder.replies)
+    folder.load.write_text(json.dumps(encode(a_load(kinds=["get"], items=COUNT))))
+    assert judged(folder) == once
+
+
 def test_replies_are_scored_in_batches_alike(folder: TrialFolder, tmp_path: Path) -> None:
     whole = pq.read_table(folder.replies)
     judged(folder)

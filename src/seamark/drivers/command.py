@@ -22,7 +22,14 @@ from typing import Any
 
 from seamark.load.driver import Target, Task, TaskFailure, TaskRecorder
 from seamark.model.sample import Failure
-from seamark.platform.process_tree import PROGRAM, become_subreaper, kill_below, reap, set_parent_death_signal
+from seamark.platform.process_tree import (
+    PROGRAM,
+    become_subreaper,
+    kill_below,
+    lower_sessions,
+    reap,
+    set_parent_death_signal,
+)
 
 STDOUT, STDERR = "stdout", "stderr"
 MOST_OUTPUT_BYTES = 1 << 20
@@ -98,9 +105,12 @@ class Command(Task):
                 )
             except (OSError, ValueError) as error:
                 raise TaskFailure("program_failed", f"the command cannot be started: {error}") from None
+        niceness, lowered = os.getpriority(os.PRIO_PROCESS, 0), set[int]()
         until_s: float | None = None
         with _end_of_process(process.pid) as wait:
             while process.poll() is None:
+                if niceness:  # its session is new and has niceness 0
+                    lowered = lower_sessions([process.pid], niceness, lowered)
                 if stop.is_set() and until_s is None:
                     until_s = time.monotonic() + END_S
                     process.terminate()

@@ -258,6 +258,35 @@ class Trace(Pattern):
         return sum(1 for _ in takewhile(lambda at_s: at_s * self.time_scale < until_s, recorded_arrivals(self.path)))
 
 
+ONE_MOMENT_S = 1.0
+"""Time between two passes over arrivals that are all at one time, which have no gap of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated(Pattern):
+    """The arrivals of a pattern that ends, over and over. Between the last arrival of a pass and the first of the
+    next lies the mean gap of the pass."""
+
+    pattern: Pattern
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[Seconds]:
+        """Yield the arrivals in the arrays of the pattern; none if it has none. Raises as its `blocks`."""
+        offset_s = 0.0
+        while True:
+            count, first_s, last_s = 0, 0.0, 0.0
+            for block in self.pattern.blocks(rng):
+                first_s, last_s = first_s if count else float(block[0]), float(block[-1])
+                count += block.size
+                yield block + offset_s
+            if not count:
+                return
+            gap_s = (last_s - first_s) / max(1, count - 1)
+            offset_s += last_s - first_s + (gap_s or ONE_MOMENT_S)
+
+    def expected(self, at_s: float) -> None:
+        """Return None: only the passes tell the number of arrivals."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """A rate for `length_s` seconds; None: for as long as every other step."""

@@ -67,6 +67,21 @@ def split_cores(
     return Split(client=(*first, *rest), server=tuple(sorted(cpu for core in server for cpu in core)), why="auto")
 
 
+def placed_split(*, client: Sequence[int], server: Sequence[int], cores: Sequence[Core]) -> Split:
+    """Return the split of a placement, which has chosen the CPUs of load and server, () for all.
+
+    Raises UserError for a CPU that does not exist here.
+    """
+    allowed = _cpus(cores)
+    for name, cpus in (("load", client), ("server", server)):
+        if missing := set(cpus) - allowed:
+            raise UserError(
+                f"the placement gives the {name} CPU {shown_cores(missing)}, which cannot be used here: this process"
+                f" may use {shown_cores(allowed)}. Place it on CPUs out of these."
+            )
+    return Split(client=tuple(client), server=tuple(server), why="placement")
+
+
 def server_cpus(pinning: Pinning | str, cores: Sequence[Core]) -> tuple[int, ...]:
     """Return the CPUs that a site names for a server on a node of its own with these cores; () for all.
 

@@ -84,6 +84,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SESSION_NICE = 10
 """Niceness of a session with low priority; 5 still delayed a client."""
+SESSION_WAIT_S = 10.0
+"""Longest wait for the kernel to accept the niceness of a session."""
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -98,13 +100,51 @@ def set_parent_death_signal(number: int) -> None:
     _prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
-def lower_session_priority(pid: int) -> None:
+def lower_session_priority(pid: int, niceness: int = SESSION_NICE) -> bool:
     """Schedule every other session before that of `pid`, where the kernel divides CPU time by session (autogroup).
 
     Otherwise a server that spins while idle keeps a client on the same core from running for tens of milliseconds.
+    Returns False if the kernel refuses it for now: users other than root have one change every 0.1 s.
     """
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(f"{SESSION_NICE}\n", encoding="ascii")
+    try:
+        Path(f"/proc/{pid}/autogroup").write_text(f"{niceness}\n", encoding="ascii")
+    except BlockingIOError:
+        return False
+    except OSError:  # no such kernel, or no such process
+        pass
+    return True
+
+
+def lower_own_priority(niceness: int) -> None:
+    """Give this thread, and all that it starts later, that niceness, in a session of their own.
+
+    The niceness of a process counts within its session only where the kernel divides CPU time by session, so that of
+    the session is lowered too; another user's processes may delay that, for SESSION_WAIT_S at most. Does nothing for
+    0, nor where the niceness is higher already.
+    """
+    if niceness <= os.getpriority(os.PRIO_PROCESS, 0):
+        return
+    os.setpriority(os.PRIO_PROCESS, 0, niceness)
+    with contextlib.suppress(PermissionError):  # it leads its session already
+        os.setsid()
+    until_s = time.monotonic() + SESSION_WAIT_S
+    while not lower_session_priority(os.getpid(), niceness) and time.monotonic() < until_s:
+        time.sleep(0.02)
+
+
+def lower_sessions(pids: Collection[int], niceness: int, lowered: Collection[int] = ()) -> set[int]:
+    """Give the sessions of these processes that niceness; return those that have it.
+
+    A server may start processes in sessions of their own, as PostgreSQL does for each connection, and a new session
+    has niceness 0. `lowered` is the result of the call before.
+    """
+    found: set[int] = set()
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            session = os.getsid(pid)
+            if session in lowered or (session not in found and lower_session_priority(pid, niceness)):
+                found.add(session)
+    return found
 
 
 def send(pids: list[int], number: int) -> None:

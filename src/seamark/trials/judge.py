@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.load.driver import Target
@@ -39,7 +40,8 @@ def is_judged(service: Service, trial: Trial) -> bool:
 
 
 def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecord:
-    """Score the replies of a trial, and write both files; answers.json last, whatever came of it.
+    """Score the replies of a trial, and write both files; answers.json last, whatever came of it. Replies to items
+    that were sent again (`keep_busy`) are not scored: each item counts once.
 
     Where the replies were pruned, the scores that there are stay.
     """
@@ -69,6 +71,8 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         place = Path(name)
         target = Target(settings=filled(trial.settings), data=place)
         kept = pq.read_table(folder.replies)
+        if load.items is not None:
+            kept = kept.filter(pc.field("index") < load.items)
         with ReplySegment(place / "replies") as segment:
             segment.add_all(zip(kept["index"].to_pylist(), kept["reply"].to_pylist(), strict=True))
         batches = list(judge_replies(judge, target, place / "replies", place, python, TIME_LIMIT_S))

@@ -10,13 +10,9 @@ from seamark.errors import UserError
 from seamark.model.site import Site
 from seamark.platform.fork_server.protocol import DEVICE
 from seamark.platform.pinning import Core, cores_here
+from seamark.platform.process_variables import CUDA, ORDER, THREADS
 from seamark.services.supervisor.device_locks import Device, DevicePool, DeviceSlot
 from seamark.telemetry.gpu import visible_gpus
-
-CUDA = "CUDA_VISIBLE_DEVICES"
-ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""Makes CUDA count GPUs as NVML, telemetry and batch systems do; its own order is by speed."""
-THREADS = "OMP_NUM_THREADS"
 
 
 def pool_here(site: Site) -> DevicePool:

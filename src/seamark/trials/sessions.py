@@ -108,9 +108,14 @@ class Sessions:
         ]
 
     def with_outcome(self, outcome: LoadOutcome, folder: Path) -> "Sessions":
-        """Return these sessions and the one that has ended in `folder`, with all of its requests."""
+        """Return these sessions and the one that has ended in `folder`, with all of its requests.
+
+        Earlier sessions have their items only, once it is known how many there are: an index beyond is an item that
+        was sent again (`keep_busy`), under an index that this session has used too.
+        """
         nothing = Session(folder=folder, epoch_unix_ns=outcome.epoch_unix_ns, length_ns=0, done=NOTHING)
-        return replace(self, made=(*self.made, replace(_session(folder) or nothing, ended=True)))
+        made = (*self.made, replace(_session(folder) or nothing, ended=True))
+        return replace(self, made=tuple(replace(each, done=each.done[: outcome.items]) for each in made))
 
     @property
     def clients(self) -> list[Path]:

@@ -31,12 +31,14 @@ READ_BYTES = 1 << 18
 
 
 class LoadError(Exception):
-    """The load could not begin: a worker failed or was not ready before the clock started."""
+    """The load could not begin: a worker failed or was not ready before the clock started. `load` is its name, which
+    the reason has too, where several loads were to begin."""
 
-    def __init__(self, reason: str, log_tail: Sequence[str] = ()) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, reason: str, log_tail: Sequence[str] = (), load: str | None = None) -> None:
+        self.reason = reason if load is None else f"{load}: {reason}"
+        super().__init__(self.reason)
         self.log_tail = tuple(log_tail)
+        self.load = load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,8 @@ class WorkerHandle:
     """One worker of a load, as seen by the coordinator.
 
     `ready` is the content of its `ready` line, `failed` a reason to give it up, `progress` the latest of its load, if
-    that was requested. `has_loaded`: its requests have ended. `has_finished`: everything it sends has been received.
+    that was requested. `is_repeating`: it sends the items of a work list again. `has_loaded`: its requests have
+    ended. `has_finished`: everything it sends has been received.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class WorkerHandle:
         self.ready: dict[str, Any] | None = None
         self.failed: str | None = None
         self.progress: Progress | None = None
-        self.has_loaded = self.has_finished = False
+        self.is_repeating = self.has_loaded = self.has_finished = False
         self._carrier = carrier
         self._selector = selector
         self._about: Mapping[str, Any] = {}
@@ -129,6 +132,11 @@ class WorkerHandle:
     def is_local(self) -> bool:
         """Whether it runs on this machine, with visible process ids."""
         return self._about.get("machine") == boot_id()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its load has ended by a fault of its own."""
+        return self.has_loaded and self._report is not None and not self._report.ok
 
     @property
     def host(self) -> str | None:
@@ -300,6 +308,8 @@ class WorkerHandle:
                 self.ready = json.loads(rest)
             case "failed":
                 self.failed = rest
+            case "again":
+                self.is_repeating = True
             case "loaded":
                 self.has_loaded = True
             case "progress":

@@ -1,5 +1,6 @@
 """Workers as processes of this machine: forked by a fork server, else started anew."""
 
+import os
 import selectors
 import signal
 import socket
@@ -13,6 +14,7 @@ from seamark.load.coordinator.handle import SAME_CLOCK, WorkerHandle
 from seamark.load.workers.assignment import LoadJob, WorkerAssignment
 from seamark.load.workers.hooks import TAIL_LINES
 from seamark.platform.fork_server.client import ISOLATED_MAIN, Forked, fork
+from seamark.platform.process_variables import gpu_variables, thread_variables
 
 WORKER = "seamark.load.workers.worker"
 PRELOADED = (WORKER, "seamark.load.engine.event_loop", "seamark.load.engine.supervisor")
@@ -109,6 +111,7 @@ class LocalLauncher:
         on_wait: Callable[[], object],
     ) -> "Forked | subprocess.Popen[bytes]":
         number = str(assignment.worker)
+        variables = {**thread_variables(assignment.job.threads), **gpu_variables(assignment.job.gpus)}
         if self._owner is not None:
             forked = fork(
                 f"{WORKER}:run",
@@ -119,9 +122,11 @@ class LocalLauncher:
                 preload=(*PRELOADED, assignment.job.driver.partition(":")[0]),
                 orphan_signal=signal.SIGKILL,
                 import_environment=True,
+                variables=variables,
                 on_wait=on_wait,
             )
             if forked is not None:
                 return forked
         command = [str(python), ISOLATED_MAIN, WORKER, number]
-        return subprocess.Popen(command, stdin=stream.fileno(), stdout=output, stderr=output)
+        environment = {**os.environ, **variables}
+        return subprocess.Popen(command, stdin=stream.fileno(), stdout=output, stderr=output, env=environment)

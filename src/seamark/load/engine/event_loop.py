@@ -158,5 +158,6 @@ async def _run(
         held_open_s=generator.held_open_ns / 1e9,
         network=room.after(generator.connected_anew, (end_ns - epoch_ns) / 1e9),
         ran_out=flow.ran_out,
+        ran_out_s=None if flow.ran_out_ns is None else (flow.ran_out_ns - epoch_ns) / 1e9,
         fault=fault,
     )

@@ -68,10 +68,12 @@ class Request:
 class LoadLoop(ABC):
     """Decides which request is sent next, and when: implemented in loops.py and sessions.py.
 
-    `sent` counts requests sent, `spin_ns` is CPU time of exact waits.
+    `sent` counts requests sent, `spin_ns` is CPU time of exact waits. `ran_out_ns` is the time at which a user of a
+    closed loop first had nothing left to send.
     """
 
     sent = 0
+    ran_out_ns: int | None = None
     backlog_max = 0
     spin_ns = 0
 

@@ -57,9 +57,17 @@ class ClosedLoop(LoadLoop):
     def _send(self, connection: Connection) -> None:
         number = self.sent
         now_ns = monotonic_ns()
-        if now_ns < self._generator.deadline_ns and number < self._requests:
+        if now_ns >= self._generator.deadline_ns:
+            return
+        if number < self._requests:
             self.sent = number + 1
             self._generator.begin(connection, self._indexes[number], now_ns, now_ns)
+        else:
+            self.ran_out_ns = self.ran_out_ns or now_ns
+
+    def on_tick(self, now_ns: int) -> None:
+        """Take over the number of requests: that of several passes over a work list (Passes) ends in mid-load."""
+        self._requests = len(self._indexes)
 
     def is_done(self, now_ns: int) -> bool:
         return now_ns >= self._generator.deadline_ns or self.sent >= self._requests

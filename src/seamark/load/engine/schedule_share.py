@@ -12,6 +12,7 @@ import numpy.typing as npt
 from seamark.load.workers.assignment import WorkerAssignment, seed_for
 from seamark.load.workers.records import Segment, read_segment
 from seamark.model.sample import MISSING_NS, SAMPLE, Failure
+from seamark.patterns.patterns import Pattern, Repeated
 from seamark.patterns.table import Nanoseconds, kind_of, pattern_of, schedule
 from seamark.stats.histogram import Accumulator, Histogram
 
@@ -19,10 +20,16 @@ STALL_NS = 100_000_000
 MOST_STALLS = 100
 
 
+def arrivals_of(assignment: WorkerAssignment) -> Pattern | None:
+    """Return the pattern of the load, None for a closed loop: with `keep_busy`, one that ends begins anew."""
+    pattern = pattern_of(assignment.load)
+    return Repeated(pattern=pattern) if pattern is not None and assignment.job.keep_busy else pattern
+
+
 def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseconds]] | None:
     """Return a function that generates this worker's arrivals (session starts where there are sessions), None for a
     closed loop."""
-    load, pattern = assignment.load, pattern_of(assignment.load)
+    load, pattern = assignment.load, arrivals_of(assignment)
     if pattern is None:
         return None
     return lambda: schedule(
@@ -37,7 +44,7 @@ def own_schedule(assignment: WorkerAssignment) -> Callable[[], Iterator[Nanoseco
 
 def ran_out(assignment: WorkerAssignment) -> bool:
     """Return whether a finite pattern has no arrival left before the end of the load; False if its file is gone."""
-    load, pattern = assignment.load, pattern_of(assignment.load)
+    load, pattern = assignment.load, arrivals_of(assignment)
     if pattern is None or not kind_of(load.pattern).may_end:
         return False
     number = 0
@@ -52,6 +59,11 @@ def ran_out(assignment: WorkerAssignment) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def last_sent_s(segment: Path) -> float:
+    """Return the time of the last send in a segment since the start of load, 0 without one."""
+    return max((int(records["sent_ns"].max(initial=0)) for records in read_segment(segment)), default=0) / 1e9
 
 
 class Arrived:

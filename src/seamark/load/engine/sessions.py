@@ -103,6 +103,7 @@ class ClosedSessions(ClosedLoop):
         if index is None:
             index = self._numbers.first(self._begun)
             if index is None:
+                self.ran_out_ns = self.ran_out_ns or now_ns
                 return
             self._begun += 1
         self.sent += 1

@@ -168,5 +168,6 @@ class Supervisor:
             backlog_max=self._backlog_max,
             written_off=len(self._gone),
             stalls_ns=self._stalls.longest(),
+            ran_out_s=None if load.ran_out_ns is None else (load.ran_out_ns - load.epoch_ns) / 1e9,
             fault=load.fault,
         )

@@ -161,6 +161,7 @@ def run_task(
         recorder.flush()
     except Exception as error:  # a driver may raise anything
         fault = error
+    ended_s = (monotonic_ns() - epoch_ns) / 1e9
     timer.cancel()
     if late.is_set():
         fault = TaskFailure("timeout", f"it had not ended after limit_s ({limit_s:g} s)")
@@ -170,6 +171,7 @@ def run_task(
         completed=recorder.count,
         survivors=0,
         backlog_max=0,
+        ran_out_s=ended_s,
         fault=fault,
         category=fault.category if isinstance(fault, TaskFailure) else None,
         quality=recorder.qualities,

@@ -169,6 +169,8 @@ class Load:
         """Time after which no request is sent: the deadline, or 0 after a stop."""
         self.go = threading.Event()
         self.stop = threading.Event()
+        self.ran_out_ns: int | None = None
+        """Time at which a thread of a closed loop first had nothing left to send."""
         self.fault: BaseException | None = None
         self._shown = itertools.count()
 
@@ -271,6 +273,7 @@ class User(threading.Thread):
                     return True
                 following = next(indices, None)
                 if following is None:
+                    load.ran_out_ns = load.ran_out_ns or sent_ns
                     return True
                 index = following
             body = bodies[index % many]

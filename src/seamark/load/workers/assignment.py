@@ -34,10 +34,15 @@ class LoadJob:
     has every setting of the trial: the driver reads those of its service, all else the LoadProfile. `bodies` is the
     number of distinct requests made before the clock starts; a driver's `body_count` takes precedence.
     `latency_limit_s` is the longest reply time that the objectives allow, None without one. `cores` are the CPUs of
-    workers on this machine, () for all. With `judged_in_time`, quality is measured only until the last time-out of a
-    request has passed, so that the load ends in a known time. `done` are the items of a finite load that earlier
-    sessions have done, as text (work_list.py). `environment` has the variables by which a deployment's processes are
-    found: those that a driver starts have them too.
+    workers on this machine, () for all; `niceness` is theirs, 0 to 19, `threads` the limit of numerical libraries in
+    each, None for no limit, `gpus` those that they see, None for those of this process. With `judged_in_time`,
+    quality is measured only until the last time-out of a request has passed, so that the load ends in a known time.
+    `done` are the items of a finite load that earlier sessions have done, as text (work_list.py). `environment` has
+    the variables by which a deployment's processes are found: those that a driver starts have them too.
+
+    With `keep_busy`, a load whose work runs out before that of the loads beside it begins anew: it has no request
+    limit, a trace is replayed, and the items of a work list are sent again (work_list.py). Raises ValueError for a
+    program with it: a program runs once.
     """
 
     driver: str
@@ -52,16 +57,26 @@ class LoadJob:
     ready_timeout_s: float = 120.0
     latency_limit_s: float | None = None
     cores: tuple[int, ...] = ()
+    niceness: int = 0
+    threads: int | None = None
+    gpus: tuple[int, ...] | None = None
     judged_in_time: bool = False
     done: str = ""
     kind: LoadKind = "requests"
     simulated: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    keep_busy: bool = False
+
+    def __post_init__(self) -> None:
+        if self.keep_busy and self.kind == "program":
+            raise ValueError("keep_busy: a program runs once, it cannot begin anew")
 
     @cached_property
     def load(self) -> LoadProfile:
-        """The settings of the load, which are the same for every service."""
-        return LoadProfile.of(self.settings)
+        """The settings of the load, which are the same for every service; with `keep_busy` without a request
+        limit."""
+        profile = LoadProfile.of(self.settings)
+        return replace(profile, requests=None) if self.keep_busy else profile
 
     @property
     def processes(self) -> int:
@@ -71,9 +86,10 @@ class LoadJob:
         return self.at_least(many)
 
     def at_least(self, many: int = 1) -> int:
-        """Return the number of workers for a load that uses `many` or more: `shards`, limited by concurrency."""
-        load = self.load
-        return max(1, min(max(many, load.shards), load.concurrency, load.requests or load.concurrency))
+        """Return the number of workers for a load that uses `many` or more: `shards`, limited by concurrency, and by
+        the request limit also where `keep_busy` lifts it, so that the load is the same as without."""
+        load, requests = self.load, LoadProfile.of(self.settings).requests
+        return max(1, min(max(many, load.shards), load.concurrency, requests or load.concurrency))
 
     def target(self, worker: int = 0, workers: int = 1, events: Events | None = None) -> Target:
         """Return the Target for the driver of one worker."""
@@ -164,7 +180,8 @@ class WorkerAssignment:
     def from_json(document: Mapping[str, Any]) -> "WorkerAssignment":
         """Return the assignment that `to_json` wrote."""
         job = LoadJob(**document["job"])
-        job = replace(job, data=Path(job.data), cores=tuple(job.cores))
+        gpus = None if job.gpus is None else tuple(job.gpus)
+        job = replace(job, data=Path(job.data), cores=tuple(job.cores), gpus=gpus)
         return WorkerAssignment(**{**document, "job": job, "segment": Path(document["segment"])})
 
 
@@ -173,9 +190,10 @@ class WorkerCounters:
     """Counters of one worker besides its samples; its report is made of them.
 
     `scheduled` - `sent` requests were due and never sent; `written_off` threads hung in a call; `ran_out`: the
-    request limit, not the end of the load, ended the sessions; `spin_s`: CPU time spent in exact waits rather than in
-    work; `held_open_s`: total time that streams stayed open after their last content; `stalls_ns`: see
-    schedule_share.py, `network`: see connection_limits.py. A program has a `category` of its failure, and `quality`.
+    request limit, not the end of the load, ended the sessions; `ran_out_s`: see WorkerReport, None in an open loop,
+    where the samples tell it; `spin_s`: CPU time spent in exact waits rather than in work; `held_open_s`: total time
+    that streams stayed open after their last content; `stalls_ns`: see schedule_share.py, `network`: see
+    connection_limits.py. A program has a `category` of its failure, and `quality`.
     """
 
     scheduled: int
@@ -190,6 +208,7 @@ class WorkerCounters:
     network: Mapping[str, Any] | None = None
     written_off: int = 0
     ran_out: bool = False
+    ran_out_s: float | None = None
     fault: BaseException | None = None
     category: str | None = None
     quality: Mapping[str, float] | None = None

@@ -1,10 +1,11 @@
 """Worker's end of the stream to its coordinator: lines both ways, files to the coordinator.
 
 The stream is a socket pair on one machine, a TCP connection between two; the protocol is the same. The coordinator
-sends `assignment`, `ping`, `go EPOCH_NS`, `stop`, then `judge` to worker 0 and `bye` to all when no worker has a
-request in flight. A worker sends `apart` if it cannot write into the coordinator's folder, `ready` or `failed`,
-`pong`, `progress`, `report` and `loaded` at the end of its load, `report` again with the quality of the replies,
-`file` with what the coordinator lacks, `tail` of its stderr, and `done`.
+sends `assignment`, `ping`, `go EPOCH_NS`, `stop`, `enough` where the items of a work list need not be sent again,
+then `judge` to worker 0 and `bye` to all when no worker has a request in flight. A worker sends `apart` if it cannot
+write into the coordinator's folder, `ready` or `failed`, `pong`, `progress`, `again` when it begins to send its items
+again, `report` and `loaded` at the end of its load, `report` again with the quality of the replies, `file` with what
+the coordinator lacks, `tail` of its stderr, and `done`.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -41,6 +43,8 @@ class Channel:
         self._next_progress_ns = 0
         self.folder: Path | None = None
         """Folder of this worker's files where the coordinator's cannot be written; removed at the end."""
+        self.on_enough: Callable[[], object] = lambda: None
+        """Called in the reading thread when the items need not be sent again."""
         threading.Thread(target=self._receive, daemon=True).start()
 
     def read(self) -> str:
@@ -97,6 +101,8 @@ class Channel:
                     self.send("pong", f"{rest} {time.monotonic_ns()}")
                 elif word == "stop":
                     os.kill(os.getpid(), signal.SIGTERM)
+                elif word == "enough":
+                    self.on_enough()
                 else:
                     self._lines.put(line.rstrip("\n"))
         self._gone.set()

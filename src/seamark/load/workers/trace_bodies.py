@@ -17,7 +17,8 @@ LARGEST_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class RowBodies:
-    """Bodies of the rows that a load sends, made one by one; None for rows of other workers."""
+    """Bodies of the rows that a load sends, made one by one; None for rows of other workers. In a replayed trace
+    (`repeated`) every worker sends all rows, in one of the passes."""
 
     row_body: Callable[[int, Row, int], Body]
     trace: Trace
@@ -25,10 +26,11 @@ class RowBodies:
     seed: int
     worker: int
     workers: int
+    repeated: bool = False
 
     def __iter__(self) -> Iterator[Body | None]:
         for number, row in zip(count(), self._rows(), strict=False):
-            own = number % self.workers == self.worker
+            own = self.repeated or number % self.workers == self.worker
             yield self.row_body(number, row, self.seed) if own else None
 
     def whole(self) -> list[Body]:
@@ -58,12 +60,21 @@ class RowBodies:
 
 
 def row_bodies(
-    driver: Driver, load: LoadProfile, *, seed: int, worker: int = 0, workers: int = 1
+    driver: Driver, load: LoadProfile, *, seed: int, worker: int = 0, workers: int = 1, repeated: bool = False
 ) -> RowBodies | None:
     """Return the bodies that the rows of a trace describe; None for another pattern, a trace of arrivals only, or a
-    driver that makes no requests of recorded lengths."""
+    driver that makes no requests of recorded lengths. `repeated`: the trace is replayed, so row k is the request of
+    all indexes that are k modulo the number of rows."""
     trace = pattern_of(load)
     if not isinstance(trace, Trace) or driver.row_body is None:
         return None
-    bodies = RowBodies(row_body=driver.row_body, trace=trace, load=load, seed=seed, worker=worker, workers=workers)
+    bodies = RowBodies(
+        row_body=driver.row_body,
+        trace=trace,
+        load=load,
+        seed=seed,
+        worker=worker,
+        workers=workers,
+        repeated=repeated,
+    )
     return bodies if bodies.describe_requests else None

@@ -1,17 +1,23 @@
-"""Work list of a finite load: the seeded order of its items, those that are done, and the share of one worker."""
+"""Work list of a finite load: the seeded order of its items, those that are done, and the share of one worker.
+
+The index of a request is its item. With `keep_busy` the items are sent again, pass after pass: then the index is item
+plus pass times the number of items, so that indexes below that number are every item once.
+"""
 
 import base64
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count as counted_from
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 from seamark.errors import UserError
 from seamark.load.driver import Body, Driver
-from seamark.load.workers.assignment import WorkerAssignment, seed_for
+from seamark.load.workers.assignment import ENDLESS, WorkerAssignment, seed_for
 from seamark.load.workers.records import read_segment
 from seamark.model.sample import MISSING_NS, Failure
 
@@ -38,11 +44,61 @@ class WorkList:
         )
 
 
-def work_list(assignment: WorkerAssignment, driver: Driver) -> tuple[WorkerAssignment, WorkList]:
+class Passes(Sequence[int]):
+    """Indexes of a worker's requests that keep the server busy: `first`, its part of the items to be done, then
+    passes over `order`, its part of all `items`, until `end` is called. It has then the length of the first pass; an
+    index beyond that may still be read, by a user that was about to.
+
+    `on_second` is called once, in any thread, when the second pass begins.
+    """
+
+    def __init__(
+        self, first: Sequence[int], order: Sequence[int], items: int, on_second: Callable[[], object]
+    ) -> None:
+        self._first, self._order, self._items = first, order, items
+        self._on_second = on_second
+        self._ended = not order
+
+    def end(self) -> None:
+        """Begin no further pass, and break off the present one unless it is the first."""
+        self._ended = True
+
+    def __len__(self) -> int:
+        return len(self._first) if self._ended else ENDLESS
+
+    @overload
+    def __getitem__(self, number: int) -> int: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[int]: ...
+
+    def __getitem__(self, number: int | slice) -> int | Sequence[int]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        if number < len(self._first):
+            return self._first[number]
+        if number == len(self._first):
+            self._on_second()
+        turn, place = divmod(number - len(self._first), len(self._order))
+        return self._order[place] + (turn + 1) * self._items
+
+    def __iter__(self) -> Iterator[int]:
+        return map(self._next, counted_from())  # threads share it: unlike a generator, it may be entered twice
+
+    def _next(self, number: int) -> int:
+        if number >= len(self):
+            raise StopIteration
+        return self[number]
+
+
+def work_list(
+    assignment: WorkerAssignment, driver: Driver, on_second: Callable[[], object] = lambda: None
+) -> tuple[WorkerAssignment, WorkList]:
     """Return the assignment with the items of its worker, and the bodies of all items.
 
-    Items are in an order seeded by the trial. The workers take turns in it, over those that are not done. Raises
-    UserError for a driver without a work list, and ValueError for one that makes other bodies than it counts.
+    Items are in an order seeded by the trial. The workers take turns in it, over those that are not done; in further
+    passes, over all. `on_second`: see Passes, which the items of a load with `keep_busy` are. Raises UserError for a
+    driver without a work list, and ValueError for one that makes other bodies than it counts.
     """
     count, seed = driver.work_count, assignment.job.seed
     if not count:
@@ -56,18 +112,23 @@ def work_list(assignment: WorkerAssignment, driver: Driver) -> tuple[WorkerAssig
     order = np.random.Generator(np.random.PCG64(seed_for(seed, "order"))).permutation(count)
     left = order[~done_items(assignment.job.done, count)[order]]
     items: list[int] = left[assignment.worker :: assignment.workers].tolist()
-    return replace(assignment, items=items), WorkList(bodies=bodies, own=frozenset(items))
+    if not assignment.job.keep_busy:
+        return replace(assignment, items=items), WorkList(bodies=bodies, own=frozenset(items))
+    again: list[int] = order[assignment.worker :: assignment.workers].tolist()
+    passes = Passes(items, again, count, on_second)
+    return replace(assignment, items=passes), WorkList(bodies=bodies, own=frozenset(items) | frozenset(again))
 
 
 def items_in(segment: Path, count: int | None = None) -> npt.NDArray[np.bool_]:
     """Return which items have ended in a segment, of `count` or up to the last of them. A cancelled one has not.
-    Raises ValueError for a file that is no segment."""
+    Without `count`, indexes of further passes count as items: `done_items` leaves them out. Raises ValueError for a
+    file that is no segment."""
     done = np.zeros(count or 0, dtype=np.bool_)
     for records in read_segment(segment):
         ended = records["index"][(records["sent_ns"] != MISSING_NS) & (records["failure"] != Failure.CANCELLED)]
         done = np.pad(done, (0, max(0, int(ended.max(initial=-1)) + 1 - done.size)))
         done[ended] = True
-    return done
+    return done if count is None else done[:count]
 
 
 def as_text(done: npt.NDArray[np.bool_]) -> str:

@@ -26,16 +26,16 @@ from seamark import __version__
 from seamark.dispatch.identity import boot_id, node, task_rank
 from seamark.errors import UserError
 from seamark.load.driver import AnyDriver, Body, TaskFailure, make_of
-from seamark.load.engine.schedule_share import ran_out, schedule_lag
+from seamark.load.engine.schedule_share import last_sent_s, ran_out, schedule_lag
 from seamark.load.workers.assignment import WorkerAssignment, WorkerCounters, seed_for
 from seamark.load.workers.channel import LAUNCH_SPEC, Channel
 from seamark.load.workers.events import EventFile
 from seamark.load.workers.hooks import call_hook
 from seamark.load.workers.records import ReplySegment, Segment, synced_each_second
 from seamark.load.workers.trace_bodies import RowBodies, row_bodies
-from seamark.load.workers.work_list import WorkList, work_list
+from seamark.load.workers.work_list import Passes, WorkList, work_list
 from seamark.model.service import Value
-from seamark.platform.process_tree import die_with_parent
+from seamark.platform.process_tree import die_with_parent, lower_own_priority
 from seamark.platform.rendezvous import connect
 
 OF_A_TASK = ("fault", "category", "quality")
@@ -153,7 +153,8 @@ def bodies_of(assignment: WorkerAssignment, driver: AnyDriver) -> Sequence[Body]
     """Return the bodies that this worker sends, by request index: the same for all workers, except for rows of a
     trace."""
     job, seed = assignment.job, seed_for(assignment.job.seed, "bodies")
-    rows = row_bodies(driver, job.load, seed=seed, worker=assignment.worker, workers=assignment.workers)
+    worker, workers = assignment.worker, assignment.workers
+    rows = row_bodies(driver, job.load, seed=seed, worker=worker, workers=workers, repeated=job.keep_busy)
     counts = (driver.body_count, driver.work_count, job.bodies)
     return rows or driver.bodies(next(count for count in counts if count is not None), seed)
 
@@ -177,13 +178,16 @@ def measure(assignment: WorkerAssignment, channel: Channel) -> dict[str, Any]:
     allowed = os.sched_getaffinity(0)
     if assignment.cores:
         os.sched_setaffinity(0, assignment.cores)  # before any thread starts, so that all inherit it
+    lower_own_priority(job.niceness)
     events = None if assignment.events is None else EventFile(assignment.events, assignment.worker)
     driver = make_driver(assignment, events)
     bodies: Sequence[Body] | RowBodies | WorkList
     if driver.speaks == "task":
         bodies = ()
     elif job.load.finite:
-        assignment, bodies = work_list(assignment, driver)
+        assignment, bodies = work_list(assignment, driver, lambda: channel.send("again"))
+        if isinstance(assignment.items, Passes):
+            channel.on_enough = assignment.items.end
     else:
         bodies = bodies_of(assignment, driver)
     began: dict[str, float] = {}
@@ -253,6 +257,11 @@ def worker_report(
 ) -> dict[str, Any]:
     """Return the WorkerReport as a JSON document. An open loop has a schedule lag, a closed one null."""
     fault = counters.fault
+    has_run_out = fault is None and (counters.ran_out or ran_out(assignment))
+    ran_out_s = counters.ran_out_s
+    has_sent_all = has_run_out or (assignment.load.turns == 1 and counters.sent == assignment.requests)
+    if not assignment.load.closed and has_sent_all and counters.sent == counters.scheduled:
+        ran_out_s = last_sent_s(assignment.segment)  # with a backlog at its end, the load was sending all the time
     return {
         **{name: value for name, value in vars(counters).items() if name not in OF_A_TASK},
         **{name: value for name in OF_A_TASK[1:] if (value := getattr(counters, name)) is not None},
@@ -265,7 +274,8 @@ def worker_report(
         "cpu_s": cpu_s,
         "max_rss_bytes": largest_rss_bytes(),
         "lag_ns": None if assignment.load.closed else schedule_lag(assignment.segment),
-        "ran_out": fault is None and (counters.ran_out or ran_out(assignment)),
+        "ran_out": has_run_out,
+        "ran_out_s": ran_out_s if fault is None else None,
     }
 
 

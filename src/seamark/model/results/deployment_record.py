@@ -83,7 +83,8 @@ class PinningRecord:
 class ServerRun:
     """Facts of a server that endpoint.json and deployment.json share. `status` is ok or failed; of a failed one
     `category` and `reason` say why, and `log_tail` has the last lines of its log. `load_nodes` and `server_nodes` are
-    names of a deployment on several nodes. `idle_unix_s`: begin and end of the idle period before the first load."""
+    names of a deployment on several nodes. `niceness` and `threads` (limit of numerical libraries in each process) are
+    those of a server beside other services, None otherwise. `idle_unix_s`: begin and end of the idle period before the first load."""
 
     schema_version: int = 1
     status: str = ""
@@ -113,6 +114,8 @@ class ServerRun:
     command: tuple[str, ...] | None = None
     gpus: Count = None
     pinning: PinningRecord | None = None
+    niceness: Count = field(default=None, metadata=OPTIONAL)
+    threads: Count = field(default=None, metadata=OPTIONAL)
     facts: Facts = field(default_factory=dict)
     log_tail: tuple[str, ...] = ()
     idle_unix_s: tuple[float, float] | None = None

@@ -51,7 +51,12 @@ class WorkerReport(WorkerPlace):
     """Counters of one worker of a load. `ok` is false for one that failed, with a `reason`; of one that died most
     counters are None. `ran_out`: it ended at the limit of requests; `survivors` connections outlived the load;
     `written_off` threads hung in a call; `spin_s` is CPU time of precise waiting; `held_open_s`: streams were open for
-    so long after their last content, together; `stalls_ns` are times from and until which its loop stood still."""
+    so long after their last content, together; `stalls_ns` are times from and until which its loop stood still.
+
+    `ran_out_s` is when its requests, trace or items had run out, since the start of load: in a closed loop the first
+    time that a user had nothing left to send, in an open loop the last send, of a program its end. None if they
+    lasted until the end of the load, and in files of older versions.
+    """
 
     pid: Count = None
     ok: bool = True
@@ -76,6 +81,7 @@ class WorkerReport(WorkerPlace):
     quality: Mapping[str, Number] | None = field(default=None, metadata=OPTIONAL)
     quality_error: Word = field(default=None, metadata=OPTIONAL)
     category: Word = field(default=None, metadata=OPTIONAL)
+    ran_out_s: Seconds = field(default=None, metadata=OPTIONAL)
 
     @property
     def place(self) -> WorkerPlace:

@@ -22,7 +22,7 @@ from seamark.platform.fork_server.protocol import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import NoReturn
 
@@ -93,20 +93,23 @@ def fork(
     python: "Path | None" = None,
     orphan_signal: int = signal.SIGTERM,
     import_environment: bool = False,
+    variables: "Mapping[str, str] | None" = None,
     on_wait: "Callable[[], object]" = lambda: None,
 ) -> Forked | None:
     """Return a new process of the interpreter `python` (None: this one) that calls `target`, `module:function`.
 
     The fork server ends with the process `owner`; `preload` are the modules that it has imported. `files` are the new
-    process's standard input, output and error; it gets `orphan_signal` when its client is gone. With
-    `import_environment` the server must have imported with this environment's settings (numbers of threads).
+    process's standard input, output and error; it gets `orphan_signal` when its client is gone. Its environment is
+    that of this process and `variables`. With `import_environment` the server must have imported with the same
+    settings of libraries (numbers of threads).
     `on_wait` is called about every 0.1 s while the server imports; what it raises ends the wait. None where no fork
     server is available: the caller then starts a process of its own.
     """
     if any(name in os.environ for name in INSIDE_A_CONTAINER):
         return None
     interpreter = str(python or sys.executable)
-    kind = kind_of(interpreter, preload, os.environ if import_environment else {})
+    environment = {**os.environ, **(variables or {})}
+    kind = kind_of(interpreter, preload, environment if import_environment else {})
     umask = os.umask(0o077)
     os.umask(umask)
     request = {
@@ -114,14 +117,14 @@ def fork(
         "target": target,
         "arguments": list(arguments),
         "folder": os.getcwd(),  # noqa: PTH109
-        "environment": dict(os.environ),
+        "environment": environment,
         "umask": umask,
         # the server of a lane's jobs lives longer than one unit: the next one may have another device
         "affinity": sorted(os.sched_getaffinity(0)) if DEVICE in os.environ else None,
         "orphan_signal": int(orphan_signal),
     }
     try:
-        connection = _connect(owner, interpreter, kind, preload, on_wait)
+        connection = _connect(owner, interpreter, kind, preload, environment, on_wait)
     except OSError:
         return None
     line = None
@@ -171,11 +174,16 @@ def start_server(owner: int) -> None:
     """Start the fork server of a run ahead of its jobs, so that it imports meanwhile."""
     with contextlib.suppress(OSError):
         kind = kind_of(sys.executable, OF_JOBS, {})
-        _start_server(name_of(owner, kind), owner, sys.executable, kind, OF_JOBS)
+        _start_server(name_of(owner, kind), owner, sys.executable, kind, OF_JOBS, os.environ)
 
 
 def _connect(
-    owner: int, python: str, kind: str, preload: "Sequence[str]", on_wait: "Callable[[], object]"
+    owner: int,
+    python: str,
+    kind: str,
+    preload: "Sequence[str]",
+    environment: "Mapping[str, str]",
+    on_wait: "Callable[[], object]",
 ) -> socket.socket:
     """Return a connection to the fork server; start it if there is none, and wait until it listens."""
     name = name_of(owner, kind)
@@ -190,7 +198,7 @@ def _connect(
             if server is not None and (server.poll() or time.monotonic() > limit_s):
                 raise
             if server is None:
-                server = _start_server(name, owner, python, kind, preload)
+                server = _start_server(name, owner, python, kind, preload, environment)
             on_wait()
             time.sleep(RETRY_S)
         else:
@@ -201,7 +209,7 @@ def _connect(
 
 
 def _start_server(
-    name: str, owner: int, python: str, kind: str, preload: "Sequence[str]"
+    name: str, owner: int, python: str, kind: str, preload: "Sequence[str]", environment: "Mapping[str, str]"
 ) -> "subprocess.Popen[bytes]":
     import subprocess
 
@@ -211,6 +219,7 @@ def _start_server(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
+        env=environment,
         start_new_session=True,
     )
 

@@ -15,6 +15,7 @@ from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Part, Server
 from seamark.platform.fork_server.protocol import DEVICE
 from seamark.platform.privilege import as_user, user_for
+from seamark.platform.process_variables import CUDA, THREADS, gpu_variables, thread_variables
 from seamark.services.runtimes.containers import client_environment, container_command, inside
 from seamark.services.supervisor.control_files import MARK, control_files_of, is_alive
 from seamark.services.supervisor.launch_spec import Launch, LaunchSpec, ProcessSlot, Template, printed, switches
@@ -74,7 +75,15 @@ def _venv(
         setup=() if part else tuple(map(template.fill_all, server.setup)),
         prefix=as_user(user, (data, root, PACKAGE, Path(sys.base_prefix))) if user else (),
         health_command=template.fill_all(_probe(server, part)),
-        environment={**inherited, "PATH": path, "VIRTUAL_ENV": str(root), **home, **_gpus(spec), **own},
+        environment={
+            **inherited,
+            "PATH": path,
+            "VIRTUAL_ENV": str(root),
+            **home,
+            **_gpus(spec),
+            **_threads(spec),
+            **own,
+        },
         user=user,
     )
 
@@ -99,6 +108,7 @@ def _apptainer(
         MARK: os.environ.get(MARK, ""),
         **_of_lane(),
         **_gpus(spec),
+        **_threads(spec),
         **{name: template.fill(value) for name, value in _declared(spec, declared, server, part).items()},
     }
     binds = [template.fill(bind) for bind in (container.binds if container else ())]
@@ -160,13 +170,22 @@ def _common(spec: LaunchSpec, slot: ProcessSlot, data: Path, user: str | None) -
 
 
 def _gpus(spec: LaunchSpec) -> dict[str, str]:
-    """Return the variable that limits a process to the GPUs that its deployment requested on its node."""
-    return {"CUDA_VISIBLE_DEVICES": ",".join(chosen_gpus(spec.gpus_per_node))}
+    """Return the variables that limit a process to the GPUs of its place, else to as many as its deployment requested
+    on its node."""
+    if spec.place:
+        return gpu_variables(spec.place.gpus)
+    return {CUDA: ",".join(chosen_gpus(spec.gpus_per_node))}
+
+
+def _threads(spec: LaunchSpec) -> dict[str, str]:
+    """Return the variables that limit the threads of libraries to those of the place; those of a recipe take
+    precedence."""
+    return thread_variables(spec.place.threads if spec.place else None)
 
 
 def _of_lane() -> dict[str, str]:
     """Return the variables of a lane, which a container would not inherit; none outside of one."""
-    names = (DEVICE, "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS") if DEVICE in os.environ else ()
+    names = (DEVICE, "CUDA_DEVICE_ORDER", THREADS) if DEVICE in os.environ else ()
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from seamark.dispatch.identity import allocation, node
+from seamark.dispatch.placement import Place
 from seamark.errors import UserError
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerEnd, ServerRun, TrialCounts
 from seamark.model.results.load_record import LoadRecord
@@ -23,6 +24,7 @@ from seamark.model.service import Service
 from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment
 from seamark.planning.study import Study
+from seamark.platform.process_variables import gpu_variables
 from seamark.services.images.images import Image, client_lock
 from seamark.services.images.study_images import StudyImages
 from seamark.services.runtimes.containers import client_environment
@@ -67,6 +69,7 @@ def serve(
     client: Image | None = None,
     binds: Sequence[str] = (),
     shards: int = 1,
+    place: Place | None = None,
     identity: ServerRecord | None = None,
     evict: bool = True,
 ) -> Endpoint:
@@ -100,6 +103,7 @@ def serve(
         client=client,
         binds=tuple(binds),
         shards=shards,
+        place=place,
     )
     with acquire_lock(control.serve_lock, wait_s=600.0) or open(os.devnull):
         _make_room(folder, evict)
@@ -120,6 +124,7 @@ def serve_planned(
     folder: DeploymentFolder,
     *,
     shards: int = 1,
+    place: Place | None = None,
     identity: ServerRecord | None = None,
     evict: bool = True,
 ) -> Endpoint:
@@ -141,6 +146,7 @@ def serve_planned(
         client=images.of_client(service),
         binds=plan.binds,
         shards=shards,
+        place=place,
         identity=identity,
         evict=evict,
     )
@@ -292,6 +298,7 @@ def spawn_supervisor(spec: LaunchSpec, control: ControlFiles) -> "subprocess.Pop
     """Start the supervisor of a deployment in a session of its own; its output is its log."""
     environment = {
         **os.environ,
+        **gpu_variables(spec.place.gpus if spec.place else None),  # also for its telemetry and its driver's hooks
         MARK: str(control.root),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")))),
     }

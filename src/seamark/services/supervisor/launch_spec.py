@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from seamark.dispatch.job import gpus_per_node
+from seamark.dispatch.placement import Place
 from seamark.errors import UserError
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import Deployment
+from seamark.platform.process_tree import SESSION_NICE
 from seamark.services.images.images import Image
 from seamark.storage.paths import DeploymentFolder, expanded
 
@@ -20,7 +22,8 @@ class LaunchSpec:
 
     `environment` is the service's Python environment, None for Seamark's own; `shards` the most workers of one of its
     loads. Inside containers `image` is the server's, `part_images` those of parts with an image of their own, by
-    part, and `client` that of the load's workers; None and empty otherwise.
+    part, and `client` that of the load's workers; None and empty otherwise. `place` is that of a server beside those
+    of other services; None for one that has the machine to itself.
     """
 
     deployment: Deployment
@@ -35,11 +38,18 @@ class LaunchSpec:
     client: Image | None = None
     binds: tuple[str, ...] = ()
     shards: int = 1
+    place: Place | None = None
 
     @property
     def gpus_per_node(self) -> int:
         """GPUs of each node of the server, as requested from the batch system."""
         return gpus_per_node(self.deployment, self.service)
+
+    @property
+    def session_niceness(self) -> int:
+        """Niceness of the server's sessions: that of its place, and a lower priority for one that busy-waits."""
+        busy = self.service.server is not None and self.service.server.busy_waits
+        return max(self.place.niceness if self.place else 0, SESSION_NICE if busy else 0)
 
     @property
     def data(self) -> Path:

@@ -80,6 +80,7 @@ class ServerProcess:
         self.name = name
         self.log = log
         self.cpus = tuple(cpus)
+        self.niceness = spec.place.niceness if spec.place else 0
         self.server: Server = spec.service.server
         self.part = self.server.part(name)
         self.process: subprocess.Popen[bytes] | None = None
@@ -146,8 +147,8 @@ class ServerProcess:
         if self.launch.user:
             give_to(self.launch.user, self.spec.data, but=self.server.secrets)
         self.process = self._execute(self.launch.command)
-        if self.server.busy_waits:
-            lower_session_priority(self.process.pid)
+        if niceness := self.spec.session_niceness:
+            lower_session_priority(self.process.pid, niceness)
         log_event("server-started", name=self.name, pid=self.process.pid, command=list(self.launch.command))
         return self.process.pid
 
@@ -200,6 +201,8 @@ class ServerProcess:
         set_parent_death_signal(signal.SIGKILL)
         if self.cpus:
             os.sched_setaffinity(0, self.cpus)
+        if self.niceness > os.getpriority(os.PRIO_PROCESS, 0):
+            os.setpriority(os.PRIO_PROCESS, 0, self.niceness)
 
 
 class ProcessMonitor:

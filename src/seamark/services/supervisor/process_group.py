@@ -1,6 +1,7 @@
 """Process group of a deployment over the nodes of its server: started in order, probed, ended in reverse."""
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -15,6 +16,7 @@ from seamark.errors import UserError
 from seamark.model.results.deployment_record import PartRecord
 from seamark.model.service import Health, Part, Service
 from seamark.model.trial import Deployment
+from seamark.platform.process_tree import alive_below, lower_sessions
 from seamark.services.supervisor.events import EndedError, FailedError, exit_text, log_event
 from seamark.services.supervisor.health import ServerState, accepts
 from seamark.services.supervisor.launch_spec import LaunchSpec, ProcessSlot
@@ -84,6 +86,7 @@ def require_enough(deployment: Deployment, service: Service) -> None:
 
 
 TICK_S = 0.05
+SESSIONS_INTERVAL_S = 0.5
 Tick = Callable[[], None]
 
 
@@ -145,6 +148,9 @@ class ProcessGroup:
         self._remote: RemoteNodes | None = None
         self._local: list[ServerProcess] = []
         self._closed = False
+        self._niceness = spec.session_niceness if spec.place and spec.place.niceness else 0
+        self._lowered: set[int] = set()
+        self._lowered_s = float("-inf")
 
     @property
     def main(self) -> Member | None:
@@ -195,6 +201,12 @@ class ProcessGroup:
                 self.exited_log = process_log(self.spec, member.name, member.node.name)
                 return f"{member} ended with {exit_text(code)}."
         return None
+
+    def keep_niceness(self) -> None:
+        """Give sessions that the server's processes have started since the niceness of its place."""
+        if self._niceness and time.monotonic() - self._lowered_s >= SESSIONS_INTERVAL_S:
+            self._lowered = lower_sessions(alive_below(os.getpid()), self._niceness, self._lowered)
+            self._lowered_s = time.monotonic()
 
     def monitors(self) -> list[Monitor]:
         """Return the monitors of the nodes of load and server. Only those of the main process have no node's name."""

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from seamark.config.recipe_checks import MAIN
 from seamark.dispatch.identity import allocation, node
+from seamark.errors import UserError
 from seamark.load.driver import Target
 from seamark.load.workers.hooks import PreparationError, hooks_here, run_preparation
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.service import Health, Server
 from seamark.model.trial import SCHEMA_VERSION
-from seamark.platform.pinning import Split, cores_here, pin, split_cores
+from seamark.platform.pinning import Split, cores_here, pin, placed_split, split_cores
 from seamark.services.runtimes.runtimes import external_ports, hook_interpreter
 from seamark.services.supervisor.control_files import write_control_file
 from seamark.services.supervisor.events import EndedError, FailedError, log_event, timestamp
@@ -62,7 +63,7 @@ class Startup:
         if self.spec.site.idle_s > 0:
             with self._phase("idle"):
                 self._stay_idle()
-        pin(os.getpid(), self.split.server)
+        pin(os.getpid(), self.split.server or (self.spec.place.load_cores if self.spec.place else ()))
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -82,18 +83,18 @@ class Startup:
 
     def _place(self, server: Server | None) -> None:
         """Choose nodes and ports and resolve the commands; of an external server only the address."""
+        if self.spec.place and self.spec.deployment.nodes > 1:
+            nodes = self.spec.deployment.nodes
+            raise UserError(
+                f"a placement is for one machine, and the deployment has {nodes} nodes. Write 'nodes: 1'."
+            )
         if server is None:
-            self.split = Split(why="the service runs inside the load")
+            self.split = self._split(server, server_here=False)
             return
         external = self.spec.site.runtime == "external"
         placement = None if external else placement_of(self.spec.deployment, self.spec.service, self.host)
-        self.split = split_cores(
-            self.spec.site.pinning,
-            workers=self.spec.service.workers,
-            shards=self.spec.shards,
-            cores=cores_here(),
-            server_here=self.spec.site.runtime in ("venv", "apptainer") and placement is not None and placement.here,
-        )
+        here = self.spec.site.runtime in ("venv", "apptainer") and placement is not None and placement.here
+        self.split = self._split(server, server_here=here)
         if placement is None:
             self.host, self.ports = external_ports(self.spec, server)
             return
@@ -102,6 +103,21 @@ class Startup:
         self.group.make(self.liveness.tick)
         self.host, self.ports = placement.main.host, dict(self.group.members[-1].ports)
         write_control_file(self.liveness.control.ports, self.ports)
+
+    def _split(self, server: Server | None, *, server_here: bool) -> Split:
+        """Divide the cores between load and server: as the place says, else by the site."""
+        if place := self.spec.place:
+            cores = place.server_cores if server_here else ()
+            return placed_split(client=place.load_cores, server=cores, cores=cores_here())
+        if server is None:
+            return Split(why="the service runs inside the load")
+        return split_cores(
+            self.spec.site.pinning,
+            workers=self.spec.service.workers,
+            shards=self.spec.shards,
+            cores=cores_here(),
+            server_here=server_here,
+        )
 
     def _run_hook(self, hook: Literal["stage", "populate"]) -> None:
         hooks = hooks_here(self.spec.service.driver)
@@ -215,6 +231,8 @@ class Startup:
             command=tuple(main.commands.command) if main and main.commands else None,
             gpus=spec.deployment.gpus,
             pinning=self.split,
+            niceness=spec.place.niceness if spec.place else None,
+            threads=spec.place.threads if spec.place else None,
             phases=dict(self.phases),
             facts=self.facts,
             idle_unix_s=self.idle_unix_s,

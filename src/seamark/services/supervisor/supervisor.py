@@ -64,6 +64,8 @@ def supervise(spec: LaunchSpec, guard: int) -> None:
         log_event("server-up", phases=startup.phases, ports=startup.ports)
         while True:
             liveness.tick()
+            if startup.group:
+                startup.group.keep_niceness()
             reap(but=startup.group.pids() if startup.group else ())
             time.sleep(TICK_S)
     except EndedError as ended:

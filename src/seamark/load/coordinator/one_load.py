@@ -1,0 +1,284 @@
+"""Coordinator of one load: starts its workers, monitors and ends them step by step, gathers their results. It neither
+waits nor sets the clock: coordinator.py does, for all loads that run at a time."""
+
+import selectors
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from seamark.load.coordinator.client_telemetry import ClientTelemetry
+from seamark.load.coordinator.handle import LoadError, WorkerHandle, WorkerLauncher
+from seamark.load.coordinator.outcome import LoadOutcome, sent_until_s
+from seamark.load.engine.saturation import SaturationMonitor, saturation_monitor
+from seamark.load.workers.assignment import LoadJob, WorkerAssignment
+from seamark.load.workers.hooks import TAIL_LINES
+
+GRACE_S = 10.0
+"""Time that a worker may take to end after its last time-out, before it is killed."""
+QUALITY_LIMIT_S = 1800.0
+SHORTEST_JUDGING_S = 0.5
+OVERDUE = "was overdue and was killed"
+EPOCH = "epoch_unix_ns"
+"""File with the start of a finite load, for a session that goes on after this one was killed."""
+
+
+class Coordinator:
+    """All workers of one load. On exit none of them is alive.
+
+    In this order: `start`, `is_ready` until it is, `compare_clocks`, `begin`, `observe`, `step` while `is_running`,
+    `finish`. The files of the workers are registered with `selector`, with the function to call as data. `name` is
+    that of the load in a LoadError, None for none. `has_loaded`: no request is in flight any more.
+    """
+
+    def __init__(
+        self,
+        *,
+        job: LoadJob,
+        parts: Path,
+        python: Path,
+        launcher: WorkerLauncher,
+        selector: selectors.BaseSelector,
+        on_tick: Callable[[], str | None],
+        name: str | None = None,
+    ) -> None:
+        self.job = job
+        self.parts = parts
+        self.launcher = launcher
+        self.workers: Sequence[WorkerHandle] = ()
+        self.has_loaded = False
+        self._python = python
+        self._selector = selector
+        self._on_tick = on_tick
+        self._name = name
+        self._held = ExitStack()
+        self._telemetry: ClientTelemetry | None = None
+        self._ready_limit_s = 0.0
+        self._epoch_ns = self._epoch_unix_ns = self._limit_ns = 0
+        self._saturation: SaturationMonitor | None = None
+        self._saturated_at_s: float | None = None
+        self._aborted: str | None = None
+        self._thinner_from_s: float | None = None
+        self._has_ended_for_loss = self._is_enough = False
+
+    def __enter__(self) -> "Coordinator":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self.workers:
+            worker.close()
+        self.launcher.close()
+        self._held.close()
+
+    def start(self, on_wait: Callable[[], object]) -> None:
+        """Start the workers; `on_wait` is called meanwhile. Raises LoadError."""
+        self.parts.mkdir(parents=True, exist_ok=True)
+        count = self.launcher.count(self.job)
+        self._ready_limit_s = time.monotonic() + self.job.ready_timeout_s
+
+        def wait() -> None:
+            on_wait()
+            if time.monotonic() > self._ready_limit_s:
+                slow = f"modules of the workers were not imported after {self.job.ready_timeout_s:g} s"
+                raise self._error(slow, self.log_tail())
+
+        assignments = [
+            WorkerAssignment(job=self.job, worker=k, workers=count, segment=self.parts / f"worker-{k}.samples")
+            for k in range(count)
+        ]
+        self.workers = self.launcher.start(assignments, self._python, self._selector, wait)
+
+    def is_ready(self) -> bool:
+        """Return whether every worker is ready. Raises LoadError for one that will not be, or is not in time."""
+        for worker in self.workers:
+            self._require_no_failure(worker)
+            if not worker.alive():
+                before = "it was ready" if worker.ready is None else "the load began"
+                raise self._error(worker.failed or f"{worker.end_reason()} before {before}", worker.stderr_tail())
+        waiting = [worker.assignment.worker for worker in self.workers if worker.ready is None]
+        if waiting and time.monotonic() > self._ready_limit_s:
+            slow = f"workers {waiting} were not ready after {self.job.ready_timeout_s:g} s"
+            raise self._error(slow, self.log_tail())
+        return not waiting
+
+    def compare_clocks(self, on_wait: Callable[[], object]) -> None:
+        """Compare the clocks of workers elsewhere with this one; `on_wait` is called after each. Raises LoadError."""
+        for worker in self.workers:
+            worker.measure_clock_offset()
+            self._require_no_failure(worker)
+            on_wait()
+
+    def tick_before(self) -> None:
+        """Call `on_tick` before the clock starts. Raises LoadError with the reason that it returns."""
+        reason = self._on_tick()
+        if reason is not None:
+            raise self._error(reason, self.log_tail())
+
+    def tick_after(self) -> None:
+        """Call `on_tick` after the end of the load, while others run: it may renew a lease."""
+        if self._aborted is None:
+            self._on_tick()
+
+    def begin(self, epoch_ns: int, epoch_unix_ns: int) -> None:
+        """Set the workers' clock: the load starts at `epoch_ns` of this machine's monotonic clock."""
+        self._epoch_ns, self._epoch_unix_ns = epoch_ns, epoch_unix_ns
+        for worker in self.workers:
+            worker.start_load(epoch_ns)
+        load = self.job.load
+        self._saturation = saturation_monitor(load, self.job.latency_limit_s)
+        self._limit_ns = epoch_ns + int((load.length_s + load.timeout_s + GRACE_S) * 1e9)
+
+    def observe(self) -> None:
+        """Record the start of a finite load, and open the telemetry of the workers. After `begin`, which has little
+        time. Raises OSError (no space)."""
+        if self.job.load.finite:
+            (self.parts / EPOCH).write_text(str(self._epoch_unix_ns), encoding="ascii")
+        pids = [worker.pid for worker in self.workers if worker.pid is not None]
+        here = len(pids) == len(self.workers)  # a part of the client would misrepresent the whole
+        ports, below = self.job.ports.values(), self.job.kind == "program"
+        telemetry = ClientTelemetry(pids if here else (), self._client_csv, ports, self.job.host, below=below)
+        self._telemetry = self._held.enter_context(telemetry)
+
+    @property
+    def cores(self) -> set[int]:
+        """CPUs of the workers."""
+        return {cpu for worker in self.workers for cpu in worker.assignment.cores}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a worker may still work or send."""
+        return any(worker.alive() for worker in self.workers)
+
+    @property
+    def has_done_once(self) -> bool:
+        """Whether its work is done once: each item of a work list is sent, or the length of a timed load reached."""
+        if self.has_loaded:
+            return True
+        if not self.job.load.finite:
+            return self._since_epoch_s() >= self.job.load.length_s
+        return all(worker.is_repeating or worker.has_loaded or not worker.alive() for worker in self.workers)
+
+    def end_passes(self) -> None:
+        """Have the workers send the items of a work list no further time."""
+        if not self._is_enough:
+            self._is_enough = True
+            for worker in self.workers:
+                worker.send("enough")
+
+    def step(self) -> None:
+        """Look after the load once: sample telemetry, end it for what ends it, kill what is overdue."""
+        assert self._telemetry is not None
+        if not all(worker.has_loaded or not worker.alive() for worker in self.workers):
+            self._telemetry.sample_every(self.job.telemetry_interval_s)
+        elif not self.has_loaded:
+            self.has_loaded = True
+            self._end_of_load()
+            self._limit_ns = time.monotonic_ns() + int(self._judging_s() * 1e9)
+        if self._saturation is not None and self._aborted is None and self._saturated_at_s is None:
+            self._saturated_at_s = self._saturation.update(worker.progress for worker in self.workers)
+            if self._saturated_at_s is not None:
+                self._end_early(self._saturated_at_s)
+        if self._has_lost_worker():
+            self._note_thinner(self._since_epoch_s())
+            if self.job.load.finite and not self._has_ended_for_loss:
+                # without its users the others would take longer, which no figure could tell
+                self._has_ended_for_loss = True
+                self._end_early(self._since_epoch_s())
+        elif any(worker.has_failed for worker in self.workers):
+            self._note_thinner(self._since_epoch_s())
+        reason = self._on_tick() if self._aborted is None else None
+        if reason is not None:
+            self._aborted = reason
+            self._end_early(self._since_epoch_s())
+        if time.monotonic_ns() > self._limit_ns:
+            self._kill_overdue()
+
+    def finish(self) -> LoadOutcome:
+        """Gather the results, after the end of all workers."""
+        self._held.close()
+        at_ns = time.monotonic_ns() - self._epoch_ns
+        reports = tuple(worker.report(at_ns) for worker in self.workers)
+        assignments = [worker.assignment for worker in self.workers]
+        ready = self.workers[0].ready
+        assert ready is not None
+        return LoadOutcome(
+            epoch_ns=self._epoch_ns,
+            epoch_unix_ns=self._epoch_unix_ns,
+            unit=ready["unit"],
+            kinds=tuple(ready["kinds"]),
+            reports=reports,
+            segments=tuple(each.segment for each in assignments if each.segment.exists()),
+            chunks=tuple(each.chunks for each in assignments if each.chunks.exists()),
+            replies=tuple(path for each in assignments if (path := each.path("replies")).exists()),
+            events=tuple(path for each in assignments if (path := each.path("events")).exists()),
+            stages=tuple(ready.get("stages", ())),
+            client_csv=self._client_csv,
+            sent_until_s=sent_until_s(self.job.load, reports, self._thinner_from_s),
+            quality=reports[0].quality or {},
+            quality_error=reports[0].quality_error,
+            aborted=self._aborted,
+            over_saturated_at_s=self._saturated_at_s,
+            cores=self.job.cores,
+            log_tail=self.log_tail(),
+            items=ready.get("items") if self.job.load.finite else None,
+        )
+
+    def log_tail(self) -> tuple[str, ...]:
+        """Return the last lines of stderr of all workers."""
+        return tuple(line for worker in self.workers for line in worker.stderr_tail())[-3 * TAIL_LINES :]
+
+    @property
+    def _client_csv(self) -> Path:
+        return self.parts / "client.csv"
+
+    def _error(self, reason: str, log_tail: Sequence[str]) -> LoadError:
+        return LoadError(reason, log_tail, self._name)
+
+    def _require_no_failure(self, worker: WorkerHandle) -> None:
+        if worker.failed is not None:
+            raise self._error(f"worker {worker.assignment.worker}: {worker.failed}", worker.stderr_tail())
+
+    def _since_epoch_s(self) -> float:
+        return (time.monotonic_ns() - self._epoch_ns) / 1e9
+
+    def _note_thinner(self, at_s: float) -> None:
+        """Record that from then on, in seconds since the start of load, it sends less than it is meant to."""
+        if self._thinner_from_s is None:
+            self._thinner_from_s = at_s
+
+    def _judging_s(self) -> float:
+        """Return the time limit for measuring quality."""
+        if not self.job.judged_in_time:
+            return QUALITY_LIMIT_S
+        left_s = self.job.load.length_s + self.job.load.timeout_s - self._since_epoch_s()
+        return max(SHORTEST_JUDGING_S, left_s)
+
+    def _end_of_load(self) -> None:
+        """No request is in flight any more: compare the clocks again and let worker 0 measure quality."""
+        for worker in self.workers:
+            worker.measure_clock_offset()
+        self.workers[0].send("judge")
+        for worker in self.workers:
+            worker.send("bye")
+
+    def _has_lost_worker(self) -> bool:
+        return any(not worker.has_loaded and not worker.alive() for worker in self.workers)
+
+    def _end_early(self, noticed_s: float) -> None:
+        """Have the workers end their load now, and limit the time that they may take for it. `noticed_s`: when the
+        cause was noticed, since the start of load."""
+        self._note_thinner(noticed_s)
+        for worker in self.workers:
+            if worker.alive():
+                worker.send("stop")
+        self._limit_ns = min(self._limit_ns, time.monotonic_ns() + int(GRACE_S * 1e9))
+
+    def _kill_overdue(self) -> None:
+        """Kill the workers that still load; worker 0 if only its quality measurement is overdue."""
+        alive = [worker for worker in self.workers if worker.alive()]
+        for worker in [worker for worker in alive if not worker.has_loaded] or alive:
+            worker.failed = OVERDUE
+            worker.kill()
