@@ -20,6 +20,8 @@ from study_folder import BENCH
 SUBMIT = ("submit", "-c", "config/scenarios/try.yaml", "--", "--slurm-init-seconds-before-status-checks", "1")
 """The last option for tests only: Slurm is first asked for a job after a second."""
 
+LOAD = "rules_api:load"
+"""Name of the process of a load, given by the fork server of its job."""
 FAKE_SQUEUE = """\
 #!/bin/sh
 # Slurm's own answer, but for jobs in $FAKE_STATES, a file with a line `NUMBER STATE` for each.
@@ -77,8 +79,8 @@ def at_work(study: SlurmStudy, deployment: str = "") -> psutil.Process | None:
     """Return the process of a load that is at work, of a deployment or of any."""
     for parts in study.results.glob(f"{deployment}*--*/.parts/*"):
         with suppress(psutil.Error, ValueError):
-            load = psutil.Process(int(parts.name))
-            if load.status() != psutil.STATUS_ZOMBIE:
+            load = psutil.Process(int(parts.name))  # the folder of a killed load stays, and its number is given anew
+            if load.name().startswith(LOAD) and load.status() != psutil.STATUS_ZOMBIE:
                 return load
     return None
 
@@ -104,8 +106,19 @@ def assert_whole(study: SlurmStudy, measured: Mapping[str, str], trials: int) ->
     assert len(study.measurements()) == trials
     assert study.json("summary.json")["ok"] == trials
     assert (study.root / "reports" / "try" / "index.html").is_file()
-    assert eventually(lambda: study.processes() == [], 60), study.processes()
+    assert eventually(lambda: study.processes() == [], 120), left_of(study)
     assert in_queue(study) == []
+
+
+def left_of(study: SlurmStudy) -> list[str]:
+    """Return what is known of each process of a study that is left."""
+    said = []
+    for process in study.processes():
+        with suppress(psutil.Error):
+            line, above = " ".join(process.cmdline()), [each.name() for each in process.parents()]
+            job = process.environ().get("SLURM_JOB_ID")
+            said.append(f"{process} {line!r} in {process.cwd()} below {above}, job {job}")
+    return said
 
 
 def in_queue(study: SlurmStudy) -> list[str]:
