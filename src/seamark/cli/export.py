@@ -160,7 +160,7 @@ def perfetto(
     from seamark.analysis.perfetto import write_perfetto
 
     study = open_study(scenario, site)
-    known = [trial.id for trial in study.plan.trials]
+    known = [trial.id for trial in study.plan.measured]
     if trial_id not in known:
         guess = did_you_mean(trial_id, known)
         raise UserError(

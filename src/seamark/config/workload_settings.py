@@ -1,4 +1,4 @@
-"""All settings of a workload: of its service, of leaves of its structures, of the load, of the user's own patterns."""
+"""All settings of a workload: of its service, leaves of its structures, its load, and the user's own patterns."""
 
 from seamark.model.scenario import Workload
 from seamark.model.service import Service, Setting

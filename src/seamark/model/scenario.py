@@ -65,8 +65,8 @@ class Workload:
 
     `contents` has the SHA-256 of each file that a level names (a trace): another content is another measurement. With
     a `search` each treatment searches the level of one setting, whose only level here is the first one. `leaves` are
-    the settings that leaves of its structures are (model/leaves.py). With `parties` several services are under load at
-    the same time: `leaves` are then the settings of all of them, under the names `PARTY.SETTING`.
+    the settings that leaves of its structures are (model/leaves.py). With `parties` several services are under load
+    at the same time: `leaves` are then the settings of all of them, as `PARTY.SETTING`.
     """
 
     name: str

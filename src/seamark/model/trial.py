@@ -58,7 +58,8 @@ class Trial:
     left. `metrics` and `checks` are dotted paths of the user's own: like `slos`, no part of identity.
     A trial with `parties` puts several services under load at the same time: each party is a trial of its own, with
     the id `{deployment}--{workload}@{party}--r{repetition}`, and everything is measured of them. `beside` has the
-    factors of such a trial that are no settings of the party. With `keep_busy` a party whose work runs out begins anew.
+    factors of such a trial that are no settings of the party. With `keep_busy` a party whose work runs out begins
+    anew.
     """
 
     id: str

@@ -193,7 +193,10 @@ def _deployment(
         ),
         service=service.name,
         settings={name: values[name] for name in names},
-        **{name: int(values[name] or 0) for name in RESOURCES},
+        nodes=int(values["nodes"] or 0),
+        gpus=int(values["gpus"] or 0),
+        cpus_per_task=int(values["cpus_per_task"] or 0),
+        mem_gb=int(values["mem_gb"] or 0),
     )
 
 

@@ -143,13 +143,15 @@ def read_results(root: Path) -> Results:
     plan, summary = read(folder.plan, Plan), read(folder.summary, Summary)
     levels = {name: values for role in plan.factors.values() for name, values in role.items()}
     by_twins = {name: reasons for row in summary.treatments for name, reasons in row.by_twins.items()}
-    trials = tuple(_trial(planned, folder.trial(planned.id), by_twins.get(planned.id, ())) for planned in plan.trials)
+    trials = tuple(
+        _trial(planned, folder.trial(planned.id), by_twins.get(planned.id, ())) for planned in plan.measured
+    )
     by_treatment: dict[str, tuple[TrialRecord, ...]] = {}
     for trial in sorted(trials, key=lambda trial: trial.repetition):
         by_treatment[trial.treatment] = (*by_treatment.get(trial.treatment, ()), trial)
     deployments = {
         planned.id: record
-        for planned in plan.deployments
+        for planned in plan.served
         if (record := read_or_none(folder.deployment(planned.id).record, DeploymentRecord)) is not None
     }
     metas: dict[str, TrialMeta] = {}

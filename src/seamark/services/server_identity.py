@@ -3,7 +3,7 @@
 import hashlib
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from seamark.dispatch.identity import cluster
 from seamark.model.server_identity import ServerIdentity
 from seamark.model.service import Container, Part, PartImage, Server, Service
 from seamark.model.site import Pinning, Site
-from seamark.model.trial import Deployment
+from seamark.model.trial import PARTY, Deployment
 from seamark.planning.study import Study
 from seamark.services.images.images import Image, client_lock
 from seamark.services.images.study_images import StudyImages
@@ -28,7 +28,8 @@ def server_identities(study: Study, scenario: str) -> Mapping[str, ServerIdentit
     by_server: dict[tuple[str, str | None], ServerIdentity] = {}
     identities = {}
     for deployment in study.plan_of(scenario).deployments:
-        key = (deployment.service, _address(study, deployment))
+        members = "+".join(f"{member.id.partition(PARTY)[2]}:{member.service}" for member in deployment.members)
+        key = (members or deployment.service, _address(study, deployment))
         if key not in by_server:
             by_server[key] = server_identity(study, scenario, deployment)
         identities[deployment.id] = by_server[key]
@@ -36,7 +37,10 @@ def server_identities(study: Study, scenario: str) -> Mapping[str, ServerIdentit
 
 
 def server_identity(study: Study, scenario: str, deployment: Deployment) -> ServerIdentity:
-    """Return the identity of a deployment's server; it is the same on every node of a cluster."""
+    """Return the identity of a deployment's server, or of its members together; it is the same on every node of a
+    cluster."""
+    if deployment.members:
+        return _of_members(study, scenario, deployment)
     service, site, plan = study.services[deployment.service], study.site, study.plan_of(scenario)
     address = _address(study, deployment)
     images = StudyImages(study=study)
@@ -55,6 +59,35 @@ def server_identity(study: Study, scenario: str, deployment: Deployment) -> Serv
         site_settings=_site_settings(site),
         lock_sha256=_lock(study, client_lock(service, image)),
         image_digests=_image_digests(images, service, image),
+    )
+
+
+def _of_members(study: Study, scenario: str, deployment: Deployment) -> ServerIdentity:
+    members = {each.id.partition(PARTY)[2]: server_identity(study, scenario, each) for each in deployment.members}
+    recipes = {
+        name: _without_empty(
+            {
+                "service": each.service,
+                "version": each.version,
+                "driver": each.driver,
+                "recipe": each.recipe,
+                "lock_sha256": each.lock_sha256,
+            }
+        )
+        for name, each in members.items()
+    }
+    first = next(iter(members.values()))
+    service = study.services[deployment.service]
+    return replace(
+        first,
+        service=service.name,
+        version=service.version,
+        driver="",
+        recipe=recipes,
+        lock_sha256=None,
+        image_digests={
+            f"{name}.{role}": digest for name, each in members.items() for role, digest in each.image_digests.items()
+        },
     )
 
 

@@ -115,7 +115,7 @@ def decoder(shape: Any) -> Decode:
     if origin is Literal:
         return _literal(parts)
     if is_dataclass(shape):
-        return _noun(shape) if shape not in _BEGUN else lambda value: decoder(shape)(value)
+        return _noun(shape) if shape not in _BEGUN else lambda value: decoder(cast(Any, shape))(value)
     if origin in (tuple, list):
         return _sequence(origin, parts)
     return _mapping(decoder(parts[1])) if parts else _plain(shape)

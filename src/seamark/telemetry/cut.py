@@ -7,6 +7,7 @@ import contextlib
 import csv
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from seamark.model.results.load_record import LoadRecord
 from seamark.storage.paths import TrialFolder, replacing
 
+OF_PROCESSES = ("server", "client")
 Row = tuple[float, str, str, float, str]
 
 SCHEMA = pa.schema(
@@ -31,6 +33,16 @@ SCHEMA = pa.schema(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Telemetry of another party on the same machine. Its processes' use of CPUs joins the trial's telemetry, as the
+    sources `NAME.server` and `NAME.client`."""
+
+    name: str
+    deployment_csv: Path
+    client_csv: Path | None = None
+
+
 def cut(files: Sequence[Path], epoch_unix_s: float, end_s: float) -> pa.Table:
     """Return the rows of all `files` from 0 to `end_s` seconds after `epoch_unix_s`, in order of time.
 
@@ -39,6 +51,14 @@ def cut(files: Sequence[Path], epoch_unix_s: float, end_s: float) -> pa.Table:
     rows = sorted(row for file in files if file.is_file() for row in _rows(file, epoch_unix_s, end_s))
     columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+
+def _of_other(other: Beside, epoch_unix_s: float, end_s: float) -> pa.Table:
+    """Return the use of CPUs by another party's processes."""
+    files = [other.deployment_csv, *([other.client_csv] if other.client_csv else [])]
+    table = cut(files, epoch_unix_s, end_s)
+    rows = [row for row in table.to_pylist() if row["source"] in OF_PROCESSES and row["name"] == "cpu_ratio"]
+    return pa.Table.from_pylist([row | {"source": f"{other.name}.{row['source']}"} for row in rows], SCHEMA)
 
 
 def _moved(table: pa.Table, offset_s: float) -> pa.Table:
@@ -88,12 +108,15 @@ def load_windows(load: LoadRecord) -> list[tuple[float, float, float]]:
     return [(*load_window(load), 0.0)]
 
 
-def cut_telemetry(deployment_csv: Path, client_csv: Path, load: LoadRecord, folder: TrialFolder) -> pa.Table:
+def cut_telemetry(
+    deployment_csv: Path, client_csv: Path, load: LoadRecord, folder: TrialFolder, beside: Sequence[Beside] = ()
+) -> pa.Table:
     """Write telemetry.parquet and telemetry.csv of a trial; return the table."""
     tables = [
         (cut([deployment_csv, client_csv], epoch_s, length_s), offset_s)
         for epoch_s, length_s, offset_s in load_windows(load)
     ]
+    tables += [(_of_other(other, *load_window(load)), 0.0) for other in beside]
     table = pa.concat_tables([_moved(part, offset_s) for part, offset_s in tables])
     with replacing(folder.telemetry) as temporary:
         pq.write_table(table, temporary, compression="zstd")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from seamark.analysis.metrics import VERSION
 from seamark.analysis.metrics.metric import own_marks
-from seamark.analysis.summary import is_older, write_metrics
+from seamark.analysis.summary import is_older, write_metrics, write_metrics_of_whole
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_metrics import TrialMetrics
-from seamark.model.trial import Deployment, Trial
+from seamark.model.trial import Deployment, Trial, whole_of
 from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder, read, read_or_none
-from seamark.telemetry.cut import cut_telemetry
+from seamark.telemetry.cut import Beside, cut_telemetry
 from seamark.trials.calibration import ceiling_of
 from seamark.trials.search.record import found_trial
 
@@ -18,15 +18,26 @@ from seamark.trials.search.record import found_trial
 def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> TrialMetrics:
     """Write a trial's metrics, and its telemetry where that is missing or older than load.json; return the metrics.
 
-    A damaged load.json gives the metrics of a failed trial.
+    A damaged load.json gives the metrics of a failed trial. Of a trial with parties those of each party are written
+    too: they have the figures.
     """
+    members = {member.id: member for member in deployment.members}
+    parties = {str(party.party): derive_trial(scenario, party, members[party.deployment]) for party in trial.parties}
     own = scenario.trial(trial.id)
     try:
         load = read(own.load, LoadRecord)
     except ValueError:
         load = LoadRecord(status="failed")
     if not _is_newer(own.telemetry, own.load):
-        cut_telemetry(scenario.deployment(deployment.id).telemetry, own.client_telemetry, load, own)
+        cut_telemetry(
+            scenario.deployment(deployment.id).telemetry,
+            own.client_telemetry,
+            load,
+            own,
+            _beside(scenario, trial, deployment),
+        )
+    if trial.parties:
+        return write_metrics_of_whole(trial, own, deployment, parties)
     return write_metrics(
         found_trial(trial, load),
         own,
@@ -34,6 +45,23 @@ def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment)
         client_is_server=load.in_client,
         ceiling=ceiling_of(scenario.root.parent, load),
     )
+
+
+def _beside(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> list[Beside]:
+    """Return the telemetry of the other members of a party's deployment, and of their loads."""
+    if trial.party is None:
+        return []
+    folder = scenario.trial(whole_of(trial.id))
+    members = scenario.deployment(deployment.whole).members
+    return [
+        Beside(
+            name=path.name,
+            deployment_csv=DeploymentFolder(root=path).telemetry,
+            client_csv=folder.party(path.name).client_telemetry,
+        )
+        for path in sorted(members.glob("*/"))
+        if path.name != trial.party
+    ]
 
 
 def derive_telemetry(trial: TrialFolder, deployment: DeploymentFolder) -> None:
@@ -46,6 +74,8 @@ def is_derived(folder: TrialFolder, trial: Trial) -> bool:
     the trial's current objectives and the user's own metrics and checks."""
     newer = _is_newer(folder.telemetry, folder.load) and _is_newer(folder.metrics, folder.telemetry)
     newer &= not folder.answers_record.exists() or _is_newer(folder.metrics, folder.answers_record)
+    for party in trial.parties:
+        newer = newer and is_derived(folder.party(str(party.party)), party)
     metrics = read_or_none(folder.metrics, TrialMetrics) if newer else None
     if metrics is None or (metrics.metrics_version < VERSION and folder.samples.exists()):
         return False
@@ -55,6 +85,8 @@ def is_derived(folder: TrialFolder, trial: Trial) -> bool:
 
 def can_be_newer(folder: TrialFolder) -> bool:
     """Return whether a trial's metrics are of an older version and can be derived again from its samples."""
+    if folder.parties.is_dir():
+        return any(can_be_newer(TrialFolder(root=each)) for each in folder.parties.glob("*/"))
     return folder.metrics.exists() and folder.samples.exists() and is_older(folder.metrics, TrialMetrics)
 
 

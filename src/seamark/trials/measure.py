@@ -88,11 +88,18 @@ def measure(
     """
     energy_before = before_load() if telemetry else None
     outcome = run_load(job, python, parts, on_tick, parent_pid, launcher)
+    return measured_load(job, outcome, server, None if energy_before is None else after_load(energy_before))
+
+
+def measured_load(
+    job: LoadJob, outcome: LoadOutcome, server: Server | None = None, energy: EnergyRecord | None = None
+) -> MeasuredLoad:
+    """Return a load that has just ended, with its failure if it has one."""
     return MeasuredLoad(
         outcome=outcome,
         failure=_failure(job, outcome, server) or not_done(job, outcome),
         finished_at=now(),
-        energy=None if energy_before is None else after_load(energy_before),
+        energy=energy,
     )
 
 

@@ -119,6 +119,7 @@ def warm_up(study: Study, scenario: str, deployment_id: str, parent_pid: int) ->
 KINDS: Mapping[str, str] = {
     "timed_load": "seamark.trials.kinds.timed_load",
     "search": "seamark.trials.kinds.search",
+    "parties": "seamark.trials.kinds.parties",
 }
 """Module of each kind of trial. It is imported when a trial of that kind is measured: a search needs numpy."""
 
@@ -134,6 +135,8 @@ class Kind(Protocol):
 
 def kind_of(trial: Trial) -> str:
     """Return the name of a trial's kind."""
+    if trial.parties:
+        return "parties"
     return "search" if trial.search else "timed_load"
 
 
@@ -158,8 +161,14 @@ def simulate_trial(study: Study, scenario: str, trial_id: str, parent_pid: int) 
 
 
 def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
-    """End a deployment's server and write deployment.json."""
-    folder = study.folder(scenario)
+    """End a deployment's server and write deployment.json; first those of its members."""
+    folder, deployment = study.folder(scenario), study.deployment(scenario, deployment_id)
+    for member in deployment.members:
+        loads = [folder.trial(each.id).load for each in study.trials_of(scenario, member.id)]
+        own = folder.deployment(member.id)
+        servers.teardown(own, loads)
+        own.endpoint.unlink(missing_ok=True)
+        own.warmup.unlink(missing_ok=True)
     loads = [folder.trial(each.id).load for each in study.trials_of(scenario, deployment_id)]
     servers.teardown(folder.deployment(deployment_id), loads)
 

@@ -15,13 +15,20 @@ from seamark.telemetry.provenance.software import container_around_us
 from seamark.trials.deployment_context import DeploymentContext
 from seamark.trials.load_lock import exclusive_load
 from seamark.trials.measure import measure
+from seamark.trials.members import place_of, placed, write_whole_endpoint, write_whole_warm_up
 from seamark.trials.repeated_failures import NOT_TRIED, UNCOUNTED, note_death, run_of, why_not_tried
 
 WARM_UP_S = 0.3
 
 
 def serve(context: DeploymentContext) -> None:
-    """Start the deployment's server; endpoint.json has the outcome. Never raises for a failure of the service."""
+    """Start the deployment's server, or those of its members; endpoint.json has the outcome. Never raises for a
+    failure of the service."""
+    if context.deployment.members:
+        for member in context.members:
+            serve(member)
+        write_whole_endpoint(context, context.server.record())
+        return
     run = run_of(os.environ)
     if why := why_not_tried(context.results, context.service.name, run):
         servers.leave_out(
@@ -35,7 +42,8 @@ def serve(context: DeploymentContext) -> None:
         context.deployment,
         context.site,
         context.folder,
-        shards=max(trial.load.shards for trial in trials),
+        shards=max((trial.load.shards for trial in trials), default=1),  # no set may load a member
+        place=place_of(context),
         identity=context.server.record(),
         evict=device_of_lane() is None,  # servers of other lanes have devices of their own
     )
@@ -52,9 +60,17 @@ def serve(context: DeploymentContext) -> None:
 
 
 def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
-    """Send a server its first requests, a load like that of `trial`; warmup.json counts them, without times."""
+    """Send a server its first requests, a load like that of `trial`; warmup.json counts them, without times. Members
+    get theirs one after another, each like its own first trial."""
     with exclusive_load(context, parent_pid):
-        write(context.folder.warmup, _send_first_requests(context, trial, parent_pid))
+        for member in context.members:
+            first = next(iter(context.study.whole.trials_of(context.scenario, member.deployment.id)), None)
+            if first is not None:
+                write(member.folder.warmup, _send_first_requests(member, first, parent_pid))
+        if context.members:
+            write_whole_warm_up(context)
+        else:
+            write(context.folder.warmup, _send_first_requests(context, trial, parent_pid))
 
 
 def living_endpoint(context: DeploymentContext, trial: Trial, parent_pid: int) -> tuple[Endpoint, str | None]:
@@ -86,7 +102,8 @@ def _send_first_requests(context: DeploymentContext, trial: Trial, parent_pid: i
         return replace(warm_up, status="skipped")
     parts = context.folder.runtime / "warmup"
     settings = {**filled(trial.settings), "duration_s": WARM_UP_S, "warmup_s": 0.0, "limit_s": None}
-    job = replace(context.load_job(trial, endpoint), settings=settings, seed=trial.seed + 1)
+    job = placed(context.load_job(trial, endpoint), place_of(context))
+    job = replace(job, settings=settings, seed=trial.seed + 1)
     python, on_tick = context.client_python(endpoint), context.on_tick(parent_pid)
     try:
         outcome = measure(job, parts, python=python, parent_pid=parent_pid, on_tick=on_tick).outcome

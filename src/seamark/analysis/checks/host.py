@@ -50,6 +50,39 @@ def device_shared(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
+BUSY_IDLE = 0.05
+"""Cores that a member may use while its party is under no load: timers, heartbeats, statistics."""
+SHORT = 0.5
+"""Ratio of the planned window below which figures are of too little."""
+
+
+def party_ended_early(inputs: CheckInputs) -> VerdictReason | None:
+    """What was due after one party had ended met another load than planned, and is in no figure."""
+    if inputs.ended_early is None:
+        return None
+    return VerdictReason(
+        code="party_ended_early",
+        severity="suspect" if inputs.early_ratio < SHORT else "note",
+        text=f"the party '{inputs.ended_early}' ended before its time: the window of all is {inputs.early_ratio:.0%} "
+        "of the planned one",
+        remedy="Give that party more requests or items, or set keep_busy: true.",
+    )
+
+
+def idle_member_busy(inputs: CheckInputs) -> VerdictReason | None:
+    """A server without load that works nevertheless slows the others, which then are not alone."""
+    busy = {name: cores for name, cores in inputs.idle_cores.items() if cores > BUSY_IDLE}
+    if not busy:
+        return None
+    names = ", ".join(f"'{name}' {cores:.2g} cores" for name, cores in busy.items())
+    return VerdictReason(
+        code="idle_member_busy",
+        severity="suspect",
+        text=f"members without load were busy: {names}",
+        remedy="See what they do when idle, such as vacuum or compaction; or raise warmup_s.",
+    )
+
+
 def _seen(one: Processors, *, crowded: bool) -> str:
     where = "the machine" if one.node is None else one.node
     seen = []

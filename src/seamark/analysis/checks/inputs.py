@@ -59,7 +59,9 @@ class CheckInputs:
     response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
     `own`: metrics of the user's own by name. A finite load (`kind`) has `items`, of which `items_left` were not done,
     and ran in `sessions`. `shared_device`: the device of its lane, if other lanes were on it.
-    `not_scored`: why its kept replies could not be scored.
+    `not_scored`: why its kept replies could not be scored. `ended_early` is the party that ended the window of all
+    before its time, at `early_ratio` of the planned one; `idle_cores` is the use of CPUs, in cores, of members whose
+    party was under no load.
     """
 
     status: str = "ok"
@@ -131,6 +133,9 @@ class CheckInputs:
     sessions: int = 1
     shared_device: str | None = None
     not_scored: str | None = None
+    ended_early: str | None = None
+    early_ratio: float = 1.0
+    idle_cores: Mapping[str, float] = field(default_factory=dict)
 
 
 Check = Callable[[CheckInputs], VerdictReason | None]

@@ -37,6 +37,8 @@ CHECKS: tuple[Check, ...] = (
     host.host_cpu_saturated,
     host.busy_elsewhere,
     host.device_shared,
+    host.party_ended_early,
+    host.idle_member_busy,
     load.littles_law,
     load.client_underdriven,
     load.streams_held_open,

@@ -20,6 +20,7 @@ REMEDIES: Mapping[str, str] = {
     "figure_missing": "See the trial's files, and correct `figures`; then `bench retry`.",
     "timeout": "Allow more time, or lower the load; then `bench retry`.",
     "not_tried": "Fix the cause of the earlier failures; `bench submit` then tries it.",
+    "party_failed": "See the party that failed. `bench retry` measures the trial again.",
     "interrupted": "`bench submit` resumes it.",
     "no_level_met_the_slo": "See search.json. Lower search.from, loosen an objective, or give the search more time.",
     "no_probe_could_tell": "See search.json: its probes have the reasons.",

@@ -106,8 +106,28 @@ def check_inputs(
         items=load.items or 0,
         items_left=max(0, (load.items or 0) - counts.rows),
         sessions=max(1, len(load.sessions)),
+        ended_early=load.ended_early,
+        early_ratio=_early_ratio(profile, load, window),
+        idle_cores=_idle_cores(load, inputs),
         shared_device=f"{load.device.kind} {load.device.id}" if load.device and load.device.shared else None,
     )
+
+
+def _early_ratio(profile: LoadProfile, load: LoadRecord, window: Window) -> float:
+    """Return the length of the window of all parties as a ratio of what was planned for this one."""
+    planned_s = profile.length_s - window.start_ns / 1e9
+    return min(1.0, window.length_s / planned_s) if load.ended_early and planned_s > 0 and not profile.finite else 1.0
+
+
+def _idle_cores(load: LoadRecord, inputs: MetricInputs) -> dict[str, float]:
+    """Return the cores that each member used whose party was under no load."""
+    count = inputs.telemetry.get(("host", "processors"))
+    used = {
+        source.removesuffix(".server"): seen.mean * count.mean
+        for (source, name), seen in inputs.telemetry.items()
+        if count is not None and name == "cpu_ratio" and source.endswith(".server")
+    }
+    return {name: cores for name, cores in used.items() if name not in load.beside}
 
 
 def _cut(inputs: MetricInputs) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, TypeVar
 
-from seamark.analysis.checks import CheckInputs, judge
+from seamark.analysis.checks import CheckInputs, gravest_first, judge, worst
 from seamark.analysis.metrics.check_inputs import check_inputs
 from seamark.analysis.metrics.distribution import QUANTILES, TimeDistribution
 from seamark.analysis.metrics.metric import MetricInputs, own_metrics
@@ -14,6 +14,7 @@ from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.samples import DamagedError, open_samples
 from seamark.analysis.metrics.table import BOUNDED, METRICS, VERSION
 from seamark.analysis.metrics.timeline import Second
+from seamark.analysis.metrics.window import RULE_OF_PARTIES
 from seamark.analysis.metrics.window_counts import KindCounts
 from seamark.model.dotted import mark_of
 from seamark.model.plurals import plural
@@ -128,6 +129,39 @@ def derive_metrics(
         series=series,
         histograms={name: each.histogram for name, each in times.items()},
         censored={name: each.bounds for name, each in times.items() if each.bounds.count},
+    )
+
+
+def metrics_of_whole(
+    trial: Trial,
+    load: LoadRecord,
+    parties: Mapping[str, TrialMetrics],
+    *,
+    scenario: str,
+    deployment: Deployment | None = None,
+) -> TrialMetrics:
+    """Return the metrics of a trial with parties: it has no figures of its own, and the reasons of all of them."""
+    identity = _identity(trial, load, scenario, deployment)
+    if not load.ok:
+        return _failed(identity, trial, load)
+    reasons = gravest_first(
+        replace(reason, text=f"{name}: {reason.text}")
+        for name, metrics in parties.items()
+        for reason in metrics.reasons
+    )
+    start_s, end_s = load.window_s or (None, None)
+    return TrialMetrics(
+        **identity,
+        **_groups(None, load),
+        status="ok",
+        category=None,
+        reason=None,
+        window=MeasuredWindow(start_s=start_s, end_s=end_s, rule=RULE_OF_PARTIES),
+        slos=(),
+        telemetry={},
+        verdict=worst([metrics.verdict for metrics in parties.values()]),
+        reasons=reasons,
+        own={},
     )
 
 

@@ -12,7 +12,7 @@ from seamark.analysis.metrics.steady import SteadyState, state_of_items, steady_
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
-from seamark.analysis.metrics.window import Window, find_window, window_of_items
+from seamark.analysis.metrics.window import RULE_OF_PARTIES, Window, find_window, window_of_items
 from seamark.analysis.metrics.window_counts import WindowCounts, count_window
 from seamark.model.load_profile import LoadProfile
 from seamark.model.objectives import REQUEST_OBJECTIVES
@@ -94,7 +94,10 @@ def metric_inputs(
     if load.over_saturated_at_s is not None:  # end of the load
         duration_s = load.over_saturated_at_s - warmup_s
     changing = has_rate(profile.pattern, "changing")
-    if profile.finite:
+    if load.window_s is not None:
+        start_ns, end_ns = (round(at_s * 1e9) for at_s in load.window_s)
+        window = Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_PARTIES, own=profile.finite)
+    elif profile.finite:
         window = window_of_items(samples, profile.warmup_items)
     else:
         window = find_window(

@@ -10,6 +10,7 @@ from seamark.model.sample import MISSING_NS
 
 RULE = "all due after the warm-up"
 RULE_OF_ITEMS = "all items after the warm-up items"
+RULE_OF_PARTIES = "all due while every party was sending, after the warm-ups"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     of all requests of a treatment's trials together, from their mergeable histograms (0.5 % relative error).
     """
     grouped: dict[str, list[Trial]] = {}
-    for trial in plan.trials:
+    for trial in plan.measured:
         grouped.setdefault(trial.treatment, []).append(trial)
     levels = levels_of(plan)
     between = factors_of_starts(plan.factors)
@@ -81,7 +81,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
         schema_version=SCHEMA_VERSION,
         metrics_version=VERSION,
         scenario=plan.scenario,
-        trials=len(plan.trials),
+        trials=len(plan.measured),
         ok=ok,
         failed=tuple(failed),
         verdicts=dict(Counter(verdict for row in rows for verdict in row.trial_verdicts)),

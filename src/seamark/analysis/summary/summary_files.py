@@ -77,7 +77,7 @@ def _rows(
     failed = {bad.trial: bad for bad in summary.failed}
     by_twins = {name: reasons for row in summary.treatments for name, reasons in row.by_twins.items()}
     servers = _servers(summary)
-    for trial in plan.trials:
+    for trial in plan.measured:
         row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": trial.group}
         row |= {name: getattr(trial, name) for name in (*IDENTITY[3:], *PLACE)}
         row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from seamark.analysis.metrics import METRICS, derive_metrics
+from seamark.analysis.metrics.document import DerivedMetrics, metrics_of_whole
 from seamark.analysis.metrics.resources import Ceiling
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.timeline import Second
@@ -68,16 +69,36 @@ def write_metrics(
         load = read(folder.load, LoadRecord)
     except (ValueError, OSError) as damage:
         load = LoadRecord(status="failed", category="client_died", reason=f"load.json cannot be read: {damage}")
-    derived = derive_metrics(
+    return _write(
         trial,
-        load,
         folder,
-        scenario=scenario or load.scenario or folder.root.parent.name,
-        deployment=deployment,
-        client_is_server=client_is_server,
-        ceiling=ceiling,
-        answers=read_or_none(folder.answers_record, AnswersRecord),
+        derive_metrics(
+            trial,
+            load,
+            folder,
+            scenario=scenario or load.scenario or folder.root.parent.name,
+            deployment=deployment,
+            client_is_server=client_is_server,
+            ceiling=ceiling,
+            answers=read_or_none(folder.answers_record, AnswersRecord),
+        ),
     )
+
+
+def write_metrics_of_whole(
+    trial: Trial, folder: TrialFolder, deployment: Deployment, parties: Mapping[str, TrialMetrics]
+) -> TrialMetrics:
+    """Write the four files of a trial with parties, and return its metrics: no figure, the reasons of all parties."""
+    try:
+        load = read(folder.load, LoadRecord)
+    except (ValueError, OSError) as damage:
+        load = LoadRecord(status="failed", category="client_died", reason=f"load.json cannot be read: {damage}")
+    scenario = load.scenario or folder.root.parent.name
+    metrics = metrics_of_whole(trial, load, parties, scenario=scenario, deployment=deployment)
+    return _write(trial, folder, DerivedMetrics(metrics=metrics))
+
+
+def _write(trial: Trial, folder: TrialFolder, derived: DerivedMetrics) -> TrialMetrics:
     write_text(folder.series, csv_text([field.name for field in fields(Second)], map(asdict, derived.series)))
     histograms, censored = (
         {name: record_of(times) for name, times in part.items()} for part in (derived.histograms, derived.censored)

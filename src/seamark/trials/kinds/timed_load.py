@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,8 +39,22 @@ GOES_ON = ("interrupted", "client_died", "disk_full")
 """Categories of a failed finite load after which the next one does only what is left."""
 
 
+Attempt = Callable[[DeploymentContext, Trial, TrialFolder, int, int], LoadRecord]
+"""Measures a trial once: its folder, the number of the attempt, the process of the run."""
+
+
 def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
-    """Measure a trial and write its load.json, whatever the outcome. The caller holds the lock of the node.
+    """Measure a trial and write its load.json, whatever the outcome. The caller holds the lock of the node."""
+    load = measured_with_retries(context, trial, parent_pid, max_retries, _attempt)
+    if load is not None:
+        count_failures(context, trial, load)
+
+
+def measured_with_retries(
+    context: DeploymentContext, trial: Trial, parent_pid: int, max_retries: int, attempt_once: Attempt
+) -> LoadRecord | None:
+    """Measure a trial, again after a failure if retries are allowed, and write its load.json; return that, None for a
+    trial that was not tried.
 
     Files of an earlier measurement move to `attempts` first: no raw sample is ever overwritten.
     """
@@ -52,16 +67,16 @@ def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, 
         write_config(folder, trial, context)
         failure = LoadFailure(category=NOT_TRIED, reason=why)
         write(folder.load, replace(record_of(context, trial, failure), attempt=0))
-        return
+        return None
     for attempt in range(1, max_retries + 2):
         write_config(folder, trial, context)
-        load = _attempt(context, trial, folder, attempt, parent_pid)
+        load = attempt_once(context, trial, folder, attempt, parent_pid)
         if load.ok or attempt > max_retries:
             break
         put_aside(folder)
         _pause(context, 2 ** (attempt - 1), parent_pid)
     write(folder.load, load)
-    _count_failures(context, trial, load)
+    return load
 
 
 def _attempt(
@@ -74,7 +89,7 @@ def _attempt(
     try:
         endpoint, restarted = living_endpoint(context, trial, parent_pid)
         if endpoint.ok:
-            _end_strays(context, endpoint)
+            end_strays(context, endpoint)
             job = context.load_job(trial, endpoint)
             measured = measure(
                 job if sessions is None else sessions.rest_of(job),
@@ -103,12 +118,12 @@ def _attempt(
         server_restarted=restarted,
         energy=replace(energy, idle_w=idle_power_w(context.folder.telemetry, endpoint.idle_unix_s)),
     )
-    _end_strays(context, endpoint)
+    end_strays(context, endpoint)
     try:
         if measured is not None:
-            _keep_files(parts, folder)
+            keep_files(parts, folder)
             made = None if sessions is None else sessions.with_outcome(measured.outcome, parts)
-            load = _without_replies(keep_samples(folder, measured.outcome, load, made), measured)
+            load = without_replies(keep_samples(folder, measured.outcome, load, made), measured)
     except OSError as error:
         failure = failure_of(error)
         load = replace(load, status="failed", category=failure.category, reason=failure.reason)
@@ -133,20 +148,20 @@ def _begin_session(context: DeploymentContext, trial: Trial, folder: TrialFolder
     return sessions, sessions.begin()
 
 
-def _end_strays(context: DeploymentContext, endpoint: Endpoint) -> None:
+def end_strays(context: DeploymentContext, endpoint: Endpoint) -> None:
     """End what has escaped from a program whose worker was killed, so that it does not run beside the next one."""
     if context.service.load == "program" and endpoint.data:
         send(with_mark(f"{PROGRAM}={endpoint.data}"), signal.SIGKILL)
 
 
-def _keep_files(parts: Path, folder: TrialFolder) -> None:
+def keep_files(parts: Path, folder: TrialFolder) -> None:
     """Move the files that a program keeps into the trial's folder."""
     if (parts / FILES).is_dir():
         shutil.rmtree(folder.files, ignore_errors=True)
         shutil.move(parts / FILES, folder.files)
 
 
-def _without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
+def without_replies(load: LoadRecord, measured: MeasuredLoad) -> LoadRecord:
     """Return the record as that of a failed load if no request succeeded."""
     if not load.ok or load.rows != sum(load.failures.values()):
         return load
@@ -163,7 +178,7 @@ def _pause(context: DeploymentContext, seconds: float, parent_pid: int) -> None:
         time.sleep(0.2)
 
 
-def _count_failures(context: DeploymentContext, trial: Trial, load: LoadRecord) -> None:
+def count_failures(context: DeploymentContext, trial: Trial, load: LoadRecord) -> None:
     """Record that a load has sent requests, or how it ended before the first although its server was healthy."""
     if load.ok or load.sent:
         note_life(context.results, context.service.name)

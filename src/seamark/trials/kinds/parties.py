@@ -1,0 +1,241 @@
+"""Kind of trial that puts several services under load at the same time: its parties, on one clock.
+
+Each party has files of its own, like a trial's. All are measured over one window: the time in which every one of them
+was sending, after the warm-ups. A party that fails ends no other.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seamark.errors import UserError
+from seamark.load.coordinator.coordinator import LoadError, LoadJob, NamedLoad, run_loads
+from seamark.model.results.deployment_record import Endpoint
+from seamark.model.results.load_record import EnergyRecord, LoadRecord, NodeEnergy, PackageCounters
+from seamark.model.trial import Trial
+from seamark.storage.paths import TrialFolder, append_log, write
+from seamark.telemetry import provenance
+from seamark.trials.deployment_context import DeploymentContext
+from seamark.trials.kinds.timed_load import (
+    count_failures,
+    end_strays,
+    keep_files,
+    measured_with_retries,
+    without_replies,
+)
+from seamark.trials.measure import LoadFailure, MeasuredLoad, failure_of, measured_load
+from seamark.trials.members import place_of, placed
+from seamark.trials.server_start import living_endpoint
+from seamark.trials.trial_record import keep_samples, record_of, write_config, write_meta
+
+PARTY_FAILED = "party_failed"
+"""Category of a party that was not measured because another could not begin."""
+SHARED = "the parties share the machine, whose energy cannot be divided among them"
+EARLY = 0.01
+"""Part of the planned length by which a window may end before its time without being named."""
+
+
+@dataclass(kw_only=True)
+class _Party:
+    """One party at work. `measured` is None for one that did not begin."""
+
+    context: DeploymentContext
+    trial: Trial
+    folder: TrialFolder
+    before: provenance.Nodes
+    endpoint: Endpoint
+    restarted: str | None = None
+    job: LoadJob | None = None
+    failure: LoadFailure | None = None
+    measured: MeasuredLoad | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.trial.party)
+
+
+def measure_trial(context: DeploymentContext, trial: Trial, parent_pid: int, *, max_retries: int = 0) -> None:
+    """Measure the parties of a trial and write the load.json of each, and that of the whole. The caller holds the
+    lock of the node."""
+    measured_with_retries(context, trial, parent_pid, max_retries, _attempt)
+
+
+def _attempt(
+    context: DeploymentContext, trial: Trial, folder: TrialFolder, attempt: int, parent_pid: int
+) -> LoadRecord:
+    """Measure all parties once. A failure is a result, not an exception."""
+    started_at = provenance.now()
+    folder.own_parts.mkdir(parents=True)  # the trial is at work
+    parties = []
+    for one in trial.parties:
+        own = context.of(context.study, context.scenario, one.deployment)
+        parties.append(_begun(own, one, context.results.trial(one.id)))
+    try:
+        _bring_up(context, parties, parent_pid)
+        if not any(party.failure for party in parties):
+            _run(trial, parties, folder.own_parts, parent_pid)
+    except (LoadError, OSError, ValueError, UserError) as error:
+        _note_failure(parties, error)
+    _blame(parties)
+    window_s, early = _window(parties)
+    records = [_kept(party, parties, window_s, early, attempt, started_at) for party in parties]
+    shutil.rmtree(folder.parts, ignore_errors=True)
+    whole = _record_of_whole(context, trial, parties, records, window_s, early)
+    whole = replace(whole, attempt=attempt, started_at=started_at)
+    append_log(folder.log, trial.trial_id, "load ended", status=whole.status, reason=whole.reason)
+    if whole.ok:
+        write(folder.record, whole)
+    return whole
+
+
+def _begun(context: DeploymentContext, trial: Trial, folder: TrialFolder) -> _Party:
+    shutil.rmtree(folder.root, ignore_errors=True)  # of an attempt that was killed; a finished one lies in `attempts`
+    folder.root.mkdir(parents=True)
+    write_config(folder, trial, context)
+    return _Party(
+        context=context, trial=trial, folder=folder, before=provenance.survey(), endpoint=Endpoint(status="failed")
+    )
+
+
+def _bring_up(context: DeploymentContext, parties: Sequence[_Party], parent_pid: int) -> None:
+    """Start again what has died of the members, also those that are idle in this trial."""
+    for party in parties:
+        party.endpoint, party.restarted = living_endpoint(party.context, party.trial, parent_pid)
+        end_strays(party.context, party.endpoint)
+        if not party.endpoint.ok:
+            category, reason = str(party.endpoint.category), str(party.endpoint.reason)
+            party.failure = LoadFailure(category=category, reason=reason, log_tail=party.endpoint.log_tail)
+    loaded = {party.context.deployment.id for party in parties}
+    for member in context.members:
+        trials = context.study.whole.trials_of(context.scenario, member.deployment.id)
+        if member.deployment.id not in loaded and trials:
+            living_endpoint(member, trials[0], parent_pid)
+
+
+def _run(trial: Trial, parties: Sequence[_Party], parts: Path, parent_pid: int) -> None:
+    loads = []
+    for party in parties:
+        job = placed(party.context.load_job(party.trial, party.endpoint), place_of(party.context))
+        party.job = replace(job, keep_busy=trial.keep_busy)
+        loads.append(
+            NamedLoad(
+                name=party.name,
+                job=party.job,
+                parts=parts / party.name,
+                python=party.context.client_python(party.endpoint),
+                launcher=party.context.launcher(parent_pid, party.endpoint),
+                on_tick=party.context.on_tick(parent_pid),
+            )
+        )
+    outcomes = run_loads(loads, parent_pid)
+    for party in parties:
+        assert party.job is not None
+        party.measured = measured_load(party.job, outcomes[party.name], party.context)
+        party.failure = party.measured.failure
+
+
+def _note_failure(parties: Sequence[_Party], error: Exception) -> None:
+    """Note why the loads did not begin: of the party that the error names, else of the first."""
+    named = error.load if isinstance(error, LoadError) else None
+    party = next((each for each in parties if each.name == named), parties[0])
+    party.failure = failure_of(error, party.context)
+
+
+def _blame(parties: Sequence[_Party]) -> None:
+    """Give a failure to each party that did not begin because another one could not."""
+    first = next((each for each in parties if each.failure and not each.measured), None)
+    for party in parties:
+        if first is not None and party.measured is None and party.failure is None:
+            reason = f"not measured: the party '{first.name}' could not begin"
+            party.failure = LoadFailure(category=PARTY_FAILED, reason=reason)
+
+
+def _window(parties: Sequence[_Party]) -> tuple[tuple[float, float] | None, str | None]:
+    """Return the time, in seconds from the start of load, in which all parties were sending after their warm-ups, and
+    the party that ended it before its time; None for either that there is not."""
+    ends = {each.name: each.measured.outcome.sent_until_s for each in parties if each.measured}
+    if not ends:
+        return None, None
+    loads = [each.trial.load for each in parties]
+    start_s = max((load.warmup_s for load in loads if not load.finite), default=0.0)
+    first = min(ends, key=lambda name: ends[name])
+    planned_s = min((load.length_s for load in loads if not load.finite), default=None)
+    if planned_s is None:
+        planned_s = min(ends.values())  # all end with their work
+    early = first if ends[first] < planned_s * (1 - EARLY) else None
+    return (start_s, max(start_s, ends[first])), early
+
+
+def _kept(
+    party: _Party,
+    parties: Sequence[_Party],
+    window_s: tuple[float, float] | None,
+    early: str | None,
+    attempt: int,
+    started_at: str,
+) -> LoadRecord:
+    """Keep what one party has measured, and write its load.json; return that."""
+    if party.failure is None and window_s is not None and window_s[1] <= window_s[0]:
+        reason = f"the party '{early}' ended before the warm-up of all had: there is nothing to measure"
+        party.failure = LoadFailure(category="no_samples", reason=reason)
+    context, folder, measured = party.context, party.folder, party.measured
+    load = replace(
+        record_of(context, party.trial, party.failure, measured, party.endpoint),
+        attempt=attempt,
+        started_at=started_at,
+        server_restarted=party.restarted,
+        energy=EnergyRecord(package=PackageCounters(reason=SHARED), node=NodeEnergy(reason=SHARED)),
+        beside=tuple(each.name for each in parties if each is not party),
+        window_s=window_s,
+        ended_early=early,
+    )
+    end_strays(context, party.endpoint)
+    try:
+        if measured is not None:
+            keep_files(measured.outcome.client_csv.parent, folder)
+            load = without_replies(keep_samples(folder, measured.outcome, load), measured)
+    except OSError as error:
+        failure = failure_of(error)
+        load = replace(load, status="failed", category=failure.category, reason=failure.reason)
+    write_meta(context, party.trial, folder, party.before, load.workers, party.endpoint)
+    append_log(folder.log, party.trial.trial_id, "load ended", status=load.status, reason=load.reason)
+    if load.ok:
+        write(folder.record, load)
+    write(folder.load, load)
+    count_failures(context, party.trial, load)
+    return load
+
+
+def _record_of_whole(
+    context: DeploymentContext,
+    trial: Trial,
+    parties: Sequence[_Party],
+    records: Sequence[LoadRecord],
+    window_s: tuple[float, float] | None,
+    early: str | None,
+) -> LoadRecord:
+    """Return the record of the whole: it failed if a party did, with the cause of the first."""
+    failed: Mapping[str, LoadRecord] = {
+        party.name: load for party, load in zip(parties, records, strict=True) if not load.ok
+    }
+    causes = {name: load for name, load in failed.items() if load.category != PARTY_FAILED} or failed
+    failure = None
+    if failed:
+        name, load = next(iter(causes.items()))
+        reasons = "; ".join(f"{each}: {one.reason}" for each, one in causes.items())
+        failure = LoadFailure(category=str(load.category), reason=reasons, log_tail=causes[name].log_tail)
+    begun = [party.measured for party in parties if party.measured]
+    record = record_of(context, trial, failure)
+    return replace(
+        record,
+        finished_at=begun[0].finished_at if begun else record.finished_at,
+        epoch_unix_ns=begun[0].outcome.epoch_unix_ns if begun else None,
+        scheduled=sum(load.scheduled or 0 for load in records),
+        sent=sum(load.sent or 0 for load in records),
+        completed=sum(load.completed or 0 for load in records),
+        samples_bytes=sum(load.samples_bytes or 0 for load in records),
+        parties=tuple(party.name for party in parties),
+        window_s=window_s,
+        ended_early=early,
+    )

@@ -1,0 +1,95 @@
+"""Members: the servers of a deployment whose trials have several parties. Each has a supervisor of its own."""
+
+import os
+from dataclasses import replace
+
+from seamark.dispatch.identity import allocation, node
+from seamark.dispatch.placement import Machine, Place, PlacedParty, placement_of, places
+from seamark.errors import UserError
+from seamark.load.coordinator.coordinator import LoadJob
+from seamark.model.results.deployment_record import Endpoint, WarmUp
+from seamark.model.server_identity import ServerRecord
+from seamark.model.trial import PARTY, SCHEMA_VERSION, Deployment
+from seamark.platform.pinning import cores_here
+from seamark.services.supervisor.events import timestamp
+from seamark.storage.paths import read_or_none, write
+from seamark.trials.deployment_context import DeploymentContext
+
+GPUS = "CUDA_VISIBLE_DEVICES"
+
+
+def place_of(context: DeploymentContext) -> Place | None:
+    """Return the place of a member on this machine, None for the server of a deployment without members.
+
+    Raises UserError if the placement cannot be had here, or a user's own policy gives a wrong answer.
+    """
+    if PARTY not in context.deployment.id:
+        return None
+    whole = context.study.deployment(context.scenario, context.deployment.whole)
+    machine = Machine(cores=tuple(cpu for core in cores_here() for cpu in core), gpus=_gpus_here(whole))
+    parties = [
+        PlacedParty(name=_name(each), in_client=context.study.services[each.service].server is None, gpus=each.gpus)
+        for each in whole.members
+    ]
+    try:
+        policy = placement_of(str(whole.placement))
+    except ValueError as error:
+        raise UserError(f"placement: {error}") from None
+    return places(policy, parties, machine)[_name(context.deployment)]
+
+
+def placed(job: LoadJob, place: Place | None) -> LoadJob:
+    """Return the load of a party as its place has it."""
+    if place is None:
+        return job
+    return replace(job, niceness=place.niceness, threads=place.threads, gpus=place.gpus if place.gpus else None)
+
+
+def write_whole_endpoint(context: DeploymentContext, server: ServerRecord) -> None:
+    """Write the endpoint.json of a deployment with members from theirs: it is up if one of them is."""
+    found = {
+        _name(each.deployment): read_or_none(each.folder.endpoint, Endpoint) or Endpoint(status="failed")
+        for each in context.members
+    }
+    failed = {name: endpoint for name, endpoint in found.items() if not endpoint.ok}
+    first = next(iter(failed.values()), None)
+    reasons = "; ".join(f"{name}: {endpoint.reason}" for name, endpoint in failed.items())
+    starts = [endpoint.started_at for endpoint in found.values() if endpoint.started_at]
+    up = len(failed) < len(found)
+    endpoint = Endpoint(
+        schema_version=SCHEMA_VERSION,
+        status="ok" if up else "failed",
+        category=None if up or first is None else first.category,
+        reason=reasons or None,
+        deployment=context.deployment.id,
+        scenario=context.scenario,
+        service=context.service.name,
+        runtime=context.site.runtime,
+        node=node(),
+        slurm_job_id=allocation(),
+        gpus=context.deployment.gpus,
+        started_at=min(starts, default=None),
+        ready_at=timestamp(),
+        server_identity=server,
+        phases={f"{name}_s": sum(filter(None, each.phases.values())) for name, each in found.items()},
+    )
+    write(context.folder.endpoint, endpoint)
+
+
+def write_whole_warm_up(context: DeploymentContext) -> None:
+    """Write the warmup.json of a deployment with members from theirs."""
+    found = [read_or_none(each.folder.warmup, WarmUp) for each in context.members]
+    status = "ok" if all(each is None or each.status != "failed" for each in found) else "failed"
+    requests = sum(each.requests or 0 for each in found if each is not None)
+    write(context.folder.warmup, WarmUp(schema_version=SCHEMA_VERSION, status=status, requests=requests))
+
+
+def _name(member: Deployment) -> str:
+    return member.id.partition(PARTY)[2]
+
+
+def _gpus_here(whole: Deployment) -> tuple[int, ...]:
+    given = os.environ.get(GPUS, "").split(",")
+    if all(each.strip().isdigit() for each in given):
+        return tuple(int(each) for each in given)[: whole.gpus]
+    return tuple(range(whole.gpus))
