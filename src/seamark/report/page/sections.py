@@ -10,6 +10,7 @@ from seamark.model.plurals import counted
 from seamark.model.results.summary import Summary
 from seamark.model.results.trial_meta import Machine, TrialMeta
 from seamark.model.scenario import factors_of_starts, why_no_p
+from seamark.model.trial import PARTY
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import about_servers, simulated_services
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
@@ -57,7 +58,8 @@ def about(results: Results) -> Facts:
 
 def _design(results: Results) -> str:
     """Return number and order of trials: blocks lie within one start of a server."""
-    treatments, starts = results.frame[["treatment", "deployment"]].nunique()
+    treatments = results.frame["treatment"].nunique()
+    starts = results.frame["deployment"].map(lambda name: name.partition(PARTY)[0]).nunique()
     devices = sorted({trial.device for trial in results.trials if trial.device})
     lanes = f"in lanes on {', '.join(devices)}" if devices else ""
     within = f", within each of {starts} starts {lanes or 'that follow one another'}" if starts > 1 else ""
