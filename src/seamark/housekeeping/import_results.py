@@ -278,6 +278,8 @@ def _take_deployment(theirs: DeploymentFolder, ours: DeploymentFolder) -> None:
     for path in sorted(theirs.root.glob("*"), key=lambda path: path == theirs.record):
         if path.is_file():
             _move(path, ours.root / path.name)
+    for member in sorted(theirs.members.glob("*/")):
+        _take_deployment(DeploymentFolder(root=member), ours.member(member.name))
 
 
 def _move(path: Path, target: Path) -> None:

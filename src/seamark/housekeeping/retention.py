@@ -11,7 +11,7 @@ from seamark.model.results.load_record import SamplesRecord
 from seamark.model.site import Retention
 from seamark.services.persistent.instance import STANDING, instances
 from seamark.services.supervisor.deployment import alive
-from seamark.storage.paths import DeploymentFolder, TrialFolder, amend
+from seamark.storage.paths import PARTIES, DeploymentFolder, TrialFolder, amend
 
 DAY_S = 86400.0
 
@@ -82,7 +82,8 @@ def _logs(folder: Path) -> Iterator[Path]:
 
 
 def _samples(folder: Path) -> Iterator[Path]:
-    for record in sorted(folder.glob("*--*/samples.json")):
+    parties = folder.glob(f"*--*/{PARTIES}/*/samples.json")
+    for record in sorted([*folder.glob("*--*/samples.json"), *parties]):
         trial = TrialFolder(root=record.parent)
         if trial.metrics.exists() and trial.load.exists():
             raw = (trial.samples, trial.chunks, trial.replies, trial.events)

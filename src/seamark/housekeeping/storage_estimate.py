@@ -67,11 +67,13 @@ def estimate(study: Study) -> Estimate:
         if trial.treatment in known:
             least, most = least + known[trial.treatment], most + known[trial.treatment] + fixed
         else:
-            if trial.treatment not in counted:
-                counted[trial.treatment] = rows(trial)
-            fewest, greatest = counted[trial.treatment]
-            least += int(fewest * LEAST_ROW_BYTES)
-            most += int(greatest * (MOST_ROW_BYTES + _chunks(trial) * CHUNK_BYTES)) + fixed
+            for each in trial.measured:
+                if each.treatment not in counted:
+                    counted[each.treatment] = rows(each)
+                fewest, greatest = counted[each.treatment]
+                least += int(fewest * LEAST_ROW_BYTES)
+                most += int(greatest * (MOST_ROW_BYTES + _chunks(each) * CHUNK_BYTES))
+            most += fixed
     return Estimate(least_bytes=least, most_bytes=most)
 
 

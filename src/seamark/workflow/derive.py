@@ -68,6 +68,6 @@ def write_expositions(study: Study, root: Path) -> int:
 def _measured(study: Study) -> Iterator[tuple[TrialFolder, Trial, Mapping[str, Value]]]:
     """Yield each measured trial with its folder and its levels of the scenario's factors."""
     folder, levels = study.folder(study.scenario.name), levels_of(study.plan)
-    for trial in study.plan.trials:
+    for trial in study.plan.measured:
         if (own := folder.trial(trial.id)).metrics.exists():
             yield own, trial, levels[trial.treatment]

@@ -62,8 +62,16 @@ def _sweep_trial(folder: TrialFolder, trial: Trial, marks: CommitMarks) -> None:
         put_aside(folder, probes=True)
     elif is_damaged(folder.metrics, TrialMetrics) or is_damaged(folder.histogram, Histograms):
         put_away(folder.metrics)
+    elif any(_lacks_figures(folder.party(str(party.party))) for party in trial.parties):
+        folder.metrics.unlink(missing_ok=True)
     elif folder.metrics.exists() and _can_be_newer(folder):
         folder.metrics.unlink()
+
+
+def _lacks_figures(party: TrialFolder) -> bool:
+    """Return whether a party of a measured trial has no readable figures; those of the whole are made with them."""
+    damaged = is_damaged(party.metrics, TrialMetrics) or is_damaged(party.histogram, Histograms)
+    return party.load.exists() and (damaged or not party.metrics.exists())
 
 
 def _can_be_newer(folder: TrialFolder) -> bool:

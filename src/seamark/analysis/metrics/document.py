@@ -161,7 +161,7 @@ def metrics_of_whole(
         telemetry={},
         verdict=worst([metrics.verdict for metrics in parties.values()]),
         reasons=reasons,
-        own={},
+        own=own_metrics(trial.metrics, None),
     )
 
 
