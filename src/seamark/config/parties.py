@@ -33,7 +33,7 @@ NOT_OF_A_PARTY = {
 }
 """Keys that a party cannot have, each with the remedy."""
 NOT_OF_THE_WHOLE = {
-    **{key: NO_MATRIX for key in ("include", "exclude", "where")},
+    **dict.fromkeys(("include", "exclude", "where"), NO_MATRIX),
     "search": NO_SEARCH,
     "slos": "Objectives are those of one party: write them there.",
     "component": "Each party has that of its service. Remove this line.",
@@ -155,7 +155,8 @@ def _hint(key: str, known: Iterable[str]) -> str:
 def _check_resources(item: Item, parties: Iterable[Party], resources: Resources, mistakes: Mistakes) -> None:
     wanted = sum(party.gpus for party in parties)
     if wanted > min(resources.gpus):
-        text = f"the parties need {wanted} GPUs, and 'resources.gpus' is {min(resources.gpus)}. Raise it, or lower theirs."
+        there = min(resources.gpus)
+        text = f"the parties need {wanted} GPUs, and 'resources.gpus' is {there}. Raise it, or lower theirs."
         mistakes.add(item, text)
     if max(resources.nodes) > 1:
         mistakes.add(item, "parties share one node. Set 'resources: {nodes: 1}'.")
