@@ -1,4 +1,4 @@
-"""Plans of workloads with parties: sets, names that stay, factors of each party, and their way into files and back."""
+"""Plans of workloads with parties: sets, names that stay, factors of each party, files and back."""
 
 from collections.abc import Mapping
 from pathlib import Path
