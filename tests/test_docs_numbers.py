@@ -31,6 +31,7 @@ from seamark.services.supervisor import health
 from seamark.stats import decision, histogram, knee, quantiles
 from seamark.telemetry import energy as telemetry_energy
 from seamark.telemetry import prometheus
+from seamark.trials.kinds import parties
 from seamark.trials.search import steps
 
 ROOT = Path(__file__).parent.parent
@@ -107,6 +108,9 @@ MEASUREMENT = {
     "repetitions that differ": f"more than {repetitions.THROUGHPUT_FACTOR:g} times above or below the median of all "
     f"repetitions or, where the rate is given, its median response time more than "
     f"{repetitions.RESPONSE_FACTOR:g} times",
+    "an early end of a party": f"from {percent(parties.EARLY)} of the planned length on, SUSPECT below "
+    f"{shared(host.SHORT)} of it",
+    "a busy server without load": f"that used more than {host.BUSY_IDLE:g} cores",
     "levels of a knee": f"over {WORDS[knee.LEAST]} levels or more",
     "a full server": f"reaches {percent(knee.FULL)} of the greatest throughput",
     "batches of a decision": f"means of {decision.BATCHES} batches of successive requests",

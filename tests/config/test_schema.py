@@ -69,6 +69,67 @@ def test_a_wrong_scenario_is_refused_by_the_schema_too(change: dict[str, Any]) -
     assert not validator("scenario").is_valid(right | change)
 
 
+PARTIES = {
+    "scenario": "co",
+    "workload": {
+        "name": "corun",
+        "duration_s": 10,
+        "warmup_s": 2,
+        "placement": ["shared", "split", "my_placements:apart"],
+        "keep_busy": False,
+        "sets": [["search"], "ingest", ["search", "ingest"]],
+        "parties": {
+            "search": {
+                "service": "known",
+                "pattern": "poisson",
+                "rate_rps": [20, 40],
+                "ttft_ms": 2,
+                "gpus": 0,
+                "slos": ["latency_p99_s <= 0.1"],
+            },
+            "ingest": {"service": "null", "concurrency": 2},
+        },
+    },
+}
+
+
+def test_a_scenario_with_parties_follows_its_schema() -> None:
+    assert list(validator("scenario").iter_errors(PARTIES)) == []
+    several = {"scenario": "co", "workloads": [PARTIES["workload"], {"service": "null"}]}
+    assert list(validator("scenario").iter_errors(several)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parties": {"search": {"service": "known"}}},
+        {"parties": [{"service": "known"}, {"service": "null"}]},
+        {"parties": {"search": {"service": "known"}, "ingest": {"concurrency": 2}}},
+        {"parties": {"search": {"service": "known"}, "ingest": {"service": "nul"}}},
+        {"parties": {"search": {"service": "known"}, "2nd": {"service": "null"}}},
+        {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "ttft_ms": 1}}},
+        {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "gpus": -1}}},
+        {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "where": "concurrency > 1"}}},
+        {"parties": {"search": {"service": "known"}, "ingest": {"service": "null", "placement": "split"}}},
+        {"sets": "search"},
+        {"sets": []},
+        {"sets": [[]]},
+        {"sets": [["search", "search"]]},
+        {"placement": "splt"},
+        {"placement": []},
+        {"keep_busy": "no"},
+        {"service": "known"},
+        {"ttft_ms": 2},
+        {"duration_s": "long"},
+        {"slos": ["latency_p99_s <= 0.1"]},
+    ],
+    ids=str,
+)
+def test_wrong_parties_are_refused_by_the_schema_too(change: dict[str, Any]) -> None:
+    workload: dict[str, Any] = PARTIES["workload"]  # type: ignore[assignment]
+    assert not validator("scenario").is_valid(PARTIES | {"workload": workload | change})
+
+
 def test_the_command_writes_the_same_files_elsewhere(tmp_path: Path) -> None:
     assert main([str(ROOT / "config" / "services"), str(tmp_path / "schemas")]) == 0
     for name, schema in GENERATED.items():

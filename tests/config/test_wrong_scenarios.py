@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 SERVICES = read_services(ROOT / "config" / "services")
 ITEMS = Setting(name="items", type="int", role="workload", default=500, minimum=1, help="Number of items.")
 SERVICES["items"] = replace(SERVICES["null"], name="items", load="finite", settings=(ITEMS,))
+SERVICES["imitated"] = replace(SERVICES["null"], name="imitated", origin="simulated")
 SITES = {name: read_site(ROOT / "config" / "sites" / f"{name}.yaml") for name in ("local", "meluxina")}
+SITES["external"] = replace(SITES["local"], name="external", runtime="external")
 
 BASELINE = (ROOT / "config" / "scenarios" / "llm_vllm_baseline.yaml").read_text(encoding="utf-8")
 FILES = """\
@@ -32,6 +34,14 @@ workload:
   service: items
   concurrency: [1, 4]
 """
+PARTIES = """\
+scenario: co
+workload:
+  duration_s: 1
+  parties:
+    search: {service: known, pattern: poisson, rate_rps: 20}
+    ingest: {service: 'null', concurrency: 2}
+"""
 
 
 def changed(text: str, old: str, new: str) -> str:
@@ -44,7 +54,7 @@ def text_of(entry: dict[str, Any]) -> str:
     """Return the wrong scenario of an entry."""
     if "text" in entry:
         return entry["text"]
-    base = {"baseline": BASELINE, "files": FILES, "finite": FINITE}[entry["base"]]
+    base = {"baseline": BASELINE, "files": FILES, "finite": FINITE, "parties": PARTIES}[entry["base"]]
     if "add" in entry:
         return base + entry["add"].replace("LEVELS", ", ".join(str(level) for level in range(512, 1712)))
     return changed(base, entry["old"], entry["new"])

@@ -15,11 +15,15 @@ from typing import Any, Literal, Union, get_args, get_origin
 from seamark.config.decode import hints, required
 from seamark.config.extends import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from seamark.config.forms.table import schema_of_structure
+from seamark.config.parties import NAME as PARTY_NAME
+from seamark.config.parties import NOT_OF_A_PARTY
 from seamark.config.read import read_services
 from seamark.config.scenario import COUNTS, TEXT_KEYS
 from seamark.config.search import search_schema
 from seamark.config.workload import NAME, RESOURCE_SETTINGS
+from seamark.dispatch.placement import PLACEMENTS
 from seamark.model.dotted import DOTTED
+from seamark.model.parties import KEEP_BUSY, PLACEMENT, SETS
 from seamark.model.scenario import Artifacts, Metadata
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
@@ -131,17 +135,14 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
         "$defs": {
             "workload": {
                 "type": "object",
-                "required": ["service"],
-                "properties": {"service": {"enum": sorted(services)}},
-                "allOf": [
-                    {
-                        "if": {"properties": {"service": {"const": each}}, "required": ["service"]},
-                        "then": {"$ref": f"#/$defs/workload_{each}"},
-                    }
-                    for each in sorted(services)
-                ],
+                "if": {"required": ["parties"]},
+                "then": {"$ref": "#/$defs/workload_with_parties"},
+                "else": _by_service("workload", services),
             },
+            "workload_with_parties": _workload_with_parties(services),
+            "party": _by_service("party", services),
             **{f"workload_{each}": _workload(services[each]) for each in sorted(services)},
+            **{f"party_{each}": _party(services[each]) for each in sorted(services)},
             "level": {group: {s.name: level_schema(s) for s in each} for group, each in _groups(services).items()},
             "levels": {
                 group: {s.name: _levels_schema(group, s) for s in each} for group, each in _groups(services).items()
@@ -179,6 +180,59 @@ def _workload(service: Service) -> Schema:
     }
 
 
+def _by_service(kind: str, services: Mapping[str, Service]) -> Schema:
+    """Return the schema of a workload or party, whose `service` says which settings it has."""
+    return {
+        "type": "object",
+        "required": ["service"],
+        "properties": {"service": {"enum": sorted(services)}},
+        "allOf": [
+            {
+                "if": {"properties": {"service": {"const": each}}, "required": ["service"]},
+                "then": {"$ref": f"#/$defs/{kind}_{each}"},
+            }
+            for each in sorted(services)
+        ],
+    }
+
+
+def _workload_with_parties(services: Mapping[str, Service]) -> Schema:
+    """Return the schema of a workload with several services: what stands beside `parties` is shared by them."""
+    groups: dict[str, dict[str, Setting]] = {}
+    for name, service in sorted(services.items()):
+        for each in load_settings_of(service):
+            groups.setdefault(each.name, {})["load" if service.load == "requests" else name] = each
+    shared = {name: {"anyOf": [_ref(group, each) for group, each in found.items()]} for name, found in groups.items()}
+    one = {"type": "string", "pattern": f"^{PARTY_NAME.pattern}$"}
+    several = {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}
+    return {
+        "type": "object",
+        "description": "Several services under load at the same time, alone and together",
+        "additionalProperties": False,
+        "required": ["parties"],
+        "properties": {
+            "name": {"type": "string", "pattern": f"^{NAME.pattern}$", "description": "Default: parties."},
+            "parties": {
+                "type": "object",
+                "minProperties": 2,
+                "propertyNames": one,
+                "additionalProperties": {"$ref": "#/$defs/party"},
+                "description": "Services with their settings and loads, by the names of the parties.",
+            },
+            SETS.name: {"type": "array", "items": {"anyOf": [one, several]}, "minItems": 1, "description": SETS.help},
+            **{each.name: _ref("parties", each) for each in (PLACEMENT, KEEP_BUSY)},
+            **shared,
+        },
+    }
+
+
+def _party(service: Service) -> Schema:
+    schema = _workload(service)
+    own = {name: each for name, each in schema["properties"].items() if name not in NOT_OF_A_PARTY}
+    gpus = {"type": "integer", "minimum": 0, "default": 0, "description": "GPUs of its server."}
+    return schema | {"properties": own | {"gpus": gpus}}
+
+
 def level_schema(setting: Setting) -> Schema:
     """Return the schema of one value of a setting."""
     if setting.type == "structure":
@@ -187,6 +241,9 @@ def level_schema(setting: Setting) -> Schema:
     for key, value in (("minimum", setting.minimum), ("maximum", setting.maximum), ("default", setting.default)):
         if value is not None:
             schema[key] = value
+    if setting is PLACEMENT:
+        own = {"type": "string", "pattern": f"^{DOTTED.pattern}$", "description": "A function of your own."}
+        return {"anyOf": [schema | {"enum": list(PLACEMENTS)}, own]}
     if setting.name == "pattern":
         own = {"type": "string", "pattern": f"^{DOTTED.pattern}$", "description": "A pattern of your own."}
         return {"anyOf": [schema | {"enum": list(setting.allowed or ())}, own]}
@@ -204,7 +261,7 @@ def _groups(services: Mapping[str, Service]) -> dict[str, tuple[Setting, ...]]:
         name: (*each.settings, *(load_settings_of(each) if each.load != "requests" else ()))
         for name, each in sorted(services.items())
     }
-    return {"load": LOAD_SETTINGS, "resources": RESOURCE_SETTINGS, **own}
+    return {"load": LOAD_SETTINGS, "resources": RESOURCE_SETTINGS, "parties": (PLACEMENT, KEEP_BUSY), **own}
 
 
 def _ref(group: str, setting: Setting, kind: str = "levels") -> Schema:

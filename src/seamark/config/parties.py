@@ -9,6 +9,7 @@ from seamark.config.decode import WRONG, decode, is_mapping
 from seamark.config.levels import levels
 from seamark.config.workload_settings import settings_of
 from seamark.config.yaml_source import Item, Mistakes
+from seamark.dispatch.placement import placement_of
 from seamark.errors import did_you_mean
 from seamark.model.load_profile import AUTO
 from seamark.model.parties import KEEP_BUSY, PARTIES, PLACEMENT, SETS, set_of
@@ -18,17 +19,26 @@ from seamark.patterns.table import load_settings_of
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 KEYS = ("name", "parties", SETS.name, PLACEMENT.name, KEEP_BUSY.name)
-NOT_OF_A_PARTY = (
-    "name",
-    "include",
-    "exclude",
-    "where",
-    "search",
-    "parties",
-    SETS.name,
-    PLACEMENT.name,
-    KEEP_BUSY.name,
-)
+BESIDE = "It stands beside 'parties', for all of them."
+NO_MATRIX = "With parties all levels are combined. Write lists of levels, or several workloads."
+NO_SEARCH = "A search has one load at a time. Write the rates as levels of the party."
+NOT_OF_A_PARTY = {
+    "name": "The key above it is the party's name. Remove this line.",
+    "include": NO_MATRIX,
+    "exclude": NO_MATRIX,
+    "where": NO_MATRIX,
+    "search": NO_SEARCH,
+    "parties": "A party has none of its own. Write all of them in one list.",
+    **dict.fromkeys((SETS.name, PLACEMENT.name, KEEP_BUSY.name), BESIDE),
+}
+"""Keys that a party cannot have, each with the remedy."""
+NOT_OF_THE_WHOLE = {
+    **dict.fromkeys(("include", "exclude", "where"), NO_MATRIX),
+    "search": NO_SEARCH,
+    "slos": "Objectives are those of one party: write them there.",
+    "component": "Each party has that of its service. Remove this line.",
+    "gpus": "Write it in the party that needs them, and their sum as 'resources.gpus' at the top.",
+}
 EXAMPLE = "{search: {service: faiss, rate_rps: 50}, ingest: {service: 'null', concurrency: 4}}"
 ReadWorkload = Callable[[Item], Workload | None]
 
@@ -46,6 +56,7 @@ def parties_of(
     for setting in (PLACEMENT, KEEP_BUSY):
         if setting.name in item.value:
             found[setting.name] = levels(item.value[setting.name], setting, mistakes) or ()
+    _check_placements(item.value.get(PLACEMENT.name), mistakes)
     _check_busy(item, parties, services, found, mistakes)
     name = decode(item.value["name"], str, mistakes) if "name" in item.value else PARTIES.name
     leaves: list[Setting] = []
@@ -71,21 +82,23 @@ def _parties(
 ) -> tuple[Party, ...]:
     whole = item.value["parties"]
     if not isinstance(whole.value, dict) or len(whole.value) < 2:
-        mistakes.add(whole, f"expected two parties or more by their names, such as {EXAMPLE}. One alone needs none.")
+        text = f"expected a mapping of two parties or more from their names, such as {EXAMPLE}."
+        mistakes.add(whole, f"{text} For one service write 'service' in the workload.")
         return ()
     shared = {key: each for key, each in item.items() if key not in KEYS}
     used: set[str] = set()
     found = []
     for name, each in whole.items():
         if not NAME.fullmatch(name):
-            mistakes.add(each, f"'{name}' is no name of a party: use letters, digits and '_', at most 32.")
+            text = f"'{name}' is no name of a party: use letters, digits and '_', at most 32, a letter first."
+            mistakes.add(each, text)
         if party := _party(name, each, shared, used, services, mistakes, read):
             found.append(party)
     if len(found) == len(whole.value):
         loads = [services[party.workload.service] for party in found]
         known = dict.fromkeys(setting.name for service in loads for setting in load_settings_of(service))
         for key in shared.keys() - used:
-            mistakes.unknown_key(shared[key], (*KEYS, *known), _hint(key, whole))
+            mistakes.unknown_key(shared[key], (*KEYS, *known), _hint(key, known))
     _check_resources(whole, found, resources, mistakes)
     return tuple(found)
 
@@ -104,14 +117,14 @@ def _party(
     if not is_mapping(item, mistakes):
         return None
     parts = dict(item.value)
-    for key in NOT_OF_A_PARTY:
+    for key, remedy in NOT_OF_A_PARTY.items():
         if key in parts:
-            mistakes.add(parts.pop(key), "is no key of a party. Remove it.")
+            mistakes.unknown_key(parts.pop(key), (), f" A party has none. {remedy}")
     gpus = 0
     if "gpus" in parts and (count := decode(entry := parts.pop("gpus"), int, mistakes)) is not WRONG:
         gpus = count
         if gpus < 0:
-            mistakes.add(entry, f"{gpus} GPUs are too few: at least 0.")
+            mistakes.add(entry, f"{gpus} is too small: at least 0 GPUs.")
     written = parts.get("service")
     service = services.get(str(written.value)) if written is not None else None
     if service is not None:
@@ -122,23 +135,28 @@ def _party(
     if workload is None or service is None:
         return None
     if service.origin == "simulated":
-        mistakes.add(item, f"{service.name} is a simulation, which shares no machine with others. Remove this party.")
+        text = f"{service.name} is a simulation, which shares no machine with others. Remove this party."
+        mistakes.add(item, text)
     if AUTO in workload.levels.get("warmup_s", ()):
-        mistakes.add(parts["warmup_s"], "parties have one measured window: write their warm-up in seconds.")
+        text = "'auto' is not possible: parties have one measured window. Write their warm-up in seconds."
+        mistakes.add(parts.get("warmup_s", item), text)  # or it stands in the scenario's defaults
     return Party(name=name, workload=workload, gpus=gpus)
 
 
-def _hint(key: str, whole: Item) -> str:
+def _hint(key: str, known: Iterable[str]) -> str:
     if key == "service":
         return f" With 'parties' each has a service of its own: {EXAMPLE}."
-    guess = did_you_mean(key, [*KEYS, *whole.value])
+    if key in NOT_OF_THE_WHOLE:
+        return f" {NOT_OF_THE_WHOLE[key]}"
+    guess = did_you_mean(key, [*KEYS, *known])
     return guess or " Settings of a service stand in its party; here stand those of the load that all parties share."
 
 
 def _check_resources(item: Item, parties: Iterable[Party], resources: Resources, mistakes: Mistakes) -> None:
     wanted = sum(party.gpus for party in parties)
     if wanted > min(resources.gpus):
-        text = f"the parties ask for {wanted} GPUs, and 'resources.gpus' is {min(resources.gpus)}. Raise it."
+        there = min(resources.gpus)
+        text = f"the parties need {wanted} GPUs, and 'resources.gpus' is {there}. Raise it, or lower theirs."
         mistakes.add(item, text)
     if max(resources.nodes) > 1:
         mistakes.add(item, "parties share one node. Set 'resources: {nodes: 1}'.")
@@ -151,14 +169,15 @@ def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[V
         return (*names, set_of(names))
     entry = item.value[SETS.name]
     if not isinstance(entry.value, list) or not entry.value:
-        mistakes.add(entry, f"expected lists of parties, such as [[{names[0]}], [{', '.join(names)}]].")
+        text = f"expected a list of sets, such as [[{names[0]}], [{', '.join(names)}]], but it is {entry.shown}."
+        mistakes.add(entry, text)
         return ()
     found: dict[str, int] = {}
     for each in entry.value:
         members = each.value if isinstance(each.value, list) else [each]
         asked = [str(one.value) for one in members]
         if not asked:
-            mistakes.add(each, f"this set names nobody. Known parties: {', '.join(names)}.")
+            mistakes.add(each, f"this set names no party. Known: {', '.join(names)}.")
         for one in members:
             if str(one.value) not in names:
                 text = f"{one.shown} is no party. Known: {', '.join(names)}.{did_you_mean(str(one.value), names)}"
@@ -167,8 +186,10 @@ def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[V
             mistakes.add(each, f"the party '{twice[0]}' stands twice in this set. Remove one.")
         level = set_of([name for name in names if name in asked])
         if level in found:
-            mistakes.add(each, f"this set is that of line {found[level]}. Remove one.")
-        found.setdefault(level, each.line)
+            text = f"this set has the same parties as the one in line {found[level]}. Remove one of them."
+            mistakes.add(each, text)
+        elif level:
+            found[level] = each.line
     return tuple(found)
 
 
@@ -183,5 +204,17 @@ def _check_busy(
         return
     for party in parties:
         if services[party.workload.service].load == "program":
-            text = f"the party '{party.name}' is a program, which runs once and cannot begin anew. Remove the line."
+            text = f"the party '{party.name}' is a program, which runs once and does not begin anew. Remove the line."
             mistakes.add(item.value[KEEP_BUSY.name], text)
+
+
+def _check_placements(item: Item | None, mistakes: Mistakes) -> None:
+    """Note each placement that is neither a policy of Seamark nor a function that can be imported."""
+    if item is None:
+        return
+    for each in item.value if isinstance(item.value, list) else [item]:
+        if isinstance(each.value, str) and each.value:
+            try:
+                placement_of(each.value)
+            except ValueError as error:
+                mistakes.add(each, f"{str(error).removesuffix('.')}.")
