@@ -14,6 +14,7 @@ from seamark.config.search import levels_with, search_of
 from seamark.config.setting_files import file_contents
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
+from seamark.model.parties import OF_THE_WHOLE
 from seamark.model.scenario import Levels, Resources, Workload
 from seamark.model.service import Service, Setting, Value
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of, own_settings
@@ -195,6 +196,8 @@ def _hint(key: str, service: Service) -> str:
         return " Settings stand directly beside 'service', without a key of their own."
     if key in (setting.name for setting in RESOURCE_SETTINGS):
         return f" It belongs under 'resources:' at the top: 'resources.{key}'."
+    if key in (setting.name for setting in OF_THE_WHOLE):
+        return " It stands beside 'parties', where several services are under load at the same time."
     if service.load != "requests" and key in (setting.name for setting in LOAD_SETTINGS):
         settings = ", ".join(setting.name for setting in load_settings_of(service))
         what = "finite: it sends each item once, and" if service.load == "finite" else "a program: it"
