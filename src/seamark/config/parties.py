@@ -12,7 +12,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.dispatch.placement import placement_of
 from seamark.errors import did_you_mean
 from seamark.model.load_profile import AUTO
-from seamark.model.parties import KEEP_BUSY, PARTIES, PLACEMENT, SETS, set_of
+from seamark.model.parties import KEEP_BUSY, PARTIES, PLACEMENT, SETS, names_in, set_of
 from seamark.model.scenario import Levels, Party, Resources, Workload
 from seamark.model.service import Service, Setting, Value
 from seamark.patterns.table import load_settings_of
@@ -173,6 +173,7 @@ def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[V
         mistakes.add(entry, text)
         return ()
     found: dict[str, int] = {}
+    before = mistakes.count
     for each in entry.value:
         members = each.value if isinstance(each.value, list) else [each]
         asked = [str(one.value) for one in members]
@@ -190,6 +191,9 @@ def _sets(item: Item, parties: tuple[Party, ...], mistakes: Mistakes) -> tuple[V
             mistakes.add(each, text)
         elif level:
             found[level] = each.line
+    loaded = {name for level in found for name in names_in(level)}
+    if (idle := [name for name in names if name not in loaded]) and mistakes.count == before:
+        mistakes.add(entry, f"the party '{idle[0]}' is in no set. Add it to one, or remove the party.")
     return tuple(found)
 
 

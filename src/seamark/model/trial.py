@@ -13,6 +13,8 @@ from seamark.model.service import Value
 SCHEMA_VERSION: Final = 1
 PARTY = "@"
 """Separates the name of a party in ids of its trials, and of the members of a deployment."""
+WHOLE_LASTS = ("warmup_s", "duration_s", "timeout_s")
+"""Settings of a trial with parties that only say how long the longest of them is under load."""
 RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
 """Fields of a deployment that may be factors."""
 
@@ -171,7 +173,8 @@ def levels_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
         if trial.treatment not in values:
             deployment = deployments.get(trial.deployment)
             resources = {name: getattr(deployment, name) for name in RESOURCES} if deployment else {}
-            values[trial.treatment] = {**trial.settings, **(trial.beside or {}), **resources}
+            lasts = {name: None for name in WHOLE_LASTS if trial.parties}  # follows from the parties
+            values[trial.treatment] = {**trial.settings, **(trial.beside or {}), **resources, **lasts}
             groups.setdefault(trial.group, []).append(trial.treatment)
     levels: dict[str, Mapping[str, Value]] = {}
     for members in groups.values():

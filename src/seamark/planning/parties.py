@@ -7,7 +7,7 @@ from seamark.config.workload_settings import settings_of
 from seamark.model.parties import OF_THE_WHOLE, PARTIES, PLACEMENT, SETS, names_in
 from seamark.model.scenario import Party, Workload
 from seamark.model.service import Service, Value
-from seamark.model.trial import PARTY, Deployment, Trial
+from seamark.model.trial import PARTY, WHOLE_LASTS, Deployment, Trial
 from seamark.planning.identity import seed_of, trial_uuid
 from seamark.planning.treatments import Values, factors_of
 
@@ -61,11 +61,8 @@ def with_parties(
         if party.name in loaded
     )
     loads = [party.load for party in parties]
-    lasts: dict[str, Value] = {
-        "warmup_s": 0.0,
-        "duration_s": max(load.length_s for load in loads),
-        "timeout_s": max(load.timeout_s for load in loads),
-    }
+    longest = (0.0, max(load.length_s for load in loads), max(load.timeout_s for load in loads))
+    lasts: dict[str, Value] = dict(zip(WHOLE_LASTS, longest, strict=True))
     return replace(
         whole,
         settings={**whole.settings, **lasts},

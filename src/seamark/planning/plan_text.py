@@ -210,10 +210,11 @@ def _notes(
             f"{counted(plan.repetitions, 'repetition')} cannot reach p = {ALPHA}: use at least"
             f" {facts.repetitions_needed} ('repetitions: {facts.repetitions_needed}')."
         )
+    fewer = "fewer sets" if any(trial.parties for trial in plan.trials) else "'exclude'"
     if facts.comparisons > 1 and (facts.smallest_p_holm or 0.0) > ALPHA:
         notes.append(
             f"for {facts.comparisons} comparisons at once (Holm) it takes {facts.repetitions_needed_holm}"
-            " repetitions, or fewer treatments: fewer levels, or 'exclude'."
+            f" repetitions, or fewer treatments: fewer levels, or {fewer}."
         )
     for service in sorted({trial.service for trial in plan.trials}):
         contained = site is not None and site.runtime == "apptainer"

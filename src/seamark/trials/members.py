@@ -1,6 +1,5 @@
 """Members: the servers of a deployment whose trials have several parties. Each has a supervisor of its own."""
 
-import os
 from dataclasses import replace
 
 from seamark.dispatch.identity import allocation, node
@@ -13,9 +12,8 @@ from seamark.model.trial import PARTY, SCHEMA_VERSION, Deployment
 from seamark.platform.pinning import cores_here
 from seamark.services.supervisor.events import timestamp
 from seamark.storage.paths import read_or_none, write
+from seamark.telemetry.gpu import chosen_gpus
 from seamark.trials.deployment_context import DeploymentContext
-
-GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 def place_of(context: DeploymentContext) -> Place | None:
@@ -42,7 +40,7 @@ def placed(job: LoadJob, place: Place | None) -> LoadJob:
     """Return the load of a party as its place has it."""
     if place is None:
         return job
-    return replace(job, niceness=place.niceness, threads=place.threads, gpus=place.gpus if place.gpus else None)
+    return replace(job, niceness=place.niceness, threads=place.threads, gpus=place.gpus)
 
 
 def write_whole_endpoint(context: DeploymentContext, server: ServerRecord) -> None:
@@ -89,7 +87,11 @@ def _name(member: Deployment) -> str:
 
 
 def _gpus_here(whole: Deployment) -> tuple[int, ...]:
-    given = os.environ.get(GPUS, "").split(",")
-    if all(each.strip().isdigit() for each in given):
-        return tuple(int(each) for each in given)[: whole.gpus]
-    return tuple(range(whole.gpus))
+    """Return the indexes of the GPUs that all members together may use. Raises UserError for GPUs by UUID."""
+    given = chosen_gpus(whole.gpus)
+    if not all(each.isdigit() for each in given):
+        names = ", ".join(given)
+        raise UserError(
+            f"CUDA_VISIBLE_DEVICES names {names}: parties divide GPUs by index. Set it to indexes, as 0,1."
+        )
+    return tuple(map(int, given))

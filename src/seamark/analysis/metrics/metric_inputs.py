@@ -96,6 +96,9 @@ def metric_inputs(
     changing = has_rate(profile.pattern, "changing")
     if load.window_s is not None:
         start_ns, end_ns = (round(at_s * 1e9) for at_s in load.window_s)
+        if profile.finite and profile.warmup_items:
+            own_ns = window_of_items(samples, profile.warmup_items).start_ns
+            start_ns = min(max(start_ns, own_ns), end_ns)
         window = Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_PARTIES, own=profile.finite)
     elif profile.finite:
         window = window_of_items(samples, profile.warmup_items)

@@ -63,10 +63,12 @@ def measured_with_retries(
         raise SystemExit(why)
     shutil.rmtree(folder.parts, ignore_errors=True)
     put_aside(folder)
-    if why := why_not_tried(context.results, context.service.name, run_of(os.environ)):
-        write_config(folder, trial, context)
+    run = run_of(os.environ)
+    names = dict.fromkeys(each.service for each in trial.measured)
+    if why := next((why for name in names if (why := why_not_tried(context.results, name, run))), None):
         failure = LoadFailure(category=NOT_TRIED, reason=why)
-        write(folder.load, replace(record_of(context, trial, failure), attempt=0))
+        for each in dict.fromkeys((*(party.id for party in trial.parties), trial.id)):  # the whole last
+            _leave_out(context, each, failure)
         return None
     for attempt in range(1, max_retries + 2):
         write_config(folder, trial, context)
@@ -77,6 +79,14 @@ def measured_with_retries(
         _pause(context, 2 ** (attempt - 1), parent_pid)
     write(folder.load, load)
     return load
+
+
+def _leave_out(context: DeploymentContext, trial_id: str, failure: LoadFailure) -> None:
+    """Write the load.json of a trial, or of a party, that is not tried."""
+    trial = context.study.trial(context.scenario, trial_id)
+    own, folder = context.of(context.study, context.scenario, trial.deployment), context.results.trial(trial_id)
+    write_config(folder, trial, own)
+    write(folder.load, replace(record_of(own, trial, failure), attempt=0))
 
 
 def _attempt(
