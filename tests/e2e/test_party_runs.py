@@ -146,6 +146,9 @@ def test_a_member_that_dies_fails_its_party_and_no_other_and_the_next_trial_has_
     record = json.loads((whole / "load.json").read_text())
     assert (record["status"], record["category"]) == ("failed", "server_died")
     assert record["reason"].startswith("two: ")
+    again = study.bench("retry", "-c", "config/scenarios/try.yaml", f"{whole.name[:-4]}@two--r1")
+    assert again.returncode == 0, "the whole trial is measured again for its party"
+    assert (whole / "attempts/1/parties/two/load.json").exists()
     write(study, parties, duration_s=0.5, sets=[["one", "two"]])
     assert study.submit().returncode == 0, "another trial, with members that live"
     assert study.processes() == []
@@ -184,3 +187,19 @@ def test_a_run_with_parties_that_is_killed_leaves_nothing_and_goes_on(study: Stu
     assert len(counts) == 6
     assert {counts[name] for name in done} == {1}
     until(lambda: not study.processes())
+
+
+def test_a_placement_that_the_machine_cannot_have_is_a_recorded_failure_with_the_reason(study: StudyFolder) -> None:
+    (study.root / "wrong.py").write_text("def nobody(parties, machine):\n    return {}\n")
+    write(
+        study,
+        {"one": {"service": "null"}, "two": {"service": "null"}},
+        placement="wrong:nobody",
+        sets=[["one", "two"]],
+    )
+    done = study.submit()
+    assert (done.returncode, "Traceback" in done.stdout + done.stderr) == (1, False)
+    loads = parties_of(study, "load.json")
+    assert {load["category"] for load in loads.values()} == {"setup_failed"}
+    assert all("one" in load["reason"] for load in loads.values())
+    assert study.processes() == []

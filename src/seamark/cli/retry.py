@@ -4,6 +4,7 @@ import click
 
 from seamark.cli.options import json_option, lane_options, open_study, scenario_option
 from seamark.errors import UserError, did_you_mean
+from seamark.model.trial import whole_of
 from seamark.trials.progress import progress
 from seamark.trials.trial_files import put_aside
 
@@ -14,7 +15,8 @@ from seamark.trials.trial_files import put_aside
 @lane_options
 @click.argument("trials", nargs=-1)
 def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, ...], **lanes: object) -> int:
-    """Measure failed trials again, or only TRIALS; earlier attempts are kept in their folders.
+    """Measure failed trials again, or only TRIALS; earlier attempts are kept in their folders. A
+    party stands for its whole trial.
 
     \b
     Examples:
@@ -30,11 +32,12 @@ def command(scenario: str, site: str | None, as_json: bool, trials: tuple[str, .
     require_lanes(study)
     study.require_no_dataset()
     folder = study.folder(study.scenario.name)
-    known = [trial.id for trial in study.plan.trials]
+    known = [trial.id for trial in (*study.plan.trials, *study.plan.measured)]
     for name in trials:
         if name not in known:
             raise UserError(f"{name}: no such trial in {study.scenario.name}.{did_you_mean(name, known)}")
-    chosen = trials or tuple(state.trial for state in progress(study.plan, folder).failed)
+    failed = (state.trial for state in progress(study.plan, folder).failed)
+    chosen = tuple(dict.fromkeys(map(whole_of, trials))) or tuple(failed)
     if not chosen:
         click.echo(f"{study.scenario.name}: no failed trial.", err=True)
         return 0

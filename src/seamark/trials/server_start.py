@@ -4,6 +4,7 @@ import os
 import shutil
 from dataclasses import replace
 
+from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
 from seamark.model.leaves import filled
 from seamark.model.results.deployment_record import Endpoint, WarmUp
@@ -31,9 +32,12 @@ def serve(context: DeploymentContext) -> None:
         return
     run = run_of(os.environ)
     if why := why_not_tried(context.results, context.service.name, run):
-        servers.leave_out(
-            context.deployment, context.service, context.site, context.folder, category=NOT_TRIED, reason=why
-        )
+        _leave_out(context, NOT_TRIED, why)
+        return
+    try:
+        place = place_of(context)
+    except UserError as mistake:  # this machine has too little for the placement
+        _leave_out(context, "setup_failed", str(mistake))
         return
     trials = context.study.whole.trials_of(context.scenario, context.deployment.id)
     answer = servers.serve_planned(
@@ -43,7 +47,7 @@ def serve(context: DeploymentContext) -> None:
         context.site,
         context.folder,
         shards=max((trial.load.shards for trial in trials), default=1),  # no set may load a member
-        place=place_of(context),
+        place=place,
         identity=context.server.record(),
         evict=device_of_lane() is None,  # servers of other lanes have devices of their own
     )
@@ -57,6 +61,12 @@ def serve(context: DeploymentContext) -> None:
             said=f"{answer.category}: {answer.reason}",
             tail=answer.log_tail,
         )
+
+
+def _leave_out(context: DeploymentContext, category: str, reason: str) -> None:
+    servers.leave_out(
+        context.deployment, context.service, context.site, context.folder, category=category, reason=reason
+    )
 
 
 def warm_up(context: DeploymentContext, trial: Trial, parent_pid: int) -> None:
