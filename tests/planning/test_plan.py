@@ -52,7 +52,8 @@ def scenario(*workloads: dict[str, Any] | Workload, **fields: Any) -> Scenario:
         else Workload(name="toy", component="inference", service="toy", levels=each)
         for each in workloads
     ]
-    return Scenario(**{"name": "study", "path": Path("study.yaml"), "workloads": tuple(made), **fields})
+    defaults = {"name": "study", "path": Path("study.yaml"), "workloads": tuple(made), "restarts": "once"}
+    return Scenario(**defaults | fields)
 
 
 def planned(*workloads: dict[str, Any] | Workload, site: Site = HERE, **fields: Any) -> Plan:

@@ -128,7 +128,7 @@ def test_a_factor_with_one_start_for_each_level_gets_neither_a_p_nor_a_smallest_
 
 
 def test_factors_within_a_start_keep_their_statistics_beside_a_factor_of_starts() -> None:
-    made = plan(study(5, files=(1, 2), concurrency=(1, 2, 4)), SERVICES, HERE)
+    made = plan(replace(study(5, files=(1, 2), concurrency=(1, 2, 4)), restarts="once"), SERVICES, HERE)
     facts, text = plan_facts(made, SERVICES, HERE), describe(made, SERVICES, HERE)
     assert facts.smallest_p == pytest.approx(2 / 252)
     assert facts.comparisons == 2, "only the treatments of one start are compared"

@@ -13,14 +13,14 @@ from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
-from seamark.model.scenario import Artifacts, Metadata, Resources, Scenario
+from seamark.model.scenario import Artifacts, Metadata, Resources, Restarts, Scenario
 from seamark.model.service import Service
 
 NAME_OF_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
-    *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "max_retries", "resources", "defaults"),
-    *("workload", "workloads", "artifacts", "binds", "metrics", "checks", "metadata"),
+    *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "max_retries", "resources"),
+    *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "metadata"),
 )
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 
@@ -40,6 +40,8 @@ def scenario_of(
     for key, (lowest, highest) in COUNTS.items():
         if key in tree.value:
             fields[key] = _count(tree.value[key], lowest, highest, mistakes)
+    if "restarts" in tree.value:
+        fields["restarts"] = _restarts(tree.value["restarts"], mistakes)
     if "resources" in tree.value:
         fields["resources"] = _resources(tree.value["resources"], mistakes)
     if "artifacts" in tree.value:
@@ -95,6 +97,11 @@ def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:
     if count is not WRONG and not lowest <= count <= highest:
         mistakes.add(item, f"{count} is outside of {lowest} to {highest}.")
     return count
+
+
+def _restarts(item: Item, mistakes: Mistakes) -> Any:
+    restarts = decode(item, Restarts, mistakes)
+    return None if restarts is WRONG else restarts
 
 
 def _resources(item: Item, mistakes: Mistakes) -> Resources:

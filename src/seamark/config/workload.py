@@ -68,6 +68,7 @@ ELSEWHERE = (
     "account",
     "qos",
     "repetitions",
+    "restarts",
     "max_retries",
     "artifacts",
     "binds",

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from seamark.model.service import Setting, Value
 
 Levels = tuple[Value, ...]
 Searched = Literal["rate_rps", "concurrency"]
+Restarts = Literal["each", "once"]
+"""Whether every block of trials has a start of each server, or all blocks one."""
 Outcome = Literal["converged", "undecided", "all_pass", "none_pass", "budget_spent", "not_judged"]
 
 
@@ -115,7 +117,8 @@ class Scenario:
     """One experiment on one service or on several.
 
     `lines` has the place of each part ("workload.batch" -> "file.yaml:12: workload.batch"), for messages about site
-    limits. `metrics` and `checks` are dotted paths of the user's own.
+    limits. `metrics` and `checks` are dotted paths of the user's own. `restarts` None: `each` where a deployment
+    factor varies and starts are cheap against the load.
     """
 
     name: str
@@ -123,6 +126,7 @@ class Scenario:
     workloads: tuple[Workload, ...]
     repetitions: int = 3
     max_retries: int = 0
+    restarts: Restarts | None = None
     site: str | None = None
     partition: str | None = None
     account: str | None = None
@@ -136,19 +140,11 @@ class Scenario:
     lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
-def factors_of_starts(factors: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the factors whose levels each have one server start, so that time and level are confounded.
-
-    `factors` is that of a plan: the levels of each factor, by role. Empty if none varies between starts.
-    """
-    return tuple(factors.get("deployment") or ())
-
-
 def why_no_p(names: tuple[str, ...]) -> str:
     """Return the sentence that explains why these factors have neither a p nor a smallest detectable effect."""
     has = f"each level of {names[0]}" if len(names) == 1 else f"each level of {', '.join(names[:-1])} and {names[-1]}"
     return (
         f"no p and no smallest effect: {has} is measured on one start of the server, and the trials of a start "
         "share its time and its place. A change of the machine over time, or between two starts, would look the same "
-        "as an effect"
+        "as an effect. `restarts: each` in the scenario starts it anew for every repetition"
     )

@@ -1,13 +1,13 @@
 """Deployments, trials and the plan that lists them. plan.json is a plan, trial.json that of one trial."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
 
 from seamark.model.load_profile import LoadProfile
 from seamark.model.results.values import OPTIONAL
-from seamark.model.scenario import Search, Slo
+from seamark.model.scenario import Restarts, Search, Slo
 from seamark.model.service import Value
 
 SCHEMA_VERSION: Final = 1
@@ -23,6 +23,9 @@ RESOURCES = ("nodes", "gpus", "cpus_per_task", "mem_gb")
 class Deployment:
     """The server settings shared by some trials: one start of a server. `id` is a slug without `--`.
 
+    With `restarts: each` every block of trials has a start of its own: a deployment with the `block` and the id
+    `DEPLOYMENT.rN`. Ids of trials begin with its `name`, the id without the block.
+
     Trials with parties have a server for each party: the `members`, deployments of their own with the id
     `DEPLOYMENT@PARTY`. `placement` is the policy that divides the machine among them.
     """
@@ -36,6 +39,19 @@ class Deployment:
     mem_gb: int
     members: "tuple[Deployment, ...]" = field(default=(), metadata=OPTIONAL)
     placement: str | None = field(default=None, metadata=OPTIONAL)
+    block: int | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def name(self) -> str:
+        """The id of the server settings, without the block of a start of its own."""
+        head, mark, party = self.id.partition(PARTY)
+        return self.id if self.block is None else head.removesuffix(start_mark(self.block)) + mark + party
+
+    def started_for(self, block: int) -> "Deployment":
+        """Return the start of this deployment, and of its members, for the trials of one block."""
+        mark = start_mark(block)
+        members = (replace(each, id=each.id.replace(PARTY, mark + PARTY, 1), block=block) for each in self.members)
+        return replace(self, id=self.id + mark, members=tuple(members), block=block)
 
     @property
     def served(self) -> "tuple[Deployment, ...]":
@@ -112,6 +128,7 @@ class Plan:
     """All deployments and trials of a scenario, in their order of execution.
 
     `factors` are the levels by role, `deployment` or `workload`; in trial.json the trial's own by the role `trial`.
+    With `restarts: each` there is a deployment for every block, else one for all.
     `digest` covers all other fields, in trial.json only: it distinguishes a whole file from a damaged one.
     """
 
@@ -133,6 +150,7 @@ class Plan:
     notes: str | None = None
     schema_version: Literal[1] = SCHEMA_VERSION
     digest: str | None = field(default=None, metadata=OPTIONAL)
+    restarts: Restarts = field(default="once", metadata=OPTIONAL)
 
     @property
     def measured(self) -> tuple[Trial, ...]:
@@ -144,12 +162,27 @@ class Plan:
         """All deployments with a server: members in place of the deployment that they belong to."""
         return tuple(each for deployment in self.deployments for each in deployment.served)
 
+    @property
+    def factors_without_p(self) -> tuple[str, ...]:
+        """The factors whose levels have one server start each, so that time and level are confounded."""
+        return () if self.restarts == "each" else tuple(self.factors.get("deployment") or ())
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The name of each deployment and member, which all its starts have in common, by the id of a start."""
+        return {each.id: each.name for each in (*self.deployments, *self.served)}
+
     def by_deployment(self) -> dict[str, list[Trial]]:
         """Return the trials of each deployment by its id, in the order of the plan."""
         trials: dict[str, list[Trial]] = {deployment.id: [] for deployment in self.deployments}
         for trial in self.trials:
             trials[trial.deployment].append(trial)
         return trials
+
+
+def start_mark(block: int) -> str:
+    """Return what the start of a deployment for one block adds to its id."""
+    return f".r{block}"
 
 
 def party_of(trial_id: str) -> str | None:

@@ -21,6 +21,7 @@ from seamark.planning.parties import (
     with_members,
     with_parties,
 )
+from seamark.planning.starts import restarts_of, started_in_blocks
 from seamark.planning.treatments import Values, factors_of, is_loaded, load_names, treatments
 
 __all__ = ["Treatment", "plan"]
@@ -47,7 +48,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     """Return the plan of a scenario at a site. Raises UserError with every mistake.
 
     Each repetition is a block: within a deployment it contains every treatment once, in a random order seeded by the
-    scenario. Deployments have such an order as well.
+    scenario. Deployments have such an order as well, in each block one of its own where each block starts them.
     """
     mistakes: list[str] = []
     factors: dict[str, dict[str, tuple[Value, ...]]] = {"deployment": {}, "workload": {}}
@@ -77,7 +78,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
     if mistakes:
         raise UserError(*dict.fromkeys(mistakes))
     deployments = _ordered(scenario, {each.deployment.id: each.deployment for each in found.values()})
-    return Plan(
+    planned = Plan(
         scenario=scenario.name,
         source=str(scenario.path),
         seed=scenario.metadata.seed,
@@ -95,6 +96,10 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         git_commit=scenario.metadata.git_commit,
         notes=scenario.metadata.notes,
     )
+    if restarts_of(scenario, planned, services) == "once":
+        return planned
+    alone = {each.service for each in planned.deployments if not each.members}
+    return started_in_blocks(planned, {name for name in alone if services[name].origin == "simulated"})
 
 
 def _treatment(

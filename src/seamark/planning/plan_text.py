@@ -5,15 +5,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import get_args
 
 from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
 from seamark.model.plurals import counted
-from seamark.model.scenario import factors_of_starts, why_no_p
+from seamark.model.scenario import Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, Plan, Trial
-from seamark.planning.plan_time import time_of
+from seamark.planning.plan_time import starts_of, time_of
 from seamark.stats.decision import detectable_shift, repetitions_for, smallest_p
 
 ALPHA = 0.05
@@ -33,8 +34,9 @@ class WorkloadFacts:
 class PlanFacts:
     """The numbers that `bench plan` prints.
 
-    Statistics (`smallest_p` and the following fields) compare treatments that share a start of a server; None if no
-    two do. `environments_to_make` are those of services that the run must create first.
+    Statistics (`smallest_p` and the following fields) compare treatments that share a start of a server, or, with
+    `restarts: each`, a block; None if no two do. `environments_to_make` are those of services that the run must
+    create first. `starts_least_s` and `starts_most_s` are the time of all starts by each kind of restarts.
     """
 
     scenario: str
@@ -61,6 +63,9 @@ class PlanFacts:
     detectable_shift_sd: float | None
     factors_without_p: tuple[str, ...]
     first_trials: tuple[str, ...]
+    restarts: Restarts
+    starts_least_s: Mapping[str, float]
+    starts_most_s: Mapping[str, float]
     notes: tuple[str, ...] = ()
 
 
@@ -75,7 +80,8 @@ def plan_facts(
     """Return the numbers of a plan. `services` and `site` make notes and times more exact, `environment` has the
     variables of the plan's paths, `measured_s` the lengths of finite loads by treatment."""
     sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
-    comparisons = _most_treatments_of_a_start(plan) - 1
+    comparisons = _most_compared(plan) - 1
+    starts = {kind: starts_of(plan, services or {}, kind) for kind in get_args(Restarts)}
     time = time_of(plan, services or {}, len(unmade), measured_s)
     times = {name: span.most for name, span in time.deployments.items()}
     best = smallest_p(plan.repetitions) if comparisons else None
@@ -86,7 +92,7 @@ def plan_facts(
         trials=len(plan.trials),
         treatments=sum(sizes.values()),
         repetitions=plan.repetitions,
-        deployments=len(plan.deployments),
+        deployments=len({each.name for each in plan.deployments}),
         factors=plan.factors,
         workloads={
             name: WorkloadFacts(treatments=sizes[name], factors=_factors(plan, trials))
@@ -105,8 +111,11 @@ def plan_facts(
         repetitions_needed=repetitions_for(ALPHA) if comparisons else None,
         repetitions_needed_holm=repetitions_for(ALPHA, comparisons) if comparisons else None,
         detectable_shift_sd=detectable_shift(plan.repetitions, ALPHA, POWER) if comparisons else None,
-        factors_without_p=factors_of_starts(plan.factors),
+        factors_without_p=plan.factors_without_p,
         first_trials=tuple(trial.id for trial in plan.trials[:FIRST_TRIALS]),
+        restarts=plan.restarts,
+        starts_least_s={kind: span.least for kind, span in starts.items()},
+        starts_most_s={kind: span.most for kind, span in starts.items()},
     )
     return replace(facts, notes=tuple(_notes(plan, facts, services or {}, site, environment)))
 
@@ -124,7 +133,9 @@ def describe(
         f"Scenario {plan.scenario} ({plan.source})",
         "",
         f"  {counted(facts.treatments, 'treatment')} x {counted(plan.repetitions, 'repetition')}"
-        f" = {counted(facts.trials, 'trial')} on {counted(facts.deployments, 'deployment')}; seed {plan.seed}",
+        f" = {counted(facts.trials, 'trial')} on {counted(facts.deployments, 'deployment')}"
+        + (f" with {len(plan.deployments)} starts" if plan.restarts == "each" else "")
+        + f"; seed {plan.seed}",
         f"  {duration(facts.estimated_least_s)} to {duration(facts.estimated_most_s)}, of it"
         f" {duration(facts.loads_s)} of load; at most {facts.node_hours:.2f} node-hours"
         + (f", {facts.gpu_hours:.2f} GPU-hours" if facts.gpu_hours else ""),
@@ -133,6 +144,7 @@ def describe(
         "",
         *_design_lines(plan, facts),
         "",
+        *_start_lines(plan, facts),
         "First trials",
         *(f"  {name}" for name in facts.first_trials),
     ]
@@ -172,7 +184,8 @@ def _factor_lines(plan: Plan, facts: PlanFacts) -> list[str]:
 
 def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     count, comparisons = plan.repetitions, facts.comparisons
-    lines = ["Detectable differences (two treatments of one start, exact two-sided rank-sum test)"]
+    where = "in the same blocks" if plan.restarts == "each" else "of one start"
+    lines = [f"Detectable differences (two treatments {where}, exact two-sided rank-sum test)"]
     if facts.smallest_p is not None:
         lines.append(f"  smallest p               {_number(facts.smallest_p)} with {counted(count, 'repetition')}")
     elif not facts.factors_without_p:
@@ -180,7 +193,7 @@ def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     if comparisons > 1 and facts.smallest_p_holm is not None:
         lines.append(
             f"  after Holm               {_number(facts.smallest_p_holm)} in a family of {comparisons} comparisons"
-            " (all treatments of a start with one)"
+            f" (all treatments of a {'workload' if plan.restarts == 'each' else 'start'} with one)"
         )
     if comparisons and facts.detectable_shift_sd is None:
         lines.append(f"  smallest effect          none: no difference, however large, can reach {ALPHA}")
@@ -192,6 +205,23 @@ def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     if names := tuple(facts.factors_without_p):
         lines.append(f"  between starts           {why_no_p(names)}")
     return lines
+
+
+def _start_lines(plan: Plan, facts: PlanFacts) -> list[str]:
+    """Return what both kinds of restarts cost, where a factor needs another server."""
+    if not plan.factors.get("deployment") or plan.repetitions == 1:
+        return []
+    counts = {"each": facts.deployments * plan.repetitions, "once": facts.deployments}
+    words = {
+        "each": "every block starts each server anew: a p value for every factor",
+        "once": f"all blocks on one start: no p value for {', '.join(plan.factors['deployment'])}",
+    }
+    lines = ["Restarts"]
+    for kind, count in counts.items():
+        took = f"{duration(facts.starts_least_s[kind])} to {duration(facts.starts_most_s[kind])}"
+        chosen = "  (planned)" if kind == plan.restarts else ""
+        lines.append(f"  {kind:<24} {counted(count, 'start')}, {took} of starts; {words[kind]}{chosen}")
+    return [*lines, ""]
 
 
 def _notes(
@@ -242,12 +272,13 @@ def _variables(plan: Plan) -> set[str]:
     return set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", paths))
 
 
-def _most_treatments_of_a_start(plan: Plan) -> int:
-    """Return the largest number of treatments that one start of a server measures: only these alternate in blocks."""
-    of_start: dict[str, set[str]] = {}
+def _most_compared(plan: Plan) -> int:
+    """Return the largest number of treatments that alternate in blocks: those of a workload where every block starts
+    its servers, else those of one start of a server."""
+    together: dict[str, set[str]] = {}
     for trial in plan.trials:
-        of_start.setdefault(trial.deployment, set()).add(trial.treatment)
-    return max(map(len, of_start.values()), default=1)
+        together.setdefault(trial.group if plan.restarts == "each" else trial.deployment, set()).add(trial.treatment)
+    return max(map(len, together.values()), default=1)
 
 
 def _by_service(plan: Plan) -> dict[str, list[Trial]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from seamark.model.scenario import Restarts
 from seamark.model.service import Service
 from seamark.model.trial import Deployment, Plan, Trial
 
@@ -35,6 +36,8 @@ QUICKER, SLOWER = 0.3, 4.0
 multiple on a busy host."""
 MEASURED = Span(least=0.9, most=1.25)
 """The same for a finite load of which another repetition was measured."""
+TYPICAL_AROUND_S = 3.0
+"""Of a deployment in the middle of that span."""
 WITHOUT_SERVER = Span(least=0.5, most=6.0)
 """Data of a service inside the client: 0.7 to 3.8 s in quickstart, mostly an index of 20,000 vectors."""
 RUN = Span(least=8.0, most=45.0)
@@ -83,6 +86,13 @@ def time_of(
     )
 
 
+def starts_of(plan: Plan, services: Mapping[str, Service], restarts: Restarts) -> Span:
+    """Return the time that the starts of a plan's servers take, or would take if they were of that kind."""
+    distinct = {each.name: each for each in plan.deployments}
+    once = _sum(_start_of(each, services) + AROUND_DEPLOYMENT for each in distinct.values())
+    return once.times(plan.repetitions) if restarts == "each" else once
+
+
 def load_of(trial: Trial, service: Service | None = None, measured_s: float | None = None) -> Span:
     """Return the time of a trial's load, or of all probes of its search; of a finite load by an earlier one, else by
     its recipe, else its limit."""
@@ -95,6 +105,14 @@ def load_of(trial: Trial, service: Service | None = None, measured_s: float | No
     if trial.search is None:
         return Span(least=load_s, most=load_s)
     return Span(least=load_s + SEARCH_LEAST * trial.search.budget_s, most=load_s + trial.search.budget_s)
+
+
+def typical_start_s(deployment: Deployment, services: Mapping[str, Service]) -> float:
+    """Return the typical time of a deployment's start and data."""
+    if deployment.members:
+        return sum(typical_start_s(member, services) for member in deployment.members)
+    server = services[deployment.service].server if deployment.service in services else None
+    return (WITHOUT_SERVER.least + WITHOUT_SERVER.most) / 2 if server is None else server.typical_start_s
 
 
 def _start_of(deployment: Deployment, services: Mapping[str, Service]) -> Span:

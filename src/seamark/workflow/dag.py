@@ -46,6 +46,11 @@ class Wildcards(Protocol):
     repetition: str
 
 
+def _of_trial(w: Wildcards) -> bool:
+    """Return whether a job is one of a trial, not of a deployment."""
+    return hasattr(w, "workload")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dag:
     """Inputs, parameters and resources of the rules, for one study."""
@@ -59,8 +64,8 @@ class Dag:
     """Cache: resources of each deployment's job."""
     _marks: dict[str, CommitMarks] = field(default_factory=dict, init=False, repr=False)
     """Cache: commit marks of each scenario's trials."""
-    _placed: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, init=False, repr=False)
-    """Cache: place of each deployment in its scenario, and its number of trials."""
+    _placed: dict[str, dict[str, tuple[int, int, int]]] = field(default_factory=dict, init=False, repr=False)
+    """Cache: place of each deployment in its scenario, and its first and last position."""
 
     _own_marks: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     """Cache: mark of each metric and check of the user's own, and of functions that score replies."""
@@ -96,10 +101,12 @@ class Dag:
         Snakemake more than the square of its jobs and nothing is submitted."""
         if not leaves_this_machine(self.study.site):
             return None
-        return self._group_of if self._together else "dep_{scenario}_{deployment}"
+        own = self._together or self.study.plan.restarts == "each"
+        return self._group_of if own else "dep_{scenario}_{deployment}"
 
     def _group_of(self, w: Wildcards) -> str:
-        return f"dep_{w.scenario}_{self._first_together(w).id}"
+        first = self._first_together(w) if self._together else self.deployment(w)
+        return f"dep_{w.scenario}_{first.id}"
 
     def together(self, w: Wildcards) -> list[str]:
         """Return the inputs of serve that put several deployments into one group; else nothing."""
@@ -111,7 +118,8 @@ class Dag:
     def _first_together(self, w: Wildcards) -> Deployment:
         """Return the first of the deployments that share a job with this one."""
         deployments = self.study.plan_of(w.scenario).deployments
-        place = next(i for i, deployment in enumerate(deployments) if deployment.id == w.deployment)
+        own = self.deployment(w).id
+        place = next(i for i, deployment in enumerate(deployments) if deployment.id == own)
         return deployments[place - place % self.study.site.deployments_per_job]
 
     def script(self, name: str, *wildcards: str) -> str:
@@ -168,7 +176,7 @@ class Dag:
 
     def image(self, w: Wildcards) -> str | None:
         """Return the image that a deployment's loads run in, None outside of containers."""
-        return image_of(self.study, w.scenario, w.deployment) if self.contained else None
+        return image_of(self.study, w.scenario, self.deployment(w).id) if self.contained else None
 
     def outside(self, w: Wildcards) -> None:
         """Return no image: a job without load runs in the base environment, a server beside its supervisor."""
@@ -186,7 +194,7 @@ class Dag:
     def records(self, scenario: str) -> list[str]:
         """Return the deployment.json of every deployment of a scenario; a simulation has none."""
         folder, simulated = self.study.folder(scenario), set(self._simulated(scenario))
-        deployments = [d.id for d in self.study.plan_of(scenario).deployments if d.id not in simulated]
+        deployments = [d.id for d in self.study.plan_of(scenario).deployments if d.name not in simulated]
         return [self._relative(folder.deployment(name).record) for name in deployments]
 
     @property
@@ -201,7 +209,7 @@ class Dag:
 
     def _simulated(self, scenario: str) -> list[str]:
         deployments = self.study.plan_of(scenario).deployments
-        return [each.id for each in deployments if self.study.simulates(each.service)]
+        return list(dict.fromkeys(each.name for each in deployments if self.study.simulates(each.service)))
 
     def loads(self, w: Wildcards) -> list[str]:
         """Return the load.json of every trial of a deployment."""
@@ -245,8 +253,8 @@ class Dag:
         return [] if all(self._measured(w.scenario, trial) for trial in trials) else self._server_files(w)[:1]
 
     def deployment(self, w: Wildcards) -> Deployment:
-        """Return the deployment a job belongs to."""
-        return self.study.deployment(w.scenario, w.deployment)
+        """Return the deployment a job belongs to: the start that a trial is measured on."""
+        return self.study.deployment(w.scenario, self.trial(w).deployment if _of_trial(w) else w.deployment)
 
     def trial(self, w: Wildcards) -> Trial:
         """Return the trial a job belongs to."""
@@ -277,19 +285,21 @@ class Dag:
         """Return the priority of a phase: deployments one after another, their trials in block order."""
 
         def of(w: Wildcards) -> int:
-            place, count = self._places(w.scenario)[w.deployment]
+            place, first, last = self._places(w.scenario)[self.deployment(w).id]
             base = 1 + place * 1_000_000
-            steps = {"serve": 0, "warmup": 1, "teardown": count + 2}
-            return base + (steps[phase] if phase in steps else 2 + count - self.trial(w).position)
+            steps = {"serve": 0, "warmup": 1, "teardown": last - first + 3}
+            return base + (steps[phase] if phase in steps else 2 + last - self.trial(w).position)
 
         return of
 
-    def _places(self, scenario: str) -> dict[str, tuple[int, int]]:
-        """Return for each deployment the number of deployments from it on, and that of its trials."""
+    def _places(self, scenario: str) -> dict[str, tuple[int, int, int]]:
+        """Return for each deployment the number of deployments from it on, and its first and last position."""
         if scenario not in self._placed:
             ids = [deployment.id for deployment in self.study.plan_of(scenario).deployments]
+            trials = {name: self.study.trials_of(scenario, name) for name in ids}
             self._placed[scenario] = {
-                name: (len(ids) - at, len(self.study.trials_of(scenario, name))) for at, name in enumerate(ids)
+                name: (len(ids) - at, own[0].position, own[-1].position)
+                for at, (name, own) in enumerate(trials.items())
             }
         return self._placed[scenario]
 
@@ -301,7 +311,7 @@ class Dag:
                 return serve_min(self.study.site) * attempt
             if phase in PHASE_MIN:
                 return PHASE_MIN[phase] * attempt
-            key = (w.scenario, w.deployment)
+            key = (w.scenario, self.deployment(w).id)
             if key not in self._minutes:
                 self._minutes[key] = minutes_of(self.study.trials_of(*key))
             return self._minutes[key][self.trial(w).id] * attempt
@@ -334,7 +344,7 @@ class Dag:
         }
 
     def _site_resource(self, name: str, w: Wildcards) -> str | int:
-        key = (w.scenario, w.deployment)
+        key = (w.scenario, self.deployment(w).id)
         if key not in self._resources:
             self._resources[key] = self._site_resources(*key)
         return self._resources[key][name]
@@ -392,7 +402,7 @@ class Dag:
         return self._marks[scenario]
 
     def _server_files(self, w: Wildcards) -> list[str]:
-        folder: DeploymentFolder = self.study.folder(w.scenario).deployment(w.deployment)
+        folder: DeploymentFolder = self.study.folder(w.scenario).deployment(self.deployment(w).id)
         return [self._relative(folder.endpoint), self._relative(folder.warmup)]
 
     def _relative(self, path: Path) -> str:

@@ -141,11 +141,14 @@ def judge(scenario_file: str, site: str, scenario: str, trial_id: str) -> None:
 
 def monitor(record: str) -> None:
     """Cut the telemetry to the trial of this load.json. Reads no scenario: it runs once for every trial."""
+    from seamark.planning.plan_file import trial_for
     from seamark.storage.paths import ScenarioFolder
     from seamark.trials.derive_trial import derive_telemetry
 
-    scenario, trial_id = ScenarioFolder(root=Path(record).parents[1]), Path(record).parent.name
-    derive_telemetry(scenario.trial(trial_id), scenario.deployment(trial_id.split("--")[0]))
+    scenario = ScenarioFolder(root=Path(record).parents[1])
+    folder = scenario.trial(Path(record).parent.name)
+    [trial] = trial_for(folder, scenario.plan).trials
+    derive_telemetry(folder, scenario.deployment(trial.deployment))
 
 
 def metrics(plan_file: str, record: str, exposition: str = "") -> None:

@@ -34,7 +34,7 @@ from seamark.model.results.trial_metrics import (
     PercentileMethod,
     TrialMetrics,
 )
-from seamark.model.scenario import factors_of_starts, why_no_p
+from seamark.model.scenario import why_no_p
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Plan, Trial, levels_of
 from seamark.stats import censored
@@ -55,8 +55,8 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     grouped: dict[str, list[Trial]] = {}
     for trial in plan.measured:
         grouped.setdefault(trial.treatment, []).append(trial)
-    levels = levels_of(plan)
-    between = factors_of_starts(plan.factors)
+    levels, names = levels_of(plan), plan.names
+    between = plan.factors_without_p
     rows, failed, points, ok = [], [], [], 0
     nodes, servers = ComparedNodes(), ComparedServers()
     for trials in grouped.values():
@@ -72,7 +72,8 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
                     FailedTrial(trial=trial.id, status=result.status, category=result.category, reason=result.reason)
                 )
         factors = levels[trials[0].treatment]
-        rows.append(_row(factors, results))
+        server = names.get(trials[0].deployment, trials[0].deployment)
+        rows.append(_row(server, factors, results))
         points.append(point_of(trials[0].group, factors, results))
     members: dict[str, list[str]] = {}
     for row in rows:
@@ -106,7 +107,7 @@ def _compared(row: SummaryRow, nodes: ComparedNodes, servers: ComparedServers, g
     )
 
 
-def _row(factors: Mapping[str, Value], results: Sequence[TrialResult]) -> SummaryRow:
+def _row(deployment: str, factors: Mapping[str, Value], results: Sequence[TrialResult]) -> SummaryRow:
     trial = results[0].trial
     good = [result.good for result in results if result.good]
     unit, _ = next(iter(Counter(metrics.throughput.unit for metrics in good).most_common(1)), (None, 0))
@@ -118,7 +119,7 @@ def _row(factors: Mapping[str, Value], results: Sequence[TrialResult]) -> Summar
         service=trial.service,
         component=trial.component,
         origin=good[0].origin if good else "measured",
-        deployment=trial.deployment,
+        deployment=deployment,
         config=redacted(good[0].config if good else trial.settings),
         changed=redacted(trial.changed),
         factors=redacted(factors),

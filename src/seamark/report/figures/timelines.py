@@ -193,10 +193,13 @@ def _thinned(at_s: pd.Series, values: pd.Series, reduce: str) -> pd.DataFrame:
 
 
 def phases_picture(results: Results, folder: Path) -> Picture | None:
-    """Draw each deployment's time to service as a bar of its phases; None when nothing took measurable time."""
+    """Draw each deployment's time to service as a bar of its phases, the median of its starts; None when nothing took
+    measurable time."""
     taken = {name: dict(record.time_to_service_s) for name, record in sorted(results.deployments.items())}
     phases = pd.DataFrame.from_dict(taken, orient="index").drop(columns="total_s", errors="ignore").astype(float)
     phases = phases[phases.sum(axis=1) > 0].dropna(axis=1, how="all").fillna(0.0)
+    names, starts = results.plan.names, len(phases)
+    phases = phases.groupby(lambda start: names.get(start, start)).median()
     if phases.empty:
         return None
     shown = phases.iloc[:MOST_DEPLOYMENTS]
@@ -223,6 +226,7 @@ def phases_picture(results: Results, folder: Path) -> Picture | None:
             "time-to-service",
             alt="Time to service of each deployment by phase",
             caption="From the start of a deployment until its server answers and holds its data."
+            + (f" Medians of {starts} starts." if starts > len(phases) else "")
             + (f" Not drawn: {counted(left_out, 'more deployment')}." if left_out else ""),
         )
 
@@ -265,7 +269,7 @@ def order_picture(results: Results, folder: Path) -> Picture | None:
             "run-order",
             alt="Throughput over the order of the run",
             caption="Each point is a trial. A slope or a step means that the machine changed while the scenario ran. "
-            "A block holds every treatment of one start of a server once, in random order.",
+            "A block holds every treatment once, in random order: of one start of a server, or of one of its own.",
         )
 
 

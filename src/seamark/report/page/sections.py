@@ -9,7 +9,7 @@ import pandas as pd
 from seamark.model.plurals import counted
 from seamark.model.results.summary import Summary
 from seamark.model.results.trial_meta import Machine, TrialMeta
-from seamark.model.scenario import factors_of_starts, why_no_p
+from seamark.model.scenario import why_no_p
 from seamark.model.trial import PARTY
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import about_servers, simulated_services
@@ -49,7 +49,7 @@ def about(results: Results) -> Facts:
         *about_servers(results.summary),
         *({**dict(machine(results.meta)), **_places(results)}.items()),
     ]
-    if names := factors_of_starts(results.plan.factors):
+    if names := results.plan.factors_without_p:
         pairs.append(("Comparisons", f"Of {', '.join(names)}: {why_no_p(names)}."))
     if results.plan.notes:
         pairs.append(("Notes", results.plan.notes))
@@ -57,9 +57,15 @@ def about(results: Results) -> Facts:
 
 
 def _design(results: Results) -> str:
-    """Return number and order of trials: blocks lie within one start of a server."""
+    """Return number and order of trials: blocks lie within one start of a server, or have starts of their own."""
     treatments = results.frame["treatment"].nunique()
-    starts = results.frame["deployment"].map(lambda name: name.partition(PARTY)[0]).nunique()
+    names = results.plan.names
+    servers = results.frame["deployment"].map(lambda start: names.get(start, start).partition(PARTY)[0]).nunique()
+    if results.plan.restarts == "each":
+        count = counted(results.plan.repetitions, "randomised block")
+        every = f"{servers} servers are started anew" if servers > 1 else "the server is started anew"
+        return f"{counted(treatments, 'treatment')} × {count}, in each of which {every}, seed {results.plan.seed}"
+    starts = servers
     devices = sorted({trial.device for trial in results.trials if trial.device})
     lanes = f"in lanes on {', '.join(devices)}" if devices else ""
     within = f", within each of {starts} starts {lanes or 'that follow one another'}" if starts > 1 else ""

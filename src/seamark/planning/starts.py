@@ -1,0 +1,74 @@
+"""How often servers start: once for all blocks of trials, or anew for every block. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from seamark.model.scenario import Restarts, Scenario
+from seamark.model.service import Service
+from seamark.model.trial import Deployment, Plan, Trial
+from seamark.planning.identity import rank
+from seamark.planning.plan_time import TYPICAL_AROUND_S, load_of, typical_start_s
+
+CHEAP = 0.5
+"""Starts that take at most this ratio of the load between them are cheap."""
+
+
+def restarts_of(scenario: Scenario, plan: Plan, services: Mapping[str, Service]) -> Restarts:
+    """Return how often the servers of a plan with one start for all blocks should start.
+
+    What the scenario says; else `each` where a workload varies what needs another server, so that its levels can only
+    be compared by their starts, and starts are cheap against the load between them.
+    """
+    if scenario.restarts is not None:
+        return scenario.restarts
+    compared = _compared(plan)
+    if plan.repetitions == 1 or not compared:
+        return "once"
+    load_s = sum(
+        load_of(trial, services.get(trial.service)).most for trial in plan.trials if trial.deployment in compared
+    )
+    starts_s = sum(
+        (typical_start_s(each, services) + TYPICAL_AROUND_S) * plan.repetitions
+        for each in plan.deployments
+        if each.id in compared
+    )
+    return "each" if starts_s <= CHEAP * load_s else "once"
+
+
+def started_in_blocks(plan: Plan, simulated: Iterable[str] = ()) -> Plan:
+    """Return a plan in which every block starts each server once, in random order, with its trials inside.
+
+    Deployments of the services in `simulated` have no server, and stay as they are.
+    """
+    once = frozenset(simulated)
+    starts: list[Deployment] = [each for each in plan.deployments if each.service in once]
+    for block in range(1, plan.repetitions + 1):
+        keys = {each.id: rank(plan.seed, "starts", block, each.id) for each in plan.deployments}
+        ordered = sorted(plan.deployments, key=lambda each: keys[each.id])
+        starts += [each.started_for(block) for each in ordered if each.service not in once]
+    trials = plan.by_deployment()
+    return replace(
+        plan,
+        restarts="each",
+        deployments=tuple(starts),
+        trials=tuple(_moved(trial, start) for start in starts for trial in _inside(trials[start.name], start)),
+    )
+
+
+def _compared(plan: Plan) -> frozenset[str]:
+    """Return the deployments of workloads that have several: what is compared between starts."""
+    of_group: dict[str, set[str]] = {}
+    for trial in plan.trials:
+        of_group.setdefault(trial.group, set()).add(trial.deployment)
+    return frozenset(name for names in of_group.values() if len(names) > 1 for name in names)
+
+
+def _inside(trials: list[Trial], start: Deployment) -> list[Trial]:
+    return [trial for trial in trials if start.block in (None, trial.block)]
+
+
+def _moved(trial: Trial, start: Deployment) -> Trial:
+    """Return a trial, with its parties, as one of that start. Nothing that names it changes."""
+    members = {member.name: member.id for member in start.members}
+    parties = (replace(each, deployment=members[each.deployment]) for each in trial.parties)
+    return replace(trial, deployment=start.id, parties=tuple(parties))
