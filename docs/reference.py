@@ -11,11 +11,12 @@ import click
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from seamark.analysis.checks import CHECKS, REMEDIES  # noqa: E402
+from seamark.analysis.checks import CHECKS  # noqa: E402
 from seamark.analysis.metrics.table import METRICS  # noqa: E402
 from seamark.cli.main import cli  # noqa: E402
 from seamark.config.levels import show  # noqa: E402
 from seamark.config.read import read_services  # noqa: E402
+from seamark.model.failure_categories import FAILURE_CATEGORIES  # noqa: E402
 from seamark.model.service import Server, Service, Setting, Value  # noqa: E402
 from seamark.patterns.table import FINITE_SETTINGS, LOAD_SETTINGS  # noqa: E402
 
@@ -218,8 +219,11 @@ def reasons_tables() -> str:
         f"| `{code}` | {severity} | {_cell(why)} | {_cell(remedy)} |" for code, severity, why, remedy in reasons()
     ]
     lines += ["", "A trial that failed as a whole is INVALID, with its category as the code:", ""]
-    lines += ["| category | remedy |", "| --- | --- |"]
-    lines += [f"| `{category}` | {_cell(remedy)} |" for category, remedy in REMEDIES.items()]
+    lines += ["| category | meaning | remedy |", "| --- | --- | --- |"]
+    lines += [
+        f"| `{name}` | {_cell(category.help)} | {_cell(category.remedy)} |"
+        for name, category in FAILURE_CATEGORIES.items()
+    ]
     return "\n".join(lines)
 
 

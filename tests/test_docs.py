@@ -13,11 +13,12 @@ from pathlib import Path
 import click
 import pytest
 
-from seamark.analysis.checks import CHECKS, REMEDIES
+from seamark.analysis.checks import CHECKS
 from seamark.cli.main import VERBS, cli
 from seamark.config.read import read_scenario, read_services, read_site
 from seamark.config.scenario import TOP_KEYS
 from seamark.config.workload import RESOURCE_SETTINGS, WORKLOAD_KEYS
+from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.objectives import OBJECTIVES
 from seamark.patterns.table import PATTERNS
 from seamark.planning.plan import plan
@@ -273,7 +274,7 @@ def test_every_pattern_category_and_code_stands_in_the_page_on_measurement():
     page = text_of("measurement.md")
     codes = [code for code, *_ in reference.reasons()]
     assert len(codes) >= len(CHECKS) - 1
-    for name in (*PATTERNS, *REMEDIES, *codes):
+    for name in (*PATTERNS, *FAILURE_CATEGORIES, *codes):
         assert f"`{name}`" in page, name
 
 

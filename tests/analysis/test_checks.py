@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from seamark.analysis.checks import CHECKS, REMEDIES, CheckInputs, Connections, Processors, judge, worst
+from seamark.analysis.checks import CHECKS, CheckInputs, Connections, Processors, judge, worst
+from seamark.model.failure_categories import FAILURE_CATEGORIES
 
 CLOSED = CheckInputs(
     requests=5000,
@@ -176,7 +177,7 @@ def test_the_gravest_reason_comes_first_and_gives_the_verdict():
     assert [reason.severity for reason in reasons] == ["invalid", "suspect", "note"]
 
 
-@pytest.mark.parametrize("category", [*REMEDIES, "something new", None])
+@pytest.mark.parametrize("category", [*FAILURE_CATEGORIES, "something new", None])
 def test_a_failed_trial_is_invalid_whatever_its_category(category):
     verdict, reasons = judge(CheckInputs(status="failed", category=category, failure="why"))
     assert verdict == "INVALID"

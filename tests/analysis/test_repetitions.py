@@ -3,23 +3,28 @@
 import csv
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples
 
+from seamark.analysis.answers import said_by_item
 from seamark.analysis.summary import write_metrics, write_summary
 from seamark.analysis.summary.repetitions import RESPONSE_FACTOR, THROUGHPUT_FACTOR, disagreements
+from seamark.model.digest import digest
+from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.summary import Summary
 from seamark.model.trial import Plan
 from seamark.report.source import read_results
 from seamark.report.terminal import summary_table
 from seamark.storage.codec import decode, encode
-from seamark.storage.paths import ScenarioFolder, write
+from seamark.storage.paths import ScenarioFolder, read, write
 
 OPEN = {"pattern": "poisson", "rate_rps": 100.0}
 
 
-def summed_up(folder, reply_s, settings=None):
-    """Leave the files of a treatment whose repetitions have these reply times; return its summary."""
+def summed_up(folder, reply_s, settings=None, answers=()):
+    """Leave the files of a treatment whose repetitions have these reply times and answers; return its summary."""
     trials = [a_trial(settings, repetition=r) for r in range(1, len(reply_s) + 1)]
     for trial, each_s in zip(trials, reply_s, strict=True):
         own = folder.trial(trial.id)
@@ -27,6 +32,10 @@ def summed_up(folder, reply_s, settings=None):
         write_samples(own.samples, samples_of(due, None, due + each_s))
         write(own.load, a_load())
         write_metrics(trial, own)
+    for trial, table in zip(trials, answers, strict=False):
+        pq.write_table(table, folder.trial(trial.id).answers)
+        record = AnswersRecord(status="ok", answers_sha256=digest(said_by_item(table)))
+        write(folder.trial(trial.id).answers_record, record)
     plan = Plan(
         scenario="s",
         source="s.yaml",
@@ -100,3 +109,37 @@ def test_a_trial_that_did_nothing_is_odd_and_a_treatment_that_did_nothing_has_no
     assert set(disagreements({"a": 0.0, "b": 9.0, "c": 9.0}, "throughput", "units/s", 1.5)) == {"a"}
     assert disagreements({"a": 0.0, "b": 0.0, "c": 9.0}, "throughput", "units/s", 1.5) == {}
     assert disagreements({"a": 0.0, "b": 0.0}, "throughput", "units/s", 1.5) == {}
+
+
+def answered(said, scores=(1.0, 0.0, 1.0), order=(0, 1, 2)):
+    """Return a table of answers to three items; `said` None: only the scores are known."""
+    known = pa.array([said[i] if said else None for i in order], pa.string())
+    return pa.table({"id": [f"q{i}" for i in order], "answer": known, "exact": [scores[i] for i in order]})
+
+
+def test_other_answers_to_the_same_items_are_noted_for_the_repetitions_that_have_them(folder):
+    tables = [answered("abc"), answered("abc", order=(2, 0, 1)), answered("abd")]
+    [treatment] = summed_up(folder, [0.001] * 3, answers=tables)["treatments"]
+    assert treatment["trial_verdicts"] == ["VALID"] * 3
+    [reason] = [reason for reason in treatment["reasons"] if reason["code"] == "answers_differ"]
+    assert (reason["severity"], reason["count"]) == ("note", 1)
+    assert reason["text"] == f"1 of 3 items answered in both have another answer than in {treatment['trials'][0]}"
+    assert list(treatment["by_twins"]) == [treatment["trials"][2]]
+
+
+@pytest.mark.parametrize(("scores", "differ"), [((1.0, 0.0, 1.0), False), ((1.0, 1.0, 0.0), True)])
+def test_where_answers_are_not_told_apart_their_scores_are_compared(folder, scores, differ):
+    tables = [answered(None), answered(None, scores)]
+    [treatment] = summed_up(folder, [0.001] * 2, answers=tables)["treatments"]
+    texts = [reason["text"] for reason in treatment["reasons"] if reason["code"] == "answers_differ"]
+    assert [text.partition(" items")[0] for text in texts] == (["2 of 3"] if differ else [])
+
+
+def test_answers_that_cannot_be_read_say_nothing(folder):
+    tables = [answered("abc"), answered("abd")]
+    summed_up(folder, [0.001] * 2, answers=tables)
+    [first, _] = sorted(folder.root.glob("*/answers.parquet"))
+    first.write_bytes(b"PAR1")
+    plan = read(folder.plan, Plan)
+    [row] = write_summary(plan, folder).treatments
+    assert "answers_differ" not in row.codes

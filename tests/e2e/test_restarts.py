@@ -60,7 +60,7 @@ def test_a_killed_run_goes_on_with_the_starts_that_are_left(study: StudyFolder) 
     a_study(study, duration_s=1)
     run = study.start()
     until(lambda: len(list(study.results.glob("*/load.json"))) >= 2, within_s=120)
-    os.killpg(run.pid, 9)
+    run.kill()
     run.wait()
     until(lambda: not study.processes(), within_s=60)
     before = {path.parent.name: path.read_bytes() for path in study.results.glob("*/samples.json")}

@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from study_folder import StudyFolder
 
+from seamark.model.failure_categories import FAILURE_CATEGORIES
+
 pytestmark = pytest.mark.e2e
 
 RECIPE = """\
@@ -23,6 +25,8 @@ workers: processes
 load: program
 origin: simulated
 limit_s: 60
+failures:
+  queue_closed: {help: It takes no more jobs., remedy: Open the queue.}
 server: null
 container: null
 settings:
@@ -106,13 +110,18 @@ def test_simulations_run_side_by_side_but_never_beside_a_load(study: StudyFolder
         assert all(end <= began_s or begin >= began_s + 1.0 for begin, end in spans.values())
 
 
-@pytest.mark.parametrize(("mode", "category"), [("fail", "program_failed"), ("hang", "timeout")])
+@pytest.mark.parametrize(
+    ("mode", "category"), [("fail", "program_failed"), ("own", "queue_closed"), ("hang", "timeout")]
+)
 def test_a_simulation_that_fails_is_a_recorded_result_and_can_be_tried_again(study, mode: str, category: str) -> None:
     a_study(study, mode=mode, limit_s=2)
     assert study.submit().returncode == 1
     [trial] = study.trials()
     load = study.json(f"{trial.name}/load.json")
     assert (load["status"], load["category"]) == ("failed", category)
+    [reason] = study.json(f"{trial.name}/metrics.json")["reasons"]
+    known = FAILURE_CATEGORIES.get(category)
+    assert (reason["code"], reason["remedy"]) == (category, known.remedy if known else "Open the queue.")
     retried = study.bench("retry", "-c", "config/scenarios/try.yaml")
     assert retried.returncode == 1, retried.stderr
     assert (trial / "attempts" / "1" / "load.json").exists()
@@ -127,3 +136,18 @@ def test_only_a_program_without_a_server_can_be_simulated(study: StudyFolder) ->
     assert refused.returncode == 2
     line = next(number for number, text in enumerate(recipe.read_text().splitlines(), 1) if "origin" in text)
     assert f"queue.yaml:{line}: origin: 'simulated' is for a program without a server." in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("timeout", "there is a category 'timeout' already. Choose another name."),
+        ("Queue closed", "'Queue closed' cannot be a category: use small letters, digits and '_', at most 64."),
+    ],
+)
+def test_a_recipe_s_own_category_of_failures_has_a_name_of_its_own(study: StudyFolder, name: str, line: str) -> None:
+    a_study(study)
+    (study.root / "config/services/queue.yaml").write_text(RECIPE.replace("queue_closed", name))
+    refused = study.bench("plan", "-c", "config/scenarios/try.yaml")
+    assert refused.returncode == 2
+    assert line in refused.stderr

@@ -29,6 +29,8 @@ class Queue(Task):
         count = int(self.settings["jobs"] or 0)
         if self.settings["mode"] == "fail":
             raise TaskFailure("program_failed", "the queue is closed")
+        if self.settings["mode"] == "own":
+            raise TaskFailure("queue_closed", "the queue is closed")
         if self.settings["mode"] == "hang":
             stop.wait()
             return

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.dotted import is_dotted
+from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.load_profile import LONGEST_S
 from seamark.model.service import Health, Server, Service
 
@@ -22,6 +23,8 @@ PLACES = (
 )
 """Names allowed in the templates of a server; services/ replaces them."""
 
+CATEGORY = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""What names a category of failed trials."""
 MAIN = "server"
 """The name of the server's own process among its parts."""
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish")
@@ -51,6 +54,12 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
         if len(quality.range) != 2 or (low is not None and high is not None and low >= high):
             at = tree.value["qualities"].value[name].value["range"]
             mistakes.add(at, "needs the least and the greatest value: [0, 1]; null is an open end.")
+    for name in service.failures:
+        at = tree.value["failures"].value[name]
+        if name in FAILURE_CATEGORIES:
+            mistakes.add(at, f"there is a category '{name}' already. Choose another name.")
+        elif not CATEGORY.fullmatch(name):
+            mistakes.add(at, f"'{name}' cannot be a category: use small letters, digits and '_', at most 64.")
     for name in ("limit_s", "typical_load_s"):
         if service.load == "requests" and name in tree.value:
             mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")

@@ -181,6 +181,14 @@ class Quality:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailureCategory:
+    """One way in which a trial as a whole fails: what it means, and what the user can do."""
+
+    help: str
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Service:
     """A declarative recipe: all facts about one service except its protocol, which is the driver's.
 
@@ -190,8 +198,8 @@ class Service:
     states which parts were tested in images. `load` is the kind of its loads. Of a finite one and of a program,
     `limit_s` is the default time limit, and `typical_load_s` serves to estimate a plan until loads were measured.
     `judge` is the function (`module:function`) that scores kept replies in a job of its own, and `qualities` are the
-    scores that it gives. `origin` of a program on a virtual clock is `simulated`: it needs no server, and several run
-    side by side.
+    scores that it gives. `failures` are categories of failed trials of its own. `origin` of a program on a virtual
+    clock is `simulated`: it needs no server, and several run side by side.
     """
 
     name: str
@@ -206,6 +214,7 @@ class Service:
     origin: Origin = "measured"
     judge: str | None = None
     qualities: Mapping[str, Quality] = field(default_factory=dict)
+    failures: Mapping[str, FailureCategory] = field(default_factory=dict)
     limit_s: float = 3600.0
     typical_load_s: float = 60.0
     environment: str | None = None

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from seamark.analysis.answers import PLAIN, said_by_item
 from seamark.load.driver import Target
 from seamark.load.workers.judging import JudgingError, judge_replies
 from seamark.load.workers.records import ReplySegment
+from seamark.model.digest import digest
 from seamark.model.dotted import mark_of
 from seamark.model.leaves import filled
 from seamark.model.results.answers import AnswersRecord, Score
@@ -30,8 +33,6 @@ from seamark.storage.paths import TrialFolder, read_or_none, replacing, write
 TIME_LIMIT_S = 3600.0
 METADATA_KEY = b"seamark"
 """Key of the record in the metadata of answers.parquet."""
-PLAIN = ("item", "id", "cluster", "kind", "units", "failure", "finish", "reply")
-"""Columns of answers.parquet beside the scores."""
 
 
 def is_judged(service: Service, trial: Trial) -> bool:
@@ -77,7 +78,7 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
             segment.add_all(zip(kept["index"].to_pylist(), kept["reply"].to_pylist(), strict=True))
         batches = list(judge_replies(judge, target, place / "replies", place, python, TIME_LIMIT_S))
     scores = _columns(batches, service.qualities)
-    ids, clusters, finish = (_texts(batches, name) for name in ("ids", "clusters", "finish"))
+    ids, clusters, finish, said = (_texts(batches, name) for name in ("ids", "clusters", "finish", "answers"))
     items = [item for batch in batches for item in batch["items"]]
     record = AnswersRecord(
         status="ok",
@@ -86,8 +87,9 @@ def _judged(study: Study, service: Service, trial: Trial, folder: TrialFolder, l
         clusters=len(set(clusters)) if clusters is not None else None,
         scores={name: score_of(values, clusters) for name, values in scores.items()},
     )
-    texts = {"id": ids, "cluster": clusters, "finish": finish}
+    texts = {"id": ids, "cluster": clusters, "finish": finish, "answer": said}
     table = _table(folder, load, kept, items, texts, scores).sort_by("item")
+    record = replace(record, answers_sha256=digest(said_by_item(table)))
     with replacing(folder.answers) as temporary:
         about = {METADATA_KEY: json.dumps(encode(record)).encode()}
         pq.write_table(table.replace_schema_metadata(about), temporary, compression="zstd", write_page_checksum=True)
@@ -177,6 +179,7 @@ def _table(
             "units": pa.array(of_sample("units"), pa.int64()),
             "failure": pa.array(failures, pa.string()),
             "finish": pa.array(texts["finish"] or nothing, pa.string()),
+            "answer": pa.array(texts["answer"] or nothing, pa.string()),
             **{name: pa.array(values, pa.float64()) for name, values in scores.items()},
             "reply": kept["reply"],
         }

@@ -41,6 +41,7 @@ def record_of(
 ) -> LoadRecord:
     """Return the record of a trial's load, without the facts that its samples give; `measured` is None for a load
     that did not begin. Without `endpoint` that is read."""
+    own = context.service.failures.get(failure.category) if failure else None
     record = LoadRecord(
         schema_version=SCHEMA_VERSION,
         scenario=context.scenario,
@@ -51,6 +52,7 @@ def record_of(
         status="failed" if failure else "ok",
         category=failure.category if failure else None,
         reason=redacted_text(failure.reason) if failure else None,
+        remedy=own.remedy if own else None,
         log_tail=tuple(redacted(list(failure.log_tail))) if failure else (),
         finished_at=measured.finished_at if measured else provenance.now(),
         node=node(),

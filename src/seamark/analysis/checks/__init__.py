@@ -2,6 +2,5 @@
 
 from seamark.analysis.checks.inputs import CheckInputs, Connections, Processors
 from seamark.analysis.checks.judge import CHECKS, gravest_first, judge, worst
-from seamark.analysis.checks.result import REMEDIES
 
-__all__ = ["CHECKS", "REMEDIES", "CheckInputs", "Connections", "Processors", "gravest_first", "judge", "worst"]
+__all__ = ["CHECKS", "CheckInputs", "Connections", "Processors", "gravest_first", "judge", "worst"]

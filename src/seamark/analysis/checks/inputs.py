@@ -66,6 +66,7 @@ class CheckInputs:
 
     status: str = "ok"
     category: str | None = None
+    remedy: str | None = None
     failure: str | None = None
     open_loop: bool = False
     changing: bool = False

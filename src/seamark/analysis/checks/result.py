@@ -1,30 +1,9 @@
 """Checks of the result: whether it exists, is steady, and can be compared."""
 
-from collections.abc import Mapping
-
 from seamark.analysis.checks.inputs import CheckInputs, of_loads
+from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.plurals import counted
 from seamark.model.results.trial_metrics import VerdictReason
-
-REMEDIES: Mapping[str, str] = {
-    "server_died": "See the server's log. `bench retry` measures the trial again.",
-    "server_never_healthy": "See the server's log; a slow start needs a longer health timeout_s in the recipe.",
-    "port_taken": "Stop what listens on the port, or let Seamark choose one.",
-    "setup_failed": "See the log of the deployment's setup.",
-    "client_died": "See the trial's log. `bench retry` measures the trial again.",
-    "all_requests_failed": "See errors.by_category and the server's log.",
-    "no_samples": "`bench retry` measures the trial again.",
-    "disk_full": "Free some space, then `bench retry`.",
-    "program_failed": "See the trial's files/stderr. `bench retry` runs the program again.",
-    "wrong_record": "Correct the driver; then `bench retry`.",
-    "figure_missing": "See the trial's files, and correct `figures`; then `bench retry`.",
-    "timeout": "Allow more time, or lower the load; then `bench retry`.",
-    "not_tried": "Fix the cause of the earlier failures; `bench submit` then tries it.",
-    "party_failed": "See the party that failed. `bench retry` measures the trial again.",
-    "interrupted": "`bench submit` resumes it.",
-    "no_level_met_the_slo": "See search.json. Lower search.from, loosen an objective, or give the search more time.",
-    "no_probe_could_tell": "See search.json: its probes have the reasons.",
-}
 
 MANY_OUTAGES = 5
 """More than this are typical of the service, like pauses of a garbage collector, and not an accident of one trial."""
@@ -39,12 +18,13 @@ def trial_failed(inputs: CheckInputs) -> VerdictReason | None:
     if inputs.status == "ok":
         return None
     category = inputs.category or "failed"
+    known = FAILURE_CATEGORIES.get(category)
     text = inputs.failure or f"the trial ended as {inputs.status}"
     return VerdictReason(
         code=category,
         severity="invalid",
         text=text,
-        remedy=REMEDIES.get(category, "See the trial's log, then retry."),
+        remedy=inputs.remedy or (known.remedy if known else "See the trial's log, then retry."),
     )
 
 

@@ -203,7 +203,7 @@ def _failed(identity: Mapping[str, Any], trial: Trial, load: LoadRecord, damage:
     else:
         category = load.category or ("timeout" if load.status == "timeout" else "client_died")
         reason = load.reason or damage or f"the load ended as {load.status}"
-    verdict, reasons = judge(CheckInputs(status="failed", category=category, failure=reason))
+    verdict, reasons = judge(CheckInputs(status="failed", category=category, failure=reason, remedy=load.remedy))
     groups = _groups(None, load)
     counts, errors, failures = groups["counts"], groups["errors"], load.failures
     known = {name: count for name, count in failures.items() if name in errors.by_category}

@@ -6,10 +6,12 @@ from statistics import median
 
 from seamark.analysis.checks.nodes import Seen, add_machine, nodes_differ
 from seamark.analysis.summary.trial_result import TrialResult
+from seamark.model.plurals import counted
+from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.summary import CountedReason
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import VerdictReason
-from seamark.storage.paths import TrialFolder, read_or_none
+from seamark.storage.paths import ScenarioFolder, TrialFolder, read_or_none
 
 THROUGHPUT_FACTOR = 1.5
 RESPONSE_FACTOR = 2.0
@@ -53,20 +55,48 @@ def _reason(name: str, values: Mapping[str, float], what: str, unit: str) -> Ver
     )
 
 
-def compared(results: Sequence[TrialResult]) -> list[TrialResult]:
+def compared(results: Sequence[TrialResult], folder: ScenarioFolder) -> list[TrialResult]:
     """Return the results of one treatment's trials, each with its reasons by the other repetitions.
 
     Throughput is compared in every load; the median response time where the rate is given, since in a closed loop one
-    follows from the other. Trials without figures are left out.
+    follows from the other; answers where they were scored. Trials without figures are left out.
     """
     of_open = [result for result in results if not result.trial.load.closed]
     reasons = disagreements(_values(of_open, "latency_ms.p50"), "median response time", "ms", RESPONSE_FACTOR)
     unit = next((result.good.throughput.unit for result in results if result.good), "").replace("_per_", "/")
     reasons |= disagreements(_values(results, "throughput.value"), "throughput", unit, THROUGHPUT_FACTOR)
+    answers = _answers_differ([folder.trial(result.trial.id) for result in results if result.good])
     return [
-        replace(result, by_twins=(reasons[result.trial.id],)) if result.trial.id in reasons else result
+        replace(result, by_twins=tuple(each[name] for each in (reasons, answers) if name in each))
         for result in results
+        for name in (result.trial.id,)
     ]
+
+
+def _answers_differ(trials: Sequence[TrialFolder]) -> dict[str, VerdictReason]:
+    """Return a reason for each trial with other answers than the first that has any. The tables are read only where
+    digests differ."""
+    records = {each: record for each in trials if (record := read_or_none(each.answers_record, AnswersRecord))}
+    scored = [each for each, record in records.items() if record.answers_sha256]
+    odd = [each for each in scored[1:] if records[each].answers_sha256 != records[scored[0]].answers_sha256]
+    if not odd:
+        return {}
+    from seamark.analysis.answers import differing, read_said  # imports pyarrow
+
+    reasons, first = {}, read_said(scored[0].answers)
+    for each in odd:
+        if first is None or (said := read_said(each.answers)) is None:
+            continue
+        count, both = differing(first, said)
+        if count:
+            reasons[each.root.name] = VerdictReason(
+                code="answers_differ",
+                severity="note",
+                text=f"{count} of {counted(both, 'item')} answered in both have another answer than in "
+                f"{scored[0].root.name}",
+                remedy="Where equal questions should have equal answers, see what depends on load, such as batching.",
+            )
+    return reasons
 
 
 def _values(results: Sequence[TrialResult], path: str) -> dict[str, float]:

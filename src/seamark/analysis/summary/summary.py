@@ -60,7 +60,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     rows, failed, points, ok = [], [], [], 0
     nodes, servers = ComparedNodes(), ComparedServers()
     for trials in grouped.values():
-        results = compared([read_trial_result(trial, folder.trial(trial.id)) for trial in trials])
+        results = compared([read_trial_result(trial, folder.trial(trial.id)) for trial in trials], folder)
         for result in results:
             trial = result.trial
             if result.good:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seamark.model.results.values import Count, Number, Word
+from seamark.model.results.values import OPTIONAL, Count, Number, Word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,8 @@ class Score:
 class AnswersRecord:
     """Outcome of one scoring. `skipped`: the load has failed. Of a `failed` one `reason` says why.
 
-    `quality_version` is the dotted path of the scoring function with a digest of its module.
+    `quality_version` is the dotted path of the scoring function with a digest of its module, `answers_sha256` a digest
+    of what was answered to each item.
     """
 
     schema_version: int = 1
@@ -29,4 +30,5 @@ class AnswersRecord:
     quality_version: str = ""
     answers: int = 0
     clusters: Count = None
+    answers_sha256: Word = field(default=None, metadata=OPTIONAL)
     scores: Mapping[str, Score] = field(default_factory=dict)

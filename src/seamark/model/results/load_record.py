@@ -194,7 +194,7 @@ class CommitMark:
 @dataclass(frozen=True, kw_only=True)
 class LoadRecord:
     """How the load of a trial ended. `status` is ok, failed or timeout. Of a `failed` load `category` and `reason`
-    say why. `over_saturated_at_s` after its start the load was ended because the server fell behind for good. `kind` is
+    say why; `remedy` is that of a category of the recipe's own. `over_saturated_at_s` after its start the load was ended because the server fell behind for good. `kind` is
     that of the load, `origin` is `simulated` for one on a virtual clock. A finite one has a number of `items` and
     `sessions`: more than one if it was resumed. `device` is that of the lane, None of a load that had the node to
     itself. A trial with `parties` has the load.json of each in a folder of its own. There `beside` names the other
@@ -249,6 +249,7 @@ class LoadRecord:
     beside: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     window_s: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
     ended_early: Word = field(default=None, metadata=OPTIONAL)
+    remedy: Word = field(default=None, metadata=OPTIONAL)
 
     @property
     def ok(self) -> bool:

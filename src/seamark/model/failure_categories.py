@@ -1,0 +1,76 @@
+"""Why a trial as a whole failed: the categories of load.json, with the remedy of each. A recipe adds its own."""
+
+from collections.abc import Mapping
+
+from seamark.model.service import FailureCategory
+
+FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
+    "server_died": FailureCategory(
+        help="The server ended while it was needed.",
+        remedy="See the server's log. `bench retry` measures the trial again.",
+    ),
+    "server_never_healthy": FailureCategory(
+        help="The server ended before its health probe was answered, or did not answer in time.",
+        remedy="See the server's log; a slow start needs a longer health timeout_s in the recipe.",
+    ),
+    "port_taken": FailureCategory(
+        help="Another process listens on a port that the server was to have.",
+        remedy="Stop what listens on the port, or let Seamark choose one.",
+    ),
+    "setup_failed": FailureCategory(
+        help="A set-up command failed, or what the load or the server needs cannot be had.",
+        remedy="See the log of the deployment's setup.",
+    ),
+    "client_died": FailureCategory(
+        help="All workers of the load ended before their time, or load.json is damaged.",
+        remedy="See the trial's log. `bench retry` measures the trial again.",
+    ),
+    "all_requests_failed": FailureCategory(
+        help="No request of the load has a good reply.",
+        remedy="See errors.by_category and the server's log.",
+    ),
+    "no_samples": FailureCategory(
+        help="Nothing was sent or recorded, or the samples could not be kept.",
+        remedy="`bench retry` measures the trial again.",
+    ),
+    "disk_full": FailureCategory(
+        help="A file of the load could not be written for lack of space.",
+        remedy="Free some space, then `bench retry`.",
+    ),
+    "program_failed": FailureCategory(
+        help="A program ended with an error, or could not be started.",
+        remedy="See the trial's files/stderr. `bench retry` runs the program again.",
+    ),
+    "wrong_record": FailureCategory(
+        help="A program or driver recorded a sample, event or figure that cannot be.",
+        remedy="Correct the driver; then `bench retry`.",
+    ),
+    "figure_missing": FailureCategory(
+        help="A figure of a command cannot be read from its output or files.",
+        remedy="See the trial's files, and correct `figures`; then `bench retry`.",
+    ),
+    "timeout": FailureCategory(
+        help="The load or the program was not done by its time limit.",
+        remedy="Allow more time, or lower the load; then `bench retry`.",
+    ),
+    "not_tried": FailureCategory(
+        help="Earlier trials of the deployment failed alike, so this one was left out.",
+        remedy="Fix the cause of the earlier failures; `bench submit` then tries it.",
+    ),
+    "party_failed": FailureCategory(
+        help="Another party of the trial could not begin.",
+        remedy="See the party that failed. `bench retry` measures the trial again.",
+    ),
+    "interrupted": FailureCategory(
+        help="The run was ended from outside.",
+        remedy="`bench submit` resumes it.",
+    ),
+    "no_level_met_the_slo": FailureCategory(
+        help="A search found no load that meets the objectives.",
+        remedy="See search.json. Lower search.from, loosen an objective, or give the search more time.",
+    ),
+    "no_probe_could_tell": FailureCategory(
+        help="No probe of a search had a known outcome.",
+        remedy="See search.json: its probes have the reasons.",
+    ),
+}
