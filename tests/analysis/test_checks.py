@@ -1,12 +1,15 @@
 """Each check fires on its fault and on nothing else; notes change no verdict."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from seamark.analysis.checks import CHECKS, CheckInputs, Connections, Processors, judge, worst
 from seamark.model.failure_categories import FAILURE_CATEGORIES
 
+ROOT = Path(__file__).parents[2]
 CLOSED = CheckInputs(
     requests=5000,
     ok=5000,
@@ -188,3 +191,14 @@ def test_a_failed_trial_is_invalid_whatever_its_category(category):
 def test_the_worst_of_some_verdicts_is_the_gravest():
     assert worst(["VALID", "INVALID", "SUSPECT"]) == "INVALID"
     assert worst([]) == "VALID"
+
+
+def test_every_category_that_the_code_gives_is_in_the_table():
+    given = re.compile(
+        r"""(?:FailedError|TaskFailure)\(\s*"(\w+)"|category="(\w+)"|_FAILED = "(\w+)"|_TRIED = "(\w+)\""""
+    )
+    sources = [path.read_text() for path in (ROOT / "src" / "seamark").rglob("*.py") if path.parent.name != "report"]
+    found = {name for text in sources for names in given.findall(text) for name in names if name}
+    without_load = {"damaged_file"}  # of a trial whose files say nothing
+    assert found - without_load <= set(FAILURE_CATEGORIES)
+    assert {"server_died", "setup_failed", "not_tried", "party_failed", "program_failed"} <= found

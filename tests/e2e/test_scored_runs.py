@@ -88,6 +88,29 @@ def test_a_judge_that_fails_leaves_the_figures_and_says_so(study: StudyFolder) -
     assert max(study.measurements().values()) == 1
 
 
+def test_replies_of_a_party_are_scored_and_a_mended_judge_scores_them_again(study: StudyFolder) -> None:
+    (study.root / "my_judge.py").write_text(JUDGE)
+    (study.root / "config/services/items.yaml").write_text(RECIPE)
+    asked = {"service": "items", "ttft_ms": 1, "gen_tokens": 4, "items": 40, "limit_s": 60}
+    parties = {"asked": asked, "other": {"service": "known", "ttft_ms": 1, "duration_s": 1, "warmup_s": 0}}
+    document = {"scenario": "try", "repetitions": 1, "workload": {"parties": parties, "sets": [["asked", "other"]]}}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    [trial] = study.trials()
+    asked_at = f"{trial.name}/parties/asked"
+    assert study.json(f"{asked_at}/answers.json")["answers"] == 40
+    assert study.json(f"{asked_at}/metrics.json")["quality"]["answered"] == 1.0
+    assert not (trial / "parties/other/answers.json").exists()
+    assert study.json(f"{trial.name}/answers.json")["answers"] == 40
+    loads = (trial / "parties/asked/load.json").read_bytes()
+    (study.root / "my_judge.py").write_text(JUDGE.replace('float(b"[DONE]" in reply)', "0.5"))
+    again = study.submit()
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert (trial / "parties/asked/load.json").read_bytes() == loads
+    assert study.json(f"{asked_at}/metrics.json")["quality"]["answered"] == 0.5
+
+
 def test_replies_that_are_not_kept_are_not_scored(study: StudyFolder) -> None:
     a_study(study, items=20, keep_replies=False)
     assert study.submit().returncode == 0

@@ -35,17 +35,39 @@ METADATA_KEY = b"seamark"
 """Key of the record in the metadata of answers.parquet."""
 
 
-def is_judged(service: Service, trial: Trial) -> bool:
-    """Return whether the replies of a trial are scored."""
-    return service.judge is not None and trial.load.keep_replies
+def is_judged(services: Mapping[str, Service], trial: Trial) -> bool:
+    """Return whether the replies of a trial, or of a party of it, are scored."""
+    return bool(judged_of(services, trial))
+
+
+def judged_of(services: Mapping[str, Service], trial: Trial) -> tuple[Trial, ...]:
+    """Return the trials whose replies are scored: some of the parties, or this one, or none."""
+    return tuple(
+        each for each in trial.measured if services[each.service].judge is not None and each.load.keep_replies
+    )
+
+
+def judges_of(services: Mapping[str, Service], trial: Trial) -> tuple[str, ...]:
+    """Return the dotted paths of the functions that score a trial's replies."""
+    return tuple(dict.fromkeys(str(services[each.service].judge) for each in judged_of(services, trial)))
 
 
 def judge_trial(study: Study, trial: Trial, folder: TrialFolder) -> AnswersRecord:
     """Score the replies of a trial, and write both files; answers.json last, whatever came of it. Replies to items
     that were sent again (`keep_busy`) are not scored: each item counts once.
 
-    Where the replies were pruned, the scores that there are stay.
+    Where the replies were pruned, the scores that there are stay. Of a trial with parties those of each party are
+    scored; the whole has no answers of its own.
     """
+    if trial.parties:
+        judged = [
+            judge_trial(study, each, folder.party(str(each.party))) for each in judged_of(study.services, trial)
+        ]
+        version = " ".join(map(mark_of, judges_of(study.services, trial)))
+        answers = sum(each.answers for each in judged)
+        record = AnswersRecord(status="ok", answers=answers, quality_version=version)
+        write(folder.answers_record, record)
+        return record
     service = study.services[trial.service]
     assert service.judge is not None
     version = mark_of(service.judge)
@@ -189,11 +211,14 @@ def _table(
 def needs_judging(study: Study, trial: Trial, folder: TrialFolder) -> bool:
     """Return whether the replies of a trial were never scored, or by another version of the function, and can be
     scored here."""
+    if trial.parties:
+        judged = judged_of(study.services, trial)
+        return any(needs_judging(study, each, folder.party(str(each.party))) for each in judged)
     service = study.services[trial.service]
-    if service.judge is None or not trial.load.keep_replies or not folder.replies.exists():
+    if not is_judged(study.services, trial) or not folder.replies.exists():
         return False
     if (python := _python(study, service)) is not None and not python.exists():
         return False
     record = read_or_none(folder.answers_record, AnswersRecord)
     newer = record is not None and folder.answers_record.stat().st_mtime_ns >= folder.load.stat().st_mtime_ns
-    return not newer or record is None or record.quality_version != mark_of(service.judge)
+    return not newer or record is None or record.quality_version != mark_of(str(service.judge))

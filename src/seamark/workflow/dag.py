@@ -22,7 +22,7 @@ from seamark.platform.fork_server.client import LEADER
 from seamark.services.supervisor.deployment import stop_all
 from seamark.storage.paths import DeploymentFolder
 from seamark.trials.conflicts import CommitMarks
-from seamark.trials.judge import is_judged
+from seamark.trials.judge import is_judged, judges_of
 from seamark.trials.lane import require_lanes
 from seamark.workflow.containerised_jobs import (
     container_command,
@@ -140,24 +140,22 @@ class Dag:
         """Return a trial's objectives, and metrics and checks of the user's own: its metrics are derived again when
         they change, without a measurement."""
         trial = self.trial(w)
-        for path in (own := (*trial.metrics, *trial.checks)):
-            if path not in self._own_marks:
-                self._own_marks[path] = mark_of(path)
-        return [f"{slo.metric} {slo.op} {slo.limit!r}" for slo in trial.slos] + [
-            self._own_marks[path] for path in own
-        ]
+        objectives = [f"{slo.metric} {slo.op} {slo.limit!r}" for slo in trial.slos]
+        return objectives + [self._mark(path) for path in (*trial.metrics, *trial.checks)]
 
     def answers(self, w: Wildcards) -> list[str]:
         """Return the record of a trial's scores if its replies are scored, else nothing."""
         trial = self.trial(w)
-        if not is_judged(self.study.services[trial.service], trial):
+        if not is_judged(self.study.services, trial):
             return []
         return [self._relative(self.study.folder(w.scenario).trial(trial.id).answers_record)]
 
     def quality_version(self, w: Wildcards) -> str:
-        """Return the version of the function that scores replies: a change of it scores them again, and measures
+        """Return the versions of the functions that score replies: a change of one scores them again, and measures
         nothing."""
-        path = self.study.services[self.trial(w).service].judge or ""
+        return " ".join(map(self._mark, judges_of(self.study.services, self.trial(w))))
+
+    def _mark(self, path: str) -> str:
         if path not in self._own_marks:
             self._own_marks[path] = mark_of(path)
         return self._own_marks[path]
