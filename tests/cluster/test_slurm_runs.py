@@ -170,6 +170,26 @@ def test_many_short_deployments_go_into_one_job_one_after_another_in_the_sites_w
     assert job["MinMemoryNode"] == "3G"
 
 
+@pytest.mark.covers("E-FR03", "E-FR04")
+@pytest.mark.parametrize("together", [1, 2])
+def test_every_block_starts_its_servers_in_jobs_of_its_own(on_slurm: SlurmStudy, together: int) -> None:
+    on_slurm.write_site(deployments_per_job=together)
+    workload = {"concurrency": 1, "duration_s": 1}
+    sized = {"cpus_per_task": 1, "mem_gb": [1, 2]}
+    on_slurm.write(qos="default", restarts="each", resources=sized, repetitions=2, workload=workload)
+    done = on_slurm.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    job_of = {trial.name: json.loads((trial / "meta.json").read_text())["slurm_job_id"] for trial in on_slurm.trials()}
+    assert len(job_of) == 4
+    blocks = [{job for name, job in job_of.items() if name.endswith(f"--r{block}")} for block in (1, 2)]
+    assert [len(jobs) for jobs in blocks] == [2 // together] * 2
+    assert not blocks[0] & blocks[1]
+    assert len(on_slurm.jobs()) == 4 // together
+    again = on_slurm.submit()
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert len(on_slurm.jobs()) == 4 // together
+
+
 @pytest.mark.covers("E-VAL")
 def test_deployments_that_no_node_has_room_for_together_are_refused(on_slurm: SlurmStudy) -> None:
     on_slurm.write_site(deployments_per_job=3, placement="share", pinning="none")
