@@ -42,8 +42,9 @@ def test_the_stages_of_requests_are_in_metrics_report_and_trace(study: StudyFold
     [trial] = study.trials()
     stages = study.json(f"{trial.name}/metrics.json")["stages"]
     encode, search = (stages["by_stage"][name] for name in ("encode", "search"))
-    assert encode["busy_ratio"] > 0.8 > search["busy_ratio"], "four users wait for the slower stage"
-    assert encode["wait_ms"]["p50"] > 2 * encode["run_ms"]["p50"] > 8 > search["run_ms"]["p50"]
+    assert encode["busy_ratio"] > 1.5 * search["busy_ratio"], "four users wait for the slower stage"
+    assert encode["wait_ms"]["p50"] > encode["run_ms"]["p50"] >= 4
+    assert encode["run_ms"]["p50"] > search["run_ms"]["p50"] >= 1
     assert encode["critical_ratio"] + search["critical_ratio"] + stages["outside_ratio"] == pytest.approx(1)
     assert study.json(f"{trial.name}/load.json")["events"] == stages["events"] > 4 * stages["requests"]
     page = (study.root / "reports/try/report.md").read_text()
