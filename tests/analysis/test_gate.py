@@ -160,6 +160,10 @@ MISSED = ObjectiveResult(metric="latency_p99_s", op="<=", limit=0.1, value=0.31,
         ({}, "Gate passed: 1 trial; 1 objective met."),
         ({"slos": (MISSED,)}, "Gate not passed: latency_p99_s <= 0.1 missed, is 0.31."),
         (
+            {"slos": (replace(MISSED, lower_bound=True),)},
+            "Gate not passed: latency_p99_s <= 0.1 missed, is at least 0.31.",
+        ),
+        (
             {"slos": (BOUND,)},
             "Gate not passed: whether latency_p99_s <= 0.1 is met is not known (unanswered requests make its value a "
             "lower bound of 0.05).",

@@ -49,7 +49,7 @@ class Gate:
 @dataclass(frozen=True, kw_only=True)
 class _Objective:
     """An objective over `of` trials: how many miss it, of how many nothing is known, `bounds` of these as their value
-    is a lower bound. `worst` is the value furthest on the wrong side."""
+    is a lower bound. `worst` is the value furthest on the wrong side, `least`: or even further."""
 
     metric: str
     text: str
@@ -58,6 +58,7 @@ class _Objective:
     unknown: int
     bounds: int
     worst: float | None
+    least: bool = False
 
 
 def gate_of_summary(summary: Summary, unmeasured: int = 0) -> Gate:
@@ -112,6 +113,7 @@ def _of_summary(slo: ObjectiveSummary, row: SummaryRow) -> _Objective:
         unknown=unknown,
         bounds=min(slo.lower_bounds, unknown),
         worst=worst,
+        least=slo.lower_bounds > 0,
     )
 
 
@@ -124,6 +126,7 @@ def _of_trial(slo: ObjectiveResult) -> _Objective:
         unknown=int(slo.met is None),
         bounds=int(slo.met is None and slo.lower_bound),
         worst=slo.value,
+        least=slo.lower_bound,
     )
 
 
@@ -140,7 +143,8 @@ def _against(objectives: Sequence[_Objective], reasons: Iterable[VerdictReason])
 def _missed(one: _Objective) -> str:
     if one.worst is None:
         return f"{one.text} missed{_in(one.missed, one.of)}"
-    return f"{one.text} missed{_in(one.missed, one.of)}, {'is' if one.of == 1 else 'at worst'} {one.worst:.4g}"
+    value = f"{'at least ' if one.least else ''}{one.worst:.4g}"
+    return f"{one.text} missed{_in(one.missed, one.of)}, {'is' if one.of == 1 else 'at worst'} {value}"
 
 
 def _unknown(one: _Objective, *, withheld: bool) -> str:
