@@ -91,9 +91,8 @@ def test_failed_trials_are_named_by_the_gate(study):
         (("submit", "--strict", "--dry-run"), "a dry run measures nothing that could be judged"),
         (("submit", "--strict=yes"), "--strict"),
         (("submit", "--strict", "-c", "none.yaml"), "none.yaml"),
-        (("retry", "--strict"), "--strict"),
-        (("load", "--strict"), "ADDRESS"),
         (("load", "http://127.0.0.1:9/", "--strict", "--slo", "latency=fast"), "not an objective"),
+        (("load", "http://127.0.0.1:9/", "--strict", "--slo", "latencyp99=1"), "no objective 'latencyp99'"),
     ],
 )
 def test_a_wrong_use_is_one_line_with_exit_code_2(study, words, why):
@@ -169,22 +168,38 @@ def test_both_examples_install_first_and_have_the_same_variables():
 @pytest.mark.covers("E-NFR05")
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the examples wait for the service with curl")
 @pytest.mark.parametrize(
-    ("steps", "limit_s", "objective", "codes"),
+    ("steps", "of_address", "limit_s", "codes", "why"),
     [
-        pytest.param(github_steps(), "60", 60, [0, 0, 0, 0], id="GitHub, passed"),
-        pytest.param(gitlab_steps(), "60", 60, [0], id="GitLab, passed"),
-        pytest.param(gitlab_steps(), "60", 1e-9, [1], id="GitLab, a scenario misses its objective"),
-        pytest.param(github_steps(), "1e-9", 60, [0, 1], id="GitHub, an address misses its objective"),
+        pytest.param(github_steps(), "error_rate=1", 60, [0, 0, 0, 0], "Gate passed: 3 trials", id="GitHub, passed"),
+        pytest.param(gitlab_steps(), "error_rate=1", 60, [0], "Gate passed: 3 trials", id="GitLab, passed"),
+        pytest.param(
+            gitlab_steps(),
+            "error_rate=1",
+            1e-9,
+            [1],
+            "Gate not passed: null: latency_p99_s <= 1e-09 missed in 3 of 3 trials",
+            id="GitLab, a scenario misses its objective",
+        ),
+        pytest.param(
+            github_steps(),
+            "latency_p50=1e-9",
+            60,
+            [0, 1],
+            "Gate not passed: latency_p50_s <= 1e-09 missed",
+            id="GitHub, an address misses its objective",
+        ),
     ],
 )
-def test_the_steps_of_an_example_run_and_end_where_an_objective_is_missed(tmp_path, steps, limit_s, objective, codes):
+def test_the_steps_of_an_example_run_and_end_where_an_objective_is_missed(
+    tmp_path, steps, of_address, limit_s, codes, why
+):
     """All steps but the first, which installs what is installed here."""
     repository, tools = tmp_path / "repository", tmp_path / "tools"
     (repository / "ci").mkdir(parents=True)
     tools.mkdir()
     text = (EXAMPLES / "gate.yaml").read_text()
     assert "latency_p99_s <= 0.05" in text
-    (repository / "ci/gate.yaml").write_text(text.replace("latency_p99_s <= 0.05", f"latency_p99_s <= {objective}"))
+    (repository / "ci/gate.yaml").write_text(text.replace("latency_p99_s <= 0.05", f"latency_p99_s <= {limit_s}"))
     for name, words in (("python", [sys.executable]), ("bench", [sys.executable, "-m", "seamark.cli.main"])):
         (tools / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         (tools / name).chmod(0o755)
@@ -212,13 +227,13 @@ def test_the_steps_of_an_example_run_and_end_where_an_objective_is_missed(tmp_pa
             seen.append(step.wait(timeout=600))
             assert seen == codes[: len(seen)], output.read_text()
             if seen[-1]:
-                assert "Gate not passed: " in output.read_text()
                 break
     finally:
         for group in groups:
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
     assert seen == codes
+    assert why in output.read_text()
     if codes[-1] == 0:
         assert (repository / "study/reports/gate/index.html").exists()
         assert (repository / "study/results/gate/summary.csv").exists()
