@@ -207,7 +207,7 @@ def test_the_steps_of_an_example_run_and_end_where_an_objective_is_missed(
     environment |= {
         "PATH": f"{tools}:{os.environ['PATH']}",
         "PORT": str(choose_ports(["http"], "127.0.0.1", Random())["http"]),
-        "LIMIT_S": limit_s,
+        "OBJECTIVE": of_address,
     }
     groups, seen = [], []
     try:
