@@ -117,8 +117,8 @@ def test_a_trial_beside_processes_that_compute_is_suspect_and_says_what_was_seen
             "duration_s": 4,
         },
     )
-    with burners(2 * (os.cpu_count() or 1)):
-        done = study.submit()
+    with burners(os.cpu_count() or 1):
+        done = study.bench("submit", "-c", "config/scenarios/try.yaml", timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Warning: idle machine: others use " in done.stderr
     [trial] = study.trials()
