@@ -51,7 +51,7 @@ def cli_page() -> str:
         "| exit code | meaning |",
         "| --- | --- |",
         "| 0 | done |",
-        "| 1 | some trials failed |",
+        "| 1 | some trials failed; with `--strict` also: the results do not [pass the gate](how-to-gate-in-ci.md) |",
         "| 2 | usage error; nothing was run |",
         "| 3 | the site lacks something, such as Slurm, an image or space |",
         "| 130 | stopped by Ctrl-C; `bench submit` resumes |",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from scipy.special import comb
 
-from seamark.analysis.checks import host, load, result
+from seamark.analysis.checks import host, inputs, load, result
 from seamark.analysis.metrics import (
     distribution,
     energy,
@@ -35,6 +35,7 @@ from seamark.trials.kinds import parties
 from seamark.trials.search import steps
 
 ROOT = Path(__file__).parent.parent
+NUMBERS = {2: "two"}
 WORDS = {2: "twice", 3: "three", 4: "four", 5: "five", 6: "six", 10: "ten", 20: "20"}
 
 
@@ -101,10 +102,13 @@ MEASUREMENT = {
     "energy that is covered": f"cover {shared(energy.COVERED)} of the window in "
     f"{WORDS[energy.LEAST_STEPS]} steps or more",
     "looks of Slurm": f"read {WORDS[telemetry_energy.LEAST_LOOKS]} times (`AcctGatherNodeFreq`)",
-    "work of others": f"from {percent(host.OTHERS)} of the processors on, from "
-    f"{percent(host.OTHERS_OF_FULL)} where more than {percent(host.FULL)} were busy, or with "
-    f"steal from {percent(host.STEAL)} on",
-    "looks at processors": f"fewer than {WORDS[resources.FEWEST_LOOKS]} looks inside the window",
+    "work of others": f"`others` over the whole window | {percent(host.OTHERS)} of the processors; "
+    f"{percent(host.OTHERS_OF_FULL)} where more than {percent(host.FULL)} were busy |",
+    "work of others in a part": f"readings with {percent(inputs.OTHERS_BURST)} of the processors or more, at least "
+    f"{NUMBERS[resources.FEWEST_CROWDED]} of them | {percent(host.CROWDED)} of the readings",
+    "steal": f"steal over the whole window | {percent(host.STEAL)} |",
+    "waiting for memory": f"Waiting for memory is one from {percent(host.WAITING_MEMORY)} of the time on",
+    "looks at processors": f"fewer than {WORDS[resources.FEWEST_LOOKS]} readings inside the window",
     "repetitions that differ": f"more than {repetitions.THROUGHPUT_FACTOR:g} times above or below the median of all "
     f"repetitions or, where the rate is given, its median response time more than "
     f"{repetitions.RESPONSE_FACTOR:g} times",

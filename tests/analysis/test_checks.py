@@ -62,6 +62,15 @@ FAULTS = [
     ("host_cpu_saturated", "note", CLOSED, {"machine_cpu_ratio": 0.97}),
     ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.86, others=0.76)]}),
     ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.95, others=0.11)]}),
+    ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.3, others=0.1, crowded=0.1)]}),
+    ("busy_elsewhere", "suspect", CLOSED, {"processors": [Processors(node=None, busy=0.3, others=None, steal=0.05)]}),
+    ("others_unknown", "note", CLOSED, {"others_unknown": "2 readings in the window, fewer than 3"}),
+    (
+        "memory_pressure",
+        "suspect",
+        CLOSED,
+        {"processors": [Processors(node=None, busy=0.3, others=None, waiting_memory=0.1)]},
+    ),
     ("busy_elsewhere", "suspect", OPEN, {"processors": [Processors(node="n2", busy=0.2, others=0.0, steal=0.08)]}),
     ("answers_not_scored", "suspect", CLOSED, {"not_scored": "scorers:exact failed: NameError\nand more"}),
     ("device_shared", "suspect", CLOSED, {"shared_device": "gpu 1"}),
@@ -144,6 +153,9 @@ def test_every_check_has_a_fault_that_shows_it():
         (CLOSED, {"gpu_clock_ratio": 0.5, "gpu_util_ratio": 0.1}),
         (CLOSED, {"processors": [Processors(node=None, busy=0.8, others=0.19, steal=0.049)]}),
         (CLOSED, {"processors": [Processors(node=None, busy=0.99, others=0.09, load=0.5, server=0.4)]}),
+        (CLOSED, {"processors": [Processors(node=None, busy=0.5, others=0.1, crowded=0.09)]}),
+        (CLOSED, {"processors": [Processors(node=None, busy=0.9, others=None, waiting=0.9, waiting_io=0.9)]}),
+        (CLOSED, {"processors": [Processors(node=None, busy=0.5, others=0.0, waiting_memory=0.09)]}),
         (CLOSED, {"ceiling_rps": 700.0}),
         (OPEN, {"lag_p99_s": 0.0009, "service_tail_s": 0.0001}),
         (OPEN, {"offered_rps": 520.0}),
@@ -165,6 +177,15 @@ def test_the_sentences_on_a_busy_machine_say_what_was_seen_and_blame_nobody_for_
         "some task waited for a processor 93% of the time; the load average was 23.1 on 2 processors"
     )
     assert texts["host_cpu_saturated"] == "the machine's processors were 97% busy, the load 6%, the server 4%"
+
+
+def test_what_others_did_in_a_part_of_the_window_and_what_the_kernel_does_not_tell_is_said():
+    seen = Processors(node="n2", busy=0.4, others=0.12, crowded=0.2, waiting_io=0.3, load_average=2.0)
+    _, (reason,) = judge(replace(CLOSED, processors=[seen]))
+    assert reason.text == (
+        "others used 40% or more of the processors of n2 in 20% of the window, 12% over all of it; "
+        "how long tasks waited is not known (no PSI); for a disk 30%; the load average was 2"
+    )
 
 
 def test_a_saturated_trial_is_not_blamed_for_the_lag_that_follows_from_it():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from samples import a_load, a_trial, samples_of, write_samples, write_telemetry
 
-from seamark.analysis.metrics.resources import processors_of
+from seamark.analysis.metrics.resources import others_unknown, processors_of
 from seamark.analysis.metrics.telemetry import SeriesSummary
 from seamark.analysis.summary import write_metrics
 from seamark.storage.codec import encode
@@ -37,16 +37,82 @@ def test_each_node_is_judged_by_what_runs_on_it():
 
 
 @pytest.mark.parametrize(
-    "telemetry",
+    ("telemetry", "why"),
     [
-        pytest.param(seen(host=0.9, server=0.1), id="the load runs elsewhere"),
-        pytest.param(seen(host=0.9, client=0.1), id="the server was not started here and may be on this machine"),
-        pytest.param(seen(client=0.1, server=0.1), id="nothing of the machine"),
-        pytest.param(seen(n=2, host=0.9, client=0.1, server=0.1), id="too few readings"),
+        pytest.param(seen(host=0.9, server=0.1), "the load's processes ran elsewhere", id="load elsewhere"),
+        pytest.param(seen(host=0.9, client=0.1), "the server's processes were not watched", id="server not started"),
+        pytest.param(
+            seen(client=0.1, server=0.1), "0 readings in the window, fewer than 3", id="nothing of the host"
+        ),
+        pytest.param(seen(n=2, host=0.9, client=0.1, server=0.1), "2 readings in the window", id="too few readings"),
+        pytest.param(seen(host=0.9), "the load's processes ran elsewhere, or too short", id="host alone"),
     ],
 )
-def test_what_an_unwatched_process_used_is_not_called_others(telemetry):
-    assert processors_of(telemetry) == ()
+def test_what_an_unwatched_process_used_is_not_called_others_and_why_is_said(telemetry, why):
+    assert all(each.others is None and not each.crowded for each in processors_of(telemetry))
+    assert (others_unknown(telemetry) or "").startswith(why)
+
+
+def test_without_any_telemetry_nothing_is_said_and_with_all_of_it_others_are_known():
+    assert (processors_of({}), others_unknown({})) == ((), None)
+    assert others_unknown(seen(host=0.9, client=0.1, server=0.1)) is None
+    assert others_unknown(seen(host=0.9, client=0.1), client_is_server=True) is None
+
+
+def test_steal_is_known_where_the_use_by_others_is_not():
+    (own,) = processors_of(seen(host=0.9, host_steal=0.3, client=0.1))
+    assert (own.others, own.steal) == (None, 0.3)
+
+
+def test_other_parties_of_the_trial_are_no_others_and_their_loads_no_servers():
+    telemetry = seen(host=0.9, client=0.1, server=0.2)
+    telemetry |= {("ingest.server", "cpu_ratio"): seen(server=0.3)["server", "cpu_ratio"]}
+    telemetry |= {("ingest.client", "cpu_ratio"): seen(client=0.25)["client", "cpu_ratio"]}
+    (own,) = processors_of(telemetry)
+    assert (own.load, own.server, own.others) == (approx(0.35), approx(0.5), approx(0.05))
+
+
+def written(tmp_path, others, readings=20, **share):
+    """A trial of 10 s whose others use `others(at_s)` of the processors; its metrics.json."""
+    folder = TrialFolder(root=tmp_path / "d-1--w-1--r1")
+    ended = np.arange(1, 1001) * 0.01
+    write_samples(folder.samples, samples_of(ended - 0.01, None, ended))
+    at_s = np.linspace(0.4, 9.9, readings)
+    rows = []
+    for at in at_s:
+        own = {"client": 0.06, "server": 0.045} | share
+        rows += [(at, "host", "cpu_ratio", min(1.0, others(at) + sum(own.values())), "ratio")]
+        rows += [(at + 0.03, source, "cpu_ratio", value, "ratio") for source, value in own.items()]
+    write_telemetry(folder.telemetry, rows)
+    write(folder.load, a_load())
+    return encode(write_metrics(a_trial(), folder, client_is_server=False))
+
+
+@pytest.mark.parametrize(
+    ("others", "suspect"),
+    [
+        pytest.param(lambda at_s: 0.02, False, id="quiet"),
+        pytest.param(lambda at_s: 0.9, True, id="all of the time"),
+        pytest.param(lambda at_s: 0.9 if at_s > 8.5 else 0.02, True, id="the last seventh: 15 % of the whole"),
+        pytest.param(lambda at_s: 0.9 if 5 < at_s < 5.5 else 0.02, False, id="one reading: a process that starts"),
+        pytest.param(lambda at_s: 0.35 if at_s > 8.5 else 0.02, False, id="little, and for a part"),
+    ],
+)
+def test_a_neighbour_that_comes_in_mid_run_is_seen(tmp_path, others, suspect):
+    document = written(tmp_path, others)
+    codes = {reason["code"] for reason in document["reasons"]}
+    assert ("busy_elsewhere" in codes, document["verdict"] == "SUSPECT") == (suspect, suspect)
+    assert "others_unknown" not in codes
+
+
+def test_a_window_with_too_few_readings_says_so_in_a_note_and_stays_valid(tmp_path):
+    document = written(tmp_path, lambda at_s: 0.9, readings=2)
+    assert document["verdict"] == "VALID"
+    [reason] = [reason for reason in document["reasons"] if reason["code"] == "others_unknown"]
+    assert (reason["severity"], reason["text"]) == (
+        "note",
+        "what others used of the processors is not known: 2 readings in the window, fewer than 3",
+    )
 
 
 def test_a_service_inside_the_client_has_no_other_server():

@@ -422,3 +422,39 @@ def test_chunks_of_a_server_that_does_not_count_are_not_called_tokens(tmp_path):
     assert "tokens/s" not in done.stdout
     assert "tokens_not_counted: of 60 of 60 good replies" in done.stdout
     assert "TPOT" not in done.stdout.split("SUSPECT")[0]
+
+
+@pytest.mark.services
+@pytest.mark.covers("E-CLI02", "E-FR09")
+@pytest.mark.parametrize(
+    ("objective", "code", "plain_code", "line"),
+    [
+        ("latency_p50=60", 0, 0, r"Gate passed: 1 trial(, 1 of them SUSPECT)?; 1 objective met\."),
+        ("latency_p50=1e-9", 1, 1, r"Gate not passed: latency_p50_s <= 1e-09 missed, is [0-9.e-]+\."),
+        (
+            "latency_p99=60",
+            1,
+            0,
+            r"Gate not passed: whether latency_p99_s <= 60 is met is not known \(too few samples, p99 needs 1,000 "
+            r"in a trial\)\.",
+        ),
+    ],
+)
+def test_strict_is_a_gate_with_one_line_and_without_it_nothing_changes(
+    echo, tmp_path, objective, code, plain_code, line
+):
+    words = (f"http://127.0.0.1:{echo.server_port}/", "--requests", 50, "--slo", objective)
+    done = bench_load(tmp_path, *words, "--strict")
+    [gate] = [each for each in done.stderr.splitlines() if each.startswith("Gate ")]
+    assert re.fullmatch(line, gate), done.stderr
+    assert done.returncode == code
+    plain = bench_load(tmp_path, *words, "--json")
+    assert plain.returncode == plain_code
+    assert plain.stderr == "", "a document has no warning of the machine beside it"
+
+
+@pytest.mark.services
+def test_an_invalid_load_does_not_pass_the_gate(echo, tmp_path):
+    done = bench_load(tmp_path, f"http://127.0.0.1:{echo.server_port}/none", "--requests", 20, "--strict")
+    assert done.returncode == 1
+    assert "Gate not passed: INVALID (none of the " in done.stderr

@@ -179,7 +179,9 @@ def test_every_block_starts_its_servers_in_jobs_of_its_own(on_slurm: SlurmStudy,
     on_slurm.write(qos="default", restarts="each", resources=sized, repetitions=2, workload=workload)
     done = on_slurm.submit()
     assert done.returncode == 0, done.stdout + done.stderr
-    job_of = {trial.name: json.loads((trial / "meta.json").read_text())["slurm_job_id"] for trial in on_slurm.trials()}
+    job_of = {
+        trial.name: json.loads((trial / "meta.json").read_text())["slurm_job_id"] for trial in on_slurm.trials()
+    }
     assert len(job_of) == 4
     blocks = [{job for name, job in job_of.items() if name.endswith(f"--r{block}")} for block in (1, 2)]
     assert [len(jobs) for jobs in blocks] == [2 // together] * 2

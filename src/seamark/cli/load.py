@@ -13,7 +13,7 @@ from rich.console import Console
 
 from seamark.cli.load_ends import LiveLine, ended_by_signals, output_file, write_output
 from seamark.cli.load_settings import known_settings, load_options, load_settings, require_fit, settings_from
-from seamark.cli.options import json_option
+from seamark.cli.options import json_option, strict_option, warn_of_machine
 from seamark.errors import SiteError, UserError, did_you_mean
 from seamark.model.objectives import OBJECTIVES, is_objective
 from seamark.model.results.load_record import ClientRecord, LoadRecord, WorkerReport
@@ -52,8 +52,9 @@ IN_AN_ADDRESS = "/?%:@!$&'()*+,;=~[]"
 @click.option("--slo", "slos", multiple=True, metavar="NAME=LIMIT", help="Objective, as latency_p99=0.2 (seconds).")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of arrivals and bodies.")
 @click.option("--output", type=click.Path(), help="Keep the raw samples in this Parquet file.")
+@strict_option
 @json_option
-def command(address: str, as_json: bool, **arguments: Any) -> int:
+def command(address: str, as_json: bool, strict: bool, **arguments: Any) -> int:
     """Load one address and print the metrics: the engine of a trial, without a scenario.
 
     \b
@@ -63,6 +64,7 @@ def command(address: str, as_json: bool, **arguments: Any) -> int:
       bench load http://127.0.0.1:8000/echo --body request.json --header content-type:application/json
       bench load http://127.0.0.1:8000/v1/completions --prompt-tokens 128 --output-tokens 64
       bench load standing/vllm-1/v1/completions --concurrency 8
+      bench load http://127.0.0.1:8000/ --duration 30 --slo latency_p99=0.2 --strict
       bench load http://127.0.0.1:8000/ --pattern gamma --rate 50 --set burstiness=0.5
       bench load http://127.0.0.1:8000/ --pattern my_patterns:sawtooth --set peak_rps=200 --set period_s=5
       bench load http://127.0.0.1:8000/v1/chat/completions --pattern poisson --rate 5 --turns 4 --think-time 2
@@ -73,8 +75,9 @@ def command(address: str, as_json: bool, **arguments: Any) -> int:
     An address that ends in /completions is loaded through the OpenAI API, unless --body is given.
 
     Exit code 0; 1 when the verdict is INVALID or an objective is missed; 2 for a usage error or an address where
-    nothing listens.
+    nothing listens. With --strict 1 also when there are too few samples to know whether an objective is met.
     """
+    from seamark.analysis.gate import gate_of_trial
     from seamark.dispatch.identity import node
     from seamark.load.coordinator.command_launcher import launcher_of
     from seamark.load.coordinator.coordinator import LoadError
@@ -118,6 +121,8 @@ def command(address: str, as_json: bool, **arguments: Any) -> int:
     request = first_request(target, arguments["seed"])
     if here:
         look(url, tls, arguments["timeout_s"])
+        if not as_json:
+            warn_of_machine()
     console = Console(stderr=True)
     client = LoadRecord(
         status="ok",
@@ -155,8 +160,11 @@ def command(address: str, as_json: bool, **arguments: Any) -> int:
         click.echo(redacted_text(f"One request by hand: {answer.text}. {answer.remedy}".rstrip()), err=True)
     if unwritten is not None:
         raise SiteError(f"--output {output}: the samples were not written ({unwritten.strerror}). The figures stand.")
+    gate = gate_of_trial(metrics)
+    if strict:
+        click.echo(gate.text, err=True)
     failed = metrics.verdict == "INVALID" or any(slo.met is False for slo in metrics.slos)
-    return 1 if failed else 0
+    return 1 if failed or (strict and not gate.passed) else 0
 
 
 def _of_standing(address: str) -> str:

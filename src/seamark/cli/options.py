@@ -43,6 +43,16 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
 
 
+def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --strict, the gate of a pipeline of tests."""
+    return click.option(
+        "--strict",
+        is_flag=True,
+        help="Exit code 1 and one line why unless every trial is free of INVALID and every objective is known to be "
+        "met.",
+    )(function)
+
+
 def lane_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --parallel, --gpus, --cpus, --per-device and --claim; their values come as keyword arguments of these
     names."""
@@ -84,6 +94,15 @@ def open_study(scenario: str, site: str | None, lanes: Mapping[str, object] | No
     study = Study.at(Path.cwd(), scenario=scenario, site=site, lanes=json.dumps(given) if given else "")
     require_folder(study.folder(study.scenario.name).root)
     return study
+
+
+def warn_of_machine(*, several_machines: bool = False, results: Path | None = None) -> None:
+    """Print a line on standard error for each thing that would spoil the numbers of a load here."""
+    from seamark.housekeeping.machine_state import SHORT_S, state_of, warnings_before_load
+
+    state = state_of(interval_s=SHORT_S)
+    for line in warnings_before_load(state, several_machines=several_machines, results=results):
+        click.echo(line, err=True)
 
 
 def duration_s(text: str) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import psutil
@@ -15,8 +16,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from seamark.cli.options import json_option, lane_options, measure_anew_option, open_study, scenario_option
-from seamark.dispatch.dispatcher import dispatcher_of, is_batch
+from seamark.cli.options import (
+    json_option,
+    lane_options,
+    measure_anew_option,
+    open_study,
+    scenario_option,
+    strict_option,
+    warn_of_machine,
+)
+from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
 from seamark.planning.study import Study
@@ -30,6 +39,9 @@ from seamark.workflow.orphan_jobs import end_jobs_left
 from seamark.workflow.run_end import EndSignals, end_run
 from seamark.workflow.snakemake_cli import another_run, beat, release, rest, start, the_only_run
 
+if TYPE_CHECKING:
+    from seamark.analysis.gate import Gate
+
 NEARLY_FULL_BYTES = 1 << 16
 LOCKED = "LockException"
 """Text in Snakemake's log when another Snakemake runs in the folder."""
@@ -41,6 +53,7 @@ SIGNAL_S = 0.1
 @scenario_option
 @json_option
 @click.option("-n", "--dry-run", is_flag=True, help="List the jobs without running them.")
+@strict_option
 @measure_anew_option
 @lane_options
 @click.argument("snakemake_options", nargs=-1, type=click.UNPROCESSED)
@@ -49,6 +62,7 @@ def command(
     site: str | None,
     as_json: bool,
     dry_run: bool,
+    strict: bool,
     measure_anew: bool,
     snakemake_options: tuple[str, ...],
     **lanes: object,
@@ -64,12 +78,19 @@ def command(
       bench submit -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench submit --gpus 0,1 --per-device 2 --parallel 4
       bench submit -c config/scenarios/quickstart.yaml -- --jobs 4
+      bench submit -c config/scenarios/quickstart.yaml --strict
+
+    Exit code 0 when all trials were measured, 1 when some failed, 2 for a usage error, 3 when the site lacks
+    something. With --strict 1 also when a trial is INVALID, when an objective is missed, or when there are too few
+    samples to know.
     """
     for word in snakemake_options:
         if word.endswith((".yaml", ".yml")) and not word.startswith("-"):
             raise UserError(
                 f"bench submit {word}: a scenario is named with -c. Did you mean 'bench submit -c {word}'?"
             )
+    if strict and dry_run:
+        raise UserError("--strict, --dry-run: a dry run measures nothing that could be judged. Use one of them.")
     study = open_study(scenario, site, lanes)
     require_paths(study)
     require_lanes(study)
@@ -92,6 +113,7 @@ def command(
     return submit(
         study,
         as_json=as_json,
+        strict=strict,
         extra=snakemake_options,
         before=partial(_put_aside, study) if measure_anew else lambda: None,
     )
@@ -129,27 +151,37 @@ def require_room(study: Study) -> None:
 
 
 def submit(
-    study: Study, *, as_json: bool = False, extra: tuple[str, ...] = (), before: Callable[[], object] = lambda: None
+    study: Study,
+    *,
+    as_json: bool = False,
+    strict: bool = False,
+    extra: tuple[str, ...] = (),
+    before: Callable[[], object] = lambda: None,
 ) -> int:
     """Run the missing trials of a study's scenario; print the summary; return the exit code.
 
-    `before` is called under the lock of the study. Raises UserError while another run holds it.
+    `strict`: the results must pass the gate for exit code 0. `before` is called under the lock of the study. Raises
+    UserError while another run holds it.
     """
     with the_only_run(study.root):
         take_over(study)
         before()
-        return _submit(study, as_json, extra)
+        return _submit(study, as_json, strict, extra)
 
 
-def _submit(study: Study, as_json: bool, extra: tuple[str, ...]) -> int:
+def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -> int:
     console = Console(stderr=as_json)
     before = progress_of(study)
     console.print(_opening(study, before))
+    if not as_json and _missing(before) and not leaves_this_machine(study.site):
+        warn_of_machine(several_machines=study.site.carrier != "local", results=study.results)
     log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"
     code = _run(study, console, log, extra)
     after = progress_of(study)
+    gate = _gate(study, after) if strict and code == 0 else None
     if as_json:
-        click.echo(json.dumps(after.document(), indent=1))
+        judged = {} if gate is None else {"gate": {"passed": gate.passed, "reasons": gate.reasons}}
+        click.echo(json.dumps({**after.document(), **judged}, indent=1))
     else:
         show_summary(study, console)
     if after.failed:
@@ -159,7 +191,18 @@ def _submit(study: Study, as_json: bool, extra: tuple[str, ...]) -> int:
         console.print("`bench retry` measures them again; their records are kept.")
     if code != 0:
         raise SiteError(*_causes(study, log))
-    return 1 if after.failed else 0
+    if gate is not None:
+        click.echo(gate.text, err=True)
+    return 1 if after.failed or (gate is not None and not gate.passed) else 0
+
+
+def _gate(study: Study, after: Progress) -> "Gate":
+    """Return the gate of a scenario whose run has ended, by its summary."""
+    from seamark.analysis.gate import gate_of_summary
+    from seamark.analysis.summary import summarise
+
+    unmeasured = len(after.states) - after.count("ok") - len(after.failed)
+    return gate_of_summary(summarise(study.plan, study.folder(study.scenario.name)), unmeasured)
 
 
 def take_over(study: Study) -> None:
@@ -254,8 +297,13 @@ def _now(now: Progress, planned: int) -> str:
     return "metrics and report" if now.done == planned else "preparing"
 
 
+def _missing(before: Progress) -> int:
+    """Return the number of trials that a run measures."""
+    return before.count("planned", "running") + sum(state.category == NOT_TRIED for state in before.failed)
+
+
 def _opening(study: Study, before: Progress) -> str:
-    missing = before.count("planned", "running") + sum(state.category == NOT_TRIED for state in before.failed)
+    missing = _missing(before)
     name, total = study.scenario.name, len(before.states)
     if missing == 0:
         there = "the one trial is" if total == 1 else f"all {counted(total, 'trial')} are"

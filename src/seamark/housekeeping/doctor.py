@@ -8,15 +8,21 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import psutil
 
 from seamark.dispatch.dispatcher import dispatcher_of
 from seamark.dispatch.identity import node
 from seamark.errors import UserError
+from seamark.housekeeping.machine_state import (
+    Finding,
+    Level,
+    governor,
+    idle_machine,
+    state_of,
+    swap,
+    synchronised,
+    turbo,
+)
 from seamark.model.plurals import counted
 from seamark.model.results.calibration import Calibration, WireCeiling
 from seamark.planning.study import Study
@@ -25,21 +31,10 @@ from seamark.platform.pinning import cores_here, split_cores
 from seamark.storage.paths import read
 from seamark.trials.calibration import calibration_file
 
-Level = Literal["ok", "warning", "problem"]
 TIMER_SLEEPS = 200
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 FEW_PORTS = 10_000
 SHORT_QUEUE = 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """Result of one check, with the remedy for a warning or problem."""
-
-    what: str
-    level: Level
-    seen: str
-    remedy: str = ""
 
 
 def examine(study: Study) -> tuple[Finding, ...]:
@@ -107,23 +102,23 @@ def sessions(enabled: bool | None, spinning: Sequence[str], *, apart: bool) -> F
 
 
 def _idle(study: Study) -> Finding:
-    busy = psutil.cpu_percent(interval=1.0) / 100
-    if busy > 0.15:
-        top = max(psutil.process_iter(["name"]), key=lambda process: process.cpu_percent())
-        remedy = f"Another process is busy (perhaps {top.info['name']}): measured times will vary."
-        return Finding(what="idle machine", level="warning", seen=f"{busy:.0%} busy", remedy=remedy)
-    return Finding(what="idle machine", level="ok", seen=f"{busy:.0%} busy")
+    return idle_machine(state_of(interval_s=1.0))
 
 
 def _governor(study: Study) -> Finding:
-    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    if not path.exists():
-        return Finding(what="CPU governor", level="ok", seen="not reported by this machine")
-    governor = path.read_text().strip()
-    level: Level = "ok" if governor == "performance" else "warning"
-    return Finding(
-        what="CPU governor", level=level, seen=governor, remedy="" if level == "ok" else "Set 'performance'."
-    )
+    return governor(state_of())
+
+
+def _turbo(study: Study) -> Finding:
+    return turbo(state_of())
+
+
+def _swap(study: Study) -> Finding:
+    return swap(state_of())
+
+
+def _synchronised(study: Study) -> Finding:
+    return synchronised(state_of())
 
 
 def _clock(study: Study) -> Finding:
@@ -267,7 +262,10 @@ CHECKS = (
     _sessions,
     _idle,
     _governor,
+    _turbo,
+    _swap,
     _clock,
+    _synchronised,
     _timer,
     _files,
     _ports,

@@ -1,6 +1,6 @@
-"""Checks of the client's machine: CPU load, free ports, and lost connections."""
+"""Checks of the machines of a trial: use by others, memory, free ports, and lost connections."""
 
-from seamark.analysis.checks.inputs import CheckInputs, Processors
+from seamark.analysis.checks.inputs import OTHERS_BURST, CheckInputs, Processors
 from seamark.model.results.trial_metrics import VerdictReason
 
 FULL = 0.9
@@ -8,6 +8,11 @@ FULL = 0.9
 OTHERS, OTHERS_OF_FULL = 0.2, 0.1
 """Ratio of others from which on a trial is SUSPECT: of any machine, and of a full one."""
 STEAL = 0.05
+CROWDED = 0.1
+"""Share of the window in which others may use OTHERS_BURST: a tenth of the requests is far beyond a p99."""
+WAITING_MEMORY = 0.1
+"""Share of time in which tasks may wait for memory; a machine that does not run out of it is at 0."""
+WORTH_SAYING = 0.01
 
 
 def host_cpu_saturated(inputs: CheckInputs) -> VerdictReason | None:
@@ -26,14 +31,38 @@ def host_cpu_saturated(inputs: CheckInputs) -> VerdictReason | None:
 def busy_elsewhere(inputs: CheckInputs) -> VerdictReason | None:
     """Processors used by others are unavailable to load and server, and the effect on them is unknown."""
     for each in inputs.processors:
-        crowded = each.others >= (OTHERS_OF_FULL if each.busy > FULL else OTHERS)
-        if crowded or each.steal >= STEAL:
+        if _much(each) or each.crowded >= CROWDED or each.steal >= STEAL:
             return VerdictReason(
                 code="busy_elsewhere",
                 severity="suspect",
-                text=_seen(each, crowded=crowded),
+                text=_seen(each),
                 remedy="Measure when nothing else runs there, or on a node of your own; "
                 "`bench retry TRIAL` measures the trial again.",
+            )
+    return None
+
+
+def others_unknown(inputs: CheckInputs) -> VerdictReason | None:
+    """Without the use of every process of the trial, what others used cannot be told from it."""
+    if inputs.status != "ok" or inputs.others_unknown is None:
+        return None
+    return VerdictReason(
+        code="others_unknown",
+        severity="note",
+        text=f"what others used of the processors is not known: {inputs.others_unknown}",
+        remedy="Compare the repetitions; the report's nodes have load average and busiest processes.",
+    )
+
+
+def memory_pressure(inputs: CheckInputs) -> VerdictReason | None:
+    """A task that waits for memory stands still while pages are freed or come back from a disk."""
+    for each in inputs.processors:
+        if each.waiting_memory is not None and each.waiting_memory >= WAITING_MEMORY:
+            return VerdictReason(
+                code="memory_pressure",
+                severity="suspect",
+                text=f"some task of {_where(each)} waited for memory {each.waiting_memory:.0%} of the time",
+                remedy="See ram_used_bytes and rss_bytes in telemetry.csv; use less memory, or a larger machine.",
             )
     return None
 
@@ -83,15 +112,33 @@ def idle_member_busy(inputs: CheckInputs) -> VerdictReason | None:
     )
 
 
-def _seen(one: Processors, *, crowded: bool) -> str:
-    where = "the machine" if one.node is None else one.node
-    seen = []
-    if crowded:
+def _much(one: Processors) -> bool:
+    """Return whether others used too much over the whole window."""
+    return one.others is not None and one.others >= (OTHERS_OF_FULL if one.busy > FULL else OTHERS)
+
+
+def _where(one: Processors) -> str:
+    return "the machine" if one.node is None else one.node
+
+
+def _seen(one: Processors) -> str:
+    where, seen = _where(one), []
+    if _much(one):
         seen.append(f"others used {one.others:.0%} of the processors of {where} during the window{_shares(one)}")
+    elif one.crowded >= CROWDED:
+        seen.append(
+            f"others used {OTHERS_BURST:.0%} or more of the processors of {where} in {one.crowded:.0%} of the "
+            f"window, {one.others:.0%} over all of it"
+        )
     if one.steal >= STEAL:
         seen.append(f"a hypervisor gave {one.steal:.0%} of the time of the processors of {where} to others (steal)")
-    if one.waiting is not None:
+    if one.waiting is None:
+        seen.append("how long tasks waited is not known (no PSI)")
+    else:
         seen.append(f"some task waited for a processor {one.waiting:.0%} of the time")
+    for what, share in (("a disk", one.waiting_io), ("memory", one.waiting_memory)):
+        if share is not None and share >= WORTH_SAYING:
+            seen.append(f"for {what} {share:.0%}")
     if one.load_average is not None:
         of = "" if one.count is None else f" on {one.count} processors"
         seen.append(f"the load average was {one.load_average:.3g}{of}")

@@ -23,22 +23,31 @@ class Connections:
     overflows: int = 0
 
 
+OTHERS_BURST = 0.4
+"""Ratio of the processors from which on others crowd a part of the window: twice what is too much over all of it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Processors:
-    """CPU use of one node over the window, as ratios of the node.
+    """Use of one node over the window, as ratios of all its processors and of time.
 
     `load` and `server` are None if none of their processes was monitored on that node. `others` is the remaining use
-    without steal and interrupts: a lower limit. `steal` is time that a hypervisor gave to other machines. `waiting`:
-    share of time in which some task waited for a processor. `node` is None for the load's own.
+    without steal and interrupts: a lower limit; None where some of the trial's own processes were not monitored.
+    `crowded` is the share of the window in which others used OTHERS_BURST or more. `steal` is time that a hypervisor
+    gave to other machines. `waiting`, `waiting_io` and `waiting_memory`: shares of time in which some task waited for
+    a processor, a disk, memory; None without PSI. `node` is None for the load's own.
     """
 
     node: str | None
     busy: float
-    others: float
+    others: float | None
+    crowded: float = 0.0
     load: float | None = None
     server: float | None = None
     steal: float = 0.0
     waiting: float | None = None
+    waiting_io: float | None = None
+    waiting_memory: float | None = None
     load_average: float | None = None
     count: int | None = None
 
@@ -58,10 +67,10 @@ class CheckInputs:
     `client_is_server`: the service runs inside the client, as file I/O does. `samples`: requests that percentiles of
     response time are of; `lower_bounds`: statistics that unanswered requests make lower bounds, by group of times.
     `own`: metrics of the user's own by name. A finite load (`kind`) has `items`, of which `items_left` were not done,
-    and ran in `sessions`. `shared_device`: the device of its lane, if other lanes were on it.
-    `not_scored`: why its kept replies could not be scored. `ended_early` is the party that ended the window of all
-    before its time, at `early_ratio` of the planned one; `idle_cores` is the use of CPUs, in cores, of members whose
-    party was under no load.
+    and ran in `sessions`. `others_unknown`: why the use of processors by others is not known. `shared_device`: the
+    device of its lane, if other lanes were on it. `not_scored`: why its kept replies could not be scored.
+    `ended_early` is the party that ended the window of all before its time, at `early_ratio` of the planned one;
+    `idle_cores` is the use of CPUs, in cores, of members whose party was under no load.
     """
 
     status: str = "ok"
@@ -127,6 +136,7 @@ class CheckInputs:
     server_restarted: str | None = None
     connections: Connections = Connections()
     processors: Sequence[Processors] = ()
+    others_unknown: str | None = None
     own: Mapping[str, float | None] = field(default_factory=dict)
     kind: str = "requests"
     items: int = 0

@@ -36,6 +36,8 @@ CHECKS: tuple[Check, ...] = (
     load.client_bound,
     host.host_cpu_saturated,
     host.busy_elsewhere,
+    host.others_unknown,
+    host.memory_pressure,
     host.device_shared,
     host.party_ended_early,
     host.idle_member_busy,

@@ -6,7 +6,7 @@ from typing import Any
 from seamark.analysis.checks import CheckInputs, Connections
 from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.metrics.metric import MetricInputs
-from seamark.analysis.metrics.resources import Ceiling, processors_of
+from seamark.analysis.metrics.resources import Ceiling, others_unknown, processors_of
 from seamark.analysis.metrics.table import BOUNDED
 from seamark.analysis.metrics.window import Window
 from seamark.analysis.metrics.window_counts import WindowCounts
@@ -100,6 +100,7 @@ def check_inputs(
         own={name: metric.value for name, metric in metrics.own.items()},
         connections=_connections(workers),
         processors=processors_of(inputs.telemetry, client_is_server=client_is_server),
+        others_unknown=others_unknown(inputs.telemetry, client_is_server=client_is_server),
         wrong_answers=[f"{name} is {value:g}" for name, value in quality.items() if _is_wrong(name, value)],
         quality_missed=[_missed(slo) for slo in missed if slo.metric in quality],
         kind=load.kind,

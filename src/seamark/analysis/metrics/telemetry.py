@@ -19,6 +19,7 @@ from seamark.stats.quantiles import rank
 COUNTERS = frozenset(
     {"read_bytes", "write_bytes", "net_received_bytes", "net_sent_bytes", "energy_j", "cpu_s", "cgroup_cpu_s"}
 )
+USES = frozenset({"cpu_ratio", "cpu_steal_ratio", "cpu_irq_ratio"})
 COUNTER_UNIT = "total"
 POWER_UNIT = "W"
 COUNTER_ENDINGS = ("_total", "_count", "_sum")
@@ -31,10 +32,12 @@ Key = tuple[str, str]
 @dataclass(frozen=True, kw_only=True)
 class SeriesSummary(TelemetrySummary):
     """One telemetry series over a window. `increase` is that of a counter over `span_s` seconds; of a power in watts,
-    its integral in joules."""
+    its integral in joules. `readings` are the times in s and the values inside the window, of use of processors
+    only."""
 
     increase: float | None = None
     span_s: float | None = None
+    readings: tuple[tuple[float, float], ...] = ()
 
     @property
     def record(self) -> TelemetrySummary:
@@ -58,6 +61,10 @@ def summarise_telemetry(path: Path, start_s: float, end_s: float) -> Mapping[Key
         sum_up = _rates if unit.endswith(COUNTER_UNIT) or _counts(key) else _gauge
         if (summary := sum_up(at_s, values, physical, start_s, end_s)) is not None:
             found[key] = summary
+            if key[1] in USES:
+                within = (at_s >= start_s) & (at_s <= end_s)
+                readings = zip(at_s[within].tolist(), values[within].tolist(), strict=True)
+                found[key] = replace(summary, readings=tuple(readings))
     return found
 
 

@@ -1,0 +1,169 @@
+"""Gate of results for a pipeline of tests: passed, or each reason against it. Decides from records; reads no file.
+
+A gate is not passed by a trial that failed or is INVALID, by an objective that is missed, and by one of which nothing
+is known, as where a trial has too few samples. What is merely SUSPECT passes, and the line says how many trials are.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from seamark.analysis.metrics.distribution import QUANTILES
+from seamark.model.plurals import counted
+from seamark.model.results.summary import ObjectiveSummary, Summary, SummaryRow
+from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, VerdictReason
+from seamark.stats.quantiles import samples_needed
+
+SHOWN = 3
+"""Reasons that the line names; the others are counted."""
+TOO_FEW = "too_few_samples"
+WITHHELD = "percentile_withheld"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """The outcome over some `trials` with `objectives`; `reasons` against it, none if it is passed. `suspect` is the
+    number of trials that are SUSPECT."""
+
+    trials: int
+    objectives: int
+    suspect: int = 0
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.reasons
+
+    @property
+    def text(self) -> str:
+        """The outcome in one line."""
+        if self.reasons:
+            more = len(self.reasons) - SHOWN
+            rest = [f"and {counted(more, 'more reason')}"] if more > 0 else []
+            return f"Gate not passed: {'; '.join([*self.reasons[:SHOWN], *rest])}."
+        objectives = f"{counted(self.objectives, 'objective')} met" if self.objectives else "no objective is set"
+        suspect = f", {self.suspect} of them SUSPECT" if self.suspect else ""
+        return f"Gate passed: {counted(self.trials, 'trial')}{suspect}; {objectives}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Objective:
+    """An objective over `of` trials: how many miss it, of how many nothing is known, `bounds` of these as their value
+    is a lower bound. `worst` is the value furthest on the wrong side, `least`: or even further."""
+
+    metric: str
+    text: str
+    of: int
+    missed: int
+    unknown: int
+    bounds: int
+    worst: float | None
+    least: bool = False
+
+
+def gate_of_summary(summary: Summary, unmeasured: int = 0) -> Gate:
+    """Return the gate of a scenario. `unmeasured` is the number of its trials that were not measured as planned."""
+    failed = {each.trial for each in summary.failed}
+    reasons = []
+    if unmeasured:
+        reasons.append(f"{unmeasured} of {counted(summary.trials, 'trial')} not measured")
+    if summary.failed:
+        first = summary.failed[0]
+        why = f"{first.trial}: {first.reason or first.category or first.status}"
+        reasons.append(f"{len(failed)} of {counted(summary.trials, 'trial')} failed ({why})")
+    for row in summary.treatments:
+        name = " ".join([row.workload, *(f"{factor}={level}" for factor, level in row.factors.items())])
+        invalid = sum(
+            verdict == "INVALID" and trial not in failed
+            for trial, verdict in zip(row.trials, row.trial_verdicts, strict=True)
+        )
+        if invalid or (row.verdict == "INVALID" and row.repetitions):
+            reasons.append(f"{name}: INVALID{_in(invalid, row.repetitions)} ({_gravest(row.reasons)})")
+        objectives = [_of_summary(slo, row) for slo in row.slos]
+        reasons += [f"{name}: {reason}" for reason in _against(objectives, row.reasons)]
+    return Gate(
+        trials=summary.trials,
+        objectives=sum(len(row.slos) for row in summary.treatments),
+        suspect=summary.verdicts.get("SUSPECT", 0),
+        reasons=tuple(reasons),
+    )
+
+
+def gate_of_trial(metrics: TrialMetrics) -> Gate:
+    """Return the gate of one trial, as `bench load` measures it."""
+    reasons = [f"INVALID ({_gravest(metrics.reasons)})"] if metrics.verdict == "INVALID" else []
+    if metrics.ok:
+        reasons += _against([_of_trial(slo) for slo in metrics.slos], metrics.reasons)
+    return Gate(
+        trials=1,
+        objectives=len(metrics.slos),
+        suspect=int(metrics.verdict == "SUSPECT"),
+        reasons=tuple(reasons),
+    )
+
+
+def _of_summary(slo: ObjectiveSummary, row: SummaryRow) -> _Objective:
+    worst = None if slo.value is None else slo.value.max if slo.op == "<=" else slo.value.min
+    unknown = row.repetitions - slo.of
+    return _Objective(
+        metric=slo.metric,
+        text=f"{slo.metric} {slo.op} {slo.limit:g}",
+        of=row.repetitions,
+        missed=slo.of - slo.met,
+        unknown=unknown,
+        bounds=min(slo.lower_bounds, unknown),
+        worst=worst,
+        least=slo.lower_bounds > 0,
+    )
+
+
+def _of_trial(slo: ObjectiveResult) -> _Objective:
+    return _Objective(
+        metric=slo.metric,
+        text=f"{slo.metric} {slo.op} {slo.limit:g}",
+        of=1,
+        missed=int(slo.met is False),
+        unknown=int(slo.met is None),
+        bounds=int(slo.met is None and slo.lower_bound),
+        worst=slo.value,
+        least=slo.lower_bound,
+    )
+
+
+def _against(objectives: Sequence[_Objective], reasons: Iterable[VerdictReason]) -> list[str]:
+    """Return what speaks against passing, by objectives and the reasons of their trials."""
+    by_code = {reason.code: reason for reason in reasons}
+    found = [_missed(each) for each in objectives if each.missed]
+    found += [_unknown(each, withheld=WITHHELD in by_code) for each in objectives if each.unknown]
+    if objectives and TOO_FEW in by_code:
+        found.append(f"{by_code[TOO_FEW].text}, too few to know whether an objective is met")
+    return found
+
+
+def _missed(one: _Objective) -> str:
+    if one.worst is None:
+        return f"{one.text} missed{_in(one.missed, one.of)}"
+    value = f"{'at least ' if one.least else ''}{one.worst:.4g}"
+    return f"{one.text} missed{_in(one.missed, one.of)}, {'is' if one.of == 1 else 'at worst'} {value}"
+
+
+def _unknown(one: _Objective, *, withheld: bool) -> str:
+    statistic = one.metric.removesuffix("_s").rpartition("_")[2]
+    if one.bounds:
+        known = "" if one.worst is None else f" of {one.worst:.4g}"
+        why = f"unanswered requests make its value a lower bound{known}"
+    elif withheld and statistic in QUANTILES:
+        why = f"too few samples, {statistic} needs {samples_needed(QUANTILES[statistic]):,} in a trial"
+    else:
+        why = "it has no value"
+    return f"whether {one.text} is met is not known{_in(one.unknown, one.of)} ({why})"
+
+
+def _in(count: int, of: int) -> str:
+    return f" in {count} of {counted(of, 'trial')}" if of > 1 and count else ""
+
+
+def _gravest(reasons: Sequence[VerdictReason]) -> str:
+    """Return the text of the first reason that makes a result INVALID; its code where it has none."""
+    first = next((reason for reason in reasons if reason.severity == "invalid"), None)
+    return "no reason is recorded" if first is None else first.text or first.code
