@@ -111,6 +111,22 @@ class Metadata:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """What a scenario compares: the key `compare`.
+
+    `baseline` has the level that the others of a factor are compared with, by default the first one. `metrics` are
+    names of the table of metrics; empty: those that the component is known by. Two levels are equivalent if their
+    ratio surely lies within `margin` of 1. `family` names the factors and metrics whose comparisons Holm's method is
+    applied to; without a factor in it those of all factors, without a metric those of all `metrics`.
+    """
+
+    baseline: Mapping[str, Value] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
+    margin: float = 0.05
+    family: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """One experiment on one service or on several.
 
@@ -133,6 +149,7 @@ class Scenario:
     metrics: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=Metadata)
+    compare: Comparing | None = None
     lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
