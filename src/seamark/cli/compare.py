@@ -90,8 +90,8 @@ def command(
             raise UserError(f"{base} and {new} are the same results. Name two, or one alone to compare its levels.")
         if baseline:
             raise UserError(
-                f"--baseline {baseline[0]}: of two results the first is the baseline. The option chooses a level of one"
-                " scenario."
+                f"--baseline {baseline[0]}: of two results the first is the baseline. The option chooses a level of"
+                " one scenario."
             )
         found = compare_results(one, other, comparing_of(one.plan, metrics, margin, {}))
     if form == "json":

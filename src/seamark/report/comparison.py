@@ -76,7 +76,7 @@ def comparison_lines(comparisons: Comparisons) -> list[str]:
         parts += [p] if (p := p_text(each, comparisons.family)) else []
         parts.append(verdict_text(each) + _mark(each, footnotes))
         lines.append(", ".join(parts))
-    lines += ["", *_basis(comparisons)]
+    lines += ["", *basis(comparisons)]
     lines += [f"[{place}] {text}" for text, place in footnotes.items()]
     for title, differences in (
         ("Settings that differ", comparisons.settings),
@@ -111,7 +111,7 @@ def _mark(compared: Compared, footnotes: dict[str, int]) -> str:
     return f" [{footnotes.setdefault(text, len(footnotes) + 1)}]" if text else ""
 
 
-def _basis(comparisons: Comparisons) -> list[str]:
+def basis(comparisons: Comparisons) -> list[str]:
     """Return the sentences that hold for all comparisons: units, intervals, family, trials left out."""
     shown = comparisons.comparisons
     tested = [each for each in shown if each.confidence]
@@ -180,7 +180,7 @@ def comparison_markdown(comparisons: Comparisons) -> str:
         verdict = f"**{each.verdict}**" if each.verdict in ("better", "worse") else verdict_text(each)
         words = (contrast_text(each, comparisons), each.metric, *medians, effect_text(each), p)
         lines.append(_row([*map(cell, words), verdict + _mark(each, footnotes)]))
-    lines += ["", *(f"- {cell(text)}" for text in _basis(comparisons))]
+    lines += ["", *(f"- {cell(text)}" for text in basis(comparisons))]
     lines += [f"- [{place}] {cell(text)}" for text, place in footnotes.items()]
     for name, differences in (
         ("Settings that differ", comparisons.settings),

@@ -113,6 +113,9 @@ def rank_sum_p(one: Values, other: Values) -> float:
         method = "exact" if max(len(one), len(other)) <= 100 else "asymptotic"
         return float(stats.mannwhitneyu(one, other, method=method).pvalue)
     ranks = stats.rankdata(np.concatenate([one, other]))
+    if min(len(one), len(other)) == 1:
+        single = ranks[0] if len(one) == 1 else ranks[-1]
+        return min(1.0, 2 * float(min(np.mean(ranks <= single), np.mean(ranks >= single))))
     few = comb(len(ranks), len(one)) <= MOST_ARRANGEMENTS
     result = stats.permutation_test(
         (ranks[: len(one)], ranks[len(one) :]),
@@ -191,8 +194,8 @@ def _blocks_of_both(base: Group, new: Group) -> list[Hashable]:
 
 
 def method_of(pairs: int, family: int, alpha: float) -> Method:
-    """Return the paired test if it can reach alpha in the family. Depends on the numbers of trials only, never on
-    values."""
+    """Return the paired test if it can reach alpha in the family, else that without blocks. Depends on the numbers of
+    trials only, never on values."""
     return "signed-rank" if pairs and family * reachable_p("signed-rank", pairs, pairs) <= alpha else "rank-sum"
 
 

@@ -203,7 +203,7 @@ def _judged(record: Compared, found: Comparison, family: int, question: Question
         )
     return replace(
         record,
-        reason=f"no difference is shown{of_family}, and one of more than {margin} is not excluded",
+        reason=f"a difference of more than {margin} is neither shown nor excluded{of_family}",
         remedy="more repetitions narrow the interval; `bench plan` prints what a number of them can show.",
     )
 
