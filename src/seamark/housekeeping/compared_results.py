@@ -15,6 +15,7 @@ from seamark.analysis.comparison import (
     matched,
     observation,
     primary_metric,
+    sorted_levels,
     table_paths,
 )
 from seamark.analysis.summary.repetitions import compared as compared_repetitions
@@ -121,7 +122,7 @@ def baseline_of(plan: Plan, given: Sequence[str]) -> dict[str, Value]:
             )
         level = next((level for each in names for level in factors[each] if _is(text, level)), None)
         if not names or not any(_is(text, each) for each in factors[names[0]]):
-            every = [_shown(level) for each in (names or factors) for level in factors[each]]
+            every = [_shown(level) for each in (names or factors) for level in sorted_levels(factors[each])]
             known = ", ".join(every[:12]) or "none"
             raise UserError(f"--baseline {word}: no such level.{did_you_mean(text, every)} Levels: {known}.")
         found[names[0]] = level

@@ -1,7 +1,7 @@
 """Comparison of treatments: which with which, by which metric, by what unit of inference, and the verdicts. Pure."""
 
 from seamark.analysis.comparison.compared import UNITS_DIFFER, Question, compared
-from seamark.analysis.comparison.contrasts import Contrast, contrasts_of, family_of, is_testable
+from seamark.analysis.comparison.contrasts import Contrast, contrasts_of, family_of, is_testable, sorted_levels
 from seamark.analysis.comparison.environment import environment_differences
 from seamark.analysis.comparison.factors import compared_factors, comparisons_of_summary
 from seamark.analysis.comparison.matched import Source, matched
@@ -26,5 +26,6 @@ __all__ = [
     "metric_of",
     "observation",
     "primary_metric",
+    "sorted_levels",
     "table_paths",
 ]

@@ -101,6 +101,12 @@ def key(level: Value) -> tuple[type, Value]:
     return type(level), level
 
 
+def sorted_levels(levels: Sequence[Value]) -> list[Value]:
+    """Return levels in ascending order where all are numbers, else as they come."""
+    numbers = [level for level in levels if isinstance(level, (int, float))]
+    return [*sorted(numbers)] if len(numbers) == len(levels) else list(levels)
+
+
 def _independent(own: Mapping[str, Levels]) -> list[str]:
     """Return the factors without those that divide the treatments as an earlier one does."""
     found: dict[Any, str] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seamark.analysis.comparison.contrasts import Contrast, key
+from seamark.analysis.comparison.contrasts import Contrast, key, sorted_levels
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Difference
@@ -135,7 +135,7 @@ def _apart(
 
 
 def _list(levels: Sequence[Value]) -> str:
-    shown = [_shown(each) for each in levels[:MOST_LEVELS]]
+    shown = [_shown(each) for each in sorted_levels(levels)[:MOST_LEVELS]]
     return ", ".join(shown) + (", ..." if len(levels) > MOST_LEVELS else "")
 
 
