@@ -7,7 +7,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
 
-from seamark.config.compare import comparing_of
 from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.forms.table import PresetFolder
 from seamark.config.levels import levels
@@ -57,6 +56,8 @@ def scenario_of(
     resources = fields.get("resources", Resources())
     fields["workloads"] = workloads_of(tree, resources, services, mistakes, preset_folder, own)
     if "compare" in tree.value:
+        from seamark.config.compare import comparing_of  # few scenarios have it
+
         fields["compare"] = comparing_of(
             tree.value["compare"], fields["workloads"], resources, services, own, mistakes
         )
