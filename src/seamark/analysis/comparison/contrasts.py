@@ -34,10 +34,9 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
     """
     levels = levels_of(plan)
     written = {name: values for role in plan.factors.values() for name, values in role.items()}
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, None]] = {}
     for trial in plan.measured:
-        if trial.treatment not in (group := groups.setdefault(trial.group, [])):
-            group.append(trial.treatment)
+        groups.setdefault(trial.group, {})[trial.treatment] = None
     found: list[Contrast] = []
     for workload, treatments in groups.items():
         own = {treatment: levels[treatment] for treatment in treatments}
@@ -48,7 +47,8 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
             first = next(
                 (level for level in order if name in baseline and key(level) == key(baseline[name])), order[0]
             )
-            for treatment in sorted(treatments, key=lambda each: [key(x) for x in order].index(key(own[each][name]))):
+            ranks = {key(level): rank for rank, level in enumerate(order)}
+            for _, treatment in sorted((ranks[key(own[each][name])], each) for each in treatments):
                 level = own[treatment][name]
                 other = at.get(_key({**own[treatment], name: first}, names))
                 if key(level) != key(first) and other is not None:
