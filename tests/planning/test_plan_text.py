@@ -39,7 +39,7 @@ def test_the_sample_scenario_is_described_with_its_numbers() -> None:
     assert "concurrency          workload    1, 8, 32" in text
     assert "smallest p               0.10 with 3 repetitions" in text
     assert "3 repetitions cannot reach p = 0.05: use at least 4" in text
-    assert "in a family of 17 comparisons" in text
+    assert "in a family of 33 comparisons" in text
     assert "vllm: The container, vLLM's own image for GPUs, was not run yet." in text
     assert "... and 46 more" in text
 
@@ -131,7 +131,7 @@ def test_factors_within_a_start_keep_their_statistics_beside_a_factor_of_starts(
     made = plan(replace(study(5, files=(1, 2), concurrency=(1, 2, 4)), restarts="once"), SERVICES, HERE)
     facts, text = plan_facts(made, SERVICES, HERE), describe(made, SERVICES, HERE)
     assert facts.smallest_p == pytest.approx(2 / 252)
-    assert facts.comparisons == 2, "only the treatments of one start are compared"
+    assert facts.comparisons == 4, "two levels with their baseline, on each of two starts"
     assert facts.detectable_shift_sd is not None
     assert "smallest p               0.0079 with 5 repetitions" in text
     assert "no p and no smallest effect: each level of files" in text

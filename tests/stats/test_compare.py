@@ -91,7 +91,7 @@ def test_a_clear_doubling_is_better_or_worse_by_the_metric_s_own_direction(bette
 
 
 def test_a_difference_too_small_to_matter_is_equivalent_though_significant():
-    found = compare([100, 101, 102, 103, 104], [105, 106, 106.5, 107, 107.4], better="higher", threshold_ratio=0.1)
+    found = compare([100, 101, 102, 103, 104], [105, 106, 106.5, 107, 107.4], better="higher", margin=0.1)
     assert found.p < 0.05
     assert found.verdict == "equivalent"
 

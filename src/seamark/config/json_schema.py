@@ -32,6 +32,28 @@ from seamark.patterns.table import LOAD_SETTINGS, load_settings_of
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORM: Schema = {"const": SCHEMA_VERSION, "description": "Version of the form of this file; without it 1."}
+NAMES: Schema = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
+COMPARE: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "description": "What `bench compare` and the report compare.",
+    "properties": {
+        "baseline": {
+            "type": "object",
+            "description": "Factor: the level that its others are compared with. Default: the first one.",
+        },
+        "metrics": NAMES
+        | {"description": "Metrics, the first one answers the question: throughput, latency_ms.p99."},
+        "margin": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "exclusiveMaximum": 1,
+            "default": 0.05,
+            "description": "Levels are equivalent if they are surely within this ratio of each other.",
+        },
+        "family": NAMES | {"description": "Factors and metrics whose comparisons Holm's method is applied to."},
+    },
+}
 PLAIN: dict[Any, Schema] = {
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -131,6 +153,7 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
                 "description": "Checks of your own, functions as module:name of a module in the study's folder.",
             },
             "binds": {"type": "array", "items": {"type": "string", "pattern": "^[^:]+:/[^:]*(:(ro|rw))?$"}},
+            "compare": COMPARE,
             "metadata": metadata,
         },
         "$defs": {

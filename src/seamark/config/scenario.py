@@ -20,7 +20,7 @@ NAME_OF_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "max_retries", "resources"),
-    *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "metadata"),
+    *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
 )
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 
@@ -57,6 +57,12 @@ def scenario_of(
         fields["checks"] = tuple(_own_objects(tree.value["checks"], FunctionType, mistakes))
     resources = fields.get("resources", Resources())
     fields["workloads"] = workloads_of(tree, resources, services, mistakes, preset_folder, own)
+    if "compare" in tree.value:
+        from seamark.config.compare import comparing_of  # few scenarios have it
+
+        fields["compare"] = comparing_of(
+            tree.value["compare"], fields["workloads"], resources, services, own, mistakes
+        )
     fields["lines"] = lines_of(tree)
     return Scenario(**fields) if mistakes.count == before else None
 

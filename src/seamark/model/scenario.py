@@ -113,6 +113,22 @@ class Metadata:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """What a scenario compares: the key `compare`.
+
+    `baseline` has the level that the others of a factor are compared with, by default the first one. `metrics` are
+    names of the table of metrics; empty: those that the component is known by. Two levels are equivalent if their
+    ratio surely lies within `margin` of 1. `family` names the factors and metrics whose comparisons Holm's method is
+    applied to; without a factor in it those of all factors, without a metric those of all `metrics`.
+    """
+
+    baseline: Mapping[str, Value] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
+    margin: float = 0.05
+    family: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """One experiment on one service or on several.
 
@@ -137,6 +153,7 @@ class Scenario:
     metrics: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=Metadata)
+    compare: Comparing | None = None
     lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -146,5 +163,5 @@ def why_no_p(names: tuple[str, ...]) -> str:
     return (
         f"no p and no smallest effect: {has} is measured on one start of the server, and the trials of a start "
         "share its time and its place. A change of the machine over time, or between two starts, would look the same "
-        "as an effect. `restarts: each` in the scenario starts it anew for every repetition"
+        "as an effect"
     )

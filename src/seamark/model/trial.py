@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from seamark.model.load_profile import LoadProfile
 from seamark.model.results.values import OPTIONAL
-from seamark.model.scenario import Restarts, Search, Slo
+from seamark.model.scenario import Comparing, Restarts, Search, Slo
 from seamark.model.service import Value
 
 SCHEMA_VERSION: Final = 1
@@ -129,6 +129,7 @@ class Plan:
 
     `factors` are the levels by role, `deployment` or `workload`; in trial.json the trial's own by the role `trial`.
     With `restarts: each` there is a deployment for every block, else one for all.
+    `compare` is what the scenario declares to compare.
     `digest` covers all other fields, in trial.json only: it distinguishes a whole file from a damaged one.
     """
 
@@ -149,6 +150,7 @@ class Plan:
     git_commit: str | None = None
     notes: str | None = None
     schema_version: Literal[1] = SCHEMA_VERSION
+    compare: Comparing | None = field(default=None, metadata=OPTIONAL)
     digest: str | None = field(default=None, metadata=OPTIONAL)
     restarts: Restarts = field(default="once", metadata=OPTIONAL)
 
@@ -197,18 +199,25 @@ def whole_of(trial_id: str) -> str:
     return f"{head}--r{rest.rpartition('--r')[2]}" if mark else trial_id
 
 
-def levels_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
-    """Return the level of every factor for each treatment. A factor is a setting that varies within a workload."""
+def settings_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
+    """Return all settings of each treatment, with the resources of its deployment."""
     deployments = {deployment.id: deployment for deployment in (*plan.deployments, *plan.served)}
-    values: dict[str, dict[str, Value]] = {}
-    groups: dict[str, list[str]] = {}
+    values: dict[str, Mapping[str, Value]] = {}
     for trial in (*plan.trials, *plan.measured):
         if trial.treatment not in values:
             deployment = deployments.get(trial.deployment)
             resources = {name: getattr(deployment, name) for name in RESOURCES} if deployment else {}
             lasts = {name: None for name in WHOLE_LASTS if trial.parties}  # follows from the parties
             values[trial.treatment] = {**trial.settings, **(trial.beside or {}), **resources, **lasts}
-            groups.setdefault(trial.group, []).append(trial.treatment)
+    return values
+
+
+def levels_of(plan: Plan) -> Mapping[str, Mapping[str, Value]]:
+    """Return the level of every factor for each treatment. A factor is a setting that varies within a workload."""
+    values = settings_of(plan)
+    groups: dict[str, dict[str, None]] = {}
+    for trial in (*plan.trials, *plan.measured):
+        groups.setdefault(trial.group, {})[trial.treatment] = None
     levels: dict[str, Mapping[str, Value]] = {}
     for members in groups.values():
         names = _varying([values[treatment] for treatment in members])

@@ -95,6 +95,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         binds=scenario.binds,
         git_commit=scenario.metadata.git_commit,
         notes=scenario.metadata.notes,
+        compare=scenario.compare,
     )
     if restarts_of(scenario, planned, services) == "once":
         return planned

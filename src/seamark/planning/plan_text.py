@@ -7,19 +7,22 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import get_args
 
+from seamark.analysis.comparison import contrasts_of, family_of
 from seamark.config.forms.table import is_structured, label_of
 from seamark.config.levels import show
 from seamark.model.plurals import counted
-from seamark.model.scenario import Restarts, why_no_p
+from seamark.model.scenario import Comparing, Restarts, why_no_p
 from seamark.model.service import Service, Value
 from seamark.model.site import Site
 from seamark.model.trial import RESOURCES, Plan, Trial
 from seamark.planning.plan_time import starts_of, time_of
-from seamark.stats.decision import detectable_shift, repetitions_for, smallest_p
+from seamark.stats.compare import Method, method_of, reachable_p
+from seamark.stats.decision import detectable_shift, repetitions_for
 
 ALPHA = 0.05
 POWER = 0.8
 FIRST_TRIALS = 8
+TESTS: Mapping[Method, str] = {"rank-sum": "rank-sum test", "signed-rank": "signed-rank test of blocks"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +37,10 @@ class WorkloadFacts:
 class PlanFacts:
     """The numbers that `bench plan` prints.
 
-    Statistics (`smallest_p` and the following fields) compare treatments that share a start of a server, or, with
-    `restarts: each`, a block; None if no two do. `environments_to_make` are those of services that the run must
-    create first. `starts_least_s` and `starts_most_s` are the time of all starts by each kind of restarts.
+    Statistics (`smallest_p` and the following fields) are those of the family that `bench compare` tests, as far as
+    its treatments share a start of a server or have several; None without any. `environments_to_make` are those of
+    services that the run must create first. `starts_least_s` and `starts_most_s` are the time of all starts by each
+    kind of restarts.
     """
 
     scenario: str
@@ -80,11 +84,13 @@ def plan_facts(
     """Return the numbers of a plan. `services` and `site` make notes and times more exact, `environment` has the
     variables of the plan's paths, `measured_s` the lengths of finite loads by treatment."""
     sizes = {name: len({trial.treatment for trial in trials}) for name, trials in _by_service(plan).items()}
-    comparisons = _most_compared(plan) - 1
+    declared = plan.compare or Comparing()
+    comparisons = family_of(contrasts_of(plan, declared.baseline), plan)
     starts = {kind: starts_of(plan, services or {}, kind) for kind in get_args(Restarts)}
     time = time_of(plan, services or {}, len(unmade), measured_s)
     times = {name: span.most for name, span in time.deployments.items()}
-    best = smallest_p(plan.repetitions) if comparisons else None
+    method = method_of(plan.repetitions, max(1, comparisons), ALPHA)
+    best = reachable_p(method, plan.repetitions, plan.repetitions) if comparisons else None
     facts = PlanFacts(
         scenario=plan.scenario,
         source=plan.source,
@@ -110,7 +116,7 @@ def plan_facts(
         smallest_p_holm=None if best is None else min(1.0, best * comparisons),
         repetitions_needed=repetitions_for(ALPHA) if comparisons else None,
         repetitions_needed_holm=repetitions_for(ALPHA, comparisons) if comparisons else None,
-        detectable_shift_sd=detectable_shift(plan.repetitions, ALPHA, POWER) if comparisons else None,
+        detectable_shift_sd=_detectable(plan.repetitions, comparisons),
         factors_without_p=plan.factors_without_p,
         first_trials=tuple(trial.id for trial in plan.trials[:FIRST_TRIALS]),
         restarts=plan.restarts,
@@ -185,7 +191,8 @@ def _factor_lines(plan: Plan, facts: PlanFacts) -> list[str]:
 def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     count, comparisons = plan.repetitions, facts.comparisons
     where = "in the same blocks" if plan.restarts == "each" else "of one start"
-    lines = [f"Detectable differences (two treatments {where}, exact two-sided rank-sum test)"]
+    test = TESTS[method_of(count, max(1, comparisons), ALPHA)]
+    lines = [f"Detectable differences (two treatments {where}, exact two-sided {test})"]
     if facts.smallest_p is not None:
         lines.append(f"  smallest p               {_number(facts.smallest_p)} with {counted(count, 'repetition')}")
     elif not facts.factors_without_p:
@@ -193,7 +200,7 @@ def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     if comparisons > 1 and facts.smallest_p_holm is not None:
         lines.append(
             f"  after Holm               {_number(facts.smallest_p_holm)} in a family of {comparisons} comparisons"
-            f" (all treatments of a {'workload' if plan.restarts == 'each' else 'start'} with one)"
+            f" ({_family(plan)})"
         )
     if comparisons and facts.detectable_shift_sd is None:
         lines.append(f"  smallest effect          none: no difference, however large, can reach {ALPHA}")
@@ -224,6 +231,23 @@ def _start_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     return [*lines, ""]
 
 
+def _detectable(repetitions: int, comparisons: int) -> float | None:
+    """Return the smallest shift that the test of `bench compare` shows in a family of that size; None for none."""
+    if not comparisons:
+        return None
+    paired = method_of(repetitions, comparisons, ALPHA) == "signed-rank"
+    return detectable_shift(repetitions, ALPHA / comparisons, POWER, paired=paired)
+
+
+def _family(plan: Plan) -> str:
+    """Return which comparisons the family has: those that the scenario declares, else all of the first metric."""
+    family = plan.compare.family if plan.compare else ()
+    metrics = plan.compare.metrics if plan.compare else ()
+    if family:
+        return f"declared: {', '.join(family)}"
+    return "each level with its baseline, by " + (", ".join(metrics) or "the first metric")
+
+
 def _notes(
     plan: Plan,
     facts: PlanFacts,
@@ -244,7 +268,7 @@ def _notes(
     if facts.comparisons > 1 and (facts.smallest_p_holm or 0.0) > ALPHA:
         notes.append(
             f"for {facts.comparisons} comparisons at once (Holm) it takes {facts.repetitions_needed_holm}"
-            f" repetitions, or fewer treatments: fewer levels, or {fewer}."
+            f" repetitions, fewer comparisons in `compare: family`, or fewer treatments: fewer levels, or {fewer}."
         )
     for service in sorted({trial.service for trial in plan.trials}):
         contained = site is not None and site.runtime == "apptainer"
@@ -270,15 +294,6 @@ def _variables(plan: Plan) -> set[str]:
     """The environment variables in the plan's paths."""
     paths = " ".join(path for path in (plan.container, plan.dataset, *plan.binds) if path)
     return set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", paths))
-
-
-def _most_compared(plan: Plan) -> int:
-    """Return the largest number of treatments that alternate in blocks: those of a workload where every block starts
-    its servers, else those of one start of a server."""
-    together: dict[str, set[str]] = {}
-    for trial in plan.trials:
-        together.setdefault(trial.group if plan.restarts == "each" else trial.deployment, set()).add(trial.treatment)
-    return max(map(len, together.values()), default=1)
 
 
 def _by_service(plan: Plan) -> dict[str, list[Trial]]:

@@ -16,13 +16,16 @@ import numpy as np
 from seamark.stats.ranks import Interval, Values, paired_interval, unpaired_interval
 
 Verdict = Literal["better", "worse", "equivalent", "inconclusive"]
+Direction = Literal["higher", "lower"]
 Method = Literal["signed-rank", "rank-sum"]
 Group = Sequence[float] | Mapping[Hashable, float]
 
 ALPHA = 0.05
-THRESHOLD_RATIO = 0.05
+MARGIN = 0.05
+"""Two groups are equivalent if their ratio lies between 1 / (1 + MARGIN) and 1 + MARGIN."""
 RESAMPLES = 9999
 MOST_ARRANGEMENTS = 50_000
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,8 @@ class Comparison:
     Hodges-Lehmann estimates with the interval of the same test as `p`, which is two-sided.
 
     `pairs` is the number of common blocks. `reachable_p` is the smallest unadjusted p of `method` for groups of these
-    sizes. Positive values are tested by their logarithms, as effects of a machine are ratios.
+    sizes. Positive values are tested by their logarithms, as effects of a machine are ratios. `equivalence` is the
+    interval that the margin is held against, None where so few values attain none of its confidence.
     """
 
     method: Method
@@ -42,6 +46,7 @@ class Comparison:
     new_median: float
     shift: Interval
     ratio: Interval | None
+    equivalence: Interval | None
     p: float
     p_adjusted: float
     reachable_p: float
@@ -49,33 +54,34 @@ class Comparison:
 
 
 def compare(
-    base: Group,
-    new: Group,
-    *,
-    better: Literal["higher", "lower"],
-    threshold_ratio: float = THRESHOLD_RATIO,
-    alpha: float = ALPHA,
+    base: Group, new: Group, *, better: Direction, margin: float = MARGIN, alpha: float = ALPHA
 ) -> Comparison:
     """Compare two groups as a family of one; ValueError if one is empty."""
-    alone = {None: (base, new)}
-    return compare_family(alone, better=better, threshold_ratio=threshold_ratio, alpha=alpha)[None]
+    return compare_family({None: (base, new)}, better=better, margin=margin, alpha=alpha)[None]
 
 
 def compare_family(
     pairs: Mapping[Any, tuple[Group, Group]],
     *,
-    better: Literal["higher", "lower"],
-    threshold_ratio: float = THRESHOLD_RATIO,
+    better: Direction | Mapping[Any, Direction],
+    margin: float = MARGIN,
     alpha: float = ALPHA,
 ) -> dict[Any, Comparison]:
-    """Compare (base, new) pairs that form one family, with Holm's adjustment over all of them."""
+    """Compare (base, new) pairs that form one family.
+
+    `better` is the direction of all of them, or of each. With a probability of at most `alpha` a family in which
+    nothing differs has any better or worse: p is adjusted by Holm's method. With a probability of at most `alpha` a
+    family has any equivalent pair that differs by more than the margin: two one-sided tests by inclusion of the
+    interval (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987), each at alpha / pairs.
+    """
     size = len(pairs)
     unadjusted = {name: _compared(base, new, size, alpha) for name, (base, new) in pairs.items()}
     adjusted = holm([comparison.p for comparison in unadjusted.values()])
     comparisons = {}
     for (name, comparison), p in zip(unadjusted.items(), adjusted, strict=True):
         comparison = replace(comparison, p_adjusted=p)
-        comparisons[name] = replace(comparison, verdict=_verdict(comparison, size, better, threshold_ratio, alpha))
+        direction = better if isinstance(better, str) else better[name]
+        comparisons[name] = replace(comparison, verdict=_verdict(comparison, size, direction, margin, alpha))
     return comparisons
 
 
@@ -107,6 +113,9 @@ def rank_sum_p(one: Values, other: Values) -> float:
         method = "exact" if max(len(one), len(other)) <= 100 else "asymptotic"
         return float(stats.mannwhitneyu(one, other, method=method).pvalue)
     ranks = stats.rankdata(np.concatenate([one, other]))
+    if min(len(one), len(other)) == 1:
+        single = ranks[0] if len(one) == 1 else ranks[-1]
+        return min(1.0, 2 * float(min(np.mean(ranks <= single), np.mean(ranks >= single))))
     few = comb(len(ranks), len(one)) <= MOST_ARRANGEMENTS
     result = stats.permutation_test(
         (ranks[: len(one)], ranks[len(one) :]),
@@ -143,7 +152,7 @@ def _compared(base: Group, new: Group, family: int, alpha: float) -> Comparison:
     if not len(one) or not len(other):
         raise ValueError("each group needs at least one value")
     blocks = _blocks_of_both(base, new)
-    method = _method(len(blocks), family, alpha)
+    method = method_of(len(blocks), family, alpha)
     positive = bool((one > 0).all() and (other > 0).all())
     medians = float(np.median(one)), float(np.median(other))
     if method == "signed-rank":
@@ -153,6 +162,9 @@ def _compared(base: Group, new: Group, family: int, alpha: float) -> Comparison:
     shift = _interval(method, one, other, 1 - alpha)
     logs = (np.log(one), np.log(other)) if positive else (one, other)
     ratio = _exponential(_interval(method, logs[0], logs[1], 1 - alpha)) if positive else None
+    confidence = max(1 - alpha, 1 - 2 * alpha / family)
+    wide = _interval(method, logs[0], logs[1], confidence)
+    equivalence = wide if wide.confidence >= confidence - ROUNDING else None
     p = signed_rank_p(logs[1] - logs[0]) if method == "signed-rank" else rank_sum_p(logs[0], logs[1])
     return Comparison(
         method=method,
@@ -163,6 +175,7 @@ def _compared(base: Group, new: Group, family: int, alpha: float) -> Comparison:
         new_median=medians[1],
         shift=shift,
         ratio=ratio,
+        equivalence=_exponential(equivalence) if equivalence and positive else equivalence,
         p=p,
         p_adjusted=p,
         reachable_p=reachable_p(method, len(one), len(other)),
@@ -180,9 +193,9 @@ def _blocks_of_both(base: Group, new: Group) -> list[Hashable]:
     return [block for block in base if block in new]
 
 
-def _method(pairs: int, family: int, alpha: float) -> Method:
-    """Return the paired test if it can reach alpha in the family. Depends on the numbers of trials only, never on
-    values."""
+def method_of(pairs: int, family: int, alpha: float) -> Method:
+    """Return the paired test if it can reach alpha in the family, else that without blocks. Depends on the numbers of
+    trials only, never on values."""
     return "signed-rank" if pairs and family * reachable_p("signed-rank", pairs, pairs) <= alpha else "rank-sum"
 
 
@@ -198,16 +211,19 @@ def _exponential(log: Interval) -> Interval:
     return replace(log, estimate=estimate, low=low, high=high)
 
 
-def _verdict(
-    comparison: Comparison, family: int, better: Literal["higher", "lower"], threshold_ratio: float, alpha: float
-) -> Verdict:
-    """Return better or worse for a significant difference beyond the threshold, equivalent if the whole interval lies
-    within the threshold and the design could have shown a difference, else inconclusive."""
-    ratio, limit = comparison.ratio, 1 + threshold_ratio
-    if ratio is None or comparison.reachable_p * family > alpha:
+def _verdict(comparison: Comparison, family: int, better: Direction, margin: float, alpha: float) -> Verdict:
+    """Return equivalent if the whole interval of `equivalence` lies within the margin, else better or worse for a
+    significant difference, else inconclusive. A design that can show no difference is inconclusive.
+
+    Without a ratio the margin has no meaning: only values without any difference are equivalent then.
+    """
+    if comparison.reachable_p * family > alpha:
         return "inconclusive"
-    if 1 / limit <= ratio.low and ratio.high <= limit:
+    least, most = (0.0, 0.0) if comparison.ratio is None else (1 / (1 + margin), 1 + margin)
+    within = comparison.equivalence
+    if within is not None and least <= within.low and within.high <= most:
         return "equivalent"
-    if comparison.p_adjusted >= alpha or 1 / limit < ratio.estimate < limit:
+    effect = comparison.shift.estimate if comparison.ratio is None else comparison.ratio.estimate - 1
+    if comparison.p_adjusted > alpha or effect == 0:
         return "inconclusive"
-    return "better" if (ratio.estimate > 1) == (better == "higher") else "worse"
+    return "better" if (effect > 0) == (better == "higher") else "worse"

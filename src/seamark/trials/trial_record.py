@@ -49,6 +49,7 @@ def record_of(
         trial_id=trial.trial_id,
         config_hash=trial.config_hash,
         server_identity=served_by(context, endpoint).brief(),
+        server_start=start_of(context, endpoint),
         status="failed" if failure else "ok",
         category=failure.category if failure else None,
         reason=redacted_text(failure.reason) if failure else None,
@@ -90,6 +91,14 @@ def counted_load(record: LoadRecord, outcome: LoadOutcome) -> LoadRecord:
 def served_by(context: DeploymentContext, endpoint: Endpoint | None = None) -> ServerRecord:
     """Return the identity of the started server by endpoint.json; without one, that of the plan."""
     return (endpoint or context.endpoint()).server_identity or context.server.record()
+
+
+def start_of(context: DeploymentContext, endpoint: Endpoint | None = None) -> str | None:
+    """Return which start of the server a load is on; None for a server that Seamark does not start."""
+    started_at = (endpoint or context.endpoint()).started_at
+    if context.site.runtime == "external" or started_at is None:
+        return None
+    return f"{context.deployment.id} at {started_at}"
 
 
 def keep_samples(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from seamark.analysis.checks import gravest_first, worst
+from seamark.analysis.comparison import Observation, comparisons_of_summary, observation, table_paths
 from seamark.analysis.metrics import VERSION
 from seamark.analysis.metrics.distribution import QUANTILES
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
@@ -12,6 +13,7 @@ from seamark.analysis.summary.repetitions import ComparedNodes, compared
 from seamark.analysis.summary.servers import ComparedServers
 from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry
 from seamark.analysis.summary.trial_result import TrialResult, read_trial_result
+from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.summary import (
     CountedReason,
     EnergySummary,
@@ -34,13 +36,13 @@ from seamark.model.results.trial_metrics import (
     PercentileMethod,
     TrialMetrics,
 )
-from seamark.model.scenario import why_no_p
+from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Value
 from seamark.model.trial import SCHEMA_VERSION, Plan, Trial, levels_of
 from seamark.stats import censored
 from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.quantiles import samples_needed
-from seamark.storage.paths import ScenarioFolder
+from seamark.storage.paths import ScenarioFolder, read_or_none
 from seamark.storage.redaction import redacted
 
 KIND_TIMES = ("latency_ms", "service_time_ms", "ttft_ms", "tpot_ms")
@@ -58,11 +60,17 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     levels, names = levels_of(plan), plan.names
     between = plan.factors_without_p
     rows, failed, points, ok = [], [], [], 0
+    comparing = plan.compare or Comparing()
+    paths = table_paths((*comparing.metrics, *comparing.family))
+    seen: dict[str, list[Observation]] = {}
     nodes, servers = ComparedNodes(), ComparedServers()
     for trials in grouped.values():
         results = compared([read_trial_result(trial, folder.trial(trial.id)) for trial in trials], folder)
         for result in results:
             trial = result.trial
+            load = read_or_none(folder.trial(trial.id).load, LoadRecord)
+            one = observation(trial, result.good, load, result.verdict, paths)
+            seen.setdefault(trial.treatment, []).append(one)
             if result.good:
                 ok += 1
                 nodes.add(trial.group, folder.trial(trial.id))
@@ -91,6 +99,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
         why_no_p=why_no_p(between) if between else None,
         servers=servers.summaries(),
         treatments=tuple(_compared(row, nodes, servers, members[row.workload]) for row in rows),
+        comparisons=comparisons_of_summary(plan, seen),
         knees=knees([point for point in points if not servers.several(members[point.workload])]),
     )
 

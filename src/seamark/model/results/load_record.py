@@ -199,7 +199,9 @@ class LoadRecord:
     `sessions`: more than one if it was resumed. `device` is that of the lane, None of a load that had the node to
     itself. A trial with `parties` has the load.json of each in a folder of its own. There `beside` names the other
     parties under load, `window_s` is the time in seconds from which and until which all of them were sending, after
-    their warm-ups, and `ended_early` names the one that ended before its time, and so ended the window."""
+    their warm-ups, and `ended_early` names the one that ended before its time, and so ended the window. `server_start` is
+    the start of the server that it was on, text that two loads share if they had the same; None where it was not
+    recorded, and of a server that runs already."""
 
     schema_version: int = 1
     scenario: Word = None
@@ -250,6 +252,7 @@ class LoadRecord:
     window_s: tuple[float, float] | None = field(default=None, metadata=OPTIONAL)
     ended_early: Word = field(default=None, metadata=OPTIONAL)
     remedy: Word = field(default=None, metadata=OPTIONAL)
+    server_start: Word = field(default=None, metadata=OPTIONAL)
 
     @property
     def ok(self) -> bool:

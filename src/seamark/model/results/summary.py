@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from seamark.model.results.comparison import Comparisons
 from seamark.model.results.trial_metrics import PercentileMethod, Verdict, VerdictReason
 from seamark.model.results.times import Times
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
@@ -260,7 +261,8 @@ class Knee:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """summary.json. `servers` is None in results of versions that did not record them."""
+    """summary.json. `servers` is None in results of versions that did not record them, `comparisons` without two
+    treatments to compare."""
 
     schema_version: int = 1
     metrics_version: int = 0
@@ -276,3 +278,4 @@ class Summary:
     servers: tuple[ServerSummary, ...] | None = None
     treatments: tuple[SummaryRow, ...]
     knees: tuple[Knee, ...] = ()
+    comparisons: Comparisons | None = field(default=None, metadata=OPTIONAL)

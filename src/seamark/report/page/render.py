@@ -22,6 +22,7 @@ from seamark.report.figures.latency_cdf import latency_pictures
 from seamark.report.figures.search import search_picture
 from seamark.report.figures.stages import stages_picture
 from seamark.report.figures.timelines import order_picture, phases_picture, timeline_picture
+from seamark.report.page.comparisons import comparison_blocks, comparisons_section
 from seamark.report.page.content import Block, Picture, Section, Text
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
 from seamark.report.page.sections import about, failures_section, glossary_section, headline, verdicts_section
@@ -32,8 +33,8 @@ from seamark.report.tables.summary import slug, summary_section, trials_section
 from seamark.storage.paths import write_text
 
 TICKED = re.compile(r"`([^`]+)`")
-RUN = ""
-"""Key of the run's figures among those of the workloads."""
+RUN, COMPARED = "", "="
+"""Keys of the figures of the run and of the comparisons, among those of the workloads."""
 
 
 def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
@@ -74,6 +75,7 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
     """Return the sections of a report; its figures are written below `figures`."""
     drawn = _drawn(results, figures)
     found = (
+        comparisons_section(results, drawn[COMPARED]),
         summary_section(results),
         failures_section(results),
         verdicts_section(results),
@@ -103,6 +105,7 @@ def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
             if any(stages_of(results, treatment) for treatment in treatments):
                 tasks.append((stem, partial(_stages, *what)))
     tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
+    tasks.append((COMPARED, partial(comparison_blocks, results, figures)))
     drawn: dict[str, list[Block]] = {name: [] for name, _ in tasks}
     for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks]), strict=True):
         drawn[name] += blocks

@@ -11,6 +11,7 @@ from seamark.model.results.summary import Summary
 from seamark.model.results.trial_meta import Machine, TrialMeta
 from seamark.model.scenario import why_no_p
 from seamark.model.trial import PARTY
+from seamark.report.comparison import answer
 from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import about_servers, simulated_services
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
@@ -20,7 +21,14 @@ MOST_PLACES = 8
 
 
 def headline(results: Results) -> Text:
-    """Return one sentence: trials with a result, and how many are valid, suspect and invalid."""
+    """Return the answer to the scenario's question, if it compares anything; then trials with a result, and how many
+    are valid, suspect and invalid."""
+    counts = _counts(results)
+    answered = answer(results.summary.comparisons)
+    return counts if answered is None else Text(text=f"{answered} {counts.text}", kind=counts.kind)
+
+
+def _counts(results: Results) -> Text:
     planned, ok = len(results.trials), len(results.ok)
     counts = Counter(results.frame.loc[results.frame["ok"], "verdict"])
     text = f"{ok} of {counted(planned, 'trial')} ok"

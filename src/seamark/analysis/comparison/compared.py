@@ -1,0 +1,232 @@
+"""The comparisons themselves: records with verdicts, reasons and remedies from contrasts and observations. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from seamark.analysis.comparison.contrasts import Contrast, in_family
+from seamark.analysis.comparison.metric_names import ComparedMetric, default_metrics, metric_of
+from seamark.analysis.comparison.observations import Observation
+from seamark.analysis.comparison.quality import unequal_quality
+from seamark.analysis.comparison.units import Units, units_of
+from seamark.model.plurals import counted
+from seamark.model.results.comparison import Compared, ComparedSide, Comparisons, Effect
+from seamark.model.scenario import Comparing, why_no_p
+from seamark.model.service import Quality
+from seamark.stats.compare import ALPHA, Comparison, compare_family
+from seamark.stats.decision import repetitions_for
+from seamark.stats.ranks import Interval
+
+UNITS_DIFFER = "units differ"
+RESTARTS = "`restarts: each` starts the server anew in each block, so that each level has as many starts as blocks."
+ONE_START_EACH = (
+    "no p: {who} one start of the server here, and the trials of a start share its time and its place. A change of"
+    " the machine between the two would look the same as an effect"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is compared. `primaries` has the primary metric of each workload, for treatments without declared metrics.
+    Without `paired`, between two results, blocks have nothing in common. `qualities` are those of the recipes.
+    `where` begins messages about metrics."""
+
+    contrasts: tuple[Contrast, ...]
+    comparing: Comparing = field(default_factory=Comparing)
+    primaries: Mapping[str, str] = field(default_factory=dict)
+    paired: bool = True
+    qualities: Mapping[str, Quality] = field(default_factory=dict)
+    where: str = ""
+    alpha: float = ALPHA
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Test:
+    """A comparison before its family is known. `units` is None where nothing can be compared."""
+
+    record: Compared
+    units: Units | None = None
+
+
+def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> Comparisons:
+    """Return every contrast by every metric. `seen` has the trials of each treatment of the contrasts.
+
+    Holm's method is applied to all tests of the family that have two values on each side, or one value on each side
+    of one start; a comparison between single starts has no p and is not counted. Raises UserError for a metric that
+    no trial has.
+    """
+    tests = [test for contrast in question.contrasts for test in _tests(question, contrast, seen)]
+    family = {
+        place: test
+        for place, test in enumerate(tests)
+        if test.units is not None and test.record.in_family and test.record.reason is None
+    }
+    named = {place: (test.units.base, test.units.new) for place, test in family.items() if test.units}
+    better = {place: test.record.better for place, test in family.items()}
+    margin, alpha = question.comparing.margin, question.alpha
+    results = compare_family(named, better=better, margin=margin, alpha=alpha)
+    records = []
+    for place, test in enumerate(tests):
+        if place in results:
+            records.append(_judged(test.record, results[place], len(results), question))
+        elif test.units is not None:
+            pair = {None: (test.units.base, test.units.new)}
+            alone = compare_family(pair, better=test.record.better, margin=margin, alpha=alpha)[None]
+            records.append(_estimated(test.record, alone))
+        else:
+            records.append(test.record)
+    return Comparisons(alpha=alpha, margin=margin, family=len(results), comparisons=tuple(records))
+
+
+def _tests(question: Question, contrast: Contrast, seen: Mapping[str, Sequence[Observation]]) -> list[_Test]:
+    base, new = seen.get(contrast.base, ()), seen.get(contrast.new, ())
+    comparing = question.comparing
+    both = [each for each in (*base, *new) if each.counts]
+    factors = {each.factor for each in question.contrasts}
+    declared = [name for name in comparing.family if name not in factors]
+    primary = question.primaries.get(contrast.workload, "throughput")
+    shown = comparing.metrics or default_metrics(primary, both)
+    shown = tuple(dict.fromkeys((*shown, *declared)))
+    family = tuple(declared) or comparing.metrics or shown[:1]
+    found = []
+    for name in shown:
+        metric = metric_of(name, [*base, *new], question.qualities, question.where)
+        member = name in family and in_family(contrast, comparing, factors)
+        found.append(_test(question, contrast, metric, base, new, member))
+    return found
+
+
+def _test(
+    question: Question,
+    contrast: Contrast,
+    metric: ComparedMetric,
+    base: Sequence[Observation],
+    new: Sequence[Observation],
+    member: bool,
+) -> _Test:
+    one, other = ([each for each in side if each.counts] for side in (base, new))
+    units = {each.unit for each in (*one, *other)}
+    unit = metric.unit if metric.path != "throughput.value" or len(units) != 1 else next(iter(units))
+    record = Compared(
+        workload=contrast.workload,
+        factor=contrast.factor,
+        fixed=contrast.fixed,
+        metric=metric.name,
+        unit=unit,
+        better=metric.better,
+        base=replace(_side(base, metric.path), level=contrast.base_level),
+        new=replace(_side(new, metric.path), level=contrast.new_level),
+        in_family=member,
+        verdict="inconclusive" if member else None,
+    )
+    if why := _why_not(one, other, metric, units):
+        return _Test(record=replace(record, reason=why[0], remedy=why[1]))
+    values = units_of(one, other, metric.path, paired=question.paired)
+    record = replace(
+        record,
+        unit_of_inference=values.kind,
+        base=replace(record.base, units=len(values.base), starts=values.starts[0], unmatched=values.unmatched[0]),
+        new=replace(record.new, units=len(values.new), starts=values.starts[1], unmatched=values.unmatched[1]),
+    )
+    if values.kind == "start" and min(len(values.base), len(values.new)) < 2:
+        reason = why_no_p((contrast.factor,)) if contrast.factor else _one_start(values)
+        remedy = RESTARTS if contrast.factor else f"Measure both in one scenario, as levels of a factor. {RESTARTS}"
+        record = replace(record, reason=reason if contrast.factor is None else _of_p(reason), remedy=remedy)
+    return _Test(record=record, units=values)
+
+
+def _of_p(reason: str) -> str:
+    """Return the plan's sentence on starts without the part on the smallest effect, which a result has not."""
+    return reason.replace("no p and no smallest effect", "no p")
+
+
+def _one_start(values: Units) -> str:
+    single = [name for name, side in (("the baseline", values.base), ("the other side", values.new)) if len(side) < 2]
+    return ONE_START_EACH.format(who="each side has" if len(single) == 2 else f"{single[0]} has")
+
+
+def _side(trials: Sequence[Observation], path: str) -> ComparedSide:
+    used = [each for each in trials if each.counts]
+    values = [value for each in used if (value := each.figure(path).value) is not None]
+    return ComparedSide(
+        treatment=trials[0].treatment if trials else None,
+        trials=len(used),
+        excluded=len(trials) - len(used),
+        suspect=sum(each.verdict == "SUSPECT" for each in used),
+        starts=len({each.start for each in used}),
+        median=median(values) if values else None,
+    )
+
+
+def _why_not(
+    base: Sequence[Observation], new: Sequence[Observation], metric: ComparedMetric, units: set[str]
+) -> tuple[str, str] | None:
+    """Return why a metric of two treatments is not compared, and a remedy; None if it is."""
+    for name, side in (("the baseline", base), ("the other side", new)):
+        if not side:
+            return f"{name} has no trial with valid figures", "`bench submit` measures it, `bench retry` once more."
+    if len(units) > 1 and metric.group in ("throughput", "energy"):
+        words = " and ".join(sorted(each.replace("_per_", "/") or "no unit" for each in units))
+        return f"{UNITS_DIFFER}: {words}", "compare a metric in one unit, such as requests_per_s or latency_ms.p50."
+    both = [*base, *new]
+    lacking = sum(each.figure(metric.path).value is None for each in both)
+    if lacking:
+        return (
+            f"{metric.name} is withheld or not measured in {lacking} of {counted(len(both), 'trial')}",
+            "a longer `duration_s` gives more samples; a p99 needs 1,000 in the measured window.",
+        )
+    bounds = sum(each.figure(metric.path).lower_bound for each in both)
+    if bounds:
+        return (
+            f"{metric.name} is only a lower bound in {bounds} of {counted(len(both), 'trial')}: it reaches into"
+            " requests without an answer",
+            "offer less load, or compare a lower percentile.",
+        )
+    return unequal_quality(base, new, metric)
+
+
+def _judged(record: Compared, found: Comparison, family: int, question: Question) -> Compared:
+    """Return a record of the family with its test; of an inconclusive one with the reason and a remedy."""
+    record = replace(_estimated(record, found), p=found.p, p_adjusted=found.p_adjusted, verdict=found.verdict)
+    if found.verdict != "inconclusive":
+        return record
+    alpha, noun = question.alpha, "start" if record.unit_of_inference == "start" else "repetition"
+    least = min(found.base_n, found.new_n)
+    needed = repetitions_for(alpha, family)
+    of_family = f" in a family of {counted(family, 'comparison')} (Holm)" if family > 1 else ""
+    margin = f"{100 * question.comparing.margin:g} %"
+    if found.reachable_p * family > alpha:
+        return replace(
+            record,
+            reason=f"{counted(least, noun)} cannot reach p = {alpha:g}{of_family}, whatever they show",
+            remedy=f"`repetitions: {needed}` can{', or fewer comparisons in `family`' if family > 1 else ''}.",
+        )
+    return replace(
+        record,
+        reason=f"a difference of more than {margin} is neither shown nor excluded{of_family}",
+        remedy="more repetitions narrow the interval; `bench plan` prints what a number of them can show.",
+    )
+
+
+def _estimated(record: Compared, found: Comparison) -> Compared:
+    """Return a record with its estimates; the medians are those of the values that were tested."""
+    return replace(
+        record,
+        method=found.method,
+        pairs=found.pairs,
+        ratio=_effect(found.ratio),
+        shift=_effect(found.shift),
+        confidence=(found.ratio or found.shift).confidence,
+        base=replace(record.base, median=found.base_median, units=found.base_n),
+        new=replace(record.new, median=found.new_median, units=found.new_n),
+    )
+
+
+def _effect(interval: Interval | None) -> Effect | None:
+    """Return an estimate with its limits; with one value a side there are none."""
+    if interval is None:
+        return None
+    bounded = interval.confidence > 0
+    return Effect(
+        value=interval.estimate, low=interval.low if bounded else None, high=interval.high if bounded else None
+    )

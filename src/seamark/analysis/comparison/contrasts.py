@@ -1,0 +1,128 @@
+"""Which treatments of a plan are compared: each level of a factor with its baseline, other factors fixed. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seamark.analysis.comparison.metric_names import primary_metric
+from seamark.model.scenario import Comparing
+from seamark.model.service import Value
+from seamark.model.trial import Plan, levels_of
+
+Levels = Mapping[str, Value]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """Two treatments, by name. `factor` is what differs, None between two results; `fixed` are the levels of the
+    other factors."""
+
+    workload: str
+    base: str
+    new: str
+    factor: str | None = None
+    base_level: Value = None
+    new_level: Value = None
+    fixed: Levels = field(default_factory=dict)
+
+
+def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
+    """Return every level of every factor against its baseline, in each combination of the other factors.
+
+    The baseline of a factor is its level in `baseline`, else the first of the plan. Factors that always change
+    together are compared as one, by the name of the first. A combination without the baseline has no contrast.
+    """
+    levels = levels_of(plan)
+    written = {name: values for role in plan.factors.values() for name, values in role.items()}
+    groups: dict[str, dict[str, None]] = {}
+    for trial in plan.measured:
+        groups.setdefault(trial.group, {})[trial.treatment] = None
+    found: list[Contrast] = []
+    for workload, treatments in groups.items():
+        own = {treatment: levels[treatment] for treatment in treatments}
+        names = _independent(own)
+        at = {_key(own[treatment], names): treatment for treatment in treatments}
+        for name in names:
+            order = _ordered({key(own[each][name]): own[each][name] for each in treatments}, written.get(name, ()))
+            first = next(
+                (level for level in order if name in baseline and key(level) == key(baseline[name])), order[0]
+            )
+            ranks = {key(level): rank for rank, level in enumerate(order)}
+            for _, treatment in sorted((ranks[key(own[each][name])], each) for each in treatments):
+                level = own[treatment][name]
+                other = at.get(_key({**own[treatment], name: first}, names))
+                if key(level) != key(first) and other is not None:
+                    fixed = {each: own[treatment][each] for each in names if each != name}
+                    found.append(
+                        Contrast(
+                            workload=workload,
+                            factor=name,
+                            base=other,
+                            new=treatment,
+                            base_level=first,
+                            new_level=level,
+                            fixed=fixed,
+                        )
+                    )
+    return tuple(found)
+
+
+def family_of(contrasts: Sequence[Contrast], plan: Plan) -> int:
+    """Return how many tests the declared or default family of a plan has, as far as its starts allow a test."""
+    comparing = plan.compare or Comparing()
+    factors = {each.factor for each in contrasts}
+    metrics = [name for name in comparing.family if name not in factors] or comparing.metrics
+    testable = [each for each in contrasts if in_family(each, comparing, factors) and is_testable(plan, each)]
+    return len(testable) * max(1, len(metrics))
+
+
+def in_family(contrast: Contrast, comparing: Comparing, factors: "set[str | None]") -> bool:
+    """Return whether a contrast belongs to the declared family: all do unless `family` names factors."""
+    named = [name for name in comparing.family if name in factors]
+    return not named or contrast.factor in named
+
+
+def is_testable(plan: Plan, contrast: Contrast) -> bool:
+    """Return whether a plan allows a p: both treatments on the same starts, or on two starts each."""
+    starts: dict[str, set[str]] = {}
+    for trial in plan.measured:
+        starts.setdefault(trial.treatment, set()).add(trial.deployment)
+    one, other = starts[contrast.base], starts[contrast.new]
+    return bool(one & other) or min(len(one), len(other)) > 1
+
+
+def primaries(plan: Plan) -> Mapping[str, str]:
+    """Return the primary metric of each workload."""
+    return {trial.group: primary_metric(trial) for trial in plan.measured}
+
+
+def key(level: Value) -> tuple[type, Value]:
+    """Return a level with its type, as True is not the level 1."""
+    return type(level), level
+
+
+def sorted_levels(levels: Sequence[Value]) -> list[Value]:
+    """Return levels in ascending order where all are numbers, else as they come."""
+    numbers = [level for level in levels if isinstance(level, (int, float))]
+    return [*sorted(numbers)] if len(numbers) == len(levels) else list(levels)
+
+
+def _independent(own: Mapping[str, Levels]) -> list[str]:
+    """Return the factors without those that divide the treatments as an earlier one does."""
+    found: dict[Any, str] = {}
+    for name in next(iter(own.values()), {}):
+        places: dict[Any, list[int]] = {}
+        for place, levels in enumerate(own.values()):
+            places.setdefault(key(levels[name]), []).append(place)
+        found.setdefault(tuple(map(tuple, places.values())), name)
+    return list(found.values())
+
+
+def _key(levels: Levels, names: Sequence[str]) -> tuple[tuple[type, Value], ...]:
+    return tuple(key(levels[name]) for name in names)
+
+
+def _ordered(there: Mapping[Any, Value], written: Sequence[Value]) -> list[Value]:
+    """Return levels in the order of the scenario; those that it does not list come last."""
+    first = [level for level in written if key(level) in there]
+    return [*first, *(level for at, level in there.items() if at not in {key(each) for each in first})]

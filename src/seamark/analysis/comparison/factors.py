@@ -1,0 +1,54 @@
+"""The factors of one scenario compared: for its summary, and for `bench compare` with other options. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from seamark.analysis.comparison.compared import Question, compared
+from seamark.analysis.comparison.contrasts import contrasts_of, primaries
+from seamark.analysis.comparison.observations import Observation
+from seamark.errors import UserError
+from seamark.model.plurals import counted
+from seamark.model.results.comparison import Comparisons
+from seamark.model.scenario import Comparing
+from seamark.model.service import Quality
+from seamark.model.trial import Plan
+
+MOST_CONTRASTS = 500
+"""Contrasts that a summary has; `bench compare` has no limit."""
+
+
+def compared_factors(
+    plan: Plan,
+    seen: Mapping[str, Sequence[Observation]],
+    comparing: Comparing,
+    qualities: Mapping[str, Quality],
+    where: str = "",
+) -> Comparisons | None:
+    """Return the comparisons of a plan's factors; None where nothing varies. Raises UserError for a metric that no
+    trial has, which begins with `where`."""
+    contrasts = contrasts_of(plan, comparing.baseline)
+    if not contrasts:
+        return None
+    question = Question(
+        contrasts=contrasts, comparing=comparing, primaries=primaries(plan), qualities=qualities, where=where
+    )
+    treatments = {trial.treatment for trial in plan.measured}
+    unmatched = len(treatments - {name for each in contrasts for name in (each.base, each.new)})
+    notes = (
+        (f"{counted(unmatched, 'treatment')} without a counterpart at a baseline: not compared",) if unmatched else ()
+    )
+    return replace(compared(question, seen), scenario=plan.scenario, notes=notes)
+
+
+def comparisons_of_summary(plan: Plan, seen: Mapping[str, Sequence[Observation]]) -> Comparisons | None:
+    """Return the declared or default comparisons of a scenario; without any where there are too many, or where the
+    declared metrics were not measured: then a note says so."""
+    comparing = plan.compare or Comparing()
+    plain = Comparisons(scenario=plan.scenario, margin=comparing.margin)
+    if (count := len(contrasts_of(plan, comparing.baseline))) > MOST_CONTRASTS:
+        text = f"{count:,} comparisons of treatments are more than a summary holds: `bench compare` prints them"
+        return replace(plain, notes=(text,))
+    try:
+        return compared_factors(plan, seen, comparing, {})
+    except UserError as unknown:
+        return replace(plain, notes=(f"not compared: {unknown}",))

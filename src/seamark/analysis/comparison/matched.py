@@ -1,0 +1,147 @@
+"""Which treatments of two results are compared: those with equal settings, but for what differs everywhere. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seamark.analysis.comparison.contrasts import Contrast, key, sorted_levels
+from seamark.errors import UserError, did_you_mean
+from seamark.model.plurals import counted
+from seamark.model.results.comparison import Difference
+from seamark.model.service import Value
+from seamark.model.trial import Plan, settings_of
+
+SERVICE = "service"
+Settings = Mapping[str, Value]
+MOST_LEVELS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One of two results, by the name that it is shown by."""
+
+    name: str
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matched:
+    """The treatments that two results have in common, the settings that differ between them, and what was left out.
+    The names of treatments in `contrasts` begin with `base: ` or `new: `."""
+
+    contrasts: tuple[Contrast, ...]
+    settings: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
+def matched(base: Source, new: Source) -> Matched:
+    """Return the pairs of treatments with equal settings.
+
+    A setting that has one value in each result, but another one, is what differs: it is named and not matched by.
+    Workloads belong together by name, or if each result has a single one. Raises UserError without a common
+    treatment.
+    """
+    contrasts: list[Contrast] = []
+    settings: dict[str, Difference] = {}
+    notes, reasons = [], []
+    for workload, one, other in _workloads(base, new):
+        varying = _varying(one) | _varying(other)
+        differing = _differing(one, other, varying)
+        settings |= {each.fact: each for each in differing}
+        names = [name for name in _names(one, other) if name in varying]
+        theirs = {_key(levels, names): treatment for treatment, levels in other.items()}
+        pairs = {treatment: theirs[at] for treatment, levels in one.items() if (at := _key(levels, names)) in theirs}
+        shown = [name for name in names if len({key(one[each].get(name)) for each in pairs}) > 1]
+        contrasts += [
+            Contrast(
+                workload=workload,
+                base=f"base: {mine}",
+                new=f"new: {its}",
+                fixed={name: one[mine].get(name) for name in shown},
+            )
+            for mine, its in pairs.items()
+        ]
+        for source, count in ((base, len(one) - len(pairs)), (new, len(other) - len(pairs))):
+            if pairs and count:
+                of = "" if base.plan.scenario == workload else f" of {workload}"
+                notes.append(
+                    f"{counted(count, 'treatment')}{of} in {source.name} without a counterpart: not compared"
+                )
+        if not pairs:
+            reasons.append(_apart(workload, one, other, names, base.name, new.name))
+    if not contrasts:
+        raise UserError(f"{base.name} and {new.name} have no treatment in common: {'; '.join(reasons)}.")
+    return Matched(contrasts=tuple(contrasts), settings=tuple(settings.values()), notes=tuple(notes))
+
+
+def _workloads(base: Source, new: Source) -> list[tuple[str, Mapping[str, Settings], Mapping[str, Settings]]]:
+    one, other = _grouped(base.plan), _grouped(new.plan)
+    common = [name for name in one if name in other]
+    if common:
+        return [(name, one[name], other[name]) for name in common]
+    if len(one) == len(other) == 1:
+        [(name, mine)], [(_, its)] = one.items(), other.items()
+        return [(name, mine, its)]
+    guess = next((hint for name in other if (hint := did_you_mean(name, one))), "")
+    raise UserError(
+        f"{base.name} and {new.name} have no workload in common: {', '.join(one)} and {', '.join(other)}.{guess}"
+    )
+
+
+def _grouped(plan: Plan) -> dict[str, dict[str, Settings]]:
+    settings = settings_of(plan)
+    found: dict[str, dict[str, Settings]] = {}
+    for trial in plan.measured:
+        own = {SERVICE: trial.service, **settings[trial.treatment]}
+        found.setdefault(trial.group, {}).setdefault(trial.treatment, own)
+    return found
+
+
+def _names(*sides: Mapping[str, Settings]) -> list[str]:
+    return list(dict.fromkeys(name for side in sides for levels in side.values() for name in levels))
+
+
+def _varying(side: Mapping[str, Settings]) -> set[str]:
+    return {name for name in _names(side) if len(_levels(side, name)) > 1}
+
+
+def _levels(side: Mapping[str, Settings], name: str) -> list[Value]:
+    return list({key(levels.get(name)): levels.get(name) for levels in side.values()}.values())
+
+
+def _differing(one: Mapping[str, Settings], other: Mapping[str, Settings], varying: set[str]) -> list[Difference]:
+    found = []
+    for name in _names(one, other):
+        if name not in varying:
+            [mine], [its] = _levels(one, name), _levels(other, name)
+            if key(mine) != key(its):
+                found.append(Difference(fact=name, base=(_shown(mine),), new=(_shown(its),)))
+    return found
+
+
+def _apart(
+    workload: str,
+    one: Mapping[str, Settings],
+    other: Mapping[str, Settings],
+    names: Sequence[str],
+    base: str,
+    new: str,
+) -> str:
+    """Return a factor that has no level in common, with the levels of both; or that no combination is."""
+    for name in names:
+        mine, its = _levels(one, name), _levels(other, name)
+        if not {key(each) for each in mine} & {key(each) for each in its}:
+            return f"{name} of {workload} is {_list(mine)} in {base} and {_list(its)} in {new}"
+    return f"no combination of {', '.join(names)} of {workload} is in both"
+
+
+def _list(levels: Sequence[Value]) -> str:
+    shown = [_shown(each) for each in sorted_levels(levels)[:MOST_LEVELS]]
+    return ", ".join(shown) + (", ..." if len(levels) > MOST_LEVELS else "")
+
+
+def _shown(level: Value) -> str:
+    return "default" if level is None else str(level).lower() if isinstance(level, bool) else str(level)
+
+
+def _key(levels: Settings, names: Sequence[str]) -> tuple[tuple[type, Value], ...]:
+    return tuple(key(levels.get(name)) for name in names)

@@ -1,0 +1,114 @@
+"""Metrics that are compared: their names, units and directions, and those that a component is known by. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from seamark.analysis.comparison.observations import Observation
+from seamark.analysis.metrics.table import METRICS
+from seamark.errors import UserError, did_you_mean
+from seamark.model.service import Quality
+from seamark.model.trial import Trial
+from seamark.stats.compare import Direction
+
+TABLE = {metric.path: metric for metric in METRICS}
+FOUND = "search.found"
+RUN_TIME = "run_time_s"
+LOWER = (RUN_TIME, "cpu_time_s", "peak_rss_mb")
+"""Qualities of programs of which less is better."""
+UNANSWERED = ("latency_ms.p50", "latency_ms.p99")
+STREAMED = ("ttft_ms.p50", "ttft_ms.p99", "tpot_ms.p50")
+DEFAULTS = ("throughput.value", *UNANSWERED, *STREAMED)
+"""Paths of all figures that a default comparison may need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedMetric:
+    """A metric by its name and its path. The unit of throughput is that of the trials."""
+
+    name: str
+    path: str
+    unit: str
+    better: Direction
+
+    @property
+    def group(self) -> str:
+        """The group of figures that it belongs to: `latency_ms` of `latency_ms.p99`."""
+        return self.path.partition(".")[0]
+
+
+def table_paths(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths in the table of metrics that trials are read for: those of the names, and the defaults."""
+    return tuple(dict.fromkeys((*(path for name in names if (path := _path(name))), *DEFAULTS)))
+
+
+def primary_metric(trial: Trial) -> str:
+    """Return the metric that answers a scenario's question unless it names others: the largest load of a search, the
+    run time of a program, the median response time at a given rate, else the throughput."""
+    if trial.search is not None:
+        return FOUND
+    if trial.component == "program":
+        return RUN_TIME
+    return "throughput" if trial.load.closed else "latency_ms.p50"
+
+
+def default_metrics(primary: str, seen: Sequence[Observation]) -> tuple[str, ...]:
+    """Return the metrics of treatments, the primary one first, by the figures that some trial has."""
+    known = {path for each in seen for path, figure in each.figures.items() if figure.value is not None}
+    if primary == RUN_TIME:
+        return (RUN_TIME,) if f"quality.{RUN_TIME}" in known else ("throughput",)
+    times = STREAMED if "ttft_ms.p50" in known else UNANSWERED
+    recalls = sorted(path.removeprefix("quality.") for path in known if path.startswith("quality.recall"))
+    return tuple(dict.fromkeys((primary, "throughput", *times, *recalls)))
+
+
+def metric_of(
+    name: str, seen: Sequence[Observation], qualities: Mapping[str, Quality], where: str = ""
+) -> ComparedMetric:
+    """Return a metric by its name: of the table, a quality, a metric of the user's own, or what a search found.
+
+    Raises UserError, which begins with `where`, for an unknown name and for a metric of which neither more nor less
+    is better.
+    """
+    own = {key: fact for each in seen for key, fact in each.own.items()}
+    measured = {
+        path.removeprefix("quality.") for each in seen for path in each.figures if path.startswith("quality.")
+    }
+    short = name.removeprefix("quality.").removeprefix("own.")
+    better: str
+    if name == FOUND:
+        return ComparedMetric(name=name, path=FOUND, unit="", better="higher")
+    if path := _path(name):
+        metric = TABLE[path]
+        shown, unit, better = path.removesuffix(".value"), metric.unit, metric.better
+    elif short in own:
+        shown, path, unit, better = short, f"own.{short}", own[short].unit, own[short].better
+    elif short in measured or short in qualities:
+        quality = qualities.get(short)
+        shown, path, unit = short, f"quality.{short}", quality.unit if quality else ""
+        better = quality.better if quality else _direction(short, seen)
+    else:
+        known = (*(path.removesuffix(".value") for path in TABLE), *own, *measured, *qualities, FOUND)
+        raise UserError(
+            f"{where}{name}: no such metric.{did_you_mean(name, known)} docs/measurement.md lists all; qualities and"
+            " metrics of your own have their own names."
+        )
+    if better not in ("higher", "lower"):
+        raise UserError(
+            f"{where}{name}: neither more nor less of it is better, so it gives no verdict. Compare another metric,"
+            " such as throughput or latency_ms.p99."
+        )
+    return ComparedMetric(name=shown, path=path, unit=unit, better="higher" if better == "higher" else "lower")
+
+
+def _path(name: str) -> str | None:
+    return next((path for path in (name, f"{name}.value") if path in TABLE), None)
+
+
+def _direction(quality: str, seen: Sequence[Observation]) -> str:
+    """Return the direction of a quality that no recipe declares: by its name, or by an objective on it."""
+    if quality in LOWER:
+        return "lower"
+    if "recall" in quality:
+        return "higher"
+    ops = {slo.op for each in seen for slo in each.slos if slo.metric == quality}
+    return {">=": "higher", "<=": "lower"}.get(next(iter(ops)), "neither") if len(ops) == 1 else "neither"

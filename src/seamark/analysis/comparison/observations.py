@@ -1,0 +1,101 @@
+"""One trial as a comparison sees it: its figures, its start of the server, and what speaks against it. Pure."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.times import Times
+from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, Verdict
+from seamark.model.trial import Trial
+
+VIRTUAL = "a virtual clock"
+"""The start of every simulated trial: nothing of a machine is in its figures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A value of a trial, None where it is not known or withheld; the truth is not below a `lower_bound`."""
+
+    value: float | None
+    lower_bound: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFact:
+    """Unit and direction of a metric of the user's own."""
+
+    unit: str
+    better: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """One trial. `figures` are by path (`latency_ms.p99`, `quality.NAME`, `own.NAME`, `search.found`); none of a
+    trial without figures. `start` names the start of the server; trials of one start share its time and its place."""
+
+    trial: str
+    treatment: str
+    block: int
+    start: str
+    verdict: Verdict
+    unit: str = ""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    own: Mapping[str, OwnFact] = field(default_factory=dict)
+    slos: tuple[ObjectiveResult, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether the trial takes part: VALID or SUSPECT, with figures."""
+        return bool(self.figures) and self.verdict != "INVALID"
+
+    def figure(self, path: str) -> Figure:
+        """Return the figure at a path; without a value where there is none."""
+        return self.figures.get(path, Figure(value=None))
+
+
+def observation(
+    trial: Trial,
+    metrics: TrialMetrics | None,
+    load: LoadRecord | None,
+    verdict: Verdict,
+    paths: Collection[str],
+    source: str = "",
+) -> Observation:
+    """Return what a comparison needs of a trial: the figures at `paths`, its qualities and its own metrics.
+
+    `metrics` is None for a trial without them. Without a recorded start all trials of a deployment count as one
+    start. The starts of two results, each named by `source`, are never the same.
+    """
+    start = load.server_start if load is not None and load.server_start else trial.deployment
+    if metrics is not None and metrics.origin == "simulated":
+        start = VIRTUAL
+    plain = Observation(
+        trial=trial.id,
+        treatment=trial.treatment,
+        block=trial.block,
+        start=f"{source}: {start}" if source else start,
+        verdict=verdict,
+    )
+    if metrics is None or not metrics.ok:
+        return plain
+    figures = {path: _figure(metrics, path) for path in paths}
+    figures |= {f"quality.{name}": Figure(value=value) for name, value in metrics.quality.items()}
+    figures |= {f"own.{name}": Figure(value=own.value) for name, own in metrics.own.items()}
+    if metrics.search is not None:
+        figures["search.found"] = Figure(value=metrics.search.found)
+    return replace(
+        plain,
+        unit=metrics.throughput.unit,
+        figures=figures,
+        own={name: OwnFact(unit=own.unit, better=own.better) for name, own in metrics.own.items()},
+        slos=metrics.slos,
+    )
+
+
+def _figure(metrics: TrialMetrics, path: str) -> Figure:
+    group, _, statistic = path.rpartition(".")
+    times = metrics.at(group) if group else None
+    bound = isinstance(times, Times) and (
+        times.is_lower_bound(statistic) or (statistic == "mean" and times.is_conditional)
+    )
+    return Figure(value=metrics.figure(path), lower_bound=bound)

@@ -1,0 +1,101 @@
+"""bench compare: levels of a scenario, or two results, by exact tests with a verdict each."""
+
+import json
+import math
+from pathlib import Path
+
+import click
+
+from seamark.errors import UserError
+
+FAILURES = ("worse", "inconclusive")
+
+
+@click.command("compare")
+@click.argument("base", metavar="SCENARIO|BASE")
+@click.argument("new", metavar="[NEW]", required=False)
+@click.option("--site", metavar="NAME", help="Site of scenarios that are named. Default: the scenario's, or local.")
+@click.option(
+    "--baseline",
+    multiple=True,
+    metavar="LEVEL",
+    help="Level that the others of its factor are compared with, as LEVEL or FACTOR=LEVEL. Default: the first one.",
+)
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Compare by this metric, such as throughput or latency_ms.p99; may be repeated. Default: what the component"
+    " is known by.",
+)
+@click.option(
+    "--margin", type=float, metavar="RATIO", help="Equivalent: surely within this of each other. Default: 0.05."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines, a table for a merge request, or one JSON document.",
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice(FAILURES),
+    help="Exit with code 1 if a comparison of the family has this verdict; may be repeated.",
+)
+def command(
+    base: str,
+    new: str | None,
+    site: str | None,
+    baseline: tuple[str, ...],
+    metrics: tuple[str, ...],
+    margin: float | None,
+    form: str,
+    fail_on: tuple[str, ...],
+) -> int:
+    """Compare the levels of a scenario, or two results, and say better, worse, equivalent or inconclusive.
+
+    One name: each level of each factor is compared with the baseline of its factor, all other factors fixed. Two
+    names, scenarios or folders of results: treatments with equal settings are compared, and what differs between
+    machines and versions is listed. Nothing is measured.
+
+    \b
+    Examples:
+      bench compare config/scenarios/quickstart.yaml
+      bench compare my_scenario --baseline shared_buffers_mb=16 --metric throughput
+      bench compare results/before results/after --format markdown
+      bench compare main branch --fail-on worse
+    """
+    from seamark.housekeeping.compared_results import (
+        baseline_of,
+        compare_levels,
+        compare_results,
+        comparing_of,
+        results_named,
+    )
+    from seamark.report.comparison import comparison_lines, comparison_markdown
+    from seamark.storage.codec import encode
+
+    if margin is not None and not (math.isfinite(margin) and 0 < margin < 1):
+        raise UserError(f"--margin {margin:g}: give a ratio between 0 and 1, such as 0.05 for 5 %.")
+    one = results_named(Path.cwd(), base, site)
+    if new is None:
+        found = compare_levels(one, comparing_of(one.plan, metrics, margin, baseline_of(one.plan, baseline)))
+    else:
+        other = results_named(Path.cwd(), new, site)
+        if one.folder.root.resolve() == other.folder.root.resolve():
+            raise UserError(f"{base} and {new} are the same results. Name two, or one alone to compare its levels.")
+        if baseline:
+            raise UserError(
+                f"--baseline {baseline[0]}: of two results the first is the baseline. The option chooses a level of"
+                " one scenario."
+            )
+        found = compare_results(one, other, comparing_of(one.plan, metrics, margin, {}))
+    if form == "json":
+        click.echo(json.dumps(encode(found), indent=1))
+    else:
+        click.echo("\n".join(comparison_lines(found)) if form == "text" else comparison_markdown(found))
+    return int(any(each.verdict in fail_on for each in found.judged))

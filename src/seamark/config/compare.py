@@ -1,0 +1,95 @@
+"""Decoder of a scenario's key `compare`: baseline, metrics, margin and family, against what the scenario varies."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from seamark.analysis.metrics.table import METRICS
+from seamark.config.decode import WRONG, decode, is_mapping, known_keys
+from seamark.config.levels import show
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import did_you_mean
+from seamark.model.scenario import Comparing, Resources, Workload
+from seamark.model.service import Service, Value
+
+KEYS = ("baseline", "metrics", "margin", "family")
+FOUND = "search.found"
+TIMES_OF_PROGRAMS = ("run_time_s", "cpu_time_s", "peak_rss_mb")
+
+
+def comparing_of(
+    item: Item,
+    workloads: Sequence[Workload],
+    resources: Resources,
+    services: Mapping[str, Service],
+    own: Sequence[str],
+    mistakes: Mistakes,
+) -> Comparing | None:
+    """Return what a scenario declares to compare, None after noting a mistake. `own` are its own metrics."""
+    if not is_mapping(item, mistakes):
+        return None
+    before = mistakes.count
+    known_keys(item, KEYS, mistakes)
+    factors = _factors(workloads, resources)
+    metrics = _metrics(workloads, services, own)
+    given: dict[str, Any] = {}
+    if "baseline" in item.value:
+        given["baseline"] = _baseline(item.value["baseline"], factors, mistakes)
+    if "metrics" in item.value:
+        given["metrics"] = _names(item.value["metrics"], metrics, "metric", mistakes)
+    if "family" in item.value:
+        given["family"] = _names(item.value["family"], (*factors, *metrics), "factor or metric", mistakes)
+    if "margin" in item.value:
+        given["margin"] = margin = decode(item.value["margin"], float, mistakes)
+        if margin is not WRONG and not 0 < margin < 1:
+            mistakes.add(item.value["margin"], f"{margin:g} is outside of 0 to 1: 0.05 is 5 %.")
+    return Comparing(**given) if mistakes.count == before else None
+
+
+def _factors(workloads: Sequence[Workload], resources: Resources) -> dict[str, tuple[Value, ...]]:
+    """Return the levels of everything that varies in some workload."""
+    found: dict[str, list[Value]] = {}
+    for workload in workloads:
+        settings = [*workload.levels.items()]
+        settings += [(f"{p.name}.{name}", each) for p in workload.parties for name, each in p.workload.levels.items()]
+        settings += [(name, level) for more in workload.include for name, only in more.items() for level in [(only,)]]
+        for name, levels in (*settings, *vars(resources).items()):
+            found.setdefault(name, []).extend(level for level in levels if level not in found.get(name, []))
+    return {name: tuple(levels) for name, levels in found.items() if len(levels) > 1}
+
+
+def _metrics(workloads: Sequence[Workload], services: Mapping[str, Service], own: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of all metrics that have a direction, and those that only a measurement can tell."""
+    table = (metric.path.removesuffix(".value") for metric in METRICS if metric.better != "neither")
+    named = (name for each in workloads if each.service in services for name in services[each.service].qualities)
+    judged = (slo.metric for each in workloads for slo in each.slos)
+    return tuple(dict.fromkeys((*table, FOUND, *TIMES_OF_PROGRAMS, *own, *named, *judged)))
+
+
+def _baseline(item: Item, factors: Mapping[str, tuple[Value, ...]], mistakes: Mistakes) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for name, each in item.items() if is_mapping(item, mistakes) else ():
+        if name not in factors:
+            known = ", ".join(factors) or "nothing"
+            mistakes.add(each, f"'{name}' does not vary.{did_you_mean(name, factors)} What varies: {known}.")
+        elif isinstance(each.value, (list, dict)) or each.value not in factors[name]:
+            levels = ", ".join(map(show, factors[name]))
+            mistakes.add(
+                each, f"{each.shown} is no level of {name}: {levels}.{did_you_mean(each.text or '', factors[name])}"
+            )
+        else:
+            found[name] = next(level for level in factors[name] if level == each.value)
+    return found
+
+
+def _names(item: Item, known: Sequence[str], noun: str, mistakes: Mistakes) -> tuple[str, ...]:
+    names = decode(item, tuple[str, ...], mistakes)
+    if names is WRONG:
+        return ()
+    if not names:
+        mistakes.add(item, f"an empty list names no {noun}. Name one, or remove the line.")
+    for each in item.value:
+        if each.value not in known and not each.value.startswith("recall"):
+            mistakes.add(each, f"'{each.value}' is no {noun} that can be compared.{did_you_mean(each.value, known)}")
+        elif sum(other.value == each.value for other in item.value) > 1:
+            mistakes.add(each, f"'{each.value}' stands twice in the list. Remove one.")
+    return cast("tuple[str, ...]", names)

@@ -1,0 +1,219 @@
+"""Results that are compared: named by scenario, file or folder, and read trial by trial. Measures nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from seamark.analysis.comparison import (
+    UNITS_DIFFER,
+    Observation,
+    Question,
+    Source,
+    compared,
+    compared_factors,
+    environment_differences,
+    matched,
+    observation,
+    primary_metric,
+    sorted_levels,
+    table_paths,
+)
+from seamark.analysis.summary.repetitions import compared as compared_repetitions
+from seamark.analysis.summary.trial_result import read_trial_result
+from seamark.errors import UserError, did_you_mean
+from seamark.model.results.comparison import Comparisons
+from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.trial_meta import TrialMeta
+from seamark.model.scenario import Comparing
+from seamark.model.service import Quality, Value
+from seamark.model.trial import Plan, Trial, levels_of
+from seamark.planning.study import Study, results_of, scenario_files
+from seamark.storage.paths import ScenarioFolder, read, read_or_none
+
+APART = (
+    "the two results were not measured in turns, as levels of one scenario are: a change of the machine between them"
+    " is in every difference"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedResults:
+    """Results of one scenario: their name on the command line, their plan and their folder."""
+
+    name: str
+    plan: Plan
+    folder: ScenarioFolder
+    qualities: Mapping[str, Quality] = field(default_factory=dict)
+
+
+def results_named(root: Path, name: str, site: str | None) -> ComparedResults:
+    """Return the results that a word of the command line names: a scenario, its file, or a folder of results.
+
+    Raises UserError for what is none of them, and without a measured trial.
+    """
+    path = root / name
+    if path.is_dir():
+        found = _of_folder(name, path)
+    elif name.endswith((".yaml", ".yml")):
+        found = _of_study(name, Study.at(root, scenario=name, site=site))
+    else:
+        found = _of_name(root, name, site)
+    if not any(found.folder.trial(trial.id).metrics.exists() for trial in found.plan.measured):
+        raise UserError(f"{name}: no trial of it is measured yet. `bench submit` measures them.")
+    return found
+
+
+def _of_folder(name: str, path: Path) -> ComparedResults:
+    folder = ScenarioFolder(root=path)
+    if not folder.plan.is_file():
+        inner = sorted(plan.parent.name for plan in path.glob("*/plan.json"))
+        hint = (
+            f" It holds those of {', '.join(inner[:5])}: name one, such as {name.rstrip('/')}/{inner[0]}."
+            if inner
+            else ""
+        )
+        raise UserError(f"{name}: no results of a scenario, as there is no plan.json in it.{hint}")
+    try:
+        return ComparedResults(name=name.rstrip("/"), plan=read(folder.plan, Plan), folder=folder)
+    except ValueError as damage:
+        raise UserError(str(damage)) from None
+
+
+def _of_study(name: str, study: Study) -> ComparedResults:
+    services = {trial.service for trial in study.plan.measured}
+    qualities = {key: each for service in services for key, each in study.services[service].qualities.items()}
+    return ComparedResults(name=name, plan=study.plan, folder=study.folder(study.scenario.name), qualities=qualities)
+
+
+def _of_name(root: Path, name: str, site: str | None) -> ComparedResults:
+    files = dict(scenario_files(root))
+    if name in files:
+        return _of_study(name, Study.at(root, scenario=str(files[name]), site=site))
+    results = results_of(root, site or "local")
+    if (results / name / "plan.json").is_file():
+        return _of_folder(name, results / name)
+    measured = sorted(plan.parent.name for plan in results.glob("*/plan.json"))
+    known = list(dict.fromkeys((*files, *measured)))
+    raise UserError(
+        f"{name}: no scenario of that name in config/scenarios, no file and no folder of results."
+        f"{did_you_mean(name, known)} Known: {', '.join(known) or 'none'}."
+    )
+
+
+def baseline_of(plan: Plan, given: Sequence[str]) -> dict[str, Value]:
+    """Return the baseline level of each factor in `LEVEL` or `FACTOR=LEVEL`. Raises UserError for an unknown factor
+    or level, and for a level that several factors have."""
+    factors: dict[str, list[Value]] = {}
+    for levels in levels_of(plan).values():
+        for name, level in levels.items():
+            if level not in factors.setdefault(name, []):
+                factors[name].append(level)
+    found: dict[str, Value] = {}
+    for word in given:
+        name, equals, text = word.partition("=")
+        if equals and name not in factors:
+            known = ", ".join(factors) or "none"
+            raise UserError(f"--baseline {word}: no factor '{name}'.{did_you_mean(name, factors)} Factors: {known}.")
+        names = [name] if equals else [each for each in factors if any(_is(text or word, x) for x in factors[each])]
+        text = text if equals else word
+        if len(names) > 1:
+            raise UserError(
+                f"--baseline {word}: {' and '.join(names)} have this level. Write --baseline {names[0]}={word}."
+            )
+        level = next((level for each in names for level in factors[each] if _is(text, level)), None)
+        if not names or not any(_is(text, each) for each in factors[names[0]]):
+            every = [_shown(level) for each in (names or factors) for level in sorted_levels(factors[each])]
+            known = ", ".join(every[:12]) or "none"
+            raise UserError(f"--baseline {word}: no such level.{did_you_mean(text, every)} Levels: {known}.")
+        found[names[0]] = level
+    return found
+
+
+def _is(text: str, level: Value) -> bool:
+    return text == _shown(level) or text == str(level)
+
+
+def _shown(level: Value) -> str:
+    if isinstance(level, float) and level.is_integer():
+        return f"{level:.0f}"
+    return "default" if level is None else str(level).lower() if isinstance(level, bool) else str(level)
+
+
+def comparing_of(
+    plan: Plan, metrics: Sequence[str], margin: float | None, baseline: Mapping[str, Value]
+) -> Comparing:
+    """Return what a plan declares, with the options of the command line in its place; metrics that are named there
+    are all of the family."""
+    declared = plan.compare or Comparing()
+    if metrics:
+        factors = {name for levels in levels_of(plan).values() for name in levels}
+        family = tuple(name for name in declared.family if name in factors)
+        declared = replace(declared, metrics=tuple(metrics), family=family)
+    return replace(
+        declared,
+        margin=declared.margin if margin is None else margin,
+        baseline={**declared.baseline, **baseline},
+    )
+
+
+def compare_levels(results: ComparedResults, comparing: Comparing) -> Comparisons:
+    """Compare the levels of each factor of one scenario. Raises UserError where nothing varies."""
+    seen = _observations(results, comparing)
+    found = compared_factors(results.plan, seen, comparing, results.qualities, where="--metric ")
+    if found is None:
+        raise UserError(
+            f"{results.name}: nothing varies in it, so no levels can be compared. Give a setting several levels, or"
+            f" name a second result: `bench compare {results.name} OTHER`."
+        )
+    return found
+
+
+def compare_results(base: ComparedResults, new: ComparedResults, comparing: Comparing) -> Comparisons:
+    """Compare the treatments that two results have in common. Raises UserError without any, and for other units."""
+    pairs = matched(Source(name=base.name, plan=base.plan), Source(name=new.name, plan=new.plan))
+    seen = {f"base: {name}": found for name, found in _observations(base, comparing, "base").items()}
+    seen |= {f"new: {name}": found for name, found in _observations(new, comparing, "new").items()}
+    primaries = {each.workload: "throughput" for each in pairs.contrasts}
+    primaries |= {trial.group: primary_metric(trial) for trial in (*new.plan.measured, *base.plan.measured)}
+    question = Question(
+        contrasts=pairs.contrasts,
+        comparing=comparing,
+        primaries=primaries,
+        paired=False,
+        qualities={**new.qualities, **base.qualities},
+        where="--metric ",
+    )
+    found = compared(question, seen)
+    for each in found.judged:
+        if each.reason and each.reason.startswith(UNITS_DIFFER):
+            raise UserError(
+                f"{base.name} and {new.name}: {each.metric}: {each.reason}. {(each.remedy or '').capitalize()}"
+            )
+    return replace(
+        found,
+        base=base.name,
+        new=new.name,
+        settings=pairs.settings,
+        environment=environment_differences(_metas(base), _metas(new)),
+        notes=(*pairs.notes, *((APART,) if found.family else ())),
+    )
+
+
+def _observations(results: ComparedResults, comparing: Comparing, source: str = "") -> dict[str, list[Observation]]:
+    paths = table_paths((*comparing.metrics, *comparing.family))
+    trials: dict[str, list[Trial]] = {}
+    for trial in results.plan.measured:
+        trials.setdefault(trial.treatment, []).append(trial)
+    groups: dict[str, list[Observation]] = {}
+    for treatment, own in trials.items():
+        read_ones = [read_trial_result(trial, results.folder.trial(trial.id)) for trial in own]
+        for result in compared_repetitions(read_ones, results.folder):
+            load = read_or_none(results.folder.trial(result.trial.id).load, LoadRecord)
+            one = observation(result.trial, result.good, load, result.verdict, paths, source)
+            groups.setdefault(treatment, []).append(one)
+    return groups
+
+
+def _metas(results: ComparedResults) -> list[TrialMeta]:
+    found = (read_or_none(results.folder.trial(trial.id).meta, TrialMeta) for trial in results.plan.measured)
+    return [meta for meta in found if meta is not None]

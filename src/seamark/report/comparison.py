@@ -1,0 +1,264 @@
+"""Comparisons as text: a line each for a terminal, a table for a merge request, and the sentence that answers a
+question."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from seamark.model.plurals import counted
+from seamark.model.results.comparison import Compared, ComparedVerdict, Comparisons, Difference, Effect
+from seamark.report.numbers import ABSENT, level, number, unit_words
+
+NO_EFFECT = "no figures on both sides"
+NOT_IN_FAMILY = "not in the family"
+CONFIDENCE = 0.95
+ORDER: Sequence[ComparedVerdict] = ("worse", "better", "equivalent", "inconclusive")
+
+
+def p_text(compared: Compared, family: int) -> str:
+    """Return `p = 0.016 (Holm)`; without a p nothing."""
+    p = compared.p_adjusted
+    if p is None:
+        return ""
+    return f"p = {p:.2f}" + _holm(family) if p >= 0.1 else f"p = {p:.2g}" + _holm(family)
+
+
+def _holm(family: int) -> str:
+    return " (Holm)" if family > 1 else ""
+
+
+def contrast_text(compared: Compared, comparisons: Comparisons) -> str:
+    """Return what is compared with what: `shared_buffers_mb 256 against 16 (concurrency 4)`."""
+    if compared.factor is None:
+        text = f"{comparisons.new} against {comparisons.base}"
+    else:
+        base, new = (level(side.level, compared.factor) for side in (compared.base, compared.new))
+        text = f"{compared.factor} {new} against {base}"
+    fixed = ", ".join(f"{name} {level(value, name)}" for name, value in compared.fixed.items())
+    several = len({each.workload for each in comparisons.comparisons}) > 1
+    return (f"{compared.workload}: " if several else "") + text + (f" ({fixed})" if fixed else "")
+
+
+def effect_text(compared: Compared) -> str:
+    """Return `1.07 x (1.03 to 1.12)`, or the shift of values that have no ratio; `-` without any."""
+    if compared.ratio is not None:
+        return f"{_times(compared.ratio.value, compared.ratio)} x{_limits(compared, compared.ratio, _times)}"
+    if compared.shift is not None:
+        return f"{_signed(compared.shift.value, compared.shift)}{_limits(compared, compared.shift, _signed)}"
+    return "-"
+
+
+def _limits(compared: Compared, effect: Effect, shown: Callable[[float, Effect], str]) -> str:
+    if effect.low is None or effect.high is None:
+        return ""
+    low, high = shown(effect.low, effect), shown(effect.high, effect)
+    confidence = compared.confidence or 0.0
+    at = f" at {confidence:.0%}" if confidence < CONFIDENCE else ""
+    return f" ({low} to {high}{at})"
+
+
+def _times(value: float, effect: Effect) -> str:
+    if value >= 9.995:
+        return number(value)
+    close = effect.low is None or effect.high is None or effect.high - effect.low < 0.04
+    return f"{value:.3f}" if close and 0.9 < value < 1.1 else number(value) if value < 0.1 else f"{value:.2f}"
+
+
+def _signed(value: float, effect: Effect) -> str:
+    return ("+" if value > 0 else "") + number(value)
+
+
+def comparison_lines(comparisons: Comparisons) -> list[str]:
+    """Return one line for each comparison, then what they rest on, reasons and differences."""
+    footnotes: dict[str, int] = {}
+    lines = []
+    for each in comparisons.comparisons:
+        parts = [f"{contrast_text(each, comparisons)}: {each.metric} {effect_text(each)}"]
+        parts += [p] if (p := p_text(each, comparisons.family)) else []
+        parts.append(verdict_text(each) + _mark(each, footnotes))
+        lines.append(", ".join(parts))
+    lines += ["", *basis(comparisons)]
+    lines += [f"[{place}] {text}" for text, place in footnotes.items()]
+    for title, differences in (
+        ("Settings that differ", comparisons.settings),
+        ("Environment", comparisons.environment),
+    ):
+        lines += [f"{title}: {difference_text(each)}" for each in differences]
+    if comparisons.base is not None and not comparisons.environment:
+        lines.append("Environment: no recorded difference of machine or software.")
+    return lines
+
+
+def verdict_text(compared: Compared) -> str:
+    """Return the verdict, or why there is none."""
+    return compared.verdict or NOT_IN_FAMILY
+
+
+def reason_text(compared: Compared) -> str:
+    """Return reason and remedy as sentences; nothing for a verdict that needs none."""
+    if compared.reason is None:
+        return ""
+    return f"{_sentence(compared.reason)} {_sentence(compared.remedy or '')}".strip()
+
+
+def _sentence(text: str) -> str:
+    first = text.split(" ", 1)[0]
+    begin = text[:1] if "_" in first or "." in first else text[:1].upper()  # a name stays as it is
+    return f"{begin}{text[1:].rstrip('.')}." if text else ""
+
+
+def _mark(compared: Compared, footnotes: dict[str, int]) -> str:
+    text = reason_text(compared)
+    return f" [{footnotes.setdefault(text, len(footnotes) + 1)}]" if text else ""
+
+
+def basis(comparisons: Comparisons) -> list[str]:
+    """Return the sentences that hold for all comparisons: units, intervals, family, trials left out."""
+    shown = comparisons.comparisons
+    tested = [each for each in shown if each.confidence]
+    lines = []
+    if tested:
+        levels = sorted({each.confidence or 0.0 for each in tested})
+        attained = f"{levels[0]:.1%}" if levels[0] == levels[-1] else f"{levels[0]:.1%} to {levels[-1]:.1%}"
+        lines.append(
+            f"Ratio of new to baseline (Hodges-Lehmann), with exact intervals: {attained} attained confidence."
+            f" {_units(tested)}"
+        )
+    if comparisons.family:
+        lines.append(
+            f"p: exact and two-sided, {'adjusted by Holm for ' if comparisons.family > 1 else ''}a family of"
+            f" {counted(comparisons.family, 'comparison')}. Equivalent: surely within"
+            f" {100 * comparisons.margin:g} % of each other."
+        )
+    lines += [f"{_sentence(text)}" for text in (*_left_out(shown), *comparisons.notes)]
+    return lines
+
+
+def _units(tested: Sequence[Compared]) -> str:
+    """Return what the tests count, with their numbers."""
+    kinds: dict[str, set[int]] = {}
+    for each in tested:
+        kinds.setdefault(each.unit_of_inference, set()).update((each.base.units, each.new.units))
+    words = {"trial": "trials of the same start of a server", "start": "starts of a server, each by its median"}
+    parts = [f"{words[kind]} ({_range(counts)} a side)" for kind, counts in kinds.items()]
+    return f"Units: {'; '.join(parts)}."
+
+
+def _range(counts: set[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _left_out(shown: Sequence[Compared]) -> list[str]:
+    """Return how many trials do not take part, and how many of those that do are doubtful."""
+    sides = {side.treatment: side for each in shown for side in (each.base, each.new)}
+    lines = []
+    if excluded := sum(side.excluded for side in sides.values()):
+        lines.append(f"{counted(excluded, 'trial')} left out: INVALID or without figures")
+    if suspect := sum(side.suspect for side in sides.values()):
+        lines.append(f"{counted(suspect, 'trial')} of those compared {'is' if suspect == 1 else 'are'} SUSPECT")
+    if unmatched := sum(side.unmatched for side in sides.values()):
+        lines.append(f"{counted(unmatched, 'trial')} left out: the other side has none on their start of the server")
+    return lines
+
+
+def difference_text(difference: Difference) -> str:
+    """Return `kernel 6.1 -> 6.8`."""
+    one, other = (" | ".join(values) or ABSENT for values in (difference.base, difference.new))
+    return f"{difference.fact} {one} -> {other}"
+
+
+def comparison_markdown(comparisons: Comparisons) -> str:
+    """Return the comparisons as a Markdown table, with what they rest on below it."""
+    title = comparisons.scenario or f"{comparisons.new} against {comparisons.base}"
+    head = ("comparison", "metric", "baseline", "new", "ratio (interval)", "p", "verdict")
+    lines = [f"**{cell(title)}**: {cell(counts_text(comparisons))}", "", _row(head), _row(["---"] * len(head))]
+    footnotes: dict[str, int] = {}
+    for each in comparisons.comparisons:
+        unit = unit_words(each.unit)
+        medians = [f"{number(side.median)} {unit}".strip() for side in (each.base, each.new)]
+        p = p_text(each, 1).removeprefix("p = ") or "-"
+        verdict = f"**{each.verdict}**" if each.verdict in ("better", "worse") else verdict_text(each)
+        words = (contrast_text(each, comparisons), each.metric, *medians, effect_text(each), p)
+        lines.append(_row([*map(cell, words), verdict + _mark(each, footnotes)]))
+    lines += ["", *(f"- {cell(text)}" for text in basis(comparisons))]
+    lines += [f"- [{place}] {cell(text)}" for text, place in footnotes.items()]
+    for name, differences in (
+        ("Settings that differ", comparisons.settings),
+        ("Environment", comparisons.environment),
+    ):
+        lines += [f"- {name}: {cell(difference_text(each))}" for each in differences]
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def cell(text: str) -> str:
+    """Return text escaped for a Markdown table."""
+    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
+
+
+def counts_text(comparisons: Comparisons) -> str:
+    """Return how many comparisons have which verdict: `1 better, 2 inconclusive`."""
+    counts = Counter(each.verdict for each in comparisons.judged)
+    parts = [f"{counts[verdict]} {verdict}" for verdict in ORDER if counts[verdict]]
+    return ", ".join(parts) or "nothing was compared"
+
+
+def answer(comparisons: Comparisons | None) -> str | None:
+    """Return the sentence that answers a scenario's question by the comparisons of its family; None without any.
+
+    Of several comparisons the one with the smallest p is in full, after the counts of the verdicts.
+    """
+    judged = comparisons.judged if comparisons is not None else ()
+    if comparisons is None or not judged:
+        return None
+    decided = [each for each in judged if each.verdict in ("better", "worse")]
+    first = min(decided or judged, key=lambda each: 2.0 if each.p_adjusted is None else each.p_adjusted)
+    if len(judged) == 1:
+        return _full(first, comparisons)
+    of = f"Of {counted(len(judged), 'comparison')}: {counts_text(comparisons)}."
+    if decided:
+        return f"{_full(first, comparisons)} {of}"
+    alike = {each.verdict for each in judged}
+    if alike == {"equivalent"}:
+        return f"All {len(judged)} comparisons show levels within {100 * comparisons.margin:g} % of each other."
+    inconclusive = [each for each in judged if each.verdict == "inconclusive"]
+    texts = Counter(reason_text(each) for each in inconclusive)
+    common, count = texts.most_common(1)[0]
+    which = "" if count == len(inconclusive) else f" ({count} of them)"
+    return f"No difference can be shown.{' ' + of if len(alike) > 1 else ''} {common}{which}"
+
+
+def _full(compared: Compared, comparisons: Comparisons) -> str:
+    """Return one comparison as a sentence."""
+    if compared.verdict == "inconclusive":
+        what = f"{contrast_text(compared, comparisons)}, by {compared.metric}"
+        return f"No difference can be shown of {what}. {reason_text(compared)}"
+    fixed = ", ".join(f"{name} {level(value, name)}" for name, value in compared.fixed.items())
+    if compared.factor is None:
+        base, new = str(comparisons.base), str(comparisons.new)
+    else:
+        base, new = (level(side.level, compared.factor) for side in (compared.base, compared.new))
+        new = f"{compared.factor} = {new}"
+    several = len({each.workload for each in comparisons.comparisons}) > 1
+    where = ", ".join(filter(None, (compared.workload if several else "", fixed)))
+    facts = ", ".join(filter(None, (_interval(compared), p_text(compared, comparisons.family))))
+    gave = f"{new} gave {_gain(compared)} the {compared.metric} of {base}"
+    return f"{gave}{f' at {where}' if where else ''} ({facts}): {compared.verdict}."
+
+
+def _gain(compared: Compared) -> str:
+    if compared.ratio is not None:
+        return f"{_times(compared.ratio.value, compared.ratio)} times"
+    assert compared.shift is not None
+    return f"{_signed(compared.shift.value, compared.shift)} {unit_words(compared.unit)} beside".replace("  ", " ")
+
+
+def _interval(compared: Compared) -> str:
+    effect, shown = (compared.ratio, _times) if compared.ratio is not None else (compared.shift, _signed)
+    if effect is None or effect.low is None or effect.high is None:
+        return ""
+    confidence = f"{100 * (compared.confidence or 0.0):.3g} %"
+    return f"{confidence} interval {shown(effect.low, effect)} to {shown(effect.high, effect)}"

@@ -1,0 +1,53 @@
+"""Section of comparisons: a figure of the intervals, a table with verdicts, and what both rest on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seamark.model.results.comparison import Comparisons
+from seamark.report.comparison import basis, contrast_text, effect_text, p_text, reason_text, verdict_text
+from seamark.report.figures.comparisons import comparison_pictures
+from seamark.report.numbers import number, unit_words
+from seamark.report.page.content import Block, Picture, Section, Table, Text, column, figures
+from seamark.report.source import Results
+
+MOST_ROWS = 200
+
+
+def comparison_blocks(results: Results, folder: Path) -> list[Picture]:
+    """Draw the intervals of a scenario's comparisons; nothing where it compares nothing."""
+    found = results.summary.comparisons
+    return comparison_pictures(found, folder) if found is not None else []
+
+
+def comparisons_section(results: Results, drawn: Sequence[Block]) -> Section | None:
+    """Return the comparisons of a scenario with their intervals; None where it compares nothing."""
+    found = results.summary.comparisons
+    if found is None:
+        return None
+    notes = tuple(Text(text=text) for text in basis(found))
+    blocks: tuple[Block, ...] = (*drawn, *((_table(found),) if found.comparisons else ()), *notes)
+    return Section(id="comparisons", title="Comparisons", blocks=blocks)
+
+
+def _table(found: Comparisons) -> Table:
+    shown = found.comparisons[:MOST_ROWS]
+    medians = [
+        [f"{number(side.median)} {unit_words(each.unit)}".strip() for side in (each.base, each.new)] for each in shown
+    ]
+    reasons = list(dict.fromkeys(text for each in shown if (text := reason_text(each))))
+    marks = [f"{reasons.index(text) + 1}" if (text := reason_text(each)) else "" for each in shown]
+    columns = (
+        column("comparison", [contrast_text(each, found) for each in shown]),
+        column("metric", [each.metric for each in shown], "code"),
+        figures("baseline", [one for one, _ in medians], "", "median of the values that are tested"),
+        figures("new", [other for _, other in medians], "", "median of the values that are tested"),
+        figures(
+            "ratio", [effect_text(each) for each in shown], "", "new to baseline: Hodges-Lehmann, exact interval"
+        ),
+        figures("p", [p_text(each, 1).removeprefix("p = ") or None for each in shown], "", why="no p is given"),
+        column("verdict", [verdict_text(each) for each in shown], "verdict"),
+        column("note", marks),
+    )
+    more = len(found.comparisons) - len(shown)
+    left_out = (f"{more:,} more are printed by `bench compare`.",) if more else ()
+    return Table(columns=columns, footnotes=(*(f"{at}: {text}" for at, text in enumerate(reasons, 1)), *left_out))

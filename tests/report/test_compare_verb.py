@@ -1,0 +1,143 @@
+"""`bench compare` on results made by a model: its lines, its documents, its exit codes, and wrong uses in a line."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from in_process import run
+from make_results import Made, make_results
+
+WRONG = yaml.safe_load(Path(__file__).with_name("wrong_comparisons.yaml").read_text())
+POSTGRES = Made(
+    service="postgres",
+    component="storage",
+    unit="transaction",
+    service_ms=40.0,
+    cap_rps=700,
+    factors={"concurrency": (1, 4)},
+)
+RESULTS = {
+    "made": (POSTGRES,),
+    "again": (POSTGRES,),
+    "other": (replace(POSTGRES, unit="object"),),
+    "apart": (replace(POSTGRES, factors={"concurrency": (2, 8)}),),
+    "one": (replace(POSTGRES, factors={}),),
+    "two": (replace(POSTGRES, factors={"concurrency": (1, 4), "batch": (1, 8)}),),
+    "files": (replace(POSTGRES, service="fileio"), replace(POSTGRES, service="s3")),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    root = tmp_path_factory.mktemp("compared")
+    (root / "config").mkdir()
+    for seed, (name, services) in enumerate(RESULTS.items(), 5):
+        options = {"fail": (), "suspect": (), "telemetry": False, "seed": seed, "repetitions": 5}
+        make_results(root / "results", scenario=name, services=services, **options)
+    shutil.copytree(root / "results" / "one", root / "results" / "damaged")
+    (root / "results" / "damaged" / "plan.json").write_text("{")
+    return root
+
+
+@pytest.fixture
+def here(results, monkeypatch):
+    monkeypatch.chdir(results)
+    return results
+
+
+@pytest.mark.covers("E-FR29")
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: " ".join(wrong["words"]) or "nothing")
+def test_a_wrong_use_is_a_line_with_exit_code_2(wrong, here):
+    code, said = run(["compare", *wrong["words"]])
+    assert code == 2, said
+    assert wrong["says"] in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.covers("E-FR29")
+def test_levels_are_compared_with_the_first_in_a_line_for_each_metric(here):
+    code, said = run(["compare", "made", "--metric", "throughput", "--metric", "latency_ms.p50"])
+    assert code == 0, said
+    first, second = said.splitlines()[:2]
+    assert first.startswith("concurrency 4 against 1: throughput ")
+    assert first.endswith("p = 0.016 (Holm), better")
+    assert second.startswith("concurrency 4 against 1: latency_ms.p50 ")
+    assert "a family of 2 comparisons" in said
+    assert "(5 a side)" in said
+    assert "96.8% attained confidence" in said
+
+
+def test_another_baseline_turns_the_comparison_round(here):
+    said = run(["compare", "made", "--metric", "throughput", "--baseline", "concurrency=4"])[1]
+    assert said.startswith("concurrency 1 against 4: throughput 0.")
+    assert "worse" in said.splitlines()[0]
+    assert run(["compare", "made", "--baseline", "4"])[1].startswith("concurrency 1 against 4")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--baseline", "4", "--fail-on", "worse"], 1),
+        (["--fail-on", "worse"], 0),
+        (["--fail-on", "worse", "--fail-on", "inconclusive"], 0),
+    ],
+)
+def test_the_exit_code_is_1_for_a_verdict_that_is_named(here, words, code):
+    assert run(["compare", "made", "--metric", "throughput", *words])[0] == code
+
+
+@pytest.mark.covers("E-FR29")
+def test_the_document_has_a_version_and_every_number_of_the_lines(here):
+    code, said = run(["compare", "made", "--format", "json"])
+    document = json.loads(said)
+    assert (code, document["schema_version"], document["scenario"]) == (0, 1, "made")
+    one = document["comparisons"][0]
+    assert (one["metric"], one["verdict"], one["in_family"]) == ("throughput", "better", True)
+    assert one["p"] == pytest.approx(2 / 252)
+    assert one["ratio"]["low"] < one["ratio"]["value"] < one["ratio"]["high"]
+    others = document["comparisons"][1:]
+    assert {(each["p"], each["verdict"], each["in_family"]) for each in others} == {(None, None, False)}
+
+
+def test_markdown_is_a_table_with_as_many_cells_in_each_row(here):
+    said = run(["compare", "made", "--format", "markdown"])[1]
+    rows = [line for line in said.splitlines() if line.startswith("|")]
+    assert len(rows) == 5
+    assert {row.count("|") for row in rows} == {8}
+    assert "**better**" in rows[2]
+
+
+@pytest.mark.covers("E-FR29")
+def test_two_results_of_one_start_each_have_no_p_and_are_inconclusive(here):
+    code, said = run(["compare", "results/made", "results/again", "--metric", "throughput"])
+    assert code == 0
+    assert said.count("inconclusive [1]") == 2
+    assert "p =" not in said
+    assert "each side has one start of the server" in said
+    assert "`restarts: each`" in said
+    assert run(["compare", "results/made", "results/again", "--fail-on", "inconclusive"])[0] == 1
+
+
+def test_two_results_of_other_machines_are_told_apart_by_their_facts(here, tmp_path):
+    copy = tmp_path / "moved"
+    shutil.copytree(here / "results" / "again", copy)
+    for meta in copy.glob("*/meta.json"):
+        document = json.loads(meta.read_text())
+        document["machine"]["kernel"] = "6.8.0"
+        meta.write_text(json.dumps(document))
+    said = run(["compare", "results/made", str(copy)])[1]
+    assert "Environment: kernel 6.1.0-18-amd64 -> 6.8.0" in said
+    assert run(["compare", "results/made", "results/again"])[1].count("Environment: no recorded difference") == 1
+
+
+def test_two_repetitions_are_a_result_that_names_the_number_that_is_enough(here, tmp_path):
+    options = {"fail": (), "suspect": (), "telemetry": False}
+    folder = make_results(tmp_path, scenario="few", services=(POSTGRES,), repetitions=2, **options)
+    code, said = run(["compare", str(folder), "--metric", "throughput"])
+    assert code == 0
+    assert "inconclusive [1]" in said
+    assert "2 repetitions cannot reach p = 0.05" in said
+    assert "`repetitions: 4` can" in said
