@@ -82,7 +82,7 @@ def test_one_repetition_starts_once_and_several_workloads_are_no_comparison_of_s
 def test_a_plan_prices_both_kinds_and_gives_starts_in_blocks_their_statistics() -> None:
     each = scenario("each", ttft_ms=(1, 2), concurrency=(1, 2))
     facts, text = plan_facts(plan(each, SERVICES, HERE), SERVICES), describe(plan(each, SERVICES, HERE), SERVICES)
-    assert (facts.deployments, facts.comparisons, facts.factors_without_p) == (2, 3, ())
+    assert (facts.deployments, facts.comparisons, facts.factors_without_p) == (2, 4, ())
     assert facts.smallest_p == pytest.approx(2 / 924)
     assert facts.starts_most_s["each"] == pytest.approx(6 * facts.starts_most_s["once"])
     assert "24 trials on 2 deployments with 12 starts" in text
@@ -90,7 +90,7 @@ def test_a_plan_prices_both_kinds_and_gives_starts_in_blocks_their_statistics() 
     assert "no p value for ttft_ms" in text
     assert "between starts" not in text
     once = plan_facts(plan(replace(each, restarts="once"), SERVICES, HERE), SERVICES)
-    assert (once.comparisons, once.factors_without_p) == (1, ("ttft_ms",))
+    assert (once.comparisons, once.factors_without_p) == (2, ("ttft_ms",))
     assert once.starts_most_s == facts.starts_most_s
     assert "Restarts" not in describe(planned("once", concurrency=(1, 2)), SERVICES)
 
