@@ -1,0 +1,75 @@
+"""A simulation of two files without a scenario: read, run under a policy, and what it leaves as text and documents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seamark.config.workflow_files import read_files, require_timestamps
+from seamark.simulation.engine import simulate
+from seamark.simulation.execution_log import ExecutionLog, execution_log
+from seamark.simulation.log_text import event_lines, header_lines
+from seamark.simulation.machine import ColdLoad, Machine
+from seamark.simulation.policies.table import POLICIES
+from seamark.simulation.schedule import Schedule
+from seamark.simulation.schedule_metrics import ScheduleMetrics, schedule_metrics
+from seamark.simulation.workload import Arrivals, Workload, workload_of
+
+EPOCH = "1970-01-01 00:00:00"
+"""Zero of the virtual clock for requests without time stamps."""
+MODES: dict[Arrivals, str] = {"all-at-zero": "offline", "timestamps": "online"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickSimulation:
+    """One policy's schedule of the work in two files, and its figures."""
+
+    policy: str
+    arrivals: Arrivals
+    begin: str
+    schedule: Schedule
+    figures: ScheduleMetrics
+
+    @property
+    def log(self) -> ExecutionLog:
+        """The execution log."""
+        return execution_log(self.schedule, self.figures, mode=MODES[self.arrivals], policy=self.policy)
+
+    @property
+    def lines(self) -> list[str]:
+        """The log lines. The virtual clock begins at the earliest time stamp, so equal inputs give equal lines."""
+        mode = MODES[self.arrivals]
+        header = header_lines(self.schedule, begin=self.begin, mode=mode, name=self.policy)
+        return [*header, *event_lines(self.schedule)]
+
+
+def quick_simulations(
+    system_path: Path,
+    requests_path: Path,
+    policies: Sequence[str],
+    *,
+    gpus: int,
+    arrivals: Arrivals,
+    cold_load: ColdLoad = "charged",
+    draw_seed: int | None = None,
+) -> list[QuickSimulation]:
+    """Run the same work under each policy.
+
+    With `draw_seed` node times that the requests do not give are drawn. Raises UserError for mistakes in the files, and
+    for a model that no window of the GPUs holds.
+    """
+    system, requests = read_files(system_path, requests_path)
+    if arrivals == "timestamps":
+        require_timestamps(requests, requests_path)
+    draw = None if draw_seed is None else np.random.default_rng(draw_seed)
+    work = workload_of(system, requests.requests, arrivals, draw=draw)
+    machine = Machine(gpus=gpus, cold_load=cold_load)
+    return [_run(work, machine, policy, arrivals, requests.begin or EPOCH) for policy in policies]
+
+
+def _run(work: Workload, machine: Machine, policy: str, arrivals: Arrivals, begin: str) -> QuickSimulation:
+    form = POLICIES[policy]
+    schedule = simulate(work, machine, form.make, instants=form.instants)
+    figures = schedule_metrics(schedule)
+    return QuickSimulation(policy=policy, arrivals=arrivals, begin=begin, schedule=schedule, figures=figures)
