@@ -75,7 +75,7 @@ def early(executions, _):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (early, "it took its GPUs at 36.625 s, before text_analysis ended at 43.7 s"),
+        (early, "GPUs taken at 36.625 s, before text_analysis ended at 43.7 s"),
         (lambda e, s: e[2].update(switch_time=0.0, waiting_time=3.375), "the fetch from llm7b to stable_diffusion"),
         (lambda e, s: e[0].update(load_time=0.0, waiting_time=30.0), "the fetch of llm7b to an empty GPU takes 30 s"),
         (lambda e, s: e[0].update(model_name="llm30b"), "its model is llm7b, not llm30b"),

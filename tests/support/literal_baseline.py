@@ -1,5 +1,5 @@
-"""The baseline scheduler once more, slow and literal: written from the requirements (System C), sharing no code with the
-simulator. It takes the two documents as plain data, and returns the log lines and the executions."""
+"""The baseline scheduler once more, slow and literal: written from the requirements (System C), sharing no code with
+the simulator. It takes the two documents as plain data, and returns the log lines and the executions."""
 
 import heapq
 

@@ -17,9 +17,9 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
     """Check an execution log of `bench baseline` or `bench simulate`.
 
     It checks that no GPU, a further one of several included, has two executions at a time, that all fields are there,
-    that times agree with each other, and that GPUs are consecutive. With --config and --requests also that each node was
-    executed once, after its predecessors and its request's arrival, on the right number of GPUs, and that each switch of
-    a model took its time.
+    that times agree with each other, and that GPUs are consecutive. With --config and --requests also that each node
+    was executed once, after its predecessors and its request's arrival, on the right number of GPUs, and that each
+    switch of a model took its time.
 
     \b
     Examples:

@@ -2,8 +2,9 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from json.decoder import scanstring
+from json import decoder
 from typing import Any
 
 from seamark.config.yaml_source import DEEPEST, LARGEST_INTEGER, Item, Mistakes
@@ -11,6 +12,8 @@ from seamark.config.yaml_source import DEEPEST, LARGEST_INTEGER, Item, Mistakes
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _WORDS: dict[str, Any] = {"null": None, "true": True, "false": False}
+_scan: Callable[[str, int, bool], tuple[str, int]] = vars(decoder)["scanstring"]
+"""Reads a string from the place after its first quote: the C function of the standard library's parser."""
 _WORD = re.compile("null|true|false")
 
 
@@ -75,7 +78,7 @@ class _Reader:
 
     def _string(self, place: int) -> tuple[str, int]:
         try:
-            return scanstring(self.text, place + 1, True)
+            return _scan(self.text, place + 1, True)
         except json.JSONDecodeError as error:
             raise NoJsonError(error.lineno, error.msg) from None
 

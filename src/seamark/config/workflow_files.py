@@ -70,7 +70,8 @@ def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests
 
 
 def load_document(path: Path, mistakes: Mistakes) -> Item | None:
-    """Return the mapping in a file that is JSON or YAML, whatever its name, or None after noting why there is none."""
+    """Return the mapping in a file that is JSON or YAML, whatever its name, or None after noting why there is
+    none."""
     text = read_text(path, mistakes, LARGEST_BYTES)
     if text is None:
         return None
@@ -99,17 +100,17 @@ def _system(tree: Item, mistakes: Mistakes) -> tuple[dict[str, Model | None], di
     return models, workflows
 
 
-def _entries(tree: Item, key: str, mistakes: Mistakes) -> Iterable[tuple[str, Item]]:
+def _entries(tree: Item, key: str, mistakes: Mistakes) -> list[tuple[str, Item]]:
     """Return the entries of a mapping that must have some."""
     item = tree.value.get(key)
     if item is None:
         mistakes.add(tree, f"the key '{key}' is missing.")
-        return ()
+        return []
     if not is_mapping(item, mistakes):
-        return ()
+        return []
     if not item.value:
         mistakes.add(item, "it is empty. Describe one or more.")
-    return item.items()
+    return list(item.items())
 
 
 def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
@@ -142,10 +143,11 @@ def _check_numbers(item: Item, mistakes: Mistakes) -> None:
     """Note every number of a mapping that is below its limit."""
     for key, entry in item.items():
         value = entry.value
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and key != "priority":
-            if value < 0 or (value == 0 and key in ABOVE_ZERO):
-                least = "more than 0" if key in ABOVE_ZERO else "0 or more"
-                mistakes.add(entry, f"{entry.shown} is too small. Give {least}.")
+        if type(value) not in (int, float) or key == "priority":
+            continue
+        if value < 0 or (value == 0 and key in ABOVE_ZERO):
+            least = "more than 0" if key in ABOVE_ZERO else "0 or more"
+            mistakes.add(entry, f"{entry.shown} is too small. Give {least}.")
 
 
 def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistakes) -> Workflow | None:
@@ -338,8 +340,7 @@ def _check_nodes(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistak
             if name not in nodes:
                 _unknown(each, "node of this workflow", name, nodes, mistakes)
             elif key == "node_configs" and each.value is not None and is_mapping(each, mistakes):
-                if nodes[name].config_options:
-                    known_keys(each, nodes[name].config_options, mistakes)
+                known_keys(each, nodes[name].config_options or each.value, mistakes)
         if key == "node_execution_times":
             _check_numbers(entry, mistakes)
 

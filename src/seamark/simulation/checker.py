@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from seamark.errors import did_you_mean
-from seamark.simulation.machine import Machine
+from seamark.simulation.machine import ColdLoad, Machine
 from seamark.simulation.system import Request, System
 
 TOLERANCE_S = 1e-6
@@ -137,8 +137,8 @@ def _row(place: str, part: Any, gpus: int | None, note: Callable[[str], None]) -
     elif not _equal(end_s - start_s, execution_s, end_s):
         note(f"{name}: execution_time is {execution_s:g} s, but from start to end are {end_s - start_s:g} s")
     fetch = [part[key] for key in ("switch_time", "load_time") if key in part]
-    waited = [part.get(key) for key in ("ready_time", "waiting_time")]
-    if fetch and None not in waited and not _equal(sum(waited) + sum(fetch), start_s, end_s):
+    waited = [part[key] for key in ("ready_time", "waiting_time") if key in part]
+    if fetch and len(waited) == 2 and not _equal(sum(waited) + sum(fetch), start_s, end_s):
         note(f"{name}: ready_time, waiting_time, switch_time and load_time do not add up to start_time {start_s:g}")
     return Row(
         place=name,
@@ -258,20 +258,20 @@ def check_rules(
         request, workflow = known[row.request_id], system.workflows[row.workflow_id]
         at_s = (request.at_s or 0.0) if online else 0.0
         if row.taken_s < at_s - TOLERANCE_S:
-            note(f"{row.place}: it took its GPUs at {row.taken_s:g} s, before its request's arrival at {at_s:g} s")
+            note(f"{row.place}: GPUs taken at {row.taken_s:g} s, before its request's arrival at {at_s:g} s")
         for edge in workflow.edges:
             before_s = ended_s.get((row.request_id, edge.source)) if edge.target == row.node_id else None
             if before_s is not None and row.taken_s < before_s - TOLERANCE_S:
                 note(
-                    f"{row.place}: it took its GPUs at {row.taken_s:g} s, before {edge.source} ended at {before_s:g} s"
+                    f"{row.place}: GPUs taken at {row.taken_s:g} s, before {edge.source} ended at {before_s:g} s"
                 )
     for request in known.values():
         for node in system.workflows[request.workflow].nodes:
             if (request.id, node.id) not in ended_s:
                 note(f"request {request.id}: the node {node.id} was not executed")
-    cold = summary.get("cold_load")
-    colds = [cold] if cold in ("charged", "free") else ["charged", "free"]
-    _check_fetches(rows, system, [Machine(gpus=1, cold_load=each) for each in colds], note)
+    forms: tuple[ColdLoad, ...] = ("charged", "free")
+    colds = [form for form in forms if form == summary.get("cold_load")] or forms
+    _check_fetches(rows, system, [Machine(gpus=1, cold_load=cold) for cold in colds], note)
 
 
 def _fits_inputs(row: Row, known: Mapping[str, Request], system: System, note: Callable[[str], None]) -> bool:
@@ -299,7 +299,8 @@ def _fits_inputs(row: Row, known: Mapping[str, Request], system: System, note: C
 def _check_fetches(
     rows: Sequence[Row], system: System, machines: Sequence[Machine], note: Callable[[str], None]
 ) -> None:
-    """Follow which model each GPU holds, and compare each load and switch with what it costs on one of the machines."""
+    """Follow which model each GPU holds, and compare each load and switch with what it costs on one of the
+    machines."""
     resident: dict[int, str] = {}
     for row in sorted(rows, key=lambda row: row.start_s):  # of equals the earlier line: executions without a length
         held = resident.get(row.gpu_ids[0])

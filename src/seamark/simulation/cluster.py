@@ -1,4 +1,5 @@
-"""State of the GPUs in a simulation: which are free, and which model each of them holds. Sets of GPUs are bit masks."""
+"""State of the GPUs in a simulation: which are free, and which model each of them holds. Sets of GPUs are bit
+masks."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -60,6 +61,19 @@ class Cluster:
         """Return the first GPU for a node of `count` GPUs, -1 for none: of several GPUs the first window of
         consecutive free ones, whatever they hold."""
         return self.best_gpu(model) if count == 1 else first_window(self.free, count)
+
+    def place_among(self, model: int, count: int, mask: int) -> int:
+        """As `place`, but only on the GPUs of a mask."""
+        if count > 1:
+            return first_window(self.free & mask, count)
+        free_of = self.free_of
+        for group in ([model], [self.empty], *self._by_switch[model]):
+            chosen = 0
+            for old in group:
+                chosen |= free_of[old] & mask
+            if chosen:
+                return lowest(chosen)
+        return -1
 
     def take(self, gpu: int, count: int, model: int) -> int:
         """Give GPUs to a model, and return what the first of them held."""

@@ -20,12 +20,13 @@ Dispatch = Callable[[], None]
 
 
 class View:
-    """What a policy sees: what a real scheduler would know, which is neither the future nor the times that nodes take.
+    """What a policy sees: what a real scheduler would know, which is neither the future nor the times that nodes
+    take.
 
-    Nodes are numbers. Columns by node: `model`, `need` (GPUs), `estimate_s`, `request_of`, and `successors` (distances
-    to their numbers). `arrived` has the requests that came since the last call, `ready` the nodes that became ready, in
-    order: the policy takes them out and remembers them. `expected_end_s` is by GPU the time at which its node should
-    end. `start(node, gpu)` starts a ready node on free GPUs, of which `gpu` is the first.
+    Nodes are numbers. Columns by node: `model`, `need` (GPUs), `estimate_s`, `request_of`, and `successors`
+    (distances to their numbers). `arrived` has the requests that came since the last call, `ready` the nodes that
+    became ready, in order: the policy takes them out and remembers them. `expected_end_s` is by GPU the time at which
+    its node should end. `start(node, gpu)` starts a ready node on free GPUs, of which `gpu` is the first.
     """
 
     def __init__(self, work: Workload, machine: Machine) -> None:
@@ -63,8 +64,8 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
 
     Events have a serial number: arrivals in the order of the requests, then completions in the order of starts. Of
     events at one time the lower number goes first, so arrivals go before completions. The policy acts after each
-    event; with `instants` after all events of one time. Raises UserError for a model that no window holds, RuntimeError
-    for a policy that leaves nodes without a start.
+    event; with `instants` after all events of one time. Raises UserError for a model that no window holds,
+    RuntimeError for a policy that leaves nodes without a start.
     """
     require_windows(work, machine)
     view = View(work, machine)

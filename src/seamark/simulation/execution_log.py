@@ -33,9 +33,10 @@ class LogSummary:
 class LoggedExecution:
     """One execution of a node, in seconds from the earliest arrival.
 
-    It waited `waiting_time` from `ready_time`, then held its GPUs: for `load_time`, the first load of an empty GPU, or
-    `switch_time`, a change of model, then from `start_time` to `end_time` for the node itself. `gpu_id` is the first of
-    `gpu_ids`. `execution_time` is what it took, `estimated_time` what was expected, `time_source` where that is from.
+    It waited `waiting_time` from `ready_time`, then held its GPUs: for `load_time`, the first load of an empty GPU,
+    or `switch_time`, a change of model, then from `start_time` to `end_time` for the node itself. `gpu_id` is the
+    first of `gpu_ids`. `execution_time` is what it took, `estimated_time` what was expected, `time_source` where that
+    is from.
     """
 
     request_id: str

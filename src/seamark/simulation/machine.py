@@ -14,8 +14,8 @@ SWITCH_OVERHEAD_S = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """GPUs 0 to `gpus` - 1 of one kind. `cold_load` says whether a model's first load onto an empty GPU takes its load
-    time or no time."""
+    """GPUs 0 to `gpus` - 1 of one kind. `cold_load` says whether a model's first load onto an empty GPU takes its
+    load time or no time."""
 
     gpus: int
     cold_load: ColdLoad = "charged"
@@ -25,8 +25,8 @@ class Machine:
     def fetch_s(self, old: Model | None, new: Model) -> float:
         """Return the time to bring `new` to a GPU that holds `old`, None for an empty GPU.
 
-        Zero for the same model; (old + new) / bandwidth + overhead for a switch; the load time for an empty GPU, which
-        is no switch.
+        Zero for the same model; (old + new) / bandwidth + overhead for a switch; the load time for an empty GPU,
+        which is no switch.
         """
         if old is None:
             return new.load_time_s if self.cold_load == "charged" else 0.0

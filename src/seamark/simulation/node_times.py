@@ -30,8 +30,8 @@ class NodeTime:
 
 
 def model_time(model: Model) -> NodeTime:
-    """Return the time of a node whose request does not give one: the mean time of inference, else tokens over tokens a
-    second, else 10 s."""
+    """Return the time of a node whose request does not give one: the mean time of inference, else tokens over tokens
+    a second, else 10 s."""
     if model.inference_time_mean_s is not None:
         std_s = model.inference_time_std_s or 0.0
         return NodeTime(mean_s=model.inference_time_mean_s, source="inference_time_mean", std_s=std_s)

@@ -18,9 +18,9 @@ class Schedule:
     """The executions of a workload.
 
     `node` is the number of the node, `gpu` the first of its GPUs, `held` the model that this GPU held before (the
-    number of models: none). The GPUs are taken at `taken_s`; the model is there at `start_s`; the node ends at `end_s`.
-    `ready_s` is when its last predecessor had ended. `step` is the number of events until its start, that which caused
-    it included.
+    number of models: none). The GPUs are taken at `taken_s`; the model is there at `start_s`; the node ends at
+    `end_s`. `ready_s` is when its last predecessor had ended. `step` is the number of events until its start, that
+    which caused it included.
     """
 
     work: Workload
@@ -47,7 +47,8 @@ class Schedule:
     @property
     def is_switch(self) -> NDArray[np.bool_]:
         """Whether the first GPU held another model; the first load onto an empty GPU is no switch."""
-        return (self.held != self.model) & (self.held != len(self.work.models))
+        switched: NDArray[np.bool_] = (self.held != self.model) & (self.held != len(self.work.models))
+        return switched
 
     @property
     def gpus(self) -> int:
@@ -56,8 +57,8 @@ class Schedule:
 
     @cached_property
     def fetch_s(self) -> Floats:
-        """Time from taking the GPUs until the model was there: a load, a switch, or nothing. Not the difference of the
-        two times, which is rounded."""
+        """Time from taking the GPUs until the model was there: a load, a switch, or nothing. Not the difference of
+        the two times, which is rounded."""
         table = np.asarray(self.machine.fetch_table(self.work.models)).reshape(-1, len(self.work.models) + 1)
         return np.asarray(table[self.model, self.held], np.float64)
 

@@ -86,11 +86,11 @@ def schedule_metrics(schedule: Schedule) -> ScheduleMetrics:
 
 
 def _use(schedule: Schedule) -> tuple[GpuUse, ...]:
-    """Return the use of each GPU: differences along the GPUs, then summed up."""
+    """Return the use of each GPU."""
     first, last = schedule.gpu, schedule.gpu + schedule.count
     if (schedule.count == 1).all():
-        executions = np.bincount(first, minlength=schedule.gpus)
-        busy_s = np.bincount(first, schedule.end_s - schedule.taken_s, schedule.gpus)
+        executions = np.bincount(first, minlength=schedule.gpus).astype(np.int64)
+        busy_s = np.bincount(first, schedule.end_s - schedule.taken_s, schedule.gpus).astype(np.float64)
     else:
         executions = np.zeros(schedule.gpus, np.int64)
         busy_s = np.zeros(schedule.gpus)

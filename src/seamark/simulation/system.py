@@ -67,8 +67,8 @@ class System:
 class Request:
     """One run of a workflow. `at_s` counts from the earliest request; None: it has no time stamp.
 
-    `node_execution_times_s` has the time of a node where it is known. A larger `priority` goes first, and `deadline_s`
-    counts from the arrival: only policies that say so use them.
+    `node_execution_times_s` has the time of a node where it is known. A larger `priority` goes first, and
+    `deadline_s` counts from the arrival: only policies that say so use them.
     """
 
     id: str

@@ -64,7 +64,8 @@ class Workload:
     @cached_property
     def request_of(self) -> NDArray[np.int64]:
         """Number of the request of each node."""
-        return np.repeat(np.arange(len(self.requests)), np.diff(np.frombuffer(self.first_node, np.int64)))
+        first = np.asarray(self.first_node, np.int64)
+        return np.repeat(np.arange(len(self.requests)), first[1:] - first[:-1])
 
     def name_of(self, node: int) -> tuple[Request, str]:
         """Return the request of a node, and the node's id in its workflow."""
@@ -99,8 +100,8 @@ def workload_of(
 ) -> Workload:
     """Return the work of some requests. All arrive at 0, or at their time stamps.
 
-    With `draw`, times that the requests do not give are drawn, in the order of requests and nodes, so that every policy
-    sees the same ones.
+    With `draw`, times that the requests do not give are drawn, in the order of requests and nodes, so that every
+    policy sees the same ones.
     """
     models = tuple(system.models.values())
     templates = {name: template_of(workflow, models) for name, workflow in system.workflows.items()}
@@ -144,7 +145,7 @@ def require_windows(work: Workload, machine: Machine) -> None:
         raise UserError(
             *(
                 f"--gpus {machine.gpus}: the model '{model.id}' needs {model.gpus_required} consecutive GPUs, so its"
-                f" nodes can never run. Give {model.gpus_required} GPUs or more, or leave out the requests that use it."
+                f" nodes can never run. Give {model.gpus_required} GPUs or more, or leave out its requests."
                 for model in too_large
             )
         )

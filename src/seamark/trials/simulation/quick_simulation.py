@@ -1,4 +1,5 @@
-"""A simulation of two files without a scenario: read, run under a policy, and what it leaves as text and documents."""
+"""A simulation of two files without a scenario: read, run under a policy, and what it leaves as text and
+documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,8 +57,8 @@ def quick_simulations(
 ) -> list[QuickSimulation]:
     """Run the same work under each policy.
 
-    With `draw_seed` node times that the requests do not give are drawn. Raises UserError for mistakes in the files, and
-    for a model that no window of the GPUs holds.
+    With `draw_seed` node times that the requests do not give are drawn. Raises UserError for mistakes in the files,
+    and for a model that no window of the GPUs holds.
     """
     system, requests = read_files(system_path, requests_path)
     if arrivals == "timestamps":
