@@ -4,8 +4,11 @@ from itertools import permutations, product
 
 
 def shortest_makespan_s(work, machine):
-    """Return the least makespan: nodes are taken in every order that respects their edges, each as early as possible on
-    every window. Every schedule without needless idle time is one of these."""
+    """Return the least makespan.
+
+    Nodes are taken in every order that respects their edges, each as early as possible on every window. Every schedule
+    without needless idle time is one of these.
+    """
     nodes = range(work.nodes)
     table = machine.fetch_table(work.models)
     before = {node: [] for node in nodes}

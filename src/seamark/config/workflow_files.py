@@ -147,7 +147,7 @@ def _check_numbers(item: Item, mistakes: Mistakes) -> None:
             continue
         if value < 0 or (value == 0 and key in ABOVE_ZERO):
             least = "more than 0" if key in ABOVE_ZERO else "0 or more"
-            mistakes.add(entry, f"{entry.shown} is too small. Give {least}.")
+            mistakes.add(entry, f"{entry.text} is too small. Give {least}.")
 
 
 def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistakes) -> Workflow | None:
@@ -163,7 +163,7 @@ def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistake
             continue
         if keys.id in nodes:
             mistakes.add(each.value["id"], f"the node '{keys.id}' is there already. Give each node an id of its own.")
-        if keys.model not in models:
+        if models and keys.model not in models:
             _unknown(each.value["model"], "model", keys.model, models, mistakes)
         nodes[keys.id] = WorkflowNode(**{name: getattr(keys, name) for name in required(_NodeKeys)} | _lists(keys))
     if mistakes.count > before:
@@ -362,7 +362,7 @@ def _check_zones(times: list[tuple[Item, datetime]], mistakes: Mistakes) -> None
     for (item, _), zone in zip(times, zones, strict=True):
         if zone != zones[0]:
             first = times[0][0]
-            text = f"{item.shown} has another zone than {first.shown} in line {first.line}. Write all in one zone."
+            text = f"{item.text} has another zone than {first.text} in line {first.line}. Write all in one zone."
             mistakes.add(item, text)
             return
 

@@ -262,9 +262,7 @@ def check_rules(
         for edge in workflow.edges:
             before_s = ended_s.get((row.request_id, edge.source)) if edge.target == row.node_id else None
             if before_s is not None and row.taken_s < before_s - TOLERANCE_S:
-                note(
-                    f"{row.place}: GPUs taken at {row.taken_s:g} s, before {edge.source} ended at {before_s:g} s"
-                )
+                note(f"{row.place}: GPUs taken at {row.taken_s:g} s, before {edge.source} ended at {before_s:g} s")
     for request in known.values():
         for node in system.workflows[request.workflow].nodes:
             if (request.id, node.id) not in ended_s:

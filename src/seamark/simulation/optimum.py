@@ -12,6 +12,7 @@ from seamark.simulation.workload import Workload, require_windows
 LARGEST_NODES = 12
 SOURCE, SINK = -1, -2
 """Predecessor of the first node on a GPU, and successor of the last."""
+SOLVE_ERROR = 4
 Term = tuple[int, float]
 
 
@@ -73,13 +74,16 @@ def optimum(work: Workload, machine: Machine, *, limit_s: float = 60.0) -> Optim
     )
     objective = np.zeros(len(program.high))
     objective[makespan] = 1.0
-    solved = milp(
-        objective,
-        integrality=program.whole,
-        bounds=Bounds(0, program.high),
-        constraints=LinearConstraint(matrix, [row[1] for row in program.rows], [row[2] for row in program.rows]),
-        options={"time_limit": limit_s, "mip_rel_gap": 1e-9},
-    )
+    for presolve in (True, False):  # HiGHS 1.12 ends some programs with "solve error" in its presolve alone
+        solved = milp(
+            objective,
+            integrality=program.whole,
+            bounds=Bounds(0, program.high),
+            constraints=LinearConstraint(matrix, [row[1] for row in program.rows], [row[2] for row in program.rows]),
+            options={"time_limit": limit_s, "mip_rel_gap": 1e-9, "presolve": presolve},
+        )
+        if solved.status != SOLVE_ERROR:
+            break
     bound = getattr(solved, "mip_dual_bound", None)
     return Optimum(
         makespan_s=None if solved.x is None else float(solved.fun),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from seamark.config.workflow_files import read_files, require_timestamps
+from seamark.simulation.bounds import lower_bounds
 from seamark.simulation.engine import simulate
 from seamark.simulation.execution_log import ExecutionLog, execution_log
 from seamark.simulation.log_text import event_lines, header_lines
@@ -74,3 +75,18 @@ def _run(work: Workload, machine: Machine, policy: str, arrivals: Arrivals, begi
     schedule = simulate(work, machine, form.make, instants=form.instants)
     figures = schedule_metrics(schedule)
     return QuickSimulation(policy=policy, arrivals=arrivals, begin=begin, schedule=schedule, figures=figures)
+
+
+def policy_table(runs: Sequence[QuickSimulation]) -> list[str]:
+    """Return a table of several policies on the same work, and the lower bound that none can be under."""
+    form = "{:<18}{:>12}{:>12}{:>12}{:>10}{:>10}{:>10}"
+    lines = [form.format("policy", "makespan s", "mean s", "P99 s", "switches", "switch s", "use %")]
+    for run in runs:
+        figures, times = run.figures, run.figures.completion
+        use = sum(gpu.use_ratio for gpu in figures.gpus) / len(figures.gpus)
+        mean_s, p99_s = (0.0, 0.0) if times is None else (times.mean_s, times.p99_s)
+        cells = (f"{figures.makespan_s:,.2f}", f"{mean_s:,.2f}", f"{p99_s:,.2f}", figures.switches)
+        lines.append(form.format(run.policy, *cells, f"{figures.switch_s:,.2f}", f"{use:.1%}"))
+    bounds = lower_bounds(runs[0].schedule.work, runs[0].schedule.machine)
+    lines.append(f"No schedule is shorter than {bounds.best_s:,.2f} s, without any load or switch of a model.")
+    return lines
