@@ -1,4 +1,4 @@
-"""Wrong files and options of simulated workflows: each mistake is a line with place and remedy; nothing is written."""
+"""Wrong files and options of simulated workflows: a mistake is a line with place and remedy; nothing is written."""
 
 import json
 from pathlib import Path

@@ -6,8 +6,8 @@ from itertools import permutations, product
 def shortest_makespan_s(work, machine):
     """Return the least makespan.
 
-    Nodes are taken in every order that respects their edges, each as early as possible on every window. Every schedule
-    without needless idle time is one of these.
+    Nodes are taken in every order that respects their edges, each as early as possible on every window. Every
+    schedule without needless idle time is one of these.
     """
     nodes = range(work.nodes)
     table = machine.fetch_table(work.models)

@@ -1,7 +1,7 @@
 """The event loop of the simulator: arrivals and completions in order of time and serial number."""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -24,9 +24,10 @@ class View:
     take.
 
     Nodes are numbers. Columns by node: `model`, `need` (GPUs), `estimate_s`, `request_of`, and `successors`
-    (distances to their numbers). `arrived` has the requests that came since the last call, `ready` the nodes that
-    became ready, in order: the policy takes them out and remembers them. `expected_end_s` is by GPU the time at which
-    its node should end. `start(node, gpu)` starts a ready node on free GPUs, of which `gpu` is the first.
+    (distances to their numbers). `ready` has the nodes that became ready since the last call, in order: the policy
+    takes them out and remembers them. The first nodes of a request become ready when it arrives. A policy may put an
+    empty deque in the place of `ready`. `start(node, gpu)` starts a ready node on free GPUs, of which `gpu` is the
+    first; `expected_end_s()` returns by GPU when its node should end by estimated times, 0 for a free one.
     """
 
     def __init__(self, work: Workload, machine: Machine) -> None:
@@ -43,10 +44,9 @@ class View:
         self.arrival_s = work.arrival_s
         self.request_of = work.request_of
         self.cluster = Cluster(machine, work.models)
-        self.arrived: list[int] = []
-        self.ready: list[int] = []
-        self.expected_end_s = [0.0] * machine.gpus
+        self.ready: MutableSequence[int] = []
         self.start: Callable[[int, int], None] = _not_begun
+        self.expected_end_s: Callable[[], list[float]] = lambda: [0.0] * machine.gpus
 
     def request_nodes(self, request: int) -> range:
         """Return the numbers of a request's nodes."""
@@ -69,39 +69,48 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     """
     require_windows(work, machine)
     view = View(work, machine)
-    cluster, ready, arrived, expected_end_s = view.cluster, view.ready, view.arrived, view.expected_end_s
-    fetch_s, take, give_back = cluster.fetch_s, cluster.take, cluster.give_back
+    cluster = view.cluster
+    fetch_s, free_of, resident = cluster.fetch_s, cluster.free_of, cluster.resident
     model, need, successors, first_node = work.model, work.need, work.successors, work.first_node
-    duration_s, estimate_s, waits_for = work.duration_s, work.estimate_s, work.waits_for.copy()
-    nodes, gpus, held, steps = array("q"), array("q"), array("q"), array("q")
-    taken_s, start_s, end_s = array("d"), array("d"), array("d")
-    ready_s = array("d", bytes(8 * work.nodes))
-    running: list[tuple[float, int]] = []
+    duration_s, waits_for, templates = work.duration_s, work.waits_for.copy(), work.templates
+    bits = [1 << gpu for gpu in range(machine.gpus)]
+    nodes, gpus, held, steps, taken_s, end_s = (array(kind) for kind in "qqqqdd")
+    add_node, add_gpu, add_held = nodes.append, gpus.append, held.append
+    add_step, add_taken, add_end = steps.append, taken_s.append, end_s.append
+    ready_s = array("d", np.asarray(work.arrival_s)[work.request_of].tobytes())  # of nodes without predecessors
+    running: list[tuple[float, int, int, int]] = []
     now_s, step, begun = 0.0, 0, 0
 
     def start(node: int, gpu: int) -> None:
         nonlocal begun
         number, count = model[node], need[node]
-        old = take(gpu, count, number)
-        begin_s = now_s + fetch_s[number][old]
-        ends_s = begin_s + duration_s[node]
-        nodes.append(node)
-        gpus.append(gpu)
-        held.append(old)
-        steps.append(step)
-        taken_s.append(now_s)
-        start_s.append(begin_s)
-        end_s.append(ends_s)
-        heappush(running, (ends_s, begun))
-        begun += 1
-        should_end_s = begin_s + estimate_s[node]
-        if count == 1:
-            expected_end_s[gpu] = should_end_s
+        if count == 1:  # as Cluster.take, without the call: this is half of the engine's time
+            old, bit = resident[gpu], bits[gpu]
+            cluster.free ^= bit
+            free_of[old] ^= bit
+            resident[gpu] = number
         else:
-            expected_end_s[gpu : gpu + count] = [should_end_s] * count
+            old = cluster.take(gpu, count, number)
+        ends_s = now_s + fetch_s[number][old] + duration_s[node]
+        add_node(node)
+        add_gpu(gpu)
+        add_held(old)
+        add_step(step)
+        add_taken(now_s)
+        add_end(ends_s)
+        heappush(running, (ends_s, begun, node, gpu))
+        begun += 1
 
-    view.start = start
+    def expected_end_s() -> list[float]:
+        found = [0.0] * machine.gpus
+        for _, execution, node, gpu in running:
+            should_end_s = taken_s[execution] + fetch_s[model[node]][held[execution]] + work.estimate_s[node]
+            found[gpu : gpu + need[node]] = [should_end_s] * need[node]
+        return found
+
+    view.start, view.expected_end_s = start, expected_end_s
     dispatch = policy(view)
+    add_ready = view.ready.append
     times_s = np.frombuffer(work.arrival_s) if work.requests else np.empty(0)
     order: list[int] = np.argsort(times_s, kind="stable").tolist()
     coming = iter(order)
@@ -109,22 +118,25 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     next_s = work.arrival_s[request] if request >= 0 else NEVER
     while request >= 0 or running:
         if running and running[0][0] < next_s:
-            now_s, execution = heappop(running)
-            node = nodes[execution]
-            give_back(gpus[execution], need[node], model[node])
+            now_s, _, node, gpu = heappop(running)
+            count = need[node]
+            if count == 1:
+                bit = bits[gpu]
+                cluster.free |= bit
+                free_of[model[node]] |= bit
+            else:
+                cluster.give_back(gpu, count, model[node])
             for distance in successors[node]:
                 child = node + distance
                 waits_for[child] -= 1
                 if not waits_for[child]:
                     ready_s[child] = now_s
-                    ready.append(child)
+                    add_ready(child)
         else:
             now_s = next_s
-            arrived.append(request)
-            for node in range(first_node[request], first_node[request + 1]):
-                if not waits_for[node]:
-                    ready_s[node] = now_s
-                    ready.append(node)
+            first = first_node[request]
+            for root in templates[request].roots:
+                add_ready(first + root)
             request = next(coming, -1)
             next_s = work.arrival_s[request] if request >= 0 else NEVER
         step += 1
@@ -134,7 +146,7 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
         dispatch()
     if begun < work.nodes:
         raise RuntimeError(f"the policy left {work.nodes - begun} of {work.nodes} nodes without a start")
-    at = np.frombuffer(nodes, np.int64) if begun else np.empty(0, np.int64)
+    at = _whole(nodes)
     return Schedule(
         work=work,
         machine=machine,
@@ -144,7 +156,6 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
         step=_whole(steps),
         ready_s=_real(ready_s)[at],
         taken_s=_real(taken_s),
-        start_s=_real(start_s),
         end_s=_real(end_s),
     )
 

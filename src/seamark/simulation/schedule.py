@@ -31,7 +31,6 @@ class Schedule:
     step: Ints
     ready_s: Floats
     taken_s: Floats
-    start_s: Floats
     end_s: Floats
 
     @property
@@ -61,6 +60,11 @@ class Schedule:
         the two times, which is rounded."""
         table = np.asarray(self.machine.fetch_table(self.work.models)).reshape(-1, len(self.work.models) + 1)
         return np.asarray(table[self.model, self.held], np.float64)
+
+    @property
+    def start_s(self) -> Floats:
+        """When the model was there and the node itself began."""
+        return self.taken_s + self.fetch_s
 
     @property
     def makespan_s(self) -> float:

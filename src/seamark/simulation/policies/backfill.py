@@ -52,7 +52,7 @@ def _end_s(view: View, node: int, gpu: int) -> float:
 def _free_from_s(view: View) -> list[float]:
     """Return by GPU when it should be free; a node that takes longer than estimated should end now."""
     now_s, free = view.now_s, view.cluster.free
-    return [now_s if free >> gpu & 1 else max(now_s, end_s) for gpu, end_s in enumerate(view.expected_end_s)]
+    return [now_s if free >> gpu & 1 else max(now_s, end_s) for gpu, end_s in enumerate(view.expected_end_s())]
 
 
 def _reservation(view: View, count: int) -> tuple[int, float]:

@@ -106,11 +106,14 @@ class _ClusterPlan:
     def dispatch_with(self, add: Callable[[Sequence[int]], None]) -> Dispatch:
         """Return the function that plans what has arrived and starts what the plan has next."""
         view, orders, ready = self.view, self.orders, self.ready
+        request_of = view.request_of.tolist().__getitem__
+        planned: set[int] = set()
 
         def dispatch() -> None:
-            if view.arrived:
-                add(view.arrived)
-                view.arrived.clear()
+            arrived = [each for each in dict.fromkeys(map(request_of, view.ready)) if each not in planned]
+            if arrived:  # the first nodes of a request become ready when it arrives
+                planned.update(arrived)
+                add(arrived)
             ready.update(view.ready)
             view.ready.clear()
             free = view.cluster.free

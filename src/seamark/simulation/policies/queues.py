@@ -17,6 +17,8 @@ def baseline(view: View) -> Dispatch:
     does not fit is done.
     """
     cluster, ready, model, need, start = view.cluster, view.ready, view.model, view.need, view.start
+    if set(need) <= {1}:
+        return _baseline_of_single_gpus(view)
     queues: dict[int, deque[int]] = {}
     serial = array("q", bytes(8 * len(model)))
     count_ready = 0
@@ -34,14 +36,6 @@ def baseline(view: View) -> Dispatch:
             ready.clear()
         if not cluster.free:
             return
-        if len(queues) == 1:
-            [(many, queue)] = queues.items()
-            while queue:
-                gpu = cluster.place(model[queue[0]], many)
-                if gpu < 0:
-                    return
-                start(queue.popleft(), gpu)
-            return
         waiting = [(serial[queue[0]], many) for many, queue in queues.items() if queue]
         while waiting and cluster.free:
             first = min(waiting)
@@ -53,6 +47,23 @@ def baseline(view: View) -> Dispatch:
                 start(queue.popleft(), gpu)
                 if queue:
                     waiting.append((serial[queue[0]], many))
+
+    return dispatch
+
+
+def _baseline_of_single_gpus(view: View) -> Dispatch:
+    """The baseline where every node needs one GPU: whatever is free serves the first in the queue."""
+    cluster, model, start = view.cluster, view.model, view.start
+    free_of, empty, best_gpu = cluster.free_of, cluster.empty, cluster.best_gpu
+    queue: deque[int] = deque()
+    view.ready = queue
+    take = queue.popleft
+
+    def dispatch() -> None:
+        while queue and cluster.free:
+            node = take()
+            mask = free_of[model[node]] or free_of[empty]
+            start(node, (mask & -mask).bit_length() - 1 if mask else best_gpu(model[node]))
 
     return dispatch
 
