@@ -151,6 +151,12 @@ FILES = ["--config", "system.yaml", "--requests", "requests.yaml"]
         (["simulate", "--gpus", "1", "--execution", "measure", *FILES], "not built yet"),
         (["simulate", "--gpus", "1", "--arrivals", "poisson", *FILES], "--arrivals"),
         (["simulate", "--gpus", "1", "--seed", "-1", *FILES], "--seed"),
+        (["simulate", "--gpus", "1", "--log", "/", *FILES], "--log /: a folder."),
+        (["simulate", "--gpus", "1", "--log", "/dev/null", *FILES], "--log /dev/null: is no file."),
+        (
+            ["simulate", "--gpus", "1", "--log", "nowhere/x.json", *FILES],
+            "--log nowhere/x.json: no file can be written",
+        ),
         (["check", "none.json"], "none.json: no such file."),
         (["check", "system.yaml"], "is no execution log"),
         (["check", "system.yaml", "--config", "system.yaml"], "--config and --requests: one needs the other."),

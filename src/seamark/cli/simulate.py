@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 import click
 
+from seamark.cli.load_ends import output_file
 from seamark.errors import UserError, did_you_mean
 
-EXECUTION_LOG = Path("execution_log.json")
+EXECUTION_LOG = "execution_log.json"
 
 
 @click.command("simulate")
@@ -47,13 +48,13 @@ EXECUTION_LOG = Path("execution_log.json")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the draws.")
 @click.option(
     "--log",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     default=EXECUTION_LOG,
     show_default=True,
     help="Where to write the execution log. Of several policies each has a file of its own: LOG-POLICY.json.",
 )
 def command(
-    gpus: int, system: Path, requests: Path, execution: str, policies: str, log: Path, **settings: Any
+    gpus: int, system: Path, requests: Path, execution: str, policies: str, log: str, **settings: Any
 ) -> None:
     """Run workflow requests on simulated GPUs, and print events and figures, or a table of policies.
 
@@ -71,6 +72,10 @@ def command(
     if execution == "measure":
         raise UserError("--execution measure: calls of real models are not built yet. Use '--execution estimate'.")
     names = _policies(policies)
+    path = output_file(log, "--log", EXECUTION_LOG)
+    assert path is not None
+    if path.exists() and not path.is_file():
+        raise UserError(f"--log {log}: is no file. Name a file, as {EXECUTION_LOG}.")
     arrivals: Literal["all-at-zero", "timestamps"] = settings["arrivals"]
     runs = quick_simulations(
         system,
@@ -81,14 +86,15 @@ def command(
         cold_load=settings["cold_load"],
         draw_seed=settings["seed"] if settings["draw"] else None,
     )
-    paths = [log if len(runs) == 1 else log.with_name(f"{log.stem}-{run.policy}{log.suffix}") for run in runs]
-    for run, path in zip(runs, paths, strict=True):
-        write(path, run.log)
+    for run in runs:
+        write(path if len(runs) == 1 else path.with_name(f"{path.stem}-{run.policy}{path.suffix}"), run.log)
     if len(runs) == 1:
-        *block, written = metrics_block(runs[0].figures, paths[0].name)
+        *block, written = metrics_block(runs[0].figures, path.name)
         click.echo("\n".join([*runs[0].lines, *block, *switch_lines(runs[0].figures), written]))
     else:
-        click.echo("\n".join([*policy_table(runs), f"Execution logs: {log.with_name(log.stem)}-POLICY{log.suffix}"]))
+        click.echo(
+            "\n".join([*policy_table(runs), f"Execution logs: {path.with_name(path.stem)}-POLICY{path.suffix}"])
+        )
 
 
 def _policies(text: str) -> list[str]:
