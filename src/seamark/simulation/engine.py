@@ -13,7 +13,8 @@ from seamark.simulation.schedule import Schedule
 from seamark.simulation.system import Model, Request
 from seamark.simulation.workload import Workload, require_windows
 
-NEVER = float("inf")
+NONE = (float("inf"), -1)
+"""Time and number in the place of a request after the last."""
 
 Dispatch = Callable[[], None]
 """Starts nodes at the present time. Called after each event, or after all events of one instant."""
@@ -72,7 +73,7 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     cluster = view.cluster
     fetch_s, free_of, resident = cluster.fetch_s, cluster.free_of, cluster.resident
     model, need, successors, first_node = work.model, work.need, work.successors, work.first_node
-    duration_s, waits_for, templates = work.duration_s, work.waits_for.copy(), work.templates
+    duration_s, waits_for, templates = work.duration_s.tolist(), work.waits_for.copy(), work.templates
     bits = [1 << gpu for gpu in range(machine.gpus)]
     nodes, gpus, held, steps, taken_s, end_s = (array(kind) for kind in "qqqqdd")
     add_node, add_gpu, add_held = nodes.append, gpus.append, held.append
@@ -111,11 +112,9 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     view.start, view.expected_end_s = start, expected_end_s
     dispatch = policy(view)
     add_ready = view.ready.append
-    times_s = np.frombuffer(work.arrival_s) if work.requests else np.empty(0)
-    order: list[int] = np.argsort(times_s, kind="stable").tolist()
-    coming = iter(order)
-    request = next(coming, -1)
-    next_s = work.arrival_s[request] if request >= 0 else NEVER
+    order = np.argsort(np.asarray(work.arrival_s), kind="stable")
+    coming = zip(np.asarray(work.arrival_s)[order].tolist(), order.tolist(), strict=True)
+    next_s, request = next(coming, NONE)
     while request >= 0 or running:
         if running and running[0][0] < next_s:
             now_s, _, node, gpu = heappop(running)
@@ -137,8 +136,7 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
             first = first_node[request]
             for root in templates[request].roots:
                 add_ready(first + root)
-            request = next(coming, -1)
-            next_s = work.arrival_s[request] if request >= 0 else NEVER
+            next_s, request = next(coming, NONE)
         step += 1
         if instants and (next_s == now_s or (running and running[0][0] == now_s)):
             continue
