@@ -154,8 +154,8 @@ def test_fifo_holds_back_what_backfill_starts():
 
 
 def test_conservative_backfill_protects_the_second_in_the_queue_too():
-    # GPUs 0 and 1 are busy until 10, GPU 2 until 4. The third node waits for 10, the fourth could have 2 and 3 at 4. The
-    # fifth would end on GPU 3 before the third begins, but it delays the fourth, which EASY does not protect.
+    # GPUs 0 and 1 are busy until 10, GPU 2 until 4. The third node waits for 10, the fourth could have GPUs 2 and 3
+    # at 4. The fifth would end on GPU 3 before the third begins, but delays the fourth: EASY does not protect that.
     machine = Machine(gpus=4, cold_load="free", switch_overhead_s=0.0)
     work = separate([10.0, 4, 1, 6, 9], need=[2, 1, 3, 2, 1])
     assert taken(scheduled(work, machine, "easy")) == [0, 0, 10, 11, 0]
