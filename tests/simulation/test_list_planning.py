@@ -1,7 +1,9 @@
 """HEFT and CPOP on the published example, and what every plan has to keep."""
 
+import json
 import random
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +55,32 @@ def test_heft_plans_the_published_example_in_80_and_cpop_in_86():
         (2, 73, 80),
     ]
     assert max(slot.end_s for slot in cpop(TOPCUOGLU)) == 86
+
+
+def random_graph(seed):
+    """Return speeds of processors, sizes of tasks, and data on edges, as for the recorded makespans."""
+    rng = random.Random(seed)
+    tasks, processors = rng.randint(2, 25), rng.randint(2, 5)
+    speeds = [rng.uniform(0.5, 2) for _ in range(processors)]
+    sizes = [rng.uniform(1, 10) for _ in range(tasks)]
+    data = [(i, j, rng.uniform(0.5, 10)) for i in range(tasks) for j in range(i + 1, tasks) if rng.random() < 0.25]
+    return speeds, sizes, data
+
+
+def test_heft_has_the_makespans_of_saga_on_200_graphs():
+    """heft_of_saga.json has those of HeftScheduler of anrg-saga 2.0.2 on links of bandwidth 1 between all processors.
+    Its mean transfer counts the links of each of P processors to itself, so it is (P - 1) / (P + 1) of the
+    paper's."""
+    recorded = json.loads((Path(__file__).parent / "heft_of_saga.json").read_text(encoding="utf-8"))
+    assert len(recorded) == 200
+    for seed, makespan_s in enumerate(recorded):
+        speeds, sizes, data = random_graph(seed)
+        graph = TaskGraph(
+            cost_s=[[size / speed for speed in speeds] for size in sizes],
+            transfer_s={(source, target): length for source, target, length in data},
+        )
+        plan = heft(graph, transfers=(len(speeds) - 1) / (len(speeds) + 1))
+        assert max(slot.end_s for slot in plan) == pytest.approx(makespan_s, abs=1e-9), seed
 
 
 @pytest.mark.parametrize("planner", [heft, cpop])

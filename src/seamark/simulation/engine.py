@@ -75,7 +75,8 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     model, need, successors, first_node = work.model, work.need, work.successors, work.first_node
     duration_s, waits_for, templates = work.duration_s.tolist(), work.waits_for.copy(), work.templates
     bits = [1 << gpu for gpu in range(machine.gpus)]
-    nodes, gpus, held, steps, taken_s, end_s = (array(kind) for kind in "qqqqdd")
+    nodes, gpus, held, steps = array("q"), array("q"), array("q"), array("q")
+    taken_s, end_s = array("d"), array("d")
     add_node, add_gpu, add_held = nodes.append, gpus.append, held.append
     add_step, add_taken, add_end = steps.append, taken_s.append, end_s.append
     ready_s = array("d", np.asarray(work.arrival_s)[work.request_of].tobytes())  # of nodes without predecessors

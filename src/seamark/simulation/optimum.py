@@ -101,6 +101,9 @@ def _program(work: Workload, machine: Machine) -> tuple[_Program, int]:
     makespan = program.variable(horizon_s)
     taken = [program.variable(horizon_s) for _ in nodes]
     fetch = [program.variable(most_fetch_s) for _ in nodes]
+    place = [
+        program.variable(work.nodes - 1) for _ in nodes
+    ]  # else nodes of no length could follow each other in turn
     window = {
         (node, gpu): program.variable(1, whole=True)
         for node in nodes
@@ -114,6 +117,7 @@ def _program(work: Workload, machine: Machine) -> tuple[_Program, int]:
         for distance in work.successors[node]:
             terms = [(taken[node + distance], 1.0), (taken[node], -1.0), (fetch[node], -1.0)]
             program.require(terms, low=work.duration_s[node])
+            program.require([(place[node + distance], 1.0), (place[node], -1.0)], low=1.0)
     for gpu in range(machine.gpus):
         program.require([(arc[SOURCE, node, gpu], 1.0) for node in nodes], high=1.0)
         for node in nodes:
@@ -133,6 +137,8 @@ def _program(work: Workload, machine: Machine) -> tuple[_Program, int]:
         if before != SOURCE:
             terms = [(taken[node], 1.0), (taken[before], -1.0), (fetch[before], -1.0), (follows, -horizon_s)]
             program.require(terms, low=work.duration_s[before] - horizon_s)
+            terms = [(place[node], 1.0), (place[before], -1.0), (follows, -float(work.nodes))]
+            program.require(terms, low=1.0 - work.nodes)
     return program, makespan
 
 

@@ -59,11 +59,15 @@ class Slot:
     end_s: float
 
 
-def upward_ranks(graph: TaskGraph) -> list[float]:
-    """Return by task its mean time and the longest path below it, transfers included (eq. 11)."""
+def upward_ranks(graph: TaskGraph, transfers: float = 1.0) -> list[float]:
+    """Return by task its mean time and the longest path below it (eq. 11).
+
+    Transfers count by their time between two processors times `transfers`. The paper's mean is over pairs of
+    different processors, which is 1; a mean that counts a processor's free transfers to itself is less.
+    """
     ranks = [0.0] * len(graph.cost_s)
     for task in reversed(graph.order):
-        below = (graph.transfer_s[task, target] + ranks[target] for target in graph.after[task])
+        below = (transfers * graph.transfer_s[task, target] + ranks[target] for target in graph.after[task])
         ranks[task] = graph.mean_s(task) + max(below, default=0.0)
     return ranks
 
@@ -77,10 +81,11 @@ def downward_ranks(graph: TaskGraph) -> list[float]:
     return ranks
 
 
-def heft(graph: TaskGraph) -> list[Slot]:
+def heft(graph: TaskGraph, transfers: float = 1.0) -> list[Slot]:
     """Return the plan of HEFT: tasks by decreasing upward rank, each where it ends first, also in a gap between
-    others. Of equal ranks the earlier task goes first, of equal ends the lower processor."""
-    ranks, plan = upward_ranks(graph), _Plan(graph)
+    others. Of equal ranks the earlier task goes first, of equal ends the lower processor. `transfers` is that of the
+    ranks."""
+    ranks, plan = upward_ranks(graph, transfers), _Plan(graph)
     places = {task: place for place, task in enumerate(graph.order)}
     for task in sorted(graph.order, key=lambda task: (-ranks[task], places[task])):
         plan.add(task, range(len(graph.cost_s[task])))
