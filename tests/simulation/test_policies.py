@@ -1,5 +1,8 @@
 """Every policy makes valid schedules that no bound and no optimum contradicts; published figures are met."""
 
+import re
+from pathlib import Path
+
 import pytest
 from exhaustive_schedule import shortest_makespan_s
 from random_workflows import documents, nouns
@@ -82,6 +85,16 @@ def test_every_schedule_of_a_policy_passes_the_checker_and_no_bound_is_beaten(na
             result = check_log(document)
             check_rules(result, document, system, requests)
             assert result.passed, (seed, result.problems, result.conflicts)
+
+
+def test_the_policy_of_the_page_on_extending_works():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"```python\n# policies/last_in.py\n(.*?)```", page, re.DOTALL)
+    names = {}
+    exec(text, names)
+    work = separate([1.0, 2, 3])
+    machine = Machine(gpus=1, cold_load="free", switch_overhead_s=0.0)
+    assert taken(simulate(work, machine, names["last_in"], instants=True)) == [5, 3, 0]
 
 
 def tiny(seed):

@@ -101,9 +101,8 @@ def _program(work: Workload, machine: Machine) -> tuple[_Program, int]:
     makespan = program.variable(horizon_s)
     taken = [program.variable(horizon_s) for _ in nodes]
     fetch = [program.variable(most_fetch_s) for _ in nodes]
-    place = [
-        program.variable(work.nodes - 1) for _ in nodes
-    ]  # else nodes of no length could follow each other in turn
+    # an order of all nodes: without it nodes of no length could follow each other in a ring, and none be the first
+    place = [program.variable(work.nodes - 1) for _ in nodes]
     window = {
         (node, gpu): program.variable(1, whole=True)
         for node in nodes
