@@ -15,7 +15,7 @@ from seamark.simulation.workload import workload_of
 from seamark.storage.codec import encode
 
 CASES = 5_000
-QUICK = 300
+QUICK = 120
 
 
 def compare(seed):

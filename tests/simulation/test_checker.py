@@ -104,6 +104,26 @@ def test_a_clean_log_has_no_mistake_and_one_without_the_extra_fields_neither():
     assert check_log(document).passed
 
 
+ODD = (None, True, -1, 0, 1e300, 10**18, "", "x", [], [0, 0], ["0"], {}, [[]])
+
+
+def test_whatever_stands_in_a_log_is_a_line_and_no_exception():
+    system, requests = read_files(*FILES)
+    places = [(part, key) for part in (CLEAN["summary"], *CLEAN["executions"]) for key in part]
+    for number, (_, key) in enumerate(places):
+        for odd in ODD:
+            document = copy.deepcopy(CLEAN)
+            parts = [document["summary"], *document["executions"]]
+            [part] = [part for place, part in enumerate(part for part in parts for _ in part) if place == number]
+            part[key] = odd
+            result = check_log(document)
+            check_rules(result, document, system, requests.requests)
+            json.dumps(encode(result.conflicts))
+    for odd in ODD:
+        for document in ({"executions": odd}, {"summary": odd, "executions": [odd]}, {}):
+            assert not check_log(document).passed
+
+
 @pytest.mark.covers("C13")
 def test_the_command_has_exit_codes_a_quiet_form_and_a_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

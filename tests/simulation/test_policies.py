@@ -87,6 +87,29 @@ def test_every_schedule_of_a_policy_passes_the_checker_and_no_bound_is_beaten(na
             assert result.passed, (seed, result.problems, result.conflicts)
 
 
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_policy_knows_requests_before_they_arrive(name):
+    compared = 0
+    for seed in range(60):
+        config, asked, gpus = documents(seed, most_requests=8)
+        system, requests = nouns(config, asked)
+        times_s = sorted({request.at_s for request in requests})
+        if len(times_s) < 2:
+            continue
+        next_s = times_s[len(times_s) // 2]
+        known = [request for request in requests if request.at_s < next_s]
+        before = []
+        for chosen in (requests, known):
+            work = workload_of(system, chosen, "timestamps")
+            schedule = scheduled(work, Machine(gpus=gpus), name)
+            rows = zip(schedule.node.tolist(), schedule.gpu.tolist(), schedule.taken_s.tolist(), strict=True)
+            before.append([(work.name_of(node)[0].id, work.name_of(node)[1], gpu, at_s) for node, gpu, at_s in rows])
+        early = [[row for row in rows if row[-1] < next_s] for rows in before]
+        assert early[0] == early[1], seed
+        compared += len(early[0])
+    assert compared > 50
+
+
 def test_the_policy_of_the_page_on_extending_works():
     page = (Path(__file__).resolve().parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
     [text] = re.findall(r"```python\n# policies/last_in.py\n(.*?)```", page, re.DOTALL)

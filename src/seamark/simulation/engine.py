@@ -25,10 +25,11 @@ class View:
     take.
 
     Nodes are numbers. Columns by node: `model`, `need` (GPUs), `estimate_s`, `request_of`, and `successors`
-    (distances to their numbers). `ready` has the nodes that became ready since the last call, in order: the policy
-    takes them out and remembers them. The first nodes of a request become ready when it arrives. A policy may put an
-    empty deque in the place of `ready`. `start(node, gpu)` starts a ready node on free GPUs, of which `gpu` is the
-    first; `expected_end_s()` returns by GPU when its node should end by estimated times, 0 for a free one.
+    (distances to their numbers). They cover later requests too, which a policy must not read. `ready` has the nodes
+    that became ready since the last call, in order: the policy takes them out and remembers them. The first nodes of
+    a request become ready when it arrives. A policy may put an empty deque in the place of `ready`. `start(node,
+    gpu)` starts a ready node on free GPUs, of which `gpu` is the first; `expected_end_s()` returns by GPU when its
+    node should end by estimated times, 0 for a free one.
     """
 
     def __init__(self, work: Workload, machine: Machine) -> None:
