@@ -47,6 +47,13 @@ EXECUTION_LOG = "execution_log.json"
 @click.option("--draw", is_flag=True, help="Draw node times that the requests do not give, by mean and deviation.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the draws.")
 @click.option(
+    "--blocks",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="With --draw: run seeds from --seed on, and compare each policy with the first over these blocks.",
+)
+@click.option(
     "--log",
     type=click.Path(),
     default=EXECUTION_LOG,
@@ -64,37 +71,50 @@ def command(
     Examples:
       bench simulate --gpus 4 --config system_config.yaml --requests workflow_requests.yaml
       bench simulate --gpus 2 --arrivals timestamps --policy baseline,easy,heft --config s.yaml --requests r.yaml
+      bench simulate --gpus 2 --draw --blocks 10 --policy baseline,greedy --config s.yaml --requests r.yaml
     """
     from seamark.simulation.log_text import metrics_block, switch_lines
+    from seamark.simulation.machine import Machine
     from seamark.storage.paths import write
-    from seamark.trials.simulation.quick_simulation import policy_table, quick_simulations
+    from seamark.trials.simulation.policy_comparison import compare_policies
+    from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
 
     if execution == "measure":
         raise UserError("--execution measure: calls of real models are not built yet. Use '--execution estimate'.")
-    names = _policies(policies)
-    path = output_file(log, "--log", EXECUTION_LOG)
-    assert path is not None
-    if path.exists() and not path.is_file():
-        raise UserError(f"--log {log}: is no file. Name a file, as {EXECUTION_LOG}.")
+    names, blocks, seed = _policies(policies), settings["blocks"], settings["seed"]
+    if blocks > 1 and not (settings["draw"] and len(names) > 1):
+        raise UserError("--blocks: needs --draw, else all blocks are the same, and two policies or more to compare.")
+    path = _log_path(log)
     arrivals: Literal["all-at-zero", "timestamps"] = settings["arrivals"]
-    runs = quick_simulations(
-        system,
-        requests,
-        names,
-        gpus=gpus,
-        arrivals=arrivals,
-        cold_load=settings["cold_load"],
-        draw_seed=settings["seed"] if settings["draw"] else None,
-    )
+    machine = Machine(gpus=gpus, cold_load=settings["cold_load"])
+    seeds = range(seed, seed + blocks) if settings["draw"] else None
+    simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds)
+    runs = next(simulated)
     for run in runs:
         write(path if len(runs) == 1 else path.with_name(f"{path.stem}-{run.policy}{path.suffix}"), run.log)
     if len(runs) == 1:
         *block, written = metrics_block(runs[0].figures, path.name)
         click.echo("\n".join([*runs[0].lines, *block, *switch_lines(runs[0].figures), written]))
-    else:
-        click.echo(
-            "\n".join([*policy_table(runs), f"Execution logs: {path.with_name(path.stem)}-POLICY{path.suffix}"])
-        )
+        return
+    written = f"Execution logs: {path.with_name(path.stem)}-POLICY{path.suffix}"
+    if blocks == 1:
+        click.echo("\n".join([*policy_table(runs), written]))
+        return
+    figures = {run.policy: [run.figures] for run in runs}
+    for others in simulated:
+        for run in others:
+            figures[run.policy].append(run.figures)
+    compared = compare_policies(figures, "makespan" if arrivals == "all-at-zero" else "mean completion")
+    click.echo("\n".join([*compared.lines, f"{written}, of the first block"]))
+
+
+def _log_path(log: str) -> Path:
+    """Return where to write the execution log. Raises UserError where no file can be."""
+    path = output_file(log, "--log", EXECUTION_LOG)
+    assert path is not None
+    if path.exists() and not path.is_file():
+        raise UserError(f"--log {log}: is no file. Name a file, as {EXECUTION_LOG}.")
+    return path
 
 
 def _policies(text: str) -> list[str]:

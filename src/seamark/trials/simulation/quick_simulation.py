@@ -1,21 +1,24 @@
 """A simulation of two files without a scenario: read, run under a policy, and what it leaves as text and
 documents."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seamark.config.workflow_files import read_files, require_timestamps
+from seamark.errors import UserError
 from seamark.simulation.bounds import lower_bounds
 from seamark.simulation.engine import simulate
 from seamark.simulation.execution_log import ExecutionLog, execution_log
 from seamark.simulation.log_text import event_lines, header_lines
 from seamark.simulation.machine import ColdLoad, Machine
+from seamark.simulation.node_times import model_time
 from seamark.simulation.policies.table import POLICIES
 from seamark.simulation.schedule import Schedule
 from seamark.simulation.schedule_metrics import ScheduleMetrics, schedule_metrics
+from seamark.simulation.system import Requests, System
 from seamark.simulation.workload import Arrivals, Workload, workload_of
 
 EPOCH = "1970-01-01 00:00:00"
@@ -61,13 +64,43 @@ def quick_simulations(
     With `draw_seed` node times that the requests do not give are drawn. Raises UserError for mistakes in the files,
     and for a model that no window of the GPUs holds.
     """
+    seeds = None if draw_seed is None else range(draw_seed, draw_seed + 1)
+    machine = Machine(gpus=gpus, cold_load=cold_load)
+    return next(simulated_blocks(system_path, requests_path, policies, machine, arrivals, seeds))
+
+
+def simulated_blocks(
+    system_path: Path,
+    requests_path: Path,
+    policies: Sequence[str],
+    machine: Machine,
+    arrivals: Arrivals,
+    seeds: Sequence[int] | None,
+) -> Iterator[list[QuickSimulation]]:
+    """Yield for each seed the runs of all policies, which see the same drawn times. Raises as `quick_simulations`,
+    and UserError for several seeds where no time is drawn."""
     system, requests = read_files(system_path, requests_path)
     if arrivals == "timestamps":
         require_timestamps(requests, requests_path)
-    draw = None if draw_seed is None else np.random.default_rng(draw_seed)
-    work = workload_of(system, requests.requests, arrivals, draw=draw)
-    machine = Machine(gpus=gpus, cold_load=cold_load)
-    return [_run(work, machine, policy, arrivals, requests.begin or EPOCH) for policy in policies]
+    if seeds is not None and len(seeds) > 1:
+        _require_draws(system, requests)
+    for seed in (None,) if seeds is None else seeds:
+        draw = None if seed is None else np.random.default_rng(seed)
+        work = workload_of(system, requests.requests, arrivals, draw=draw)
+        yield [_run(work, machine, policy, arrivals, requests.begin or EPOCH) for policy in policies]
+
+
+def _require_draws(system: System, requests: Requests) -> None:
+    """Raise UserError where all blocks would be the same."""
+    varied = {model.id for model in system.models.values() if model_time(model).std_s > 0}
+    for request in requests.requests:
+        for node in system.workflows[request.workflow].nodes:
+            if node.model in varied and node.id not in request.node_execution_times_s:
+                return
+    raise UserError(
+        "--blocks: no time is drawn, so all blocks would be the same. The requests give all node times, or their"
+        " models have no deviation: remove times, or give 'inference_time_std'."
+    )
 
 
 def _run(work: Workload, machine: Machine, policy: str, arrivals: Arrivals, begin: str) -> QuickSimulation:
