@@ -49,6 +49,7 @@ def test_policies_of_a_block_see_the_same_times_and_blocks_other_ones():
     assert blocks(range(1))[0][0].schedule.work.duration_s.tolist() == drawn[0]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_shorter_makespans_are_better_and_equal_ones_equivalent():
     figures = {}
