@@ -67,7 +67,10 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     Events have a serial number: arrivals in the order of the requests, then completions in the order of starts. Of
     events at one time the lower number goes first, so arrivals go before completions. The policy acts after each
     event; with `instants` after all events of one time. Raises UserError for a model that no window holds,
-    RuntimeError for a policy that leaves nodes without a start.
+    RuntimeError for a policy that leaves nodes without a start. It does not test whether a policy starts a node on free
+    GPUs, for speed: the checker does.
+
+    One function, because calls and attributes would take most of its time.
     """
     require_windows(work, machine)
     view = View(work, machine)
@@ -87,7 +90,7 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     def start(node: int, gpu: int) -> None:
         nonlocal begun
         number, count = model[node], need[node]
-        if count == 1:  # as Cluster.take, without the call: this is half of the engine's time
+        if count == 1:  # as Cluster.take, without the cost of a call
             old, bit = resident[gpu], bits[gpu]
             cluster.free ^= bit
             free_of[old] ^= bit
