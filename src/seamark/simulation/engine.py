@@ -67,8 +67,8 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     Events have a serial number: arrivals in the order of the requests, then completions in the order of starts. Of
     events at one time the lower number goes first, so arrivals go before completions. The policy acts after each
     event; with `instants` after all events of one time. Raises UserError for a model that no window holds,
-    RuntimeError for a policy that leaves nodes without a start. It does not test whether a policy starts a node on free
-    GPUs, for speed: the checker does.
+    RuntimeError for a policy that leaves nodes without a start. It does not test whether a policy starts a node on
+    free GPUs, for speed: the checker does.
 
     One function, because calls and attributes would take most of its time.
     """

@@ -1,6 +1,6 @@
 """Policies compared over seeds: each seed is a block, in which all policies see the same drawn times."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -45,7 +45,7 @@ class PolicyComparison:
 
 def compare_policies(figures: Mapping[str, Sequence[ScheduleMetrics]], measure: Measure) -> PolicyComparison:
     """Compare each policy with the first, block by block."""
-    values = {
+    values: dict[str, dict[Hashable, float]] = {
         policy: {block: _measure(each, measure) for block, each in enumerate(blocks)}
         for policy, blocks in figures.items()
     }
