@@ -173,6 +173,7 @@ def test_a_static_list_shows_the_anomalies_of_graham(times_s, edges, gpus, makes
     assert scheduled(graph(times_s, edges), machine, "static-list").makespan_s == makespan_s
 
 
+@pytest.mark.slow
 def test_longest_first_takes_11_where_9_is_possible():
     work = separate([5.0, 5, 4, 4, 3, 3, 3])
     assert scheduled(work, FREE, "longest-first").makespan_s == 11
