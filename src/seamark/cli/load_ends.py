@@ -49,21 +49,21 @@ def ended_by_signals() -> Iterator[None]:
         raise
 
 
-def output_file(given: str | None) -> Path | None:
-    """Return the path for the samples. Raises UserError when a file cannot be written there."""
+def output_file(given: str | None, option: str = "--output", example: str = "samples.parquet") -> Path | None:
+    """Return the path for a file of results. Raises UserError when a file cannot be written there."""
     if given is None:
         return None
     path = Path(given)
     if path.exists() and not path.is_file() and not path.is_dir():
         return path
     if path.is_dir():
-        raise UserError(f"--output {given}: a folder. Name a file in it, as {path / 'samples.parquet'}.")
+        raise UserError(f"{option} {given}: a folder. Name a file in it, as {path / example}.")
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             return path
     except OSError as error:
         raise UserError(
-            f"--output {given}: no file can be written in {path.parent} ({error.strerror}). Name another folder."
+            f"{option} {given}: no file can be written in {path.parent} ({error.strerror}). Name another folder."
         ) from None
 
 

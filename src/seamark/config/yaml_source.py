@@ -108,11 +108,16 @@ def value_of(text: str) -> Any:
         raise ValueError("a tag of YAML that does not fit its value") from None
 
 
-def load(path: Path, mistakes: Mistakes) -> Item | None:
+def load(
+    path: Path, mistakes: Mistakes, *, most_bytes: int = LARGEST_BYTES, most_parts: int = MOST_NODES
+) -> Item | None:
     """Return the mapping in a YAML file, or None after noting why it cannot be read."""
-    text = _text(path, mistakes)
-    if text is None:
-        return None
+    text = read_text(path, mistakes, most_bytes)
+    return None if text is None else yaml_tree(text, path, mistakes, most_parts)
+
+
+def yaml_tree(text: str, path: Path, mistakes: Mistakes, most_parts: int = MOST_NODES) -> Item | None:
+    """Return the mapping in the YAML text of a file, or None after noting why it cannot be read."""
     try:
         deep = _too_deep(text)
         if deep is not None:
@@ -130,14 +135,19 @@ def load(path: Path, mistakes: Mistakes) -> Item | None:
         mistakes.note(f"{shown(path)}:1: the file is empty; expected keys and values such as 'name: value'.")
         return None
     try:
-        tree = _Tree(file=shown(path), mistakes=mistakes).item(node, "", node.start_mark.line + 1)
+        reader = _Tree(file=shown(path), mistakes=mistakes, most_parts=most_parts)
+        tree = reader.item(node, "", node.start_mark.line + 1)
     except OverflowError:
-        mistakes.note(f"{shown(path)}: more than {MOST_NODES} parts, aliases ('*name') counted each time.")
+        mistakes.note(f"{shown(path)}: more than {most_parts} parts, aliases ('*name') counted each time.")
         return None
+    return tree if holds_mapping(tree, mistakes) else None
+
+
+def holds_mapping(tree: Item, mistakes: Mistakes) -> bool:
+    """Return whether a document is a mapping, after noting a mistake if it is not."""
     if not isinstance(tree.value, dict):
         mistakes.add(tree, f"expected keys and values such as 'name: value', but the file holds {tree.shown}.")
-        return None
-    return tree
+    return isinstance(tree.value, dict)
 
 
 def _too_deep(text: str) -> int | None:
@@ -156,7 +166,8 @@ def shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _text(path: Path, mistakes: Mistakes) -> str | None:
+def read_text(path: Path, mistakes: Mistakes, most_bytes: int = LARGEST_BYTES) -> str | None:
+    """Return the text of a file, or None after noting why it cannot be read."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -169,10 +180,8 @@ def _text(path: Path, mistakes: Mistakes) -> str | None:
     except OSError as error:
         mistakes.note(f"{shown(path)}: cannot be read: {error.strerror}.")
         return None
-    if len(content) > LARGEST_BYTES:
-        mistakes.note(
-            f"{shown(path)}: {len(content)} bytes is too large for a configuration ({LARGEST_BYTES} at most)."
-        )
+    if len(content) > most_bytes:
+        mistakes.note(f"{shown(path)}: {len(content)} bytes is too large for a configuration ({most_bytes} at most).")
         return None
     try:
         return content.decode("utf-8-sig")
@@ -200,6 +209,7 @@ def _syntax(path: Path, error: yaml.YAMLError, text: str) -> str:
 class _Tree:
     file: str
     mistakes: Mistakes
+    most_parts: int = MOST_NODES
     open: list[int] = field(default_factory=list)
     seen: list[int] = field(default_factory=lambda: [0])
 
@@ -207,7 +217,7 @@ class _Tree:
         """Turn a node and all below it into Items."""
         blank = Item(value=None, file=self.file, line=line, path=path)
         self.seen[0] += 1
-        if self.seen[0] > MOST_NODES:
+        if self.seen[0] > self.most_parts:
             raise OverflowError
         if id(node) in self.open:
             self.mistakes.add(blank, "an alias ('*name') that holds itself. Write it out.")

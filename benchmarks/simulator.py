@@ -1,0 +1,243 @@
+"""The simulator of workflows beside SimPy, and its time by number of nodes: `python benchmarks/simulator.py`.
+
+    python benchmarks/simulator.py --rounds 5
+
+Both run the same requests under the baseline policy, keep a record of each node execution, and must end at the same
+virtual time. There are two programs for SimPy. Both have a process for each node and use Seamark's choice of a GPU,
+so the difference is that of the event loops. One queues nodes in a `Resource`, as programs for SimPy do; the other in
+a deque of its own, with a bare event for each node, which is the least that SimPy can do. Each run is a process of
+its own, on one core; those of a round alternate, and ratios are of processor time within a round, SimPy over Seamark,
+without the time to make the work. SimPy comes from PyPI into an environment in the cache folder. The second table is
+of Seamark alone: time and memory by number of nodes, full records included.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = Path(os.environ.get("SEAMARK_CACHE") or Path.home() / ".cache" / "seamark")
+PIN = "simpy==4.1.2"
+LOAD = 0.9
+DIAMOND = ((0, 1), (0, 2), (1, 3), (2, 3))
+
+
+@dataclass(frozen=True)
+class Case:
+    """GPUs, requests, and nodes of each: one, or a diamond of four."""
+
+    gpus: int
+    requests: int
+    nodes: int
+
+    @property
+    def executions(self) -> int:
+        return self.requests * self.nodes
+
+
+PAIRED = (Case(4, 100_000, 1), Case(1_000, 25_000, 4))
+SCALE = tuple(Case(1_000, nodes // 4, 4) for nodes in (10_000, 100_000, 1_000_000))
+
+
+def load_of(case: Case) -> tuple[list[float], list[float]]:
+    """Return arrivals of requests and times of nodes, seeded.
+
+    Arrivals are Poisson, at nine tenths of what the GPUs can do; times are exponential, 10 s on average.
+    """
+    rng = random.Random(1)
+    rate = LOAD * case.gpus / (10.0 * case.nodes)
+    arrivals = list(accumulate(rng.expovariate(rate) for _ in range(case.requests)))
+    return arrivals, [rng.expovariate(0.1) for _ in range(case.executions)]
+
+
+def models() -> list[Any]:
+    from seamark.simulation.system import Model
+
+    return [Model(id=f"m{i}", memory_gb=8.0 + 2 * i, gpus_required=1, load_time_s=5.0) for i in range(4)]
+
+
+def seamark(case: Case) -> dict[str, float]:
+    """Run a case in Seamark; the clock covers the work made from requests, and the run."""
+    from seamark.simulation.engine import simulate
+    from seamark.simulation.machine import Machine
+    from seamark.simulation.policies.table import POLICIES
+    from seamark.simulation.system import Edge, Request, System, Workflow, WorkflowNode
+    from seamark.simulation.workload import workload_of
+
+    edges = tuple(Edge(source=f"n{a}", target=f"n{b}") for a, b in DIAMOND) if case.nodes > 1 else ()
+    nodes = tuple(WorkflowNode(id=f"n{i}", model=f"m{i}") for i in range(case.nodes))
+    system = System(
+        models={model.id: model for model in models()},
+        workflows={"w": Workflow(id="w", nodes=nodes, edges=edges)},
+    )
+    arrivals, times = load_of(case)
+    requests = [
+        Request(
+            id=f"r{i}",
+            workflow="w",
+            at_s=at_s,
+            node_execution_times_s={f"n{j}": times[i * case.nodes + j] for j in range(case.nodes)},
+        )
+        for i, at_s in enumerate(arrivals)
+    ]
+    before = time.process_time()
+    work = workload_of(system, requests, "timestamps")
+    made = time.process_time()
+    form = POLICIES["baseline"]
+    schedule = simulate(work, Machine(gpus=case.gpus), form.make, instants=form.instants)
+    ended = time.process_time()
+    assert len(schedule.node) == case.executions
+    return {"work_s": made - before, "run_s": ended - made, "makespan_s": schedule.makespan_s}
+
+
+def simpy_run(case: Case, *, resource_queue: bool) -> dict[str, float]:
+    """Run a case in SimPy: a process for each node, which waits for a GPU and then for its time."""
+    import simpy  # type: ignore[import-not-found, unused-ignore]
+
+    from seamark.simulation.cluster import Cluster
+    from seamark.simulation.machine import Machine
+
+    arrivals, times = load_of(case)
+    before = time.process_time()
+    env = simpy.Environment()
+    cluster = Cluster(Machine(gpus=case.gpus), models())
+    queue: deque[tuple[int, Any]] = deque()
+    after = [[b for a, b in DIAMOND if a == i] for i in range(case.nodes)] if case.nodes > 1 else [[]]
+    before_count = [sum(b == i for _, b in DIAMOND) for i in range(case.nodes)] if case.nodes > 1 else [0]
+    left = [count for _ in range(case.requests) for count in before_count]
+    records: list[tuple[int, int, int, float, float, float, float]] = []
+
+    def dispatch() -> None:
+        while queue and cluster.free:
+            node, granted = queue.popleft()
+            model = node % case.nodes
+            gpu = cluster.best_gpu(model)
+            held = cluster.take(gpu, 1, model)
+            granted.succeed((gpu, held, cluster.fetch_s[model][held]))
+
+    slots = simpy.Resource(env, capacity=case.gpus)
+
+    def run_queued(node: int) -> Any:
+        ready_s, place = env.now, node % case.nodes
+        with slots.request() as request:
+            yield request
+            taken_s = env.now
+            gpu = cluster.best_gpu(place)
+            held = cluster.take(gpu, 1, place)
+            fetch_s = cluster.fetch_s[place][held]
+            yield env.timeout(fetch_s + times[node])
+            cluster.give_back(gpu, 1, place)
+        records.append((node, gpu, held, ready_s, taken_s, taken_s + fetch_s, env.now))
+        for target in after[place]:
+            child = node - place + target
+            left[child] -= 1
+            if not left[child]:
+                env.process(run_queued(child))
+
+    def run_node(node: int) -> Any:
+        ready_s = env.now
+        granted = env.event()
+        queue.append((node, granted))
+        dispatch()
+        gpu, held, fetch_s = yield granted
+        taken_s = env.now
+        yield env.timeout(fetch_s + times[node])
+        cluster.give_back(gpu, 1, node % case.nodes)
+        records.append((node, gpu, held, ready_s, taken_s, taken_s + fetch_s, env.now))
+        place = node % case.nodes
+        for target in after[place]:
+            child = node - place + target
+            left[child] -= 1
+            if not left[child]:
+                env.process(run_node(child))
+        dispatch()
+
+    def arrive() -> Any:
+        for number, at_s in enumerate(arrivals):
+            yield env.timeout(at_s - env.now)
+            env.process(begin(number * case.nodes))
+
+    begin = run_queued if resource_queue else run_node
+    env.process(arrive())
+    env.run()
+    ended = time.process_time()
+    assert len(records) == case.executions
+    return {"run_s": ended - before, "work_s": 0.0, "makespan_s": max(record[-1] for record in records)}
+
+
+def environment() -> Path:
+    """Return the interpreter of an environment with SimPy, made on first use."""
+    folder = CACHE / "benchmarks" / PIN.replace("==", "-")
+    python = folder / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", PIN], check=True)
+    return python
+
+
+def measured(python: str | Path, program: str, case: Case) -> dict[str, float]:
+    """Run a case in a process of its own."""
+    words = [str(python), __file__, "--one", program, str(case.gpus), str(case.requests), str(case.nodes)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def paired(case: Case, rounds: int) -> str:
+    """Return a row: ratios of processor time, SimPy over Seamark, of both programs."""
+    python = environment()
+    ratios: dict[str, list[float]] = {"simpy": [], "simpy-bare": []}
+    for _ in range(rounds):
+        ours = measured(sys.executable, "seamark", case)
+        for program, found in ratios.items():
+            theirs = measured(python, program, case)
+            assert abs(theirs["makespan_s"] - ours["makespan_s"]) < 1e-3, (theirs, ours)
+            found.append(theirs["run_s"] / ours["run_s"])
+    cells = [
+        f"{statistics.median(each):>8.1f}x{f'{min(each):.1f} to {max(each):.1f}':>14}" for each in ratios.values()
+    ]
+    return f"{case.gpus:>6,}{case.requests:>10,}{case.executions:>12,}{''.join(cells)}"
+
+
+def main(rounds: int) -> None:
+    """Print both tables."""
+    print(f"{'GPUs':>6}{'requests':>10}{'executions':>12}{'Resource':>9}{'range':>14}{'bare':>9}{'range':>14}")
+    for case in PAIRED:
+        print(paired(case, rounds), flush=True)
+    print(f"\n{'executions':>11}{'us/node':>9}{'of 10^4':>9}{'whole s':>9}{'MB':>7}")
+    first_us = None
+    for case in SCALE:
+        found = [measured(sys.executable, "seamark", case) for _ in range(rounds)]
+        run_us = statistics.median(each["run_s"] for each in found) / case.executions * 1e6
+        whole_s = statistics.median(each["run_s"] + each["work_s"] for each in found)
+        first_us = first_us or run_us
+        row = (
+            f"{case.executions:>11,}{run_us:>9.2f}{run_us / first_us:>8.2f}x{whole_s:>9.2f}{found[0]['rss_mb']:>7.0f}"
+        )
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--one", nargs=4)
+    arguments = parser.parse_args()
+    if arguments.one:
+        sys.path.insert(0, str(ROOT / "src"))
+        program, *sizes = arguments.one
+        chosen = Case(*map(int, sizes))
+        result = seamark(chosen) if program == "seamark" else simpy_run(chosen, resource_queue=program == "simpy")
+        print(json.dumps(result | {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}))
+    else:
+        main(arguments.rounds)

@@ -1,0 +1,81 @@
+"""bench check: an execution log checked for overlaps and contradictions."""
+
+from pathlib import Path
+
+import click
+
+from seamark.errors import UserError
+
+
+@click.command("check")
+@click.argument("log", type=click.Path(path_type=Path), default=Path("baseline_execution_log.json"))
+@click.option("--save-report", is_flag=True, help="Write what is wrong to LOG_conflicts_report.json.")
+@click.option("--quiet", is_flag=True, help="Print only PASS or FAIL.")
+@click.option("--config", "system", type=click.Path(path_type=Path), help="Models and workflows of the log.")
+@click.option("--requests", type=click.Path(path_type=Path), help="Requests of the log.")
+def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requests: Path | None) -> int:
+    """Check an execution log of `bench baseline` or `bench simulate`.
+
+    It checks that no GPU, a further one of several included, has two executions at a time, that all fields are there,
+    that times agree with each other, and that GPUs are consecutive. With --config and --requests also that each node
+    was executed once, after its predecessors and its request's arrival, on the right number of GPUs, and that each
+    switch of a model took its time.
+
+    \b
+    Examples:
+      bench check baseline_execution_log.json --save-report
+      bench check --config system_config.yaml --requests workflow_requests.yaml
+
+    Exit code 0; 1 for a log with conflicts or other mistakes; 2 for a file that cannot be read.
+    """
+    from seamark.config.workflow_files import read_files
+    from seamark.simulation.checker import check_log, check_rules
+    from seamark.storage.codec import encode
+    from seamark.storage.paths import write_json
+
+    if (system is None) != (requests is None):
+        raise UserError("--config and --requests: one needs the other. Give both files, or neither.")
+    document = _document(log)
+    result = check_log(document)
+    if system is not None and requests is not None:
+        known, asked = read_files(system, requests)
+        check_rules(result, document, known, asked.requests)
+    conflicts, others = len(result.conflicts), len(result.problems)
+    verdict = (
+        f"PASS: {result.executions} executions without conflicts"
+        if result.passed
+        else f"FAIL: {conflicts} conflict{'s' * (conflicts != 1)}, {others} other mistake{'s' * (others != 1)}"
+    )
+    if not quiet:
+        for line in (*(conflict.text for conflict in result.conflicts), *result.problems):
+            click.echo(line)
+    click.echo(verdict)
+    if save_report:
+        path = log.with_name(f"{log.stem}_conflicts_report.json")
+        report = {
+            "source_file": log.name,
+            "total_conflicts": conflicts,
+            "conflicts": encode(result.conflicts),
+            "problems": result.problems,
+            "summary": {"executions": result.executions, "passed": result.passed, "other_mistakes": others},
+        }
+        write_json(path, report)
+        if not quiet:
+            click.echo(f"Report: {path}")
+    return 0 if result.passed else 1
+
+
+def _document(log: Path) -> dict[str, object]:
+    """Return the JSON object in a file. Raises UserError."""
+    from seamark.storage.codec import parse_object
+
+    try:
+        return parse_object(log.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        text = "no such file. Name an execution log; `bench baseline` writes baseline_execution_log.json."
+        raise UserError(f"{log}: {text}") from None
+    except OSError as error:
+        raise UserError(f"{log}: cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        hint = " To check a scenario: `bench plan -c FILE`." if log.suffix in (".yaml", ".yml") else ""
+        raise UserError(f"{log}: is no execution log: {error}.{hint}") from None

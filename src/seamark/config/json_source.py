@@ -1,0 +1,137 @@
+"""JSON parsed into the same tree as YAML, with the line of each part. Knows no noun of Seamark."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from json import decoder
+from typing import Any
+
+from seamark.config.yaml_source import DEEPEST, LARGEST_INTEGER, Item, Mistakes
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_WORDS: dict[str, Any] = {"null": None, "true": True, "false": False}
+_scan: Callable[[str, int, bool], tuple[str, int]] = vars(decoder)["scanstring"]
+"""Reads a string from the place after its first quote: the C function of the standard library's parser."""
+_WORD = re.compile("null|true|false")
+
+
+class NoJsonError(ValueError):
+    """A text that is not JSON: its line, and why."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+def json_tree(text: str, file: str, mistakes: Mistakes, most_parts: int) -> Item:
+    """Return the tree of a JSON text. Notes keys that are written twice and numbers out of range.
+
+    Raises NoJsonError, and OverflowError for more than `most_parts` parts.
+    """
+    reader = _Reader(text=text, file=file, mistakes=mistakes, left=[most_parts])
+    tree, end = reader.item(reader.after_blank(0), "", 1)
+    if (end := reader.after_blank(end)) < len(text):
+        raise NoJsonError(reader.line(end), "text after the end of the document")
+    return tree
+
+
+@dataclass(kw_only=True)
+class _Reader:
+    """Reads one text. Lines are counted on the way, as places only grow."""
+
+    text: str
+    file: str
+    mistakes: Mistakes
+    left: list[int]
+    counted: list[int] = field(default_factory=lambda: [0, 1])
+    depth: int = 0
+
+    def line(self, place: int) -> int:
+        """Return the line of a place that is not before the last one asked for."""
+        last, line = self.counted
+        self.counted = [place, line + self.text.count("\n", last, place)]
+        return self.counted[1]
+
+    def after_blank(self, place: int) -> int:
+        found = _BLANK.match(self.text, place)
+        return found.end() if found else place
+
+    def item(self, place: int, path: str, line: int) -> tuple[Item, int]:
+        """Return the value at a place, and the place after it."""
+        self.left[0] -= 1
+        if self.left[0] < 0:
+            raise OverflowError
+        first = self.text[place : place + 1]
+        if first in ("{", "["):
+            self.depth += 1
+            if self.depth > DEEPEST:
+                raise NoJsonError(self.line(place), f"nested too deep ({DEEPEST} levels at most)")
+            value, end = self._mapping(place + 1, path) if first == "{" else self._list(place + 1, path)
+            self.depth -= 1
+            return Item(value=value, file=self.file, line=line, path=path), end
+        if first == '"':
+            text, end = self._string(place)
+            return Item(value=text, file=self.file, line=line, path=path, text=text), end
+        return self._scalar(place, path, line)
+
+    def _string(self, place: int) -> tuple[str, int]:
+        try:
+            return _scan(self.text, place + 1, True)
+        except json.JSONDecodeError as error:
+            raise NoJsonError(error.lineno, error.msg) from None
+
+    def _scalar(self, place: int, path: str, line: int) -> tuple[Item, int]:
+        word = _WORD.match(self.text, place)
+        found = word or _NUMBER.match(self.text, place)
+        if found is None:
+            raise NoJsonError(self.line(place), "expected a value")
+        text = found.group()
+        value: Any = _WORDS[text] if word else float(text) if re.search("[.eE]", text) else int(text[:25])
+        item = Item(value=value, file=self.file, line=line, path=path, text=text)
+        if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+            self.mistakes.add(item, f"'{text}' is too large: whole numbers reach to {LARGEST_INTEGER}.")
+        return item, found.end()
+
+    def _mapping(self, place: int, path: str) -> tuple[dict[str, Item], int]:
+        entries: dict[str, Item] = {}
+        place = self.after_blank(place)
+        if self.text[place : place + 1] == "}":
+            return entries, place + 1
+        while True:
+            line = self.line(place)
+            if self.text[place : place + 1] != '"':
+                raise NoJsonError(line, "expected a key in double quotes")
+            key, place = self._string(place)
+            place = self.after_blank(place)
+            if self.text[place : place + 1] != ":":
+                raise NoJsonError(self.line(place), "expected ':' after a key")
+            item, place = self.item(self.after_blank(place + 1), f"{path}.{key}" if path else key, line)
+            if key in entries:
+                self.mistakes.add(item, f"written twice (first in line {entries[key].line}). Remove one.")
+            else:
+                entries[key] = item
+            place, ended = self._next(place, "}")
+            if ended:
+                return entries, place
+
+    def _list(self, place: int, path: str) -> tuple[list[Item], int]:
+        parts: list[Item] = []
+        place = self.after_blank(place)
+        if self.text[place : place + 1] == "]":
+            return parts, place + 1
+        while True:
+            item, place = self.item(place, f"{path}[{len(parts)}]", self.line(place))
+            parts.append(item)
+            place, ended = self._next(place, "]")
+            if ended:
+                return parts, place
+
+    def _next(self, place: int, end: str) -> tuple[int, bool]:
+        """Return the place after a comma, or after the end of a list or mapping, and which of the two it was."""
+        place = self.after_blank(place)
+        mark = self.text[place : place + 1]
+        if mark not in (",", end) or not mark:
+            raise NoJsonError(self.line(place), f"expected ',' or '{end}'")
+        return (place + 1, True) if mark == end else (self.after_blank(place + 1), False)

@@ -1,0 +1,384 @@
+"""Reader of the files of a simulated system: models with workflows, and requests. YAML or JSON, by their content."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from seamark.config.decode import WRONG, decode, is_mapping, known_keys, required
+from seamark.config.json_source import NoJsonError, json_tree
+from seamark.config.yaml_source import Item, Mistakes, holds_mapping, read_text, shown, yaml_tree
+from seamark.errors import UserError, did_you_mean
+from seamark.simulation.system import Edge, Model, Request, Requests, System, Workflow, WorkflowNode
+
+LARGEST_BYTES = 1_000_000_000
+MOST_PARTS = 50_000_000
+MOST_GPUS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ModelKeys:
+    memory_gb: float
+    gpus_required: int
+    load_time_seconds: float
+    name: str = ""
+    tokens_per_second: float | None = None
+    token_mean: float | None = None
+    token_std: float | None = None
+    inference_time_mean: float | None = None
+    inference_time_std: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NodeKeys:
+    id: str
+    model: str
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    config_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RequestKeys:
+    request_id: str
+    workflow_id: str
+    timestamp: str | None = None
+    node_execution_times: Mapping[str, float] | None = None
+    priority: int = 0
+    deadline_seconds: float | None = None
+
+
+ABOVE_ZERO = ("gpus_required", "tokens_per_second", "deadline_seconds")
+FREE = ("input_data", "node_configs")
+"""Keys of a request with any content."""
+
+
+def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests]:
+    """Return the system and the requests of two files. Raises UserError with every mistake in both."""
+    mistakes = Mistakes()
+    models: dict[str, Model | None] = {}
+    workflows: dict[str, Workflow | None] = {}
+    if (tree := load_document(system_path, mistakes)) is not None:
+        models, workflows = _system(tree, mistakes)
+    found = load_document(requests_path, mistakes)
+    requests = None if found is None else _requests(found, workflows, mistakes)
+    mistakes.raise_any()
+    assert requests is not None
+    whole = {key: each for key, each in workflows.items() if each is not None}
+    return System(models={key: each for key, each in models.items() if each is not None}, workflows=whole), requests
+
+
+def load_document(path: Path, mistakes: Mistakes) -> Item | None:
+    """Return the mapping in a file that is JSON or YAML, whatever its name, or None after noting why there is
+    none."""
+    text = read_text(path, mistakes, LARGEST_BYTES)
+    if text is None:
+        return None
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            noted = Mistakes()
+            tree = json_tree(text, shown(path), noted, MOST_PARTS)
+            for line in noted.lines:
+                mistakes.note(line)
+            return tree if holds_mapping(tree, mistakes) else None
+        except OverflowError:
+            mistakes.note(f"{shown(path)}: more than {MOST_PARTS} parts.")
+            return None
+        except NoJsonError as error:
+            if path.suffix == ".json":
+                mistakes.note(f"{shown(path)}:{error.line}: not valid JSON: {error}. Correct it here or just above.")
+                return None
+    return yaml_tree(text, path, mistakes, MOST_PARTS)
+
+
+def _system(tree: Item, mistakes: Mistakes) -> tuple[dict[str, Model | None], dict[str, Workflow | None]]:
+    """Return models and workflows; None in the place of one that has a mistake."""
+    known_keys(tree, ("models", "workflows"), mistakes)
+    models = {key: _model(key, item, mistakes) for key, item in _entries(tree, "models", mistakes)}
+    workflows = {key: _workflow(key, item, models, mistakes) for key, item in _entries(tree, "workflows", mistakes)}
+    return models, workflows
+
+
+def _entries(tree: Item, key: str, mistakes: Mistakes) -> list[tuple[str, Item]]:
+    """Return the entries of a mapping that must have some."""
+    item = tree.value.get(key)
+    if item is None:
+        mistakes.add(tree, f"the key '{key}' is missing.")
+        return []
+    if not is_mapping(item, mistakes):
+        return []
+    if not item.value:
+        mistakes.add(item, "it is empty. Describe one or more.")
+    return list(item.items())
+
+
+def _model(key: str, item: Item, mistakes: Mistakes) -> Model | None:
+    keys: Any = decode(item, _ModelKeys, mistakes)
+    _check_numbers(item, mistakes)
+    if keys is WRONG:
+        return None
+    if keys.gpus_required > MOST_GPUS:
+        mistakes.add(item.value["gpus_required"], f"{keys.gpus_required} GPUs: {MOST_GPUS} at most.")
+    for std, mean in (("token_std", "token_mean"), ("inference_time_std", "inference_time_mean")):
+        if getattr(keys, std) is not None and getattr(keys, mean) is None:
+            mistakes.add(item.value[std], f"a standard deviation without '{mean}'. Give both, or remove it.")
+    if keys.token_mean is not None and keys.tokens_per_second is None:
+        mistakes.add(item.value["token_mean"], "tokens without 'tokens_per_second' give no time. Give both.")
+    return Model(
+        id=key,
+        name=keys.name,
+        memory_gb=keys.memory_gb,
+        gpus_required=keys.gpus_required,
+        load_time_s=keys.load_time_seconds,
+        tokens_per_second=keys.tokens_per_second,
+        token_mean=keys.token_mean,
+        token_std=keys.token_std,
+        inference_time_mean_s=keys.inference_time_mean,
+        inference_time_std_s=keys.inference_time_std,
+    )
+
+
+def _check_numbers(item: Item, mistakes: Mistakes) -> None:
+    """Note every number of a mapping that is below its limit."""
+    for key, entry in item.items():
+        value = entry.value
+        if type(value) not in (int, float) or key == "priority":
+            continue
+        if value < 0 or (value == 0 and key in ABOVE_ZERO):
+            least = "more than 0" if key in ABOVE_ZERO else "0 or more"
+            mistakes.add(entry, f"{entry.text} is too small. Give {least}.")
+
+
+def _workflow(key: str, item: Item, models: Mapping[str, Any], mistakes: Mistakes) -> Workflow | None:
+    before = mistakes.count
+    if not is_mapping(item, mistakes):
+        return None
+    known_keys(item, ("name", "nodes", "edges"), mistakes)
+    name = decode(item.value["name"], str, mistakes) if "name" in item.value else ""
+    nodes: dict[str, WorkflowNode] = {}
+    for each in _parts(item, "nodes", mistakes, needed=True):
+        keys: Any = decode(each, _NodeKeys, mistakes)
+        if keys is WRONG:
+            continue
+        if keys.id in nodes:
+            mistakes.add(each.value["id"], f"the node '{keys.id}' is there already. Give each node an id of its own.")
+        if models and keys.model not in models:
+            _unknown(each.value["model"], "model", keys.model, models, mistakes)
+        nodes[keys.id] = WorkflowNode(**{name: getattr(keys, name) for name in required(_NodeKeys)} | _lists(keys))
+    if mistakes.count > before:
+        return None  # an edge to a node that was not read is no mistake of its own
+    edges = _edges(item, nodes, mistakes)
+    if mistakes.count > before:
+        return None
+    return Workflow(id=key, name=name, nodes=tuple(nodes.values()), edges=tuple(edges))
+
+
+def _lists(keys: _NodeKeys) -> dict[str, tuple[str, ...]]:
+    return {"inputs": keys.inputs, "outputs": keys.outputs, "config_options": keys.config_options}
+
+
+def _parts(item: Item, key: str, mistakes: Mistakes, *, needed: bool = False) -> list[Item]:
+    """Return the parts of a list."""
+    found = item.value.get(key)
+    if found is None or (found.value is None and not needed):
+        if needed:
+            mistakes.add(item, f"the key '{key}' is missing.")
+        return []
+    if not isinstance(found.value, list):
+        mistakes.add(found, f"expected a list, but it is {found.shown}. Write lines that begin with '-'.")
+        return []
+    if needed and not found.value:
+        mistakes.add(found, "the list is empty. Write one entry or more.")
+    return list(found.value)
+
+
+def _unknown(at: Item, noun: str, name: str, known: Iterable[str], mistakes: Mistakes) -> None:
+    names = list(known)
+    guess = did_you_mean(name, names) or f" Known: {', '.join(names)}."
+    mistakes.add(at, f"no {noun} has the id '{name}'.{guess}")
+
+
+def _edges(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> list[Edge]:
+    edges: dict[tuple[str, str], Edge] = {}
+    places: dict[tuple[str, str], Item] = {}
+    for each in _parts(item, "edges", mistakes):
+        if not is_mapping(each, mistakes):
+            continue
+        known_keys(each, ("from", "to"), mistakes)
+        ends = [_end(each, key, nodes, mistakes) for key in ("from", "to")]
+        if None in ends:
+            continue
+        source, target = (str(end) for end in ends)
+        if source == target:
+            mistakes.add(each, f"an edge from '{source}' to itself: the node would wait for its own end. Remove it.")
+        elif (source, target) in edges:
+            mistakes.add(each, f"the edge from '{source}' to '{target}' is there already. Remove one.")
+        else:
+            edges[source, target] = Edge(source=source, target=target)
+            places[source, target] = each
+    circle = _cycle([(edge.source, edge.target) for edge in edges.values()])
+    if circle:
+        way = " -> ".join(circle)
+        mistakes.add(places[circle[0], circle[1]], f"a cycle: {way}. Its nodes wait for each other; remove an edge.")
+    return list(edges.values())
+
+
+def _end(edge: Item, key: str, nodes: Iterable[str], mistakes: Mistakes) -> str | None:
+    """Return the node at one end of an edge, or None after noting a mistake."""
+    if key not in edge.value:
+        mistakes.add(edge, f"the key '{key}' is missing.")
+        return None
+    name = decode(edge.value[key], str, mistakes)
+    if name is WRONG:
+        return None
+    if name not in nodes:
+        _unknown(edge.value[key], "node of this workflow", name, nodes, mistakes)
+        return None
+    return str(name)
+
+
+def _cycle(edges: list[tuple[str, str]]) -> list[str]:
+    """Return the nodes of one cycle, the first repeated at the end, or nothing."""
+    left = list(edges)
+    while True:  # take away edges from nodes without predecessor until only cycles and what follows them are left
+        targets = {target for _, target in left}
+        kept = [edge for edge in left if edge[0] in targets]
+        if len(kept) == len(left):
+            break
+        left = kept
+    if not left:
+        return []
+    before = {target: source for source, target in reversed(left)}
+    path = [left[0][0]]
+    while path.count(path[-1]) < 2:
+        path.append(before[path[-1]])
+    return path[path.index(path[-1]) :][::-1]
+
+
+def _requests(tree: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes) -> Requests | None:
+    known_keys(tree, ("requests",), mistakes)
+    before = mistakes.count
+    found: dict[str, Request] = {}
+    times: dict[str, tuple[Item, datetime]] = {}
+    for each in _parts(tree, "requests", mistakes, needed=True):
+        request, time = _request(each, workflows, mistakes)
+        if request is None:
+            continue
+        if request.id in found:
+            text = f"the request '{request.id}' is there already. Give each request an id of its own."
+            mistakes.add(each.value["request_id"], text)
+        found[request.id] = request
+        if time is not None:
+            times[request.id] = (each.value["timestamp"], time)
+    _check_zones(list(times.values()), mistakes)
+    if mistakes.count > before:
+        return None
+    if not times:
+        return Requests(requests=tuple(found.values()))
+    least = min(time for _, time in times.values())
+    stamped = [
+        _at(request, (times[name][1] - least).total_seconds() if name in times else None)
+        for name, request in found.items()
+    ]
+    return Requests(requests=tuple(stamped), begin=least.strftime("%Y-%m-%d %H:%M:%S"))
+
+
+def _at(request: Request, at_s: float | None) -> Request:
+    return Request(
+        id=request.id,
+        workflow=request.workflow,
+        at_s=at_s,
+        node_execution_times_s=request.node_execution_times_s,
+        node_configs=request.node_configs,
+        input_data=request.input_data,
+        priority=request.priority,
+        deadline_s=request.deadline_s,
+    )
+
+
+def _request(
+    item: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes
+) -> tuple[Request | None, datetime | None]:
+    """Return a request without its time of arrival, and its time stamp."""
+    before = mistakes.count
+    if not is_mapping(item, mistakes):
+        return None, None
+    plain = {key: each for key, each in item.items() if key not in FREE}
+    short = Item(value=plain, file=item.file, line=item.line, path=item.path)
+    keys: Any = decode(short, _RequestKeys, mistakes)
+    _check_numbers(short, mistakes)
+    time = _time(item.value.get("timestamp"), mistakes)
+    if keys is WRONG:
+        return None, None
+    workflow = workflows.get(keys.workflow_id)
+    if workflow is not None:
+        _check_nodes(item, {node.id: node for node in workflow.nodes}, mistakes)
+    elif workflows and keys.workflow_id not in workflows:
+        _unknown(item.value["workflow_id"], "workflow", keys.workflow_id, workflows, mistakes)
+    if mistakes.count > before:
+        return None, None
+    request = Request(
+        id=keys.request_id,
+        workflow=keys.workflow_id,
+        node_execution_times_s=keys.node_execution_times or {},
+        node_configs=_plain(item.value.get("node_configs")) or {},
+        input_data=_plain(item.value.get("input_data")),
+        priority=keys.priority,
+        deadline_s=keys.deadline_seconds,
+    )
+    return request, time
+
+
+def _check_nodes(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) -> None:
+    """Note nodes and options of a request that its workflow does not have, and times below 0."""
+    for key in ("node_execution_times", "node_configs"):
+        entry = item.value.get(key)
+        if entry is None or entry.value is None or not is_mapping(entry, mistakes):
+            continue
+        for name, each in entry.items():
+            if name not in nodes:
+                _unknown(each, "node of this workflow", name, nodes, mistakes)
+            elif key == "node_configs" and each.value is not None and is_mapping(each, mistakes):
+                known_keys(each, nodes[name].config_options or each.value, mistakes)
+        if key == "node_execution_times":
+            _check_numbers(entry, mistakes)
+
+
+def _time(item: Item | None, mistakes: Mistakes) -> datetime | None:
+    if item is None or not isinstance(item.value, str):
+        return None
+    try:
+        return datetime.fromisoformat(item.value)
+    except ValueError:
+        text = f"{item.shown} is not a time in ISO 8601. Write it as 2024-01-01T10:00:00, with or without a zone."
+        mistakes.add(item, text)
+        return None
+
+
+def _check_zones(times: list[tuple[Item, datetime]], mistakes: Mistakes) -> None:
+    """Note the first time stamp in another zone than that of the first: their order would be a guess."""
+    zones = [None if time.tzinfo is None else time.utcoffset() for _, time in times]
+    for (item, _), zone in zip(times, zones, strict=True):
+        if zone != zones[0]:
+            first = times[0][0]
+            text = f"{item.text} has another zone than {first.text} in line {first.line}. Write all in one zone."
+            mistakes.add(item, text)
+            return
+
+
+def _plain(item: Item | None) -> Any:
+    """Return a tree as plain values."""
+    if item is None:
+        return None
+    if isinstance(item.value, dict):
+        return {key: _plain(each) for key, each in item.items()}
+    return [_plain(each) for each in item.value] if isinstance(item.value, list) else item.value
+
+
+def require_timestamps(requests: Requests, path: Path) -> None:
+    """Raise UserError where a request has no time stamp."""
+    without = [request.id for request in requests.requests if request.at_s is None]
+    if without:
+        text = f"{len(without)} of {len(requests.requests)} requests have no 'timestamp', the first '{without[0]}'."
+        raise UserError(f"{shown(path)}: {text} Give each its time stamp, or let all arrive at zero.")

@@ -1,0 +1,175 @@
+"""The event loop of the simulator: arrivals and completions in order of time and serial number."""
+
+from array import array
+from collections.abc import Callable, MutableSequence, Sequence
+from heapq import heappop, heappush
+from typing import Protocol
+
+import numpy as np
+
+from seamark.simulation.cluster import Cluster
+from seamark.simulation.machine import Machine
+from seamark.simulation.schedule import Schedule
+from seamark.simulation.system import Model, Request
+from seamark.simulation.workload import Workload, require_windows
+
+NONE = (float("inf"), -1)
+"""Time and number in the place of a request after the last."""
+
+Dispatch = Callable[[], None]
+"""Starts nodes at the present time. Called after each event, or after all events of one instant."""
+
+
+class View:
+    """What a policy sees: what a real scheduler would know, which is neither the future nor the times that nodes
+    take.
+
+    Nodes are numbers. Columns by node: `model`, `need` (GPUs), `estimate_s`, `request_of`, and `successors`
+    (distances to their numbers). They cover later requests too, which a policy must not read. `ready` has the nodes
+    that became ready since the last call, in order: the policy takes them out and remembers them. The first nodes of
+    a request become ready when it arrives. A policy may put an empty deque in the place of `ready`. `start(node,
+    gpu)` starts a ready node on free GPUs, of which `gpu` is the first; `expected_end_s()` returns by GPU when its
+    node should end by estimated times, 0 for a free one.
+    """
+
+    def __init__(self, work: Workload, machine: Machine) -> None:
+        self.now_s = 0.0
+        self.machine = machine
+        self.models: Sequence[Model] = work.models
+        self.requests: Sequence[Request] = work.requests
+        self.first_node = work.first_node
+        self.model = work.model
+        self.need = work.need
+        self.estimate_s = work.estimate_s
+        self.successors = work.successors
+        self.waits_for = work.waits_for
+        self.arrival_s = work.arrival_s
+        self.request_of = work.request_of
+        self.cluster = Cluster(machine, work.models)
+        self.ready: MutableSequence[int] = []
+        self.start: Callable[[int, int], None] = _not_begun
+        self.expected_end_s: Callable[[], list[float]] = lambda: [0.0] * machine.gpus
+
+    def request_nodes(self, request: int) -> range:
+        """Return the numbers of a request's nodes."""
+        return range(self.first_node[request], self.first_node[request + 1])
+
+
+class Policy(Protocol):
+    """Takes the view before the first event, and returns the function that starts nodes."""
+
+    def __call__(self, view: View) -> Dispatch: ...
+
+
+def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool = False) -> Schedule:
+    """Run a workload on a machine under a policy.
+
+    Events have a serial number: arrivals in the order of the requests, then completions in the order of starts. Of
+    events at one time the lower number goes first, so arrivals go before completions. The policy acts after each
+    event; with `instants` after all events of one time. Raises UserError for a model that no window holds,
+    RuntimeError for a policy that leaves nodes without a start. It does not test whether a policy starts a node on
+    free GPUs, for speed: the checker does.
+
+    One function, because calls and attributes would take most of its time.
+    """
+    require_windows(work, machine)
+    view = View(work, machine)
+    cluster = view.cluster
+    fetch_s, free_of, resident = cluster.fetch_s, cluster.free_of, cluster.resident
+    model, need, successors, first_node = work.model, work.need, work.successors, work.first_node
+    duration_s, waits_for, templates = work.duration_s.tolist(), work.waits_for.copy(), work.templates
+    bits = [1 << gpu for gpu in range(machine.gpus)]
+    nodes, gpus, held, steps = array("q"), array("q"), array("q"), array("q")
+    taken_s, end_s = array("d"), array("d")
+    add_node, add_gpu, add_held = nodes.append, gpus.append, held.append
+    add_step, add_taken, add_end = steps.append, taken_s.append, end_s.append
+    ready_s = array("d", np.asarray(work.arrival_s)[work.request_of].tobytes())  # of nodes without predecessors
+    running: list[tuple[float, int, int, int]] = []
+    now_s, step, begun = 0.0, 0, 0
+
+    def start(node: int, gpu: int) -> None:
+        nonlocal begun
+        number, count = model[node], need[node]
+        if count == 1:  # as Cluster.take, without the cost of a call
+            old, bit = resident[gpu], bits[gpu]
+            cluster.free ^= bit
+            free_of[old] ^= bit
+            resident[gpu] = number
+        else:
+            old = cluster.take(gpu, count, number)
+        ends_s = now_s + fetch_s[number][old] + duration_s[node]
+        add_node(node)
+        add_gpu(gpu)
+        add_held(old)
+        add_step(step)
+        add_taken(now_s)
+        add_end(ends_s)
+        heappush(running, (ends_s, begun, node, gpu))
+        begun += 1
+
+    def expected_end_s() -> list[float]:
+        found = [0.0] * machine.gpus
+        for _, execution, node, gpu in running:
+            should_end_s = taken_s[execution] + fetch_s[model[node]][held[execution]] + work.estimate_s[node]
+            found[gpu : gpu + need[node]] = [should_end_s] * need[node]
+        return found
+
+    view.start, view.expected_end_s = start, expected_end_s
+    dispatch = policy(view)
+    add_ready = view.ready.append
+    order = np.argsort(np.asarray(work.arrival_s), kind="stable")
+    coming = zip(np.asarray(work.arrival_s)[order].tolist(), order.tolist(), strict=True)
+    next_s, request = next(coming, NONE)
+    while request >= 0 or running:
+        if running and running[0][0] < next_s:
+            now_s, _, node, gpu = heappop(running)
+            count = need[node]
+            if count == 1:
+                bit = bits[gpu]
+                cluster.free |= bit
+                free_of[model[node]] |= bit
+            else:
+                cluster.give_back(gpu, count, model[node])
+            for distance in successors[node]:
+                child = node + distance
+                waits_for[child] -= 1
+                if not waits_for[child]:
+                    ready_s[child] = now_s
+                    add_ready(child)
+        else:
+            now_s = next_s
+            first = first_node[request]
+            for root in templates[request].roots:
+                add_ready(first + root)
+            next_s, request = next(coming, NONE)
+        step += 1
+        if instants and (next_s == now_s or (running and running[0][0] == now_s)):
+            continue
+        view.now_s = now_s
+        dispatch()
+    if begun < work.nodes:
+        raise RuntimeError(f"the policy left {work.nodes - begun} of {work.nodes} nodes without a start")
+    at = _whole(nodes)
+    return Schedule(
+        work=work,
+        machine=machine,
+        node=at,
+        gpu=_whole(gpus),
+        held=_whole(held),
+        step=_whole(steps),
+        ready_s=_real(ready_s)[at],
+        taken_s=_real(taken_s),
+        end_s=_real(end_s),
+    )
+
+
+def _whole(column: "array[int]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    return np.asarray(column, np.int64)
+
+
+def _real(column: "array[float]") -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    return np.asarray(column, np.float64)
+
+
+def _not_begun(node: int, gpu: int) -> None:
+    raise RuntimeError("nodes start when the first event has come")

@@ -1,0 +1,90 @@
+"""The log of a schedule as text: a line for each event, and the block of metrics. The form of both is fixed."""
+
+from collections.abc import Iterator
+
+from seamark.simulation.schedule import Schedule
+from seamark.simulation.schedule_metrics import ScheduleMetrics
+
+RULE = "=" * 60
+
+
+def header_lines(schedule: Schedule, *, begin: str, mode: str, name: str = "baseline") -> list[str]:
+    """Return the first lines. `begin` is the wall time of the virtual clock's zero, which precedes each."""
+    lines = (
+        f"Starting {name} scheduler with {len(schedule.work.requests)} requests",
+        f"Mode: {mode}, Simulate: false",
+        f"Available GPUs: {list(range(schedule.gpus))}",
+        "Starting discrete event simulation...",
+    )
+    return [f"{begin} - {line}" for line in lines]
+
+
+def event_lines(schedule: Schedule) -> Iterator[str]:
+    """Yield a line for each arrival, switch, start and end, in the order of events.
+
+    Events are ordered as in the engine: by time, arrivals first, in the order of requests or of starts. A start
+    stands after the event that caused it.
+    """
+    work = schedule.work
+    columns = (schedule.node, schedule.gpu, schedule.count, schedule.held, schedule.is_switch)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    taken_s, start_s, end_s = schedule.taken_s.tolist(), schedule.start_s.tolist(), schedule.end_s.tolist()
+    fetch_s = schedule.fetch_s.tolist()
+    steps = [*schedule.step.tolist(), -1]
+    left = [work.first_node[number + 1] - work.first_node[number] for number in range(len(work.requests))]
+    events = [(at_s, 0, number) for number, at_s in enumerate(work.arrival_s)]
+    events += [(at_s, 1, number) for number, at_s in enumerate(end_s)]
+    begun = 0
+    for step, (at_s, kind, number) in enumerate(sorted(events), 1):
+        if kind == 0:
+            request = work.requests[number]
+            yield f"[{at_s:.2f}s] Processing request {request.id} (workflow: {request.workflow})"
+        else:
+            node, gpu, count, _, _ = rows[number]
+            request, name = work.name_of(node)
+            where = f"GPU(s) {list(range(gpu, gpu + count))}"
+            yield f"[{at_s:.2f}s] Completed node {name} of request {request.id} on {where}"
+            owner = int(work.request_of[node])
+            left[owner] -= 1
+            if not left[owner]:
+                yield f"[{at_s:.2f}s] Request {request.id} completed"
+        while steps[begun] == step:
+            node, gpu, count, held, switched = rows[begun]
+            request, name = work.name_of(node)
+            where = f"GPU(s) {list(range(gpu, gpu + count))}"
+            if switched:
+                change = f"from {work.models[held].id} to {work.models[work.model[node]].id}"
+                yield f"Scheduling model switch on {where} {change} (switch time: {fetch_s[begun]:.2f}s)"
+            times = f"start: {start_s[begun]:.2f}s, end: {end_s[begun]:.2f}s"
+            yield f"[{taken_s[begun]:.2f}s] Scheduled node {name} of request {request.id} on {where} ({times})"
+            begun += 1
+    yield f"Simulation completed at time {schedule.makespan_s:.2f}s"
+
+
+def metrics_block(figures: ScheduleMetrics, log_name: str) -> list[str]:
+    """Return the block of metrics, with the name of the execution log at its end."""
+    lines = [RULE, "EXECUTION METRICS", RULE]
+    lines += [f"Total execution time (makespan): {figures.makespan_s:.2f} seconds", "Request completion times:"]
+    if (times := figures.completion) is not None:
+        rows = {"Average": times.mean_s, "Median": times.median_s, "P99": times.p99_s}
+        lines += [
+            f"  {name}: {value:.2f}s" for name, value in (rows | {"Min": times.min_s, "Max": times.max_s}).items()
+        ]
+    lines.append("GPU utilization:")
+    lines += [
+        f"  GPU {gpu}: {use.executions} executions, {use.busy_s:.2f}s busy time ({use.use_ratio:.1%} utilization)"
+        for gpu, use in enumerate(figures.gpus)
+    ]
+    lines.append("Model execution counts:")
+    lines += [f"  {model}: {count} executions" for model, count in figures.models.items()]
+    lines.append(f"Detailed execution log written to {log_name}")
+    return lines
+
+
+def switch_lines(figures: ScheduleMetrics) -> list[str]:
+    """Return the statistics of model switches and of waiting, which the fixed block does not have."""
+    lines = ["Model switching:", f"  Switches: {figures.switches} in {figures.switch_s:.2f}s"]
+    lines.append(f"  First loads of empty GPUs: {figures.cold_loads} in {figures.cold_load_s:.2f}s")
+    if (waiting := figures.waiting) is not None:
+        lines.append(f"  Waiting of nodes for GPUs: {waiting.mean_s:.2f}s on average, P99 {waiting.p99_s:.2f}s")
+    return lines

@@ -1,0 +1,39 @@
+"""The simulated machine: its GPUs, and what it costs to bring a model to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from seamark.simulation.system import Model
+
+ColdLoad = Literal["charged", "free"]
+PCIE_GB_PER_S = 16.0
+"""Bandwidth of a PCIe 4.0 bus with 8 lanes, or 3.0 with 16."""
+SWITCH_OVERHEAD_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """GPUs 0 to `gpus` - 1 of one kind. `cold_load` says whether a model's first load onto an empty GPU takes its
+    load time or no time."""
+
+    gpus: int
+    cold_load: ColdLoad = "charged"
+    pcie_gb_per_s: float = PCIE_GB_PER_S
+    switch_overhead_s: float = SWITCH_OVERHEAD_S
+
+    def fetch_s(self, old: Model | None, new: Model) -> float:
+        """Return the time to bring `new` to a GPU that holds `old`, None for an empty GPU.
+
+        Zero for the same model; (old + new) / bandwidth + overhead for a switch; the load time for an empty GPU,
+        which is no switch.
+        """
+        if old is None:
+            return new.load_time_s if self.cold_load == "charged" else 0.0
+        if old.id == new.id:
+            return 0.0
+        return (old.memory_gb + new.memory_gb) / self.pcie_gb_per_s + self.switch_overhead_s
+
+    def fetch_table(self, models: Sequence[Model]) -> tuple[tuple[float, ...], ...]:
+        """Return `fetch_s` by the numbers of the new and the old model; the last old one is the empty GPU."""
+        return tuple(tuple(self.fetch_s(old, new) for old in (*models, None)) for new in models)

@@ -1,0 +1,89 @@
+"""Nouns of a simulated system: models, workflows of nodes, and the requests that run them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Model:
+    """A model that a node of a workflow runs.
+
+    It holds `gpus_required` consecutive GPUs, and `memory_gb` of each. `load_time_s` is what the first model of an
+    empty GPU costs. The other fields estimate the time of a node: `inference_time_mean_s`, else `token_mean` over
+    `tokens_per_second`; `_std` is the standard deviation of its draws.
+    """
+
+    id: str
+    memory_gb: float
+    gpus_required: int
+    load_time_s: float
+    name: str = ""
+    tokens_per_second: float | None = None
+    token_mean: float | None = None
+    token_std: float | None = None
+    inference_time_mean_s: float | None = None
+    inference_time_std_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkflowNode:
+    """A step of a workflow: one call of one model."""
+
+    id: str
+    model: str
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    config_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edge:
+    """The node `target` starts after the end of `source`."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workflow:
+    """Nodes and the edges between them, without a cycle. The order of both decides ties."""
+
+    id: str
+    nodes: tuple[WorkflowNode, ...]
+    edges: tuple[Edge, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """The models and the workflows by their ids, in the order of their file."""
+
+    models: Mapping[str, Model]
+    workflows: Mapping[str, Workflow]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """One run of a workflow. `at_s` counts from the earliest request; None: it has no time stamp.
+
+    `node_execution_times_s` has the time of a node where it is known. A larger `priority` goes first, and
+    `deadline_s` counts from the arrival: only policies that say so use them.
+    """
+
+    id: str
+    workflow: str
+    at_s: float | None = None
+    node_execution_times_s: Mapping[str, float] = field(default_factory=dict)
+    node_configs: Mapping[str, Any] = field(default_factory=dict)
+    input_data: Any = None
+    priority: int = 0
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """The requests of a file in their order, and the wall time of the earliest as `YYYY-mm-dd HH:MM:SS`."""
+
+    requests: tuple[Request, ...]
+    begin: str | None = None

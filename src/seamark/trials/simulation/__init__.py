@@ -1,0 +1,1 @@
+"""Simulations of workflows, where they meet files."""

@@ -1,0 +1,125 @@
+"""A simulation of two files without a scenario: read, run under a policy, and what it leaves as text and
+documents."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seamark.config.workflow_files import read_files, require_timestamps
+from seamark.errors import UserError
+from seamark.simulation.bounds import lower_bounds
+from seamark.simulation.engine import simulate
+from seamark.simulation.execution_log import ExecutionLog, execution_log
+from seamark.simulation.log_text import event_lines, header_lines
+from seamark.simulation.machine import ColdLoad, Machine
+from seamark.simulation.node_times import model_time
+from seamark.simulation.policies.table import POLICIES
+from seamark.simulation.schedule import Schedule
+from seamark.simulation.schedule_metrics import ScheduleMetrics, schedule_metrics
+from seamark.simulation.system import Requests, System
+from seamark.simulation.workload import Arrivals, Workload, workload_of
+
+EPOCH = "1970-01-01 00:00:00"
+"""Zero of the virtual clock for requests without time stamps."""
+MODES: dict[Arrivals, str] = {"all-at-zero": "offline", "timestamps": "online"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickSimulation:
+    """One policy's schedule of the work in two files, and its figures."""
+
+    policy: str
+    arrivals: Arrivals
+    begin: str
+    schedule: Schedule
+    figures: ScheduleMetrics
+
+    @property
+    def log(self) -> ExecutionLog:
+        """The execution log."""
+        return execution_log(self.schedule, self.figures, mode=MODES[self.arrivals], policy=self.policy)
+
+    @property
+    def lines(self) -> list[str]:
+        """The log lines. The virtual clock begins at the earliest time stamp, so equal inputs give equal lines."""
+        mode = MODES[self.arrivals]
+        header = header_lines(self.schedule, begin=self.begin, mode=mode, name=self.policy)
+        return [*header, *event_lines(self.schedule)]
+
+
+def quick_simulations(
+    system_path: Path,
+    requests_path: Path,
+    policies: Sequence[str],
+    *,
+    gpus: int,
+    arrivals: Arrivals,
+    cold_load: ColdLoad = "charged",
+    draw_seed: int | None = None,
+) -> list[QuickSimulation]:
+    """Run the same work under each policy.
+
+    With `draw_seed` node times that the requests do not give are drawn. Raises UserError for mistakes in the files,
+    and for a model that no window of the GPUs holds.
+    """
+    seeds = None if draw_seed is None else range(draw_seed, draw_seed + 1)
+    machine = Machine(gpus=gpus, cold_load=cold_load)
+    return next(simulated_blocks(system_path, requests_path, policies, machine, arrivals, seeds))
+
+
+def simulated_blocks(
+    system_path: Path,
+    requests_path: Path,
+    policies: Sequence[str],
+    machine: Machine,
+    arrivals: Arrivals,
+    seeds: Sequence[int] | None,
+) -> Iterator[list[QuickSimulation]]:
+    """Yield for each seed the runs of all policies, which see the same drawn times. Raises as `quick_simulations`,
+    and UserError for several seeds where no time is drawn."""
+    system, requests = read_files(system_path, requests_path)
+    if arrivals == "timestamps":
+        require_timestamps(requests, requests_path)
+    if seeds is not None and len(seeds) > 1:
+        _require_draws(system, requests)
+    for seed in (None,) if seeds is None else seeds:
+        draw = None if seed is None else np.random.default_rng(seed)
+        work = workload_of(system, requests.requests, arrivals, draw=draw)
+        yield [_run(work, machine, policy, arrivals, requests.begin or EPOCH) for policy in policies]
+
+
+def _require_draws(system: System, requests: Requests) -> None:
+    """Raise UserError where all blocks would be the same."""
+    varied = {model.id for model in system.models.values() if model_time(model).std_s > 0}
+    for request in requests.requests:
+        for node in system.workflows[request.workflow].nodes:
+            if node.model in varied and node.id not in request.node_execution_times_s:
+                return
+    raise UserError(
+        "--blocks: no time is drawn, so all blocks would be the same. The requests give all node times, or their"
+        " models have no deviation: remove times, or give 'inference_time_std'."
+    )
+
+
+def _run(work: Workload, machine: Machine, policy: str, arrivals: Arrivals, begin: str) -> QuickSimulation:
+    form = POLICIES[policy]
+    schedule = simulate(work, machine, form.make, instants=form.instants)
+    figures = schedule_metrics(schedule)
+    return QuickSimulation(policy=policy, arrivals=arrivals, begin=begin, schedule=schedule, figures=figures)
+
+
+def policy_table(runs: Sequence[QuickSimulation]) -> list[str]:
+    """Return a table of several policies on the same work, and the lower bound that none can be under."""
+    form = "{:<18}{:>12}{:>12}{:>12}{:>10}{:>10}{:>10}"
+    lines = [form.format("policy", "makespan s", "mean s", "P99 s", "switches", "switch s", "use %")]
+    for run in runs:
+        figures, times = run.figures, run.figures.completion
+        use = sum(gpu.use_ratio for gpu in figures.gpus) / len(figures.gpus)
+        mean_s, p99_s = (0.0, 0.0) if times is None else (times.mean_s, times.p99_s)
+        cells = (f"{figures.makespan_s:,.2f}", f"{mean_s:,.2f}", f"{p99_s:,.2f}", figures.switches)
+        lines.append(form.format(run.policy, *cells, f"{figures.switch_s:,.2f}", f"{use:.1%}"))
+    bounds = lower_bounds(runs[0].schedule.work, runs[0].schedule.machine)
+    lines.append(f"No schedule is shorter than {bounds.best_s:,.2f} s, without any load or switch of a model.")
+    return lines
