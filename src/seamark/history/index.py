@@ -163,7 +163,10 @@ def open_index(results: Path, *, rebuild: bool = False) -> Iterator[Index]:
     if rebuild:
         with suppress(OSError):
             path.unlink(missing_ok=True)
-    options = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    options: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
     try:
         connection = duckdb.connect(str(path), config=options)
     except duckdb.Error as cause:
@@ -186,7 +189,9 @@ def roots_of(results: Path, others: Sequence[str], present: str) -> dict[str, Pa
     for text in others:
         path = Path(text)
         if not path.is_dir():
-            raise UserError(f"--from {text}: no such folder. Name a folder of results, such as ../other-study/results.")
+            raise UserError(
+                f"--from {text}: no such folder. Name a folder of results, such as ../other-study/results."
+            )
         if next(runs_in(path, text), None) is None:
             raise UserError(
                 f"--from {text}: no trial with metrics in it. Name a folder of results: it has a folder for each"

@@ -70,8 +70,8 @@ def _run(folder: Path, *, scenario: str, name: str) -> Run | None:
 def keep(results: Path, scenario: str, *, name: str | None, commit: str | None, page: Path | None = None) -> Run:
     """Set the present run of a scenario aside as results/history/SCENARIO/NAME; return it where it lies now.
 
-    The folder is renamed in one step, so that a crash leaves it whole in one of the two places, and an existing run is
-    never written over. `page`, the folder of its report, is copied beside it. Without a name the run is called by the
+    The folder is renamed in one step, so that a crash leaves it whole in one of the two places, and an existing run
+    is never written over. `page`, the folder of its report, is copied beside it. Without a name the run is called by the
     time of its first load and its commit. Raises UserError for a scenario without measured trials, a name that is
     taken, or one that cannot name a folder.
     """
@@ -88,8 +88,8 @@ def keep(results: Path, scenario: str, *, name: str | None, commit: str | None, 
     name = _default_name(found[scenario], commit) if name is None else name
     if not RUN_NAME.fullmatch(name):
         raise UserError(
-            f"bench keep: '{name}' cannot name a run. Use up to 64 letters, digits, '.', '_' and '-', and begin with a"
-            " letter or digit."
+            f"bench keep: '{name}' cannot name a run. Use up to 64 letters, digits, '.', '_' and '-', and begin with"
+            " a letter or digit."
         )
     target = results / HISTORY / scenario / name
     if os.path.lexists(target):
@@ -98,7 +98,9 @@ def keep(results: Path, scenario: str, *, name: str | None, commit: str | None, 
             " nothing was moved."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    note = KeptRun(scenario=scenario, run=name, commit=commit, kept_at=datetime.now(UTC).isoformat(timespec="seconds"))
+    note = KeptRun(
+        scenario=scenario, run=name, commit=commit, kept_at=datetime.now(UTC).isoformat(timespec="seconds")
+    )
     write(present.run_note, note)
     try:
         present.root.rename(target)  # fails if another process has just made a run of this name

@@ -7,6 +7,7 @@ expects them to be autocorrelated. Here each value is a run of its own, such as 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ def e_divisive(
     rng = np.random.default_rng(seed)
     bounds, found = [0, len(series)], list[ChangePoint]()
     while True:
-        segments = [series[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+        segments = [series[start:end] for start, end in pairwise(bounds)]
         best = [_best_split(segment, least) for segment in segments]
         chosen = max(range(len(segments)), key=lambda each: best[each][0])
         q, place = best[chosen]
@@ -110,7 +111,7 @@ def _as_large(
 
 
 def _largest(distances: Matrix, least: int) -> tuple[Matrix, NDArray[np.int64]]:
-    """Return for each matrix of distances, shape (count, T, T), the largest statistic over tau and kappa, and its tau.
+    """Return for each matrix of distances, shape (count, T, T), the largest statistic over tau and kappa, and tau.
 
     With S(i, j) the sum of the distances of the first i values to the first j, that within the first tau values is
     S(tau, tau), each pair twice; between them and those up to kappa it is S(tau, kappa) - S(tau, tau).
