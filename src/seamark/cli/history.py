@@ -75,8 +75,8 @@ def command(
 
     Runs are those that `bench keep` set aside, the present one, and those of other results folders. The value of a
     run is the median of its repetitions. Change points are found by E-divisive, with three runs or more on each side.
-    The latest run is judged by a threshold, against --baseline or the median of the earlier runs since the last change
-    point.
+    The latest run is judged by a threshold, against --baseline or the median of the earlier runs since the last
+    change point.
 
     \b
     Examples:

@@ -1,5 +1,6 @@
 """The index of all runs: a DuckDB file derived from the results folders, made again whenever it is missing."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
@@ -170,11 +171,11 @@ def open_index(results: Path, *, rebuild: bool = False) -> Iterator[Index]:
     try:
         connection = duckdb.connect(str(path), config=options)
     except duckdb.Error as cause:
-        if not (isinstance(cause, duckdb.IOException) and "valid DuckDB" in str(cause)):
-            connection = duckdb.connect(":memory:", config=options)
-        else:
-            path.unlink(missing_ok=True)
-            connection = duckdb.connect(str(path), config=options)
+        place = ":memory:"
+        if path.is_file() and os.access(path, os.W_OK) and "lock" not in str(cause):  # it is damaged
+            path.unlink()
+            place = str(path)
+        connection = duckdb.connect(place, config=options)
     with connection:
         index = Index(connection)
         if not index.is_current():
@@ -188,7 +189,7 @@ def roots_of(results: Path, others: Sequence[str], present: str) -> dict[str, Pa
     roots = {present: results}
     for text in others:
         path = Path(text)
-        if not path.is_dir():
+        if not os.path.isdir(text):  # noqa: PTH112 - Path raises OSError for a name that is too long
             raise UserError(
                 f"--from {text}: no such folder. Name a folder of results, such as ../other-study/results."
             )

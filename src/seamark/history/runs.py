@@ -32,13 +32,14 @@ REPORT = "report"
 class Run:
     """One measurement of a scenario: its results folder, and its name in the history.
 
-    `kept` is the note of a run that was set aside, None of the one that `bench submit` fills.
+    `kept` tells a run that was set aside from the one that `bench submit` fills; `note` is its run.json, None without.
     """
 
     scenario: str
     name: str
     folder: ScenarioFolder
-    kept: KeptRun | None = None
+    kept: bool = False
+    note: KeptRun | None = None
 
     def trials(self) -> Iterator[TrialFolder]:
         """Yield the folders of all trials and parties with metrics, in the order of their names."""
@@ -64,15 +65,15 @@ def _run(folder: Path, *, scenario: str, name: str) -> Run | None:
     if next(run.trials(), None) is None:
         return None
     is_kept = folder.parent.parent.name == HISTORY
-    return replace(run, kept=read_or_none(run.folder.run_note, KeptRun)) if is_kept else run
+    return replace(run, kept=True, note=read_or_none(run.folder.run_note, KeptRun)) if is_kept else run
 
 
 def keep(results: Path, scenario: str, *, name: str | None, commit: str | None, page: Path | None = None) -> Run:
     """Set the present run of a scenario aside as results/history/SCENARIO/NAME; return it where it lies now.
 
     The folder is renamed in one step, so that a crash leaves it whole in one of the two places, and an existing run
-    is never written over. `page`, the folder of its report, is copied beside it. Without a name the run is called by the
-    time of its first load and its commit. Raises UserError for a scenario without measured trials, a name that is
+    is never written over. `page`, the folder of its report, is copied beside it. Without a name the run is called by
+    the time of its first load and its commit. Raises UserError for a scenario without measured trials, a name that is
     taken, or one that cannot name a folder.
     """
     found = {run.scenario: run for run in runs_in(results, "present") if run.folder.root.parent == results}
@@ -110,7 +111,7 @@ def keep(results: Path, scenario: str, *, name: str | None, commit: str | None, 
     if page is not None and page.is_dir():
         with suppress(OSError):
             shutil.copytree(page, target / REPORT)
-    return Run(scenario=scenario, name=name, folder=ScenarioFolder(root=target), kept=note)
+    return Run(scenario=scenario, name=name, folder=ScenarioFolder(root=target), kept=True, note=note)
 
 
 def _default_name(run: Run, commit: str | None) -> str:

@@ -295,6 +295,8 @@ def metric_named(index: Index, text: str) -> str:
     begin = same or [name for name in known if name.replace(".", "_").startswith(word)]
     if text in known:
         return text
+    if not text:
+        begin = []
     if len(begin) == 1:
         return str(begin[0])
     if begin:

@@ -106,13 +106,13 @@ def row_of(run: Run, folder: TrialFolder, planned: Planned) -> tuple[TrialRow, t
     treatment = metrics.treatment or metrics.trial.rsplit("--r", 1)[0]
     levels = planned.levels.get(treatment, metrics.changed)
     started = load.started_at or metrics.timestamp
-    given = run.kept.commit if run.kept else None
+    given = run.note.commit if run.note else None
     row = TrialRow(
         folder=str(folder.root),
         run_folder=str(run.folder.root),
         scenario=run.scenario,
         run=run.name,
-        kept=run.kept is not None,
+        kept=run.kept,
         trial=metrics.trial,
         treatment=treatment,
         workload=planned.workload.get(treatment, metrics.service),
