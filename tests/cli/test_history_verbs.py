@@ -19,8 +19,8 @@ NULL = ("-c", "config/scenarios/null.yaml")
 def study(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "config", tmp_path / "config")
     monkeypatch.chdir(tmp_path)
-    nights(tmp_path / "results", [100, 100, 100], scenario="null")
-    Night(number=3, throughputs={1: (80, 81, 79)}, commit="beef1234").write(tmp_path / "results" / "null")
+    nights(tmp_path / "results", [100, 100, 100], scenario="null_server")
+    Night(number=3, throughputs={1: (80, 81, 79)}, commit="beef1234").write(tmp_path / "results" / "null_server")
     return tmp_path
 
 
@@ -32,7 +32,7 @@ def run(*words):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("history", "nul"), "Did you mean 'null'?"),
+        (("history", "null_sever"), "Did you mean 'null_server'?"),
         (("history", "--metric", "thruput"), "--metric thruput: no trial has it"),
         (("history", "--treatment", "concurrency=7"), "no such treatment"),
         (("history", "--since", "yesterday"), "neither a time"),
@@ -87,9 +87,9 @@ def test_without_any_measured_trial_history_says_what_measures_one(tmp_path, mon
     ],
 )
 def test_the_exit_code_is_that_of_the_gate(study, words, code):
-    outcome = run("history", "null", *words)
+    outcome = run("history", "null_server", *words)
     assert outcome.return_value == code, outcome.output
-    assert ("worse: null" in outcome.stderr) == bool(code)
+    assert ("worse: null_server" in outcome.stderr) == bool(code)
 
 
 def test_all_forms_show_the_runs(study):
@@ -103,13 +103,15 @@ def test_all_forms_show_the_runs(study):
 
 
 def test_a_run_is_kept_whole_under_its_name_with_its_commit(study):
-    files = {path.name: path.stat().st_ino for path in (study / "results" / "null").rglob("*") if path.is_file()}
-    (study / "reports" / "null").mkdir(parents=True)
-    (study / "reports" / "null" / "index.html").write_text("page")
+    files = {
+        path.name: path.stat().st_ino for path in (study / "results" / "null_server").rglob("*") if path.is_file()
+    }
+    (study / "reports" / "null_server").mkdir(parents=True)
+    (study / "reports" / "null_server" / "index.html").write_text("page")
     assert run("keep", *NULL, "--name", "v2", "--commit", "cafe5678").exception is None
-    kept = study / "results" / "history" / "null" / "v2"
+    kept = study / "results" / "history" / "null_server" / "v2"
     assert files.items() <= {path.name: path.stat().st_ino for path in kept.rglob("*") if path.is_file()}.items()
-    assert not (study / "results" / "null").exists()
+    assert not (study / "results" / "null_server").exists()
     assert (kept / "report" / "index.html").read_text() == "page"
     assert json.loads((kept / "run.json").read_text())["commit"] == "cafe5678"
     assert "v2       cafe5678" in run("history", "--runs").stdout

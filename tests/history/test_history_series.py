@@ -139,7 +139,7 @@ def test_metrics_are_named_by_path_column_or_beginning(tmp_path):
         }.items():
             assert metric_named(index, word) == path
         with pytest.raises(UserError, match=r"Did you mean 'latency_ms\.p99'"):
-            metric_named(index, "latency_ms.p9")
+            metric_named(index, "latency_ms.q99")
         with pytest.raises(UserError, match="no trial has it"):
             metric_named(index, "")
 

@@ -1,6 +1,6 @@
 """Change points of short series: as the paper defines them, where they were planted, and seldom in noise."""
 
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def literal(values, least, significance, permutations, rng):
     """The hierarchical search with its permutation test, a segment at a time."""
     bounds, found = [0, len(values)], {}
     while True:
-        segments = [values[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        segments = [values[a:b] for a, b in pairwise(bounds)]
         best = [literal_best(each, least) for each in segments]
         at = max(range(len(best)), key=lambda each: best[each][0])
         if best[at][0] <= 0:
@@ -123,3 +123,9 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 def test_a_value_that_is_not_finite_is_refused(value):
     with pytest.raises(ValueError, match="not finite"):
         e_divisive([1.0, 2.0, value] * 4)
+
+
+@pytest.mark.parametrize(("size", "found"), [(8, []), (9, []), (11, [5]), (12, [5])])
+def test_fewer_than_ten_values_have_too_few_arrangements_for_a_p_of_one_percent(size, found):
+    values = [100.0 + at % 3 for at in range(5)] + [10.0 + at % 3 for at in range(size - 5)]
+    assert [each.at for each in e_divisive(values)] == found

@@ -32,7 +32,7 @@ REPORT = "report"
 class Run:
     """One measurement of a scenario: its results folder, and its name in the history.
 
-    `kept` tells a run that was set aside from the one that `bench submit` fills; `note` is its run.json, None without.
+    `kept` tells a run that was set aside from the one that `bench submit` fills; `note` is its run.json, if any.
     """
 
     scenario: str
