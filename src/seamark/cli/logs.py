@@ -1,13 +1,12 @@
 """bench logs: collects the logs of a scenario's servers, loads and jobs in one archive."""
 
 import json
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli.options import DURATION_FORMS, duration_s, json_option
+from seamark.cli.options import json_option, moment
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of
 
@@ -63,7 +62,7 @@ def get(
         raise UserError(f"--output {output}: is a folder. Name a file in it, such as {output / f'{name}.tar.gz'}.")
     found = _sources(results_of(Path.cwd(), site), name)
     check_components(components, found)
-    chosen = LogFilter(components=components, since=_time("since", since), until=_time("until", until))
+    chosen = LogFilter(components=components, since=moment("since", since), until=moment("until", until))
     short = name.removeprefix("standing/")
     done = collect(found, chosen, output or Path(f"{short}-logs.tar.gz"), short)
     if as_json:
@@ -89,18 +88,3 @@ def _sources(results: Path, name: str) -> "list[Source]":
         f"bench logs get {name}: no scenario with results and no persistent server of that name. Known:"
         f" {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
     )
-
-
-def _time(option: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
-        pass
-    try:
-        return datetime.now(UTC) - timedelta(seconds=duration_s(text))
-    except ValueError:
-        raise UserError(
-            f"--{option} {text}: neither a time such as 2026-01-31T12:00 nor how long ago, as {DURATION_FORMS}."
-        ) from None

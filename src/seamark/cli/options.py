@@ -7,12 +7,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
 from seamark.dispatch.claim_policies import FORMS
+from seamark.errors import UserError
 from seamark.planning.study import DEFAULT_SCENARIO, Study
 from seamark.storage.paths import require_folder
 
@@ -119,6 +121,23 @@ def duration_s(text: str) -> float:
     return seconds_total
 
 
+def moment(option: str, text: str | None) -> datetime | None:
+    """Return the time that an option names: `2026-01-31T12:00`, or `2h` for two hours ago; None without a value.
+    Raises UserError."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return datetime.now(UTC) - timedelta(seconds=duration_s(text))
+    except (ValueError, OverflowError):
+        raise UserError(
+            f"--{option} {text}: neither a time such as 2026-01-31T12:00 nor how long ago, as {DURATION_FORMS}."
+        ) from None
+
+
 NEAREST = {
     **dict.fromkeys("–—−", "-"),
     **dict.fromkeys("‘’", "'"),
@@ -133,6 +152,7 @@ NEAREST = {
     "→": "->",
     "·": ".",
     "✓": "+",
+    **dict(zip("▁▂▃▄▅▆▇█", "_.,-=+*#", strict=True)),
 }
 HANDLER = "seamark.nearest"
 

@@ -19,6 +19,8 @@ Noun = TypeVar("Noun")
 PROBES = "probes"
 PARTIES = "parties"
 MEMBERS = "members"
+HISTORY = "history"
+"""Folder of the runs that were set aside, in the root of results: HISTORY/SCENARIO/RUN."""
 DEPLOYMENTS = ("*/deployments/*", f"*/deployments/*/{MEMBERS}/*")
 """Patterns of all folders of deployments, and of their members, below the root of results."""
 
@@ -277,6 +279,16 @@ class ScenarioFolder:
     @property
     def summary(self) -> Path:
         return self.root / "summary.json"
+
+    @property
+    def run_note(self) -> Path:
+        """Name and commit of a run that was set aside; absent in the folder that `bench submit` fills."""
+        return self.root / "run.json"
+
+
+def history_index(results: Path) -> Path:
+    """Return the index of all runs below a root of results: derived, and made again when it is missing."""
+    return results / ".history.duckdb"
 
 
 def failure_of(environment: Path) -> Path:

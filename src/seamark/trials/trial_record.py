@@ -170,13 +170,14 @@ def write_meta(
     seen = provenance.survey(_paths(context, folder, endpoint), whole=True)
     slurm, around = batch_job(), container_around_us()
     software = provenance.software(context.study.root, context.lock)
+    planned = context.study.plan_of(context.scenario)
     meta = TrialMeta(
         schema_version=SCHEMA_VERSION,
         trial_id=trial.trial_id,
         timestamp=provenance.now(),
         git_commit=software.git_commit,
         host=node(),
-        partition=context.study.plan_of(context.scenario).partition,
+        partition=planned.partition,
         slurm_job_id=(slurm or {}).get("slurm_job_id"),
         container_digest=endpoint.image.digest if endpoint.image else None,
         container=endpoint.image,
@@ -199,6 +200,7 @@ def write_meta(
         after=seen.here.moment,
         nodes=provenance.after(before, seen),
         nodes_unknown=seen.reason,
+        scenario_commit=planned.git_commit,
     )
     paths.write(folder.meta, meta)
 

@@ -1,0 +1,161 @@
+"""bench history: the runs of scenarios over time, their change points, and a gate for the latest one."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seamark.cli.options import moment
+from seamark.errors import UserError, did_you_mean
+from seamark.planning.study import results_of
+
+if TYPE_CHECKING:
+    from seamark.history.index import Index
+    from seamark.history.series import Series
+
+SHARE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(%?)")
+PRESENT = "present"
+"""Name of the runs that are not kept."""
+
+
+@click.command("history")
+@click.argument("scenario", metavar="[SCENARIO]", required=False)
+@click.option("--metric", "metrics", multiple=True, metavar="METRIC", help="Path, as latency_ms.p99. Repeatable.")
+@click.option("--treatment", metavar="T", help="Only this one: its id, its workload, or levels as concurrency=1.")
+@click.option("--since", metavar="TIME", help="Only runs since then: 2026-01-31T12:00, or 30d for thirty days ago.")
+@click.option("--from", "others", multiple=True, metavar="FOLDER", help="Another results folder as well. Repeatable.")
+@click.option("--baseline", metavar="RUN", help="Judge the latest run against this one, named by run or commit.")
+@click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    metavar="[METRIC=]SHARE",
+    help="Largest change that is no change: 5%, or throughput=5%. Repeatable. Default: 5%.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["worse", "change"]),
+    help="End with 1 if the latest run is past a threshold: for the worse, or in any direction.",
+)
+@click.option(
+    "--significance",
+    type=click.FloatRange(0.002, 0.5),
+    default=0.01,
+    show_default=True,
+    metavar="P",
+    help="Largest p of a change point.",
+)
+@click.option("--runs", "every_run", is_flag=True, help="List every run.")
+@click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text", show_default=True)
+@click.option("--rebuild", is_flag=True, help="Make the index anew from the results.")
+@click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
+def command(
+    scenario: str | None,
+    metrics: tuple[str, ...],
+    treatment: str | None,
+    since: str | None,
+    others: tuple[str, ...],
+    baseline: str | None,
+    thresholds: tuple[str, ...],
+    fail_on: str | None,
+    significance: float,
+    every_run: bool,
+    form: str,
+    rebuild: bool,
+    site: str,
+) -> int:
+    """Show each treatment's runs in the order of time, where their level changed, and the latest run against those
+    before it.
+
+    Runs are those that `bench keep` set aside, the present one, and those of other results folders. The value of a
+    run is the median of its repetitions. Change points are found by E-divisive, with three runs or more on each side.
+    The latest run is judged by a threshold, against --baseline or the median of the earlier runs since the last
+    change point.
+
+    \b
+    Examples:
+      bench history
+      bench history null --metric throughput --treatment concurrency=4 --runs
+      bench history null --baseline v1.2 --threshold throughput=5% --threshold latency_ms.p99=20% --fail-on worse
+      bench history null --from ../other-study/results --since 30d --format markdown
+    """
+    from seamark.history.index import open_index, roots_of
+    from seamark.history.series import judge, metric_named, require_baseline
+    from seamark.history.text import as_text, document, failures, notes
+
+    results, start = results_of(Path.cwd(), site), moment("since", since)
+    roots = roots_of(results, others, PRESENT)
+    with open_index(results, rebuild=rebuild) as index:
+        scanned = index.update(roots)
+        _require_scenario(index, scenario, notes(scanned))
+        limits = {
+            None if name is None else metric_named(index, name): limit for name, limit in map(_threshold, thresholds)
+        }
+        named = tuple(dict.fromkeys(metric_named(index, name) for name in metrics))
+        found = _found(index, named, scenario, treatment, start)
+    if baseline is not None:
+        require_baseline(found, baseline)
+    judgements = [
+        judge(series, baseline=baseline, threshold_ratio=_limit(limits, series.metric), significance=significance)
+        for series in found
+    ]
+    if form == "json":
+        click.echo(json.dumps(document(judgements, scanned), indent=1, allow_nan=False))
+    else:
+        click.echo(as_text(judgements, scanned, every_run=every_run, markdown=form == "markdown"))
+    failed = failures(judgements, fail_on) if fail_on else []
+    for line in failed:
+        click.echo(line, err=True)
+    return 1 if failed else 0
+
+
+def _require_scenario(index: "Index", scenario: str | None, damaged: Sequence[str]) -> None:
+    """Raise UserError without any trial, or for a scenario without one."""
+    known = [row["scenario"] for row in index.rows("SELECT DISTINCT scenario FROM trials ORDER BY scenario")]
+    if not known:
+        raise UserError("bench history: no trial is measured yet. `bench submit` measures a scenario.", *damaged)
+    if scenario is not None and scenario not in known:
+        raise UserError(
+            f"bench history {scenario}: no measured run of a scenario of that name. Known: {', '.join(known)}."
+            f"{did_you_mean(scenario, known)}"
+        )
+
+
+def _found(
+    index: "Index", metrics: Sequence[str], scenario: str | None, treatment: str | None, start: datetime | None
+) -> "list[Series]":
+    """Return the series that the options choose. Raises UserError if there are none."""
+    from seamark.history.series import DEFAULT_METRICS, chosen, series_of
+
+    found = series_of(index, metrics or DEFAULT_METRICS, scenario)
+    if treatment is not None:
+        found = chosen(found, treatment)
+    if start is not None:
+        since = start.isoformat(timespec="seconds")
+        parts = ((each, tuple(run for run in each.runs if run.started_at >= since)) for each in found)
+        found = [replace(each, runs=runs) for each, runs in parts if runs]
+    if not found:
+        raise UserError("bench history: no run with figures is left by these options; trials that failed have none.")
+    return found
+
+
+def _threshold(text: str) -> tuple[str | None, float]:
+    """Return metric and share of `throughput=5%`, `latency_ms.p99=0.2` or `5%`, which is for all metrics."""
+    name, mark, share = text.rpartition("=")
+    match = SHARE.fullmatch(share)
+    limit = float(match[1]) / (100 if match[2] else 1) if match and len(share) < 20 else math.nan
+    if not 0 <= limit <= 10 or (mark and not name):
+        raise UserError(f"--threshold {text}: give a share such as 5% or 0.05, or METRIC=SHARE as throughput=5%.")
+    return (name if mark else None), limit
+
+
+def _limit(limits: Mapping[str | None, float], metric: str) -> float:
+    from seamark.history.series import THRESHOLD_RATIO
+
+    return limits.get(metric, limits.get(None, THRESHOLD_RATIO))

@@ -1,0 +1,177 @@
+"""The history of scenarios as text for a terminal, as Markdown, and as one JSON document."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from seamark.history.index import Scanned
+from seamark.history.series import Change, Judgement
+from seamark.report.numbers import ABSENT, level, number, span
+from seamark.storage.codec import encode
+
+BARS = "▁▂▃▄▅▆▇█"
+LONGEST_TREND = 24
+"""Latest runs in a trend."""
+HEADS = ("workload", "factors", "runs", "trend", "latest", "reference", "change", "judged")
+RIGHT = ("runs", "latest", "reference", "change", "median", "n")
+RUN_HEADS = ("run", "commit", "started", "median", "spread", "n", "")
+
+Rows = list[tuple[str, ...]]
+
+
+def trend(values: Sequence[float]) -> str:
+    """Return the latest values as bars, from their least to their largest, of equal height where all are equal."""
+    shown = values[-LONGEST_TREND:]
+    low, high = min(shown), max(shown)
+    if high <= low:
+        return BARS[3] * len(shown)
+    return "".join(BARS[min(len(BARS) - 1, int((value - low) / (high - low) * len(BARS)))] for value in shown)
+
+
+def change_words(ratio: float | None, before: float | None, after: float) -> str:
+    """Return a change with its sign: `-13.8 %`; where it has no ratio, the two values."""
+    if before is None:
+        return ABSENT
+    if ratio is None:
+        return "0 %" if before == after else f"{number(before)} to {number(after)}"
+    percent = 100 * (ratio - 1)
+    return f"{percent:+.1f} %" if abs(percent) < 1000 else f"{ratio:,.0f} times"
+
+
+def as_text(judgements: Sequence[Judgement], scanned: Scanned, *, every_run: bool, markdown: bool = False) -> str:
+    """Return the tables of all series, by scenario, machine and metric: a row for each treatment, then its change
+    points; with `every_run` a table of the runs of each."""
+    table = _markdown if markdown else _plain
+    lines: list[str] = []
+    last = None
+    for group in _groups(judgements):
+        first = group[0].series
+        if last != (first.scenario, first.machine):
+            last = (first.scenario, first.machine)
+            title = f"{first.scenario} on {first.machine}: {_runs_words(group)}"
+            lines += [f"## {title}" if markdown else title, ""]
+        unit = f"{first.unit}, " if first.unit else ""
+        better = "no direction is better" if first.better == "neither" else f"{first.better} is better"
+        head = f"{first.metric} ({unit}{better})"
+        lines += [f"**{head}**" if markdown else head, *([""] if markdown else [])]
+        lines += [*table(HEADS, [_row(judged) for judged in group]), ""]
+        points = [(each, change) for each in group for change in each.changes]
+        lines += [f"{'- ' if markdown else '  '}{_change_line(each, change)}" for each, change in points]
+        lines += [""] if points else []
+        if every_run:
+            for each in group:
+                title = f"runs of {name_of(each)}"
+                lines += [title, *([""] if markdown else []), *table(RUN_HEADS, _run_rows(each)), ""]
+    lines += notes(scanned)
+    return "\n".join(lines).rstrip()
+
+
+def notes(scanned: Scanned) -> list[str]:
+    """Return a line for each damaged file."""
+    return [f"Left out: {each.path}: {each.why}" for each in scanned.damaged]
+
+
+def document(judgements: Sequence[Judgement], scanned: Scanned) -> dict[str, Any]:
+    """Return everything as one JSON document."""
+    return {"schema_version": 1, "index": encode(scanned), "series": [encode(each) for each in judgements]}
+
+
+def failures(judgements: Sequence[Judgement], fail_on: str) -> list[str]:
+    """Return a line for each series whose latest run fails the gate: it is `worse`, or with `change` changed in any
+    direction, or it has no figures to judge."""
+    bad = ("worse", "no figures") if fail_on == "worse" else ("worse", "better", "changed", "no figures")
+    return [_failure(each) for each in judgements if each.judged in bad]
+
+
+def name_of(judged: Judgement) -> str:
+    """Return workload and levels of a series."""
+    return f"{judged.series.workload} {_levels(judged)}".replace(f" {ABSENT}", "")
+
+
+def _failure(judged: Judgement) -> str:
+    series, latest = judged.series, judged.series.runs[-1]
+    if judged.judged == "no figures":
+        return (
+            f"no figures: {series.scenario} {name_of(judged)}: {series.metric} has no value in the latest run, which"
+            f" failed or is INVALID; the last value is that of {latest.place}"
+        )
+    return (
+        f"{judged.judged}: {series.scenario} {name_of(judged)}: {series.metric} {number(latest.value)} {series.unit}"
+        f" in {latest.place} against {number(judged.reference)} ({judged.reference_name}): "
+        f"{change_words(judged.ratio, judged.reference, latest.value)}, threshold {judged.threshold_ratio:.3g}"
+    )
+
+
+def _groups(judgements: Sequence[Judgement]) -> Iterator[list[Judgement]]:
+    groups: dict[tuple[str, str, str], list[Judgement]] = {}
+    for each in judgements:
+        series = each.series
+        groups.setdefault((series.scenario, series.machine, series.metric), []).append(each)
+    places = list(dict.fromkeys((scenario, machine) for scenario, machine, _ in groups))
+    for place in places:
+        yield from (group for key, group in groups.items() if key[:2] == place)
+
+
+def _runs_words(group: Sequence[Judgement]) -> str:
+    runs = {run.folder: run.started_at for each in group for run in each.series.runs}
+    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+    first, latest = min(runs.values())[:10], max(runs.values())[:10]
+    return f"{count}, {first}" if first == latest else f"{count}, {first} to {latest}"
+
+
+def _row(judged: Judgement) -> tuple[str, ...]:
+    series = judged.series
+    latest = series.runs[-1].value
+    return (
+        series.workload,
+        _levels(judged),
+        f"{len(series.runs)}",
+        trend([run.value for run in series.runs]),
+        number(latest),
+        number(judged.reference),
+        change_words(judged.ratio, judged.reference, latest),
+        judged.judged,
+    )
+
+
+def _levels(judged: Judgement) -> str:
+    return " ".join(f"{name}={level(value, name)}" for name, value in judged.series.levels.items()) or ABSENT
+
+
+def _change_line(judged: Judgement, change: Change) -> str:
+    also = f"; also changed: {', '.join(change.also_changed)}" if change.also_changed else ""
+    runs = judged.series.runs
+    return (
+        f"{name_of(judged)}: {change_words(change.ratio, change.before, change.after)} "
+        f"({number(change.before)} -> {number(change.after)}, {change.judged}, p {change.p:.3g}) between "
+        f"{runs[change.at - 1].place} and {runs[change.at].place}{also}"
+    )
+
+
+def _run_rows(judged: Judgement) -> Rows:
+    changed = {change.at for change in judged.changes}
+    rows: Rows = []
+    for at, run in enumerate(judged.series.runs):
+        commits = f" and {run.commits - 1} more" if run.commits > 1 else ""
+        commit = f"{run.commit[:8]}{'+' if run.dirty else ''}{commits}" if run.commit else ABSENT
+        left_out = [f"{run.invalid} INVALID left out"] if run.invalid else []
+        marks = ", ".join([*(["change point"] if at in changed else []), *left_out])
+        spread = span(run.low, run.high) if run.n > 1 else ABSENT
+        rows.append((run.run, commit, run.started_at[:16], number(run.value), spread, str(run.n), marks))
+    return rows
+
+
+def _plain(heads: Sequence[str], rows: Rows) -> list[str]:
+    widths = [max(len(head), *(len(row[at]) for row in rows)) for at, head in enumerate(heads)]
+    return [
+        "  ".join(
+            cell.rjust(width) if head in RIGHT else cell.ljust(width)
+            for cell, width, head in zip(row, widths, heads, strict=True)
+        ).rstrip()
+        for row in (tuple(heads), *rows)
+    ]
+
+
+def _markdown(heads: Sequence[str], rows: Rows) -> list[str]:
+    rule = ["--:" if head in RIGHT else "---" for head in heads]
+    cells = (tuple(heads), tuple(rule), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows))
+    return [f"| {' | '.join(row)} |" for row in cells]

@@ -1,0 +1,173 @@
+"""Series of runs: medians over repetitions, change points between commits, and the latest run against a reference."""
+
+import json
+
+import pytest
+from made_runs import Night, nights
+
+from seamark.errors import UserError
+from seamark.history.index import open_index
+from seamark.history.series import chosen, judge, metric_named, require_baseline, series_of
+from seamark.history.text import as_text, document, failures, trend
+
+STEP = [100, 101, 99, 100, 102, 98, 80, 81, 79, 80, 82, 81]
+
+
+def judged(results, metric="throughput.value", **options):
+    with open_index(results) as index:
+        scanned = index.update({"present": results})
+        found = series_of(index, (metric,))
+    return [judge(series, **options) for series in found], scanned
+
+
+def test_the_value_of_a_run_is_the_median_of_its_good_repetitions(tmp_path):
+    Night(number=0, throughputs={1: (10, 50, 20)}).write(tmp_path / "history" / "made" / "a")
+    [one], _ = judged(tmp_path)
+    [run] = one.series.runs
+    assert (run.value, run.low, run.high, run.n, run.invalid) == (20, 10, 50, 3, 0)
+    assert one.judged == "no reference"
+
+
+def test_a_planted_step_is_found_between_its_two_commits(tmp_path):
+    made = nights(tmp_path, STEP, users=(1, 4))
+    for one in judged(tmp_path)[0]:
+        [change] = one.changes
+        users = one.series.levels["concurrency"]
+        assert (change.last_before, change.first_after) == ("night-5", "night-6")
+        assert (change.commit_before, change.commit_after) == (made[5].commit, made[6].commit)
+        assert (change.before, change.after) == pytest.approx((100 * users, 80.5 * users))
+        assert change.judged == "worse"
+        assert change.also_changed == ()
+        assert one.judged == "within"  # the new level is the reference
+        assert one.reference_n == 5
+
+
+def test_what_else_changed_with_the_commit_is_named(tmp_path):
+    nights(tmp_path, STEP[:6])
+    for number, level in enumerate(STEP[6:], 6):
+        night = Night(number=number, throughputs={1: (level,)}, seamark="0.2.0")
+        night.write(tmp_path / "history" / "made" / f"night-{number}")
+    [one], _ = judged(tmp_path)
+    assert one.changes[0].also_changed == ("seamark 0.1.0 -> 0.2.0",)
+
+
+@pytest.mark.parametrize(
+    ("level", "threshold", "said"),
+    [(100, 0.05, "within"), (96, 0.05, "within"), (94, 0.05, "worse"), (106, 0.05, "better"), (94, 0.1, "within")],
+)
+def test_the_latest_run_is_judged_against_the_median_of_those_before(tmp_path, level, threshold, said):
+    nights(tmp_path, [100, 100, 100, 100, level])
+    [one], _ = judged(tmp_path, threshold_ratio=threshold)
+    assert (one.judged, one.reference, one.reference_n) == (said, 100, 4)
+    assert one.ratio == pytest.approx(level / 100)
+
+
+def test_a_metric_that_is_better_when_lower_is_worse_when_it_grows(tmp_path):
+    for number, p99_ms in enumerate((5, 5, 9)):
+        night = Night(number=number, throughputs={1: (1,)}, p99_ms=p99_ms)
+        night.write(tmp_path / "history" / "made" / f"{number}")
+    [one], _ = judged(tmp_path, metric="latency_ms.p99")
+    assert one.judged == "worse"
+
+
+@pytest.mark.parametrize("name", ["night-1", "0001abcdef"])
+def test_a_baseline_is_named_by_run_or_by_commit(tmp_path, name):
+    nights(tmp_path, [100, 50, 100, 100])
+    [one], _ = judged(tmp_path, baseline=name)
+    assert (one.reference, one.judged) == (50, "better")
+
+
+def test_a_baseline_that_is_none_is_refused_with_those_that_are(tmp_path):
+    nights(tmp_path, [100, 50, 100])
+    series = [each.series for each in judged(tmp_path)[0]]
+    for wrong, said in (("night-9", "Did you mean"), ("000", "no earlier run"), ("night-2", "is the latest run")):
+        with pytest.raises(UserError, match=said):
+            require_baseline(series, wrong)
+    require_baseline(series, "night-1")
+
+
+def test_runs_of_two_machines_are_two_series(tmp_path):
+    nights(tmp_path, [100, 100])
+    Night(number=5, throughputs={1: (10,)}, machine="node2").write(tmp_path / "made")
+    found, _ = judged(tmp_path)
+    assert [(each.series.machine, len(each.series.runs)) for each in found] == [("node1", 2), ("node2", 1)]
+
+
+@pytest.mark.parametrize("fault", [{"verdict": "INVALID"}, {"throughputs": {1: (None, None)}}])
+def test_a_latest_run_without_figures_fails_the_gate_and_is_not_judged_by_the_one_before(tmp_path, fault):
+    nights(tmp_path, [100, 100])
+    Night(number=5, **{"throughputs": {1: (100, 100)}, **fault}).write(tmp_path / "made")
+    found, _ = judged(tmp_path)
+    assert [each.judged for each in found] == ["no figures"]
+    for fail_on in ("worse", "change"):
+        [line] = failures(found, fail_on)
+        assert "has no value in the latest run" in line
+
+
+def test_invalid_repetitions_are_left_out_and_counted(tmp_path):
+    nights(tmp_path, [100])
+    path = tmp_path / "history" / "made" / "night-0" / "one--concurrency-1--r1" / "metrics.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "INVALID"}))
+    [one], _ = judged(tmp_path)
+    assert (one.series.runs[0].n, one.series.runs[0].invalid) == (2, 1)
+
+
+def test_a_treatment_that_the_latest_run_does_not_have_is_not_judged(tmp_path):
+    nights(tmp_path, [100, 100, 50], users=(1, 4))
+    Night(number=5, throughputs={1: (100,)}).write(tmp_path / "made")
+    found = {each.series.levels["concurrency"]: each.judged for each in judged(tmp_path)[0]}
+    assert found == {1: "within", 4: "not in latest run"}
+
+
+def test_the_gate_names_the_worse_or_every_change(tmp_path):
+    nights(tmp_path, [100, 100, 100, 120])
+    found, _ = judged(tmp_path)
+    assert failures(found, "worse") == []
+    [line] = failures(found, "change")
+    assert line.startswith("better: made null concurrency=1: throughput.value 120 replies/s in night-3 at 0003abcd")
+
+
+def test_metrics_are_named_by_path_column_or_beginning(tmp_path):
+    nights(tmp_path, [100])
+    with open_index(tmp_path) as index:
+        index.update({"present": tmp_path})
+        for word, path in {
+            "throughput": "throughput.value",
+            "throughput.value": "throughput.value",
+            "latency_ms_p99": "latency_ms.p99",
+            "recall_at_10": "quality.recall_at_10",
+        }.items():
+            assert metric_named(index, word) == path
+        with pytest.raises(UserError, match=r"Did you mean 'latency_ms\.p99'"):
+            metric_named(index, "latency_ms.q99")
+        with pytest.raises(UserError, match="no trial has it"):
+            metric_named(index, "")
+
+
+def test_a_treatment_is_chosen_by_id_workload_or_levels(tmp_path):
+    nights(tmp_path, [100, 100], users=(1, 4))
+    series = [each.series for each in judged(tmp_path)[0]]
+    assert [each.treatment for each in chosen(series, "concurrency=4")] == ["one--concurrency-4"]
+    assert [each.treatment for each in chosen(series, "one--concurrency-1")] == ["one--concurrency-1"]
+    assert len(chosen(series, "null")) == 2
+    for wrong in ("concurrency=5", "concurency=4", "nothing", "", "="):
+        with pytest.raises(UserError, match="no such treatment"):
+            chosen(series, wrong)
+
+
+def test_text_markdown_and_json_show_the_same_changes(tmp_path):
+    nights(tmp_path, STEP)
+    found, scanned = judged(tmp_path)
+    text = as_text(found, scanned, every_run=True)
+    assert "12 runs, 2026-01-01 to 2026-01-12" in text
+    assert "-19.5 % (100 -> 80.5, worse, p 0.002) between night-5 at 0005abcd and night-6 at 0006abcd" in text
+    assert "change point" in text
+    assert "| null | concurrency=1 | 12 |" in as_text(found, scanned, every_run=False, markdown=True)
+    made = json.loads(json.dumps(document(found, scanned), allow_nan=False))
+    assert made["series"][0]["changes"][0]["at"] == 6
+    assert len(made["series"][0]["series"]["runs"]) == 12
+
+
+def test_a_trend_goes_from_the_least_to_the_largest():
+    assert trend([1, 2, 3, 8]) == "▁▂▃█"
+    assert trend([5, 5]) == "▄▄"
