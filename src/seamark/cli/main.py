@@ -106,7 +106,8 @@ def _note(
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 some trials failed, 2 usage error, 3 the site lacks something.",
+    epilog="Exit codes: 0 done, 1 some trials failed or a gate was not passed, 2 usage error, 3 the site lacks"
+    " something.",
 )
 @click.version_option(__version__, prog_name="bench")
 def cli() -> None:

@@ -15,6 +15,7 @@ from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
 from seamark.model.scenario import Artifacts, Metadata, Resources, Restarts, Scenario
 from seamark.model.service import Service
+from seamark.storage.paths import HISTORY
 
 NAME_OF_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TEXT_KEYS = ("site", "partition", "account", "qos")
@@ -77,6 +78,8 @@ def _name(tree: Item, mistakes: Mistakes) -> str:
         mistakes.add(item, f"'{name}' cannot name a folder: use letters, digits, '.', '_' and '-', at most 64.")
     elif name is not WRONG and "--" in name:
         mistakes.add(item, f"'{name}' holds '--', which separates the parts of a trial's name. Use one '-'.")
+    elif name == HISTORY:
+        mistakes.add(item, f"'{name}' is the folder of kept runs (`bench keep`). Give the scenario another name.")
     return str(name)
 
 

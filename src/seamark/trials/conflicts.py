@@ -99,8 +99,9 @@ def refusal(study: Study, found: Sequence[Conflict]) -> Iterator[str]:
         yield f"{folder}: {each.text()}"
     yield (
         f"To keep both, submit a copy of {study.scenario_path} with another name at `scenario:`, or give the site"
-        f" folders of its own: {paths}. To measure these trials anew, `bench submit --measure-anew`: what is there"
-        " goes to `attempts` of each trial."
+        f" folders of its own: {paths}. To measure all trials anew beside the old ones, `bench keep` first sets the"
+        " results aside (`bench history` shows both). To measure only these trials anew, `bench submit"
+        " --measure-anew`: what is there goes to `attempts` of each trial."
     )
 
 
