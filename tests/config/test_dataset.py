@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from study_folder import BENCH
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = "config/scenarios/llm_vllm_baseline.yaml"
 IDS = "vllm-1gpu-8cpu-32gb-24ada048--concurrency-32-66aa8a11--r1"

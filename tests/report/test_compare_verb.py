@@ -10,6 +10,8 @@ import yaml
 from in_process import run
 from make_results import Made, make_results
 
+pytestmark = pytest.mark.slow
+
 WRONG = yaml.safe_load(Path(__file__).with_name("wrong_comparisons.yaml").read_text())
 POSTGRES = Made(
     service="postgres",

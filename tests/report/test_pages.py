@@ -14,6 +14,8 @@ from seamark.report.page.sections import about
 from seamark.report.source import read_results
 from seamark.storage.paths import ScenarioFolder, read_json, write_json
 
+pytestmark = pytest.mark.slow
+
 TWO = tuple(made for made in SERVICES if made.service in ("postgres", "faiss"))
 
 

@@ -19,6 +19,8 @@ from seamark.storage.codec import encode
 from seamark.storage.paths import TrialFolder, read
 from seamark.trials.judge import judge_trial, needs_judging, score_of
 
+pytestmark = pytest.mark.slow
+
 JUDGE = """\
 from seamark.load.driver import Judged
 
