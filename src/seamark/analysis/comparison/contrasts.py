@@ -42,13 +42,17 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
         own = {treatment: levels[treatment] for treatment in treatments}
         names = _independent(own)
         at = {_key(own[treatment], names): treatment for treatment in treatments}
-        for name in names:
-            order = _ordered({key(own[each][name]): own[each][name] for each in treatments}, written.get(name, ()))
+        orders = {
+            name: _ordered({key(own[each][name]): own[each][name] for each in treatments}, written.get(name, ()))
+            for name in names
+        }
+        ranks = {name: {key(level): rank for rank, level in enumerate(order)} for name, order in orders.items()}
+        for name, order in orders.items():
             first = next(
                 (level for level in order if name in baseline and key(level) == key(baseline[name])), order[0]
             )
-            ranks = {key(level): rank for rank, level in enumerate(order)}
-            for _, treatment in sorted((ranks[key(own[each][name])], each) for each in treatments):
+            by = (name, *(each for each in names if each != name))
+            for treatment in sorted(treatments, key=lambda each: [ranks[n][key(own[each][n])] for n in by]):
                 level = own[treatment][name]
                 other = at.get(_key({**own[treatment], name: first}, names))
                 if key(level) != key(first) and other is not None:
