@@ -37,6 +37,7 @@ AGENT_VARIABLE = "SEAMARK_AGENT"
 CONNECT_S = 60.0
 """Longest that Slurm may take to start the agents."""
 ANSWER_S = 20.0
+CLOSED = "its agent closed the connection"
 POLL_S = 0.2
 END_S = 15.0
 TICK_S = 0.02
@@ -65,6 +66,8 @@ class RemoteNode:
                 try:
                     self._connection.sendall((json.dumps({"do": do, **arguments}) + "\n").encode())
                     answer = json.loads(self._line())
+                except (BrokenPipeError, ConnectionResetError):
+                    self.lost = f"The node {self.node.name} was lost: {CLOSED}."
                 except (OSError, ValueError) as error:
                     self.lost = f"The node {self.node.name} was lost: {error}."
             if self.lost is not None:
@@ -95,7 +98,7 @@ class RemoteNode:
         while b"\n" not in self._received:
             data = self._connection.recv(1 << 16)
             if not data:
-                raise OSError("its agent closed the connection")
+                raise OSError(CLOSED)
             self._received += data
         line, _, self._received = self._received.partition(b"\n")
         return line
