@@ -62,4 +62,4 @@ def test_two_versions_of_a_service_are_levels_with_starts_of_their_own(study, tm
     [one] = compared
     assert one["base"]["level"].endswith("/main")
     assert one["pairs"] == 6, "starts of one block are pairs"
-    assert 0.15 < one["ratio"]["estimate"] < 0.6
+    assert 0.15 < one["ratio"]["value"] < 0.6
