@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from seamark.cli.options import simulation_options
 from seamark.errors import UserError
 
 LOG = Path("baseline_scheduler.log")
@@ -11,7 +12,7 @@ EXECUTION_LOG = Path("baseline_execution_log.json")
 
 
 @click.command("baseline")
-@click.option("--gpus", type=click.IntRange(1, 100_000), required=True, help="Number of GPUs, with the ids 0 to N-1.")
+@simulation_options
 @click.option(
     "--simulate",
     "calls",
@@ -26,15 +27,6 @@ EXECUTION_LOG = Path("baseline_execution_log.json")
     default="offline",
     show_default=True,
     help="offline: all requests at time 0. online: at their time stamps.",
-)
-@click.option("--config", "system", type=click.Path(path_type=Path), required=True, help="Models and workflows.")
-@click.option("--requests", type=click.Path(path_type=Path), required=True, help="Requests to the workflows.")
-@click.option(
-    "--cold-load",
-    type=click.Choice(["charged", "free"]),
-    default="charged",
-    show_default=True,
-    help="Whether the first model of an empty GPU takes its load time.",
 )
 def command(gpus: int, calls: str, mode: str, system: Path, requests: Path, cold_load: str) -> None:
     """Run workflow requests on simulated GPUs under the baseline policy, and print its log and metrics.

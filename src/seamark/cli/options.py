@@ -80,6 +80,29 @@ def lane_words(lanes: Mapping[str, object]) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in lanes.items() if value is not None]
 
 
+def simulation_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --gpus, --config, --requests and --cold-load; their values come as `gpus`, `system`, `requests` and
+    `cold_load`."""
+    for option in (
+        click.option(
+            "--cold-load",
+            type=click.Choice(["charged", "free"]),
+            default="charged",
+            show_default=True,
+            help="Whether the first model of an empty GPU takes its load time.",
+        ),
+        click.option("--requests", type=click.Path(path_type=Path), required=True, help="Requests to the workflows."),
+        click.option(
+            "--config", "system", type=click.Path(path_type=Path), required=True, help="Models and workflows."
+        ),
+        click.option(
+            "--gpus", type=click.IntRange(1, 100_000), required=True, help="Number of GPUs, with the ids 0 to N-1."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --measure-anew, for results of another server or configuration."""
     return click.option(

@@ -6,15 +6,14 @@ from typing import Any, Literal
 import click
 
 from seamark.cli.load_ends import output_file
+from seamark.cli.options import simulation_options
 from seamark.errors import UserError, did_you_mean
 
 EXECUTION_LOG = "execution_log.json"
 
 
 @click.command("simulate")
-@click.option("--gpus", type=click.IntRange(1, 100_000), required=True, help="Number of GPUs, with the ids 0 to N-1.")
-@click.option("--config", "system", type=click.Path(path_type=Path), required=True, help="Models and workflows.")
-@click.option("--requests", type=click.Path(path_type=Path), required=True, help="Requests to the workflows.")
+@simulation_options
 @click.option(
     "--execution",
     type=click.Choice(["estimate", "measure"]),
@@ -36,13 +35,6 @@ EXECUTION_LOG = "execution_log.json"
     show_default=True,
     metavar="NAME[,NAME]",
     help="Placement policies; of several a table is printed. 'all' is every policy.",
-)
-@click.option(
-    "--cold-load",
-    type=click.Choice(["charged", "free"]),
-    default="charged",
-    show_default=True,
-    help="Whether the first model of an empty GPU takes its load time.",
 )
 @click.option("--draw", is_flag=True, help="Draw node times that the requests do not give, by mean and deviation.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the draws.")

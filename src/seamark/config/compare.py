@@ -8,12 +8,11 @@ from seamark.config.decode import WRONG, decode, is_mapping, known_keys
 from seamark.config.levels import show
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
+from seamark.model.objectives import PROGRAM_QUALITIES, SEARCH_FOUND
 from seamark.model.scenario import Comparing, Resources, Workload
 from seamark.model.service import Service, Value
 
 KEYS = ("baseline", "metrics", "margin", "family")
-FOUND = "search.found"
-TIMES_OF_PROGRAMS = ("run_time_s", "cpu_time_s", "peak_rss_mb")
 
 
 def comparing_of(
@@ -62,7 +61,7 @@ def _metrics(workloads: Sequence[Workload], services: Mapping[str, Service], own
     table = (metric.path.removesuffix(".value") for metric in METRICS if metric.better != "neither")
     named = (name for each in workloads if each.service in services for name in services[each.service].qualities)
     judged = (slo.metric for each in workloads for slo in each.slos)
-    return tuple(dict.fromkeys((*table, FOUND, *TIMES_OF_PROGRAMS, *own, *named, *judged)))
+    return tuple(dict.fromkeys((*table, SEARCH_FOUND, *PROGRAM_QUALITIES, *own, *named, *judged)))
 
 
 def _baseline(item: Item, factors: Mapping[str, tuple[Value, ...]], mistakes: Mistakes) -> dict[str, Value]:

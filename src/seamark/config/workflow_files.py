@@ -1,7 +1,7 @@
 """Reader of the files of a simulated system: models with workflows, and requests. YAML or JSON, by their content."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -278,23 +278,10 @@ def _requests(tree: Item, workflows: Mapping[str, Workflow | None], mistakes: Mi
         return Requests(requests=tuple(found.values()))
     least = min(time for _, time in times.values())
     stamped = [
-        _at(request, (times[name][1] - least).total_seconds() if name in times else None)
+        replace(request, at_s=(times[name][1] - least).total_seconds() if name in times else None)
         for name, request in found.items()
     ]
     return Requests(requests=tuple(stamped), begin=least.strftime("%Y-%m-%d %H:%M:%S"))
-
-
-def _at(request: Request, at_s: float | None) -> Request:
-    return Request(
-        id=request.id,
-        workflow=request.workflow,
-        at_s=at_s,
-        node_execution_times_s=request.node_execution_times_s,
-        node_configs=request.node_configs,
-        input_data=request.input_data,
-        priority=request.priority,
-        deadline_s=request.deadline_s,
-    )
 
 
 def _request(

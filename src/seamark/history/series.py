@@ -65,9 +65,14 @@ class RunValue:
     conditions: Mapping[str, str | None]
 
     @property
+    def short_commit(self) -> str | None:
+        """The commit, shortened; a `+` marks a checkout with changes."""
+        return f"{self.commit[:SHORT]}{'+' if self.dirty else ''}" if self.commit else None
+
+    @property
     def place(self) -> str:
-        """The name of the run with its commit, shortened; a `+` marks a checkout with changes."""
-        return f"{self.run} at {self.commit[:SHORT]}{'+' if self.dirty else ''}" if self.commit else self.run
+        """The name of the run with its commit."""
+        return f"{self.run} at {self.short_commit}" if self.commit else self.run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 from seamark.history.index import Scanned
 from seamark.history.series import Change, Judgement
+from seamark.model.plurals import counted
 from seamark.report.numbers import ABSENT, level, number, span
 from seamark.storage.codec import encode
 
@@ -113,7 +114,7 @@ def _groups(judgements: Sequence[Judgement]) -> Iterator[list[Judgement]]:
 
 def _runs_words(group: Sequence[Judgement]) -> str:
     runs = {run.folder: run.started_at for each in group for run in each.series.runs}
-    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+    count = counted(len(runs), "run")
     first, latest = min(runs.values())[:10], max(runs.values())[:10]
     return f"{count}, {first}" if first == latest else f"{count}, {first} to {latest}"
 
@@ -152,7 +153,7 @@ def _run_rows(judged: Judgement) -> Rows:
     rows: Rows = []
     for at, run in enumerate(judged.series.runs):
         commits = f" and {run.commits - 1} more" if run.commits > 1 else ""
-        commit = f"{run.commit[:8]}{'+' if run.dirty else ''}{commits}" if run.commit else ABSENT
+        commit = f"{run.short_commit}{commits}" if run.commit else ABSENT
         left_out = [f"{run.invalid} INVALID left out"] if run.invalid else []
         marks = ", ".join([*(["change point"] if at in changed else []), *left_out])
         spread = span(run.low, run.high) if run.n > 1 else ABSENT

@@ -26,7 +26,7 @@ from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.scenario import Comparing
 from seamark.model.service import Quality, Value
-from seamark.model.trial import Plan, Trial, levels_of
+from seamark.model.trial import Plan, levels_of
 from seamark.planning.study import Study, results_of, scenario_files
 from seamark.storage.paths import ScenarioFolder, read, read_or_none
 
@@ -201,11 +201,8 @@ def compare_results(base: ComparedResults, new: ComparedResults, comparing: Comp
 
 def _observations(results: ComparedResults, comparing: Comparing, source: str = "") -> dict[str, list[Observation]]:
     paths = table_paths((*comparing.metrics, *comparing.family))
-    trials: dict[str, list[Trial]] = {}
-    for trial in results.plan.measured:
-        trials.setdefault(trial.treatment, []).append(trial)
     groups: dict[str, list[Observation]] = {}
-    for treatment, own in trials.items():
+    for treatment, own in results.plan.by_treatment().items():
         read_ones = [read_trial_result(trial, results.folder.trial(trial.id)) for trial in own]
         for result in compared_repetitions(read_ones, results.folder):
             load = read_or_none(results.folder.trial(result.trial.id).load, LoadRecord)

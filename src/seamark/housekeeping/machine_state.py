@@ -1,7 +1,6 @@
 """The present state of this machine: what others use of it, frequency, swap and clock, and what of it is worth a
 warning before a load. Read-only."""
 
-import ctypes
 import os
 import time
 from collections.abc import Mapping
@@ -11,6 +10,9 @@ from typing import Literal
 
 import psutil
 
+from seamark.telemetry.provenance import hardware
+from seamark.telemetry.provenance.kernel_files import ROOT, read_text
+
 Level = Literal["ok", "warning", "problem"]
 BUSY, BUSY_PROCESS = 0.15, 0.05
 """Busy ratio of the machine from which on times vary; cores that a process uses from which on it is named."""
@@ -19,8 +21,6 @@ SWAPPED, SWAPPED_OF = 64 << 20, 0.05
 """Bytes in swap, and their ratio of it, below which some idle pages were moved there long ago."""
 SHORT_S = 0.3
 """Time for which the machine is watched before a load: enough to see a process that computes."""
-TIME_ERROR = 5
-"""Return value of adjtimex(2) for a clock that nothing synchronises."""
 FEW_BYTES = 2_000_000_000
 
 
@@ -53,21 +53,22 @@ class MachineState:
     synchronised: bool | None = None
 
 
-def state_of(root: Path = Path("/"), *, interval_s: float = 0.0) -> MachineState:
+def state_of(root: Path = ROOT, *, interval_s: float = 0.0) -> MachineState:
     """Return the present state of this machine, watched for `interval_s`. `root` has the kernel's files."""
     others = steal = busiest = None
     if interval_s > 0:
         others, steal, busiest = _used(interval_s)
-    swap = _swap(root / "proc/meminfo")
+    sizes, kernel = hardware.meminfo(root), hardware.kernel_state()
+    total, free = sizes.get("SwapTotal"), sizes.get("SwapFree")
     return MachineState(
         others_ratio=others,
         steal_ratio=steal,
         busiest=busiest,
         governors=_governors(root),
-        turbo=_turbo(root),
-        swap_used_bytes=swap[0] if swap else None,
-        swap_total_bytes=swap[1] if swap else None,
-        synchronised=_synchronised(),
+        turbo=hardware.turbo(root),
+        swap_used_bytes=None if total is None or free is None else total - free,
+        swap_total_bytes=total,
+        synchronised=None if kernel is None else kernel.synchronised,
     )
 
 
@@ -189,38 +190,4 @@ def _cpu_s_by_process() -> dict[int, tuple[str, float]]:
 def _governors(root: Path) -> tuple[str, ...]:
     """Return the governors of all cores, each once."""
     files = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
-    return tuple(sorted({text for file in files if (text := _text(file))}))
-
-
-def _turbo(root: Path) -> bool | None:
-    cpu = root / "sys/devices/system/cpu"
-    if (off := _text(cpu / "intel_pstate/no_turbo")) is not None:
-        return off == "0"
-    boost = _text(cpu / "cpufreq/boost")
-    return None if boost is None else boost == "1"
-
-
-def _swap(meminfo: Path) -> tuple[int, int] | None:
-    """Return used and total bytes of swap."""
-    lines = dict(line.split(":", 1) for line in (_text(meminfo) or "").splitlines() if ":" in line)
-    try:
-        total, free = (int(lines[name].split()[0]) << 10 for name in ("SwapTotal", "SwapFree"))
-    except (KeyError, ValueError, IndexError):
-        return None
-    return total - free, total
-
-
-def _synchronised() -> bool | None:
-    """Return whether the kernel's clock is synchronised, by adjtimex(2); None where that is refused."""
-    try:
-        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(512))
-    except (OSError, AttributeError):
-        return None
-    return None if state < 0 else state != TIME_ERROR
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return None
+    return tuple(sorted({text for file in files if (text := read_text(file))}))

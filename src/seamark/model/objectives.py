@@ -27,6 +27,11 @@ OBJECTIVES = (
 )
 """Metrics of a whole trial. `recall_at_N` is allowed as well."""
 
+SEARCH_FOUND = "search.found"
+"""The largest load that a search found."""
+PROGRAM_QUALITIES = ("run_time_s", "cpu_time_s", "peak_rss_mb")
+"""What every program has that is run as a command; less is better."""
+
 _RECALL = re.compile(r"recall_at_[0-9]+")
 
 

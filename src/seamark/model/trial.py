@@ -159,6 +159,13 @@ class Plan:
         """All trials that have figures: of a trial with parties each of these."""
         return tuple(each for trial in self.trials for each in trial.measured)
 
+    def by_treatment(self) -> dict[str, list[Trial]]:
+        """Return the trials that have figures, by their treatment."""
+        found: dict[str, list[Trial]] = {}
+        for trial in self.measured:
+            found.setdefault(trial.treatment, []).append(trial)
+        return found
+
     @property
     def served(self) -> tuple[Deployment, ...]:
         """All deployments with a server: members in place of the deployment that they belong to."""

@@ -16,14 +16,16 @@ ORDER: Sequence[ComparedVerdict] = ("worse", "better", "equivalent", "inconclusi
 
 def p_text(compared: Compared, family: int) -> str:
     """Return `p = 0.016 (Holm)`; without a p nothing."""
+    p = p_number(compared)
+    return f"p = {p}{' (Holm)' if family > 1 else ''}" if p else ""
+
+
+def p_number(compared: Compared) -> str:
+    """Return an adjusted p as `0.016`; without one nothing."""
     p = compared.p_adjusted
     if p is None:
         return ""
-    return f"p = {p:.2f}" + _holm(family) if p >= 0.1 else f"p = {p:.2g}" + _holm(family)
-
-
-def _holm(family: int) -> str:
-    return " (Holm)" if family > 1 else ""
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"
 
 
 def contrast_text(compared: Compared, comparisons: Comparisons) -> str:
@@ -78,11 +80,7 @@ def comparison_lines(comparisons: Comparisons) -> list[str]:
         lines.append(", ".join(parts))
     lines += ["", *basis(comparisons)]
     lines += [f"[{place}] {text}" for text, place in footnotes.items()]
-    for title, differences in (
-        ("Settings that differ", comparisons.settings),
-        ("Environment", comparisons.environment),
-    ):
-        lines += [f"{title}: {difference_text(each)}" for each in differences]
+    lines += [f"{title}: {text}" for title, text in differences_of(comparisons)]
     if comparisons.base is not None and not comparisons.environment:
         lines.append("Environment: no recorded difference of machine or software.")
     return lines
@@ -167,6 +165,12 @@ def difference_text(difference: Difference) -> str:
     return f"{difference.fact} {one} -> {other}"
 
 
+def differences_of(comparisons: Comparisons) -> list[tuple[str, str]]:
+    """Return what else differs between two results, each with the title of its kind."""
+    settings = [("Settings that differ", difference_text(each)) for each in comparisons.settings]
+    return [*settings, *(("Environment", difference_text(each)) for each in comparisons.environment)]
+
+
 def comparison_markdown(comparisons: Comparisons) -> str:
     """Return the comparisons as a Markdown table, with what they rest on below it."""
     title = comparisons.scenario or f"{comparisons.new} against {comparisons.base}"
@@ -176,17 +180,13 @@ def comparison_markdown(comparisons: Comparisons) -> str:
     for each in comparisons.comparisons:
         unit = unit_words(each.unit)
         medians = [f"{number(side.median)} {unit}".strip() for side in (each.base, each.new)]
-        p = p_text(each, 1).removeprefix("p = ") or "-"
+        p = p_number(each) or "-"
         verdict = f"**{each.verdict}**" if each.verdict in ("better", "worse") else verdict_text(each)
         words = (contrast_text(each, comparisons), each.metric, *medians, effect_text(each), p)
         lines.append(_row([*map(cell, words), verdict + _mark(each, footnotes)]))
     lines += ["", *(f"- {cell(text)}" for text in basis(comparisons))]
     lines += [f"- [{place}] {cell(text)}" for text, place in footnotes.items()]
-    for name, differences in (
-        ("Settings that differ", comparisons.settings),
-        ("Environment", comparisons.environment),
-    ):
-        lines += [f"- {name}: {cell(difference_text(each))}" for each in differences]
+    lines += [f"- {title}: {cell(text)}" for title, text in differences_of(comparisons)]
     return "\n".join(lines)
 
 

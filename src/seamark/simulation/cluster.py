@@ -13,8 +13,8 @@ def lowest(mask: int) -> int:
     return (mask & -mask).bit_length() - 1
 
 
-def first_window(free: int, count: int) -> int:
-    """Return the first GPU of the lowest `count` consecutive ones in a mask, -1 for none.
+def window_starts(free: int, count: int) -> int:
+    """Return the mask of the GPUs at which `count` consecutive ones of a mask begin.
 
     Shifted copies are intersected, twice as far each time: log2(count) steps whatever the number of GPUs.
     """
@@ -23,7 +23,12 @@ def first_window(free: int, count: int) -> int:
         step = min(length, count - length)
         free &= free >> step
         length += step
-    return (free & -free).bit_length() - 1
+    return free
+
+
+def first_window(free: int, count: int) -> int:
+    """Return the first GPU of the lowest `count` consecutive ones in a mask, -1 for none."""
+    return lowest(window_starts(free, count))
 
 
 class Cluster:

@@ -41,7 +41,7 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
     for workload, treatments in groups.items():
         own = {treatment: levels[treatment] for treatment in treatments}
         names = _independent(own)
-        at = {_key(own[treatment], names): treatment for treatment in treatments}
+        at = {key_of(own[treatment], names): treatment for treatment in treatments}
         orders = {
             name: _ordered({key(own[each][name]): own[each][name] for each in treatments}, written.get(name, ()))
             for name in names
@@ -54,7 +54,7 @@ def contrasts_of(plan: Plan, baseline: Levels) -> tuple[Contrast, ...]:
             by = (name, *(each for each in names if each != name))
             for treatment in sorted(treatments, key=lambda each: [ranks[n][key(own[each][n])] for n in by]):
                 level = own[treatment][name]
-                other = at.get(_key({**own[treatment], name: first}, names))
+                other = at.get(key_of({**own[treatment], name: first}, names))
                 if key(level) != key(first) and other is not None:
                     fixed = {each: own[treatment][each] for each in names if each != name}
                     found.append(
@@ -122,8 +122,9 @@ def _independent(own: Mapping[str, Levels]) -> list[str]:
     return list(found.values())
 
 
-def _key(levels: Levels, names: Sequence[str]) -> tuple[tuple[type, Value], ...]:
-    return tuple(key(levels[name]) for name in names)
+def key_of(levels: Levels, names: Sequence[str]) -> tuple[tuple[type, Value], ...]:
+    """Return the levels of some factors as a key."""
+    return tuple(key(levels.get(name)) for name in names)
 
 
 def _ordered(there: Mapping[Any, Value], written: Sequence[Value]) -> list[Value]:

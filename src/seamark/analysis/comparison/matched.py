@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seamark.analysis.comparison.contrasts import Contrast, key, sorted_levels
+from seamark.analysis.comparison.contrasts import Contrast, key, key_of, sorted_levels
 from seamark.errors import UserError, did_you_mean
 from seamark.model.plurals import counted
 from seamark.model.results.comparison import Difference
@@ -48,8 +48,10 @@ def matched(base: Source, new: Source) -> Matched:
         differing = _differing(one, other, varying)
         settings |= {each.fact: each for each in differing}
         names = [name for name in _names(one, other) if name in varying]
-        theirs = {_key(levels, names): treatment for treatment, levels in other.items()}
-        pairs = {treatment: theirs[at] for treatment, levels in one.items() if (at := _key(levels, names)) in theirs}
+        theirs = {key_of(levels, names): treatment for treatment, levels in other.items()}
+        pairs = {
+            treatment: theirs[at] for treatment, levels in one.items() if (at := key_of(levels, names)) in theirs
+        }
         shown = [name for name in names if len({key(one[each].get(name)) for each in pairs}) > 1]
         contrasts += [
             Contrast(
@@ -141,7 +143,3 @@ def _list(levels: Sequence[Value]) -> str:
 
 def _shown(level: Value) -> str:
     return "default" if level is None else str(level).lower() if isinstance(level, bool) else str(level)
-
-
-def _key(levels: Settings, names: Sequence[str]) -> tuple[tuple[type, Value], ...]:
-    return tuple(key(levels.get(name)) for name in names)

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.metrics.table import METRICS
 from seamark.errors import UserError, did_you_mean
+from seamark.model.objectives import PROGRAM_QUALITIES, SEARCH_FOUND
 from seamark.model.service import Quality
 from seamark.model.trial import Trial
 from seamark.stats.compare import Direction
 
 TABLE = {metric.path: metric for metric in METRICS}
-FOUND = "search.found"
-RUN_TIME = "run_time_s"
-LOWER = (RUN_TIME, "cpu_time_s", "peak_rss_mb")
-"""Qualities of programs of which less is better."""
+RUN_TIME = PROGRAM_QUALITIES[0]
 UNANSWERED = ("latency_ms.p50", "latency_ms.p99")
 STREAMED = ("ttft_ms.p50", "ttft_ms.p99", "tpot_ms.p50")
 DEFAULTS = ("throughput.value", *UNANSWERED, *STREAMED)
@@ -45,7 +43,7 @@ def primary_metric(trial: Trial) -> str:
     """Return the metric that answers a scenario's question unless it names others: the largest load of a search, the
     run time of a program, the median response time at a given rate, else the throughput."""
     if trial.search is not None:
-        return FOUND
+        return SEARCH_FOUND
     if trial.component == "program":
         return RUN_TIME
     return "throughput" if trial.load.closed else "latency_ms.p50"
@@ -75,8 +73,8 @@ def metric_of(
     }
     short = name.removeprefix("quality.").removeprefix("own.")
     better: str
-    if name == FOUND:
-        return ComparedMetric(name=name, path=FOUND, unit="", better="higher")
+    if name == SEARCH_FOUND:
+        return ComparedMetric(name=name, path=SEARCH_FOUND, unit="", better="higher")
     if path := _path(name):
         metric = TABLE[path]
         shown, unit, better = path.removesuffix(".value"), metric.unit, metric.better
@@ -87,7 +85,7 @@ def metric_of(
         shown, path, unit = short, f"quality.{short}", quality.unit if quality else ""
         better = quality.better if quality else _direction(short, seen)
     else:
-        known = (*(path.removesuffix(".value") for path in TABLE), *own, *measured, *qualities, FOUND)
+        known = (*(path.removesuffix(".value") for path in TABLE), *own, *measured, *qualities, SEARCH_FOUND)
         raise UserError(
             f"{where}{name}: no such metric.{did_you_mean(name, known)} docs/measurement.md lists all; qualities and"
             " metrics of your own have their own names."
@@ -106,7 +104,7 @@ def _path(name: str) -> str | None:
 
 def _direction(quality: str, seen: Sequence[Observation]) -> str:
     """Return the direction of a quality that no recipe declares: by its name, or by an objective on it."""
-    if quality in LOWER:
+    if quality in PROGRAM_QUALITIES:
         return "lower"
     if "recall" in quality:
         return "higher"

@@ -66,11 +66,11 @@ def compared(results: Sequence[TrialResult], folder: ScenarioFolder) -> list[Tri
     unit = next((result.good.throughput.unit for result in results if result.good), "").replace("_per_", "/")
     reasons |= disagreements(_values(results, "throughput.value"), "throughput", unit, THROUGHPUT_FACTOR)
     answers = _answers_differ([folder.trial(result.trial.id) for result in results if result.good])
-    return [
-        replace(result, by_twins=tuple(each[name] for each in (reasons, answers) if name in each))
-        for result in results
-        for name in (result.trial.id,)
-    ]
+    found = []
+    for result in results:
+        name = result.trial.id
+        found.append(replace(result, by_twins=tuple(each[name] for each in (reasons, answers) if name in each)))
+    return found
 
 
 def _answers_differ(trials: Sequence[TrialFolder]) -> dict[str, VerdictReason]:

@@ -10,7 +10,6 @@ from seamark.model.results.summary import CountedReason, ServerSummary
 from seamark.model.results.trial_metrics import Severity
 from seamark.model.server_identity import ServerRecord
 from seamark.model.trial import Trial
-from seamark.storage.paths import TrialFolder, read
 
 RECORDED = ("digest", "runtime", "site", "machine", "partition", "address", "image_digests")
 
@@ -40,17 +39,13 @@ class ComparedServers:
         self._trials: dict[Server, list[str]] = {}
         self._known: dict[Server, ServerRecord] = {}
 
-    def add(self, trial: Trial, folder: TrialFolder) -> None:
+    def add(self, trial: Trial, load: LoadRecord | None) -> None:
         """Note where a good trial was measured; of one without a readable load.json nothing is known."""
-        try:
-            load = read(folder.load, LoadRecord)
-        except (OSError, ValueError):
-            load = LoadRecord(status="failed")
-        known = load.server_identity
+        known = load.server_identity if load else None
         server = Server(service=trial.service)
         if known is not None:
             server = Server(service=trial.service, digest=known.digest, images=repr(known.image_digests or {}))
-        planned = load.config_hash in (None, trial.config_hash)
+        planned = load is None or load.config_hash in (None, trial.config_hash)
         self._origins[trial.id] = Origin(server=server, planned=planned)
         self._trials.setdefault(server, []).append(trial.id)
         if known is not None:

@@ -38,7 +38,7 @@ from seamark.model.results.trial_metrics import (
 )
 from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Value
-from seamark.model.trial import SCHEMA_VERSION, Plan, Trial, levels_of
+from seamark.model.trial import SCHEMA_VERSION, Plan, levels_of
 from seamark.stats import censored
 from seamark.stats.histogram import RELATIVE_ERROR, merge
 from seamark.stats.quantiles import samples_needed
@@ -54,9 +54,6 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     A missing, failed or damaged trial is named under `failed` and takes part in nothing else. Percentiles are those
     of all requests of a treatment's trials together, from their mergeable histograms (0.5 % relative error).
     """
-    grouped: dict[str, list[Trial]] = {}
-    for trial in plan.measured:
-        grouped.setdefault(trial.treatment, []).append(trial)
     levels, names = levels_of(plan), plan.names
     between = plan.factors_without_p
     rows, failed, points, ok = [], [], [], 0
@@ -64,7 +61,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     paths = table_paths((*comparing.metrics, *comparing.family))
     seen: dict[str, list[Observation]] = {}
     nodes, servers = ComparedNodes(), ComparedServers()
-    for trials in grouped.values():
+    for trials in plan.by_treatment().values():
         results = compared([read_trial_result(trial, folder.trial(trial.id)) for trial in trials], folder)
         for result in results:
             trial = result.trial
@@ -74,7 +71,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
             if result.good:
                 ok += 1
                 nodes.add(trial.group, folder.trial(trial.id))
-                servers.add(trial, folder.trial(trial.id))
+                servers.add(trial, load)
             else:
                 failed.append(
                     FailedTrial(trial=trial.id, status=result.status, category=result.category, reason=result.reason)

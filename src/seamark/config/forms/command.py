@@ -12,6 +12,7 @@ from seamark.config.recipe_checks import check_program_texts, template_fields
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.leaves import is_placeholder
+from seamark.model.objectives import PROGRAM_QUALITIES
 from seamark.model.scenario import Workload
 from seamark.model.service import Service
 
@@ -20,7 +21,6 @@ PLACES = ("settings", "data", "work")
 EXAMPLE = "{argv: [sort, --parallel=2, file]}"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}")
-EVERY_COMMAND = ("run_time_s", "cpu_time_s", "peak_rss_mb")
 FIGURE_KEYS = ("json", "regex", "of")
 
 
@@ -73,7 +73,7 @@ class CommandForm:
 
     def qualities(self, document: Document) -> tuple[str, ...]:
         """Return the names of the figures, and of those that every command has."""
-        return (*EVERY_COMMAND, *document.get("figures", {}))
+        return (*PROGRAM_QUALITIES, *document.get("figures", {}))
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of one command."""
@@ -124,7 +124,7 @@ def _figures(item: Item, mistakes: Mistakes) -> Mapping[str, Mapping[str, str]]:
     for name, each in item.items() if is_mapping(item, mistakes) else ():
         if not FIGURE.fullmatch(name):
             mistakes.add(each, f"'{name}' is no name of a figure: use small letters, digits and '_'.")
-        elif name in EVERY_COMMAND:
+        elif name in PROGRAM_QUALITIES:
             mistakes.add(each, "every command has this figure. Choose another name, or remove the line.")
         elif is_mapping(each, mistakes):
             known_keys(each, FIGURE_KEYS, mistakes)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.model.results.comparison import Comparisons
-from seamark.report.comparison import basis, contrast_text, effect_text, p_text, reason_text, verdict_text
+from seamark.report.comparison import basis, contrast_text, effect_text, p_number, reason_text, verdict_text
 from seamark.report.figures.comparisons import comparison_pictures
 from seamark.report.numbers import number, unit_words
 from seamark.report.page.content import Block, Picture, Section, Table, Text, column, figures
@@ -44,7 +44,7 @@ def _table(found: Comparisons) -> Table:
         figures(
             "ratio", [effect_text(each) for each in shown], "", "new to baseline: Hodges-Lehmann, exact interval"
         ),
-        figures("p", [p_text(each, 1).removeprefix("p = ") or None for each in shown], "", why="no p is given"),
+        figures("p", [p_number(each) or None for each in shown], "", why="no p is given"),
         column("verdict", [verdict_text(each) for each in shown], "verdict"),
         column("note", marks),
     )

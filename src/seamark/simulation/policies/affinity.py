@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from seamark.simulation.cluster import lowest
+from seamark.simulation.cluster import lowest, window_starts
 from seamark.simulation.engine import Dispatch, View
 
 WAIT, SWITCH, FUTURE, BALANCE = 1.0, 1.5, 0.3, 0.5
@@ -84,15 +84,10 @@ def greedy(view: View) -> Dispatch:
 
 def _starts(free: int, count: int) -> list[int]:
     """Return the first GPU of every window of that many free GPUs."""
-    length = 1
-    while length < count:
-        step = min(length, count - length)
-        free &= free >> step
-        length += step
-    found = []
-    while free:
-        found.append(lowest(free))
-        free &= free - 1
+    found, left = [], window_starts(free, count)
+    while left:
+        found.append(lowest(left))
+        left &= left - 1
     return found
 
 
