@@ -8,17 +8,22 @@ Each study is a folder of its own with a scenario of two levels, six starts of t
 - `postgres`: config/scenarios/compare_postgres.yaml, whose larger cache is not slower: `worse` is false.
 
 With `--neighbour` processes that compute come and go at random times, as on a machine that others use too.
+`--side-by-side N` runs so many studies at a time, each a neighbour of the others.
 """
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from seamark.services.supervisor.node_locks import RUNTIME_DIR
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
@@ -28,13 +33,19 @@ QUIET_S, BUSY_S = (2.0, 15.0), (1.0, 10.0)
 """Least and greatest length of the times without and with a neighbour."""
 
 
-def scenario_of(kind: str, slowdown: float, repetitions: int) -> str:
-    """Return the scenario of a study."""
+def scenario_of(kind: str, slowdown: float, repetitions: int, seed: int) -> str:
+    """Return the scenario of a study. `seed` varies the order of blocks and the arrivals."""
     if kind == "postgres":
         return (ROOT / "config" / "scenarios" / "compare_postgres.yaml").read_text(encoding="utf-8")
     levels = {"service_seed": [1, 2]} if kind == "equal" else {"ttft_ms": [5.0, 5.0 * (1 + slowdown)]}
     load = {"service": "known", "ttft_ms": 5.0, "gen_tokens": 1, "duration_s": 0.8, "warmup_s": 0.2, "concurrency": 1}
-    document = {"scenario": kind, "repetitions": repetitions, "restarts": "each", "workload": {**load, **levels}}
+    document = {
+        "scenario": kind,
+        "repetitions": repetitions,
+        "restarts": "each",
+        "metadata": {"seed": seed},
+        "workload": {**load, **levels},
+    }
     return json.dumps(document)
 
 
@@ -49,10 +60,13 @@ def neighbour(stop: threading.Event, chance: random.Random) -> None:
 
 
 def verdicts_of(study: Path, kind: str, text: str) -> list[dict[str, object]]:
-    """Run one study and return its comparisons that have a verdict."""
+    """Run one study and return its comparisons that have a verdict. Its locks are its own: it waits for no other."""
+    environment = {**os.environ, RUNTIME_DIR: str(study)}
     scenario = study / f"{kind}.yaml"
     scenario.write_text(text, encoding="utf-8")
-    done = subprocess.run([*BENCH, "submit", "-c", scenario.name], cwd=study, capture_output=True, text=True)
+    done = subprocess.run(
+        [*BENCH, "submit", "-c", scenario.name], cwd=study, env=environment, capture_output=True, text=True
+    )
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr)
     compared = subprocess.run(
@@ -67,28 +81,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=FALSE)
     parser.add_argument("--studies", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1, help="seed of the first study")
+    parser.add_argument("--side-by-side", type=int, default=1)
     parser.add_argument("--repetitions", type=int, default=6)
     parser.add_argument("--slowdown", type=float, default=0.1)
     parser.add_argument("--neighbour", action="store_true")
     options = parser.parse_args()
     counts: Counter[str] = Counter()
-    text = scenario_of(options.kind, options.slowdown, options.repetitions)
-    for number in range(1, options.studies + 1):
+
+    def study(seed: int) -> tuple[int, list[dict[str, object]]]:
         stop = threading.Event()
         if options.neighbour:
-            threading.Thread(target=neighbour, args=(stop, random.Random(number)), daemon=True).start()
+            threading.Thread(target=neighbour, args=(stop, random.Random(seed)), daemon=True).start()
+        text = scenario_of(options.kind, options.slowdown, options.repetitions, seed)
         with tempfile.TemporaryDirectory() as folder:
             try:
-                found = verdicts_of(Path(folder), options.kind, text)
+                return seed, verdicts_of(Path(folder), options.kind, text)
             finally:
                 stop.set()
-        for each in found:
-            counts[str(each["verdict"])] += 1
-            ratio = each["ratio"] or {}
-            print(
-                f"{number:>4} {each['metric']:<16} {ratio.get('estimate', float('nan')):>8.3f}  {each['verdict']}",
-                flush=True,
-            )
+
+    with ThreadPoolExecutor(options.side_by_side) as studies:
+        for seed, found in studies.map(study, range(options.first, options.first + options.studies)):
+            for each in found:
+                counts[str(each["verdict"])] += 1
+                ratio, p = each["ratio"] or {}, each["p_adjusted"]
+                print(
+                    f"{seed:>4} {each['metric']:<16} {ratio.get('value', float('nan')):>8.3f}"
+                    f" {'-' if p is None else f'{p:.3f}':>6}  {each['verdict']}",
+                    flush=True,
+                )
     total = sum(counts.values())
     false = sum(counts[word] for word in FALSE[options.kind])
     print(", ".join(f"{count} {word}" for word, count in counts.most_common()))
