@@ -169,6 +169,19 @@ def test_old_logs_and_attempts_may_go_and_nothing_that_a_figure_stands_on(result
 
 
 @pytest.mark.covers("E-MLX06")
+def test_old_logs_of_a_kept_run_go_by_the_name_of_its_scenario(results: Path) -> None:
+    kept = results / "history" / "try" / "before"
+    kept.parent.mkdir(parents=True)
+    (results / "try").rename(kept)
+    found = removable(results, Retention(), NOW, ["try"])
+    assert {each.path for each in found if each.kind == "logs"} == {
+        kept / "logs" / "load" / "a--b--r1.log",
+        kept / "deployments" / "a" / "server.log",
+    }
+    assert removable(results, Retention(), NOW, ["other"]) == []
+
+
+@pytest.mark.covers("E-MLX06")
 def test_samples_go_only_when_that_is_asked_for_and_the_trial_stays_measured(results: Path) -> None:
     asked = Retention(logs_days=None, attempts_days=None, samples_days=30)
     trial = TrialFolder(root=results / "try" / "a--b--r1")

@@ -10,6 +10,7 @@ import click
 from seamark.cli.options import json_option
 from seamark.errors import UserError, did_you_mean
 from seamark.planning.study import results_of, site_of
+from seamark.storage.paths import HISTORY
 
 
 @click.command("prune")
@@ -24,7 +25,7 @@ from seamark.planning.study import results_of, site_of
 @click.option("--site", default="local", show_default=True, metavar="NAME", help="Machine: a file of config/sites.")
 @json_option
 def command(scenarios: tuple[str, ...], really: bool, site: str, as_json: bool, **days: float | None) -> None:
-    """List files older than the site's `retention`; with --apply, remove them.
+    """List files older than the site's `retention`, also of kept runs; with --apply, remove them.
 
     The default for logs, earlier attempts and ended persistent servers is 30 days. Raw samples are removed only when
     the site or --samples-days says so: metrics stay, but cannot be checked or derived again.
@@ -40,6 +41,7 @@ def command(scenarios: tuple[str, ...], really: bool, site: str, as_json: bool, 
 
     results, keep = results_of(Path.cwd(), site), site_of(Path.cwd(), site).retention
     known = [path.parent.name for path in results.glob("*/plan.json")]
+    known += sorted({path.parent.name for path in results.glob(f"{HISTORY}/*/*/") if path.parent.name not in known})
     for name in scenarios:
         if name not in known:
             raise UserError(

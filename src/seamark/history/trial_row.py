@@ -10,6 +10,7 @@ from seamark.analysis.metrics import METRICS
 from seamark.analysis.metrics.metric import Better
 from seamark.analysis.summary.trial_result import marked
 from seamark.history.runs import Run
+from seamark.model.objectives import quality_direction
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import TrialMetrics
@@ -151,7 +152,7 @@ def _values(folder: str, metrics: TrialMetrics) -> Iterator[ValueRow]:
             yield ValueRow(folder=folder, metric=metric.path, unit=unit, better=metric.better, value=value)
     for name, figure in metrics.quality.items():
         if figure is not None:
-            better: Better = "higher" if name.startswith("recall") else "neither"
+            better: Better = quality_direction(name, (slo.op for slo in metrics.slos if slo.metric == name))
             yield ValueRow(folder=folder, metric=f"{QUALITY}{name}", unit="", better=better, value=float(figure))
     for name, own in metrics.own.items():
         if own.value is not None:

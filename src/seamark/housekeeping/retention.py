@@ -11,7 +11,7 @@ from seamark.model.results.load_record import SamplesRecord
 from seamark.model.site import Retention
 from seamark.services.persistent.instance import STANDING, instances
 from seamark.services.supervisor.deployment import alive
-from seamark.storage.paths import PARTIES, DeploymentFolder, TrialFolder, amend
+from seamark.storage.paths import HISTORY, PARTIES, DeploymentFolder, TrialFolder, amend
 
 DAY_S = 86400.0
 
@@ -27,14 +27,17 @@ class Removable:
 
 
 def removable(results: Path, keep: Retention, now: datetime, scenarios: Sequence[str] = ()) -> list[Removable]:
-    """Return files older than their retention, of some scenarios; without any, of all and of persistent servers.
+    """Return files older than their retention, of some scenarios; without any, of all and of persistent servers. Kept
+    runs of a scenario are among its results.
 
     Files of a running server are never included; samples only of trials with derived metrics.
     """
-    folders = [path.parent for path in sorted(results.glob("*/plan.json"))]
+    folders = [(path.parent.name, path.parent) for path in sorted(results.glob("*/plan.json"))]
+    kept = sorted(results.glob(f"{HISTORY}/*/*/plan.json"))
+    folders += [(path.parent.parent.name, path.parent) for path in kept]
     removables: list[Removable] = []
-    for folder in folders:
-        if scenarios and folder.name not in scenarios:
+    for scenario, folder in folders:
+        if scenarios and scenario not in scenarios:
             continue
         removables += _old("logs", _logs(folder), keep.logs_days, now)
         removables += _old("attempts", folder.glob("*--*/attempts"), keep.attempts_days, now)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 from seamark.model.scenario import Slo
 
@@ -38,6 +39,19 @@ _RECALL = re.compile(r"recall_at_[0-9]+")
 def is_objective(metric: str) -> bool:
     """Whether an objective may use that metric."""
     return metric in OBJECTIVES or _RECALL.fullmatch(metric) is not None
+
+
+def quality_direction(name: str, ops: Iterable[str]) -> Literal["higher", "lower", "neither"]:
+    """Return which values of a quality are better that no recipe declares: by its name, else by the one operator
+    `<=` or `>=` that objectives on it have."""
+    if name in PROGRAM_QUALITIES:
+        return "lower"
+    if "recall" in name:
+        return "higher"
+    given = set(ops)
+    if given == {">="}:
+        return "higher"
+    return "lower" if given == {"<="} else "neither"
 
 
 def latency_limit_s(slos: Iterable[Slo]) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.metrics.table import METRICS
 from seamark.errors import UserError, did_you_mean
-from seamark.model.objectives import PROGRAM_QUALITIES, SEARCH_FOUND
+from seamark.model.objectives import PROGRAM_QUALITIES, SEARCH_FOUND, quality_direction
 from seamark.model.service import Quality
 from seamark.model.trial import Trial
 from seamark.stats.compare import Direction
@@ -83,7 +83,7 @@ def metric_of(
     elif short in measured or short in qualities:
         quality = qualities.get(short)
         shown, path, unit = short, f"quality.{short}", quality.unit if quality else ""
-        better = quality.better if quality else _direction(short, seen)
+        better = quality.better if quality else quality_direction(short, _ops(short, seen))
     else:
         known = (*(path.removesuffix(".value") for path in TABLE), *own, *measured, *qualities, SEARCH_FOUND)
         raise UserError(
@@ -102,11 +102,5 @@ def _path(name: str) -> str | None:
     return next((path for path in (name, f"{name}.value") if path in TABLE), None)
 
 
-def _direction(quality: str, seen: Sequence[Observation]) -> str:
-    """Return the direction of a quality that no recipe declares: by its name, or by an objective on it."""
-    if quality in PROGRAM_QUALITIES:
-        return "lower"
-    if "recall" in quality:
-        return "higher"
-    ops = {slo.op for each in seen for slo in each.slos if slo.metric == quality}
-    return {">=": "higher", "<=": "lower"}.get(next(iter(ops)), "neither") if len(ops) == 1 else "neither"
+def _ops(quality: str, seen: Sequence[Observation]) -> set[str]:
+    return {slo.op for each in seen for slo in each.slos if slo.metric == quality}
