@@ -174,6 +174,7 @@ def test_each_metric_of_a_family_has_its_own_direction():
     assert [found[name].verdict for name in "ab"] == ["better", "worse"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [0.0, 0.3])
 @pytest.mark.parametrize("repetitions", [5, 8])
 @pytest.mark.covers("E-FR29")
@@ -189,6 +190,7 @@ def test_equal_levels_are_told_apart_no_more_often_than_the_nominal_rate(blocks,
     assert false <= studies * 0.05 + 3 * (studies * 0.05 * 0.95) ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repetitions", range(4, 11))
 @pytest.mark.covers("E-FR29")
 def test_intervals_of_a_comparison_cover_the_truth_at_the_level_that_they_state(repetitions):

@@ -111,6 +111,7 @@ def test_results_that_cannot_be_written_are_indexed_in_memory(results):
         results.chmod(0o700)
 
 
+@pytest.mark.slow
 def test_an_index_that_is_open_elsewhere_is_made_in_memory(results):
     with open_index(results) as index:
         index.update({"present": results})

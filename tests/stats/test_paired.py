@@ -261,6 +261,7 @@ def test_a_bootstrap_of_items_is_the_percentile_bootstrap_of_scipy():
     assert bootstrap(base, new, seed=5) == result != bootstrap(base, new, seed=6)
 
 
+@pytest.mark.slow
 def test_bootstrap_intervals_of_clusters_cover_the_truth_and_those_of_items_much_less():
     covered, draws = {"clusters": 0, "items": 0}, 500
     for seed in range(draws):
