@@ -108,11 +108,13 @@ def test_after_kill_9_of_a_search_it_goes_on_and_measures_no_finished_probe_twic
     assert study.submit().returncode == 0
     after = read(search)
     assert (after["outcome"], after["found"], after["confirmed"]) == ("all_pass", 160, True)
-    assert [probe["level"] for probe in after["probes"]] == [20, 40, 80, 160, 160]
+    levels = [probe["level"] for probe in after["probes"]]
+    assert list(dict.fromkeys(levels)) == sorted(set(levels)) == [20, 40, 80, 160]
+    assert levels.count(160) >= 2, "confirmed; more often where a probe was void for the machine's sake"
     assert set(measured(trial).values()) == {1}
     assert {folder: (trial / folder / "samples.parquet").stat().st_mtime_ns for folder in before} == stamps
     assert after["spent_s"] > spent_s
-    assert read(trial / "metrics.json")["search"]["probes"] == 5
+    assert read(trial / "metrics.json")["search"]["probes"] == len(levels)
     until(lambda: not study.processes())
 
 

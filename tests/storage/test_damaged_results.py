@@ -32,6 +32,7 @@ LOOKS: dict[str, tuple[str, ...]] = {
 }
 """Others, for each document and folder in a few kinds of damage."""
 RUNS: dict[str, tuple[str, ...]] = {"submit": ("submit", *GOOD), "retry": ("retry", *GOOD)}
+RUN_LIMIT_S = 120
 DERIVED = ("metrics.json", "metrics.csv", "series.csv", "histogram.json", "telemetry.parquet", "telemetry.csv")
 Anew = Callable[[], Path]
 
@@ -157,7 +158,7 @@ def test_a_file_where_results_are_to_lie_is_named(anew: Anew, place: str) -> Non
 def test_no_damage_of_any_file_or_folder_ends_in_a_traceback(
     finished: Path, anew: Anew, counted: Callable[..., None]
 ) -> None:
-    harm = Harm(table="damaged files and folders", counted=counted)
+    harm = Harm(table="damaged files and folders", counted=counted, limit_s=120)
     for path in paths_of(finished):
         verbs = (
             READS | LOOKS if path.is_dir() or (path.suffix == ".json" and path.parent.name != ".keeper") else READS
@@ -175,7 +176,7 @@ def test_no_damage_of_any_file_or_folder_ends_in_a_traceback(
 def test_no_other_value_in_a_document_ends_in_a_traceback(
     finished: Path, anew: Anew, counted: Callable[..., None]
 ) -> None:
-    harm = Harm(table="documents with another value", counted=counted)
+    harm = Harm(table="documents with another value", counted=counted, limit_s=120)
     for path in paths_of(finished):
         if path.suffix != ".json" or not path.is_file():
             continue
@@ -191,7 +192,7 @@ def test_no_other_value_in_a_document_ends_in_a_traceback(
 @pytest.mark.slow
 @pytest.mark.covers("E-NFR04")
 def test_no_damage_keeps_a_run_from_going_on(finished: Path, anew: Anew, counted: Callable[..., None]) -> None:
-    harm = Harm(table="runs over damaged results", counted=counted)
+    harm = Harm(table="runs over damaged results", counted=counted, limit_s=RUN_LIMIT_S + 30)
     for path in paths_of(finished):
         if path.suffix not in ("", ".json", ".parquet") or path.parent.name == ".keeper":
             continue
@@ -207,7 +208,7 @@ def test_no_damage_keeps_a_run_from_going_on(finished: Path, anew: Anew, counted
 
 def goes_on(verb: str) -> None:
     """Run bench itself; fail at a traceback, and where it ends with an error that names no remedy."""
-    done = StudyFolder(root=Path.cwd()).bench(*RUNS[verb], timeout=120)
+    done = StudyFolder(root=Path.cwd()).bench(*RUNS[verb], timeout=RUN_LIMIT_S)
     assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
     assert done.returncode in (0, 1, 2, 3)
     assert done.returncode in (0, 1) or done.stderr.strip()

@@ -40,6 +40,7 @@ class Harm:
 
     table: str
     counted: Callable[..., None]
+    limit_s: int = HANG_S
     tracebacks: list[str] = field(default_factory=list)
     hangs: list[str] = field(default_factory=list)
 
@@ -50,7 +51,7 @@ class Harm:
     def case(self, name: object, act: Callable[[], object]) -> None:
         """Try one case: `act` raises AssertionError or anything else where it does not survive."""
         try:
-            with within():
+            with within(self.limit_s):
                 act()
         except HangError:
             self.counted(self.table, "hangs")
@@ -63,10 +64,11 @@ class Harm:
 
     def require_none(self) -> None:
         """Fail where a case did not survive, with the first of them."""
-        assert not self.hangs, f"{len(self.hangs)} hangs, such as {self.hangs[0]}"
         distinct = {each.rpartition("\n  File")[2]: each for each in self.tracebacks}
         shown = "\n".join(each[:3000] for each in list(distinct.values())[:5])
-        assert not self.tracebacks, f"{len(self.tracebacks)} tracebacks in {len(distinct)} places, such as {shown}"
+        tracebacks = f"{len(self.tracebacks)} tracebacks in {len(distinct)} places, such as {shown}"
+        assert not self.hangs, f"{len(self.hangs)} hangs, such as {self.hangs[0]}; {tracebacks}"
+        assert not self.tracebacks, tracebacks
 
 
 def fuzz(cases: SearchStrategy[Case], act: Callable[[Case], object], examples: int, harm: Harm) -> None:
