@@ -13,7 +13,7 @@ from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
-from seamark.model.scenario import Artifacts, Metadata, Resources, Restarts, Scenario
+from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Resources, Restarts, Scenario
 from seamark.model.service import Service
 from seamark.storage.paths import HISTORY
 
@@ -22,6 +22,7 @@ TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "max_retries", "resources"),
     *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
+    "capacity_check",
 )
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 
@@ -43,6 +44,8 @@ def scenario_of(
             fields[key] = _count(tree.value[key], lowest, highest, mistakes)
     if "restarts" in tree.value:
         fields["restarts"] = _restarts(tree.value["restarts"], mistakes)
+    if "capacity_check" in tree.value:
+        fields["capacity_check"] = decode(tree.value["capacity_check"], CapacityCheck, mistakes)
     if "resources" in tree.value:
         fields["resources"] = _resources(tree.value["resources"], mistakes)
     if "artifacts" in tree.value:
