@@ -133,7 +133,7 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
             **{key: {"type": "integer", "minimum": low, "maximum": high} for key, (low, high) in COUNTS.items()},
             "restarts": {"enum": list(get_args(Restarts)), "description": "Whether every block starts servers anew."},
             "capacity_check": {
-                "enum": list(get_args(CapacityCheck)),
+                "enum": [*get_args(CapacityCheck), False],  # YAML 1.1 reads `off` as false
                 "default": "stop",
                 "description": "Whether a server that exceeds the memory of its GPUs stops a run or is noted.",
             },

@@ -45,7 +45,7 @@ def scenario_of(
     if "restarts" in tree.value:
         fields["restarts"] = _restarts(tree.value["restarts"], mistakes)
     if "capacity_check" in tree.value:
-        fields["capacity_check"] = decode(tree.value["capacity_check"], CapacityCheck, mistakes)
+        fields["capacity_check"] = _capacity_check(tree.value["capacity_check"], mistakes)
     if "resources" in tree.value:
         fields["resources"] = _resources(tree.value["resources"], mistakes)
     if "artifacts" in tree.value:
@@ -114,6 +114,12 @@ def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:
 def _restarts(item: Item, mistakes: Mistakes) -> Any:
     restarts = decode(item, Restarts, mistakes)
     return None if restarts is WRONG else restarts
+
+
+def _capacity_check(item: Item, mistakes: Mistakes) -> Any:
+    if item.value is False and (item.text or "").lower() == "off":  # YAML 1.1 reads `off` as false
+        return "off"
+    return decode(item, CapacityCheck, mistakes)
 
 
 def _resources(item: Item, mistakes: Mistakes) -> Resources:

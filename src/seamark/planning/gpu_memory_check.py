@@ -6,7 +6,7 @@ settings (`gpu_memory`). Without one of them nothing is refused. A server that h
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from seamark.config.model_folder import ModelFolder, find_model_folder, read_model_folder
 from seamark.errors import UserError
@@ -14,7 +14,7 @@ from seamark.model.plurals import counted
 from seamark.model.scenario import Scenario
 from seamark.model.service import GpuMemory, Service, Value
 from seamark.model.site import Site
-from seamark.model.trial import Deployment, Plan
+from seamark.model.trial import Deployment
 from seamark.planning.study import Study
 from seamark.simulation.gpu_memory import (
     Change,
@@ -89,7 +89,7 @@ def require_gpu_memory(study: Study) -> GpuMemoryCheck:
     read = _reader(scenario.binds if study.site.runtime == "apptainer" else ())
     for deployment, measured in _servers(study):
         try:
-            sized = _sized(study.plan, scenario, study.services[deployment.service], study.site, deployment, read)
+            sized = _sized(study, deployment, read)
         except UserError as error:
             mistakes += error.mistakes
             continue
@@ -112,13 +112,14 @@ def _servers(study: Study) -> Iterator[tuple[Deployment, bool]]:
     """Yield each server whose recipe names its settings, once for all starts, and whether it measured a trial."""
     folder = study.folder(study.scenario.name)
     trials = study.plan.by_deployment()
-    seen: set[object] = set()
+    servers: dict[object, tuple[Deployment, bool]] = {}
     for deployment in study.plan.deployments:
+        measured = any(folder.trial(each.id).record.exists() for each in trials[deployment.id])
         for server in deployment.served:
             key = (server.service, server.gpus, tuple(server.settings.items()))
-            if study.services[server.service].gpu_memory is not None and key not in seen:
-                seen.add(key)
-                yield server, any(folder.trial(each.id).record.exists() for each in trials[deployment.id])
+            if study.services[server.service].gpu_memory is not None:
+                servers[key] = (server, measured or servers.get(key, (server, False))[1])
+    yield from servers.values()
 
 
 def _reader(binds: tuple[str, ...]) -> Callable[[str], ModelFolder]:
@@ -134,21 +135,15 @@ def _reader(binds: tuple[str, ...]) -> Callable[[str], ModelFolder]:
     return read
 
 
-def _sized(
-    plan: Plan,
-    scenario: Scenario,
-    service: Service,
-    site: Site,
-    server: Deployment,
-    read: Callable[[str], ModelFolder],
-) -> SizedServer | None:
+def _sized(study: Study, server: Deployment, read: Callable[[str], ModelFolder]) -> SizedServer | None:
     """Return a server with its memory, None where the GPUs or their memory are not known or it uses none.
 
     `read` returns a model by the value of its setting. Raises its UnsizedError and UserError.
     """
+    service = study.services[server.service]
     declared = service.gpu_memory
-    gpu_gb, node_gpus = _gpus_of(site, plan.partition)
-    if declared is None or gpu_gb is None or not server.gpus or not _uses_gpus(service, declared, site):
+    gpu_gb, node_gpus = _gpus_of(study.site, study.plan.partition)
+    if declared is None or gpu_gb is None or not server.gpus or not _uses_gpus(service, declared, study.site):
         return None
     model = str(server.settings[declared.model])
     folder = read(model)
@@ -164,14 +159,6 @@ def _sized(
         max_model_len=_count(server.settings, declared.max_model_len),
         dtype=str(server.settings[declared.dtype]) if declared.dtype else "auto",
     )
-    found = refusals(
-        folder.architecture,
-        folder.weights,
-        asked,
-        gpus=server.gpus,
-        node_gpus=node_gpus,
-        has_pipeline=declared.pipeline_parallel is not None,
-    )
     return SizedServer(
         service=service.name,
         model=model,
@@ -180,7 +167,7 @@ def _sized(
         gpu_gb=gpu_gb,
         gpu_memory_utilization=asked.gpu_memory_utilization,
         memory=estimate_memory(folder.architecture, folder.weights, asked),
-        refusals=tuple(_line(each, scenario, declared, service.name, model) for each in found),
+        refusals=tuple(_lines(study, service, model, folder, asked, server.gpus, node_gpus)),
     )
 
 
@@ -208,25 +195,57 @@ def _count(settings: Mapping[str, Value], name: str | None) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
-def _line(refusal: Refusal, scenario: Scenario, declared: GpuMemory, service: str, model: str) -> str:
-    """Return the line of a refusal: place, class, reason and remedy."""
-    names = {"model": declared.model, "max_model_len": declared.max_model_len}
-    names |= {key: getattr(declared, key) or key for key in ("tensor_parallel", "pipeline_parallel")}
-    wanted = [_words(each, names) for each in refusal.changes]
-    remedy = f"Use {' or '.join(wanted)}" if wanted else refusal.otherwise
-    return (
-        f"{_place(scenario, names, PLACE[refusal.kind], service)}: {refusal.kind}: {service} {model}: {refusal.why}."
-        f" {remedy}; 'capacity_check: note' measures anyway."
-    )
+def _lines(
+    study: Study,
+    service: Service,
+    model: str,
+    folder: ModelFolder,
+    asked: ServerMemory,
+    gpus: int,
+    node_gpus: int | None,
+) -> Iterator[str]:
+    """Yield a line for each reason against a server, with place, class and remedy."""
+    declared = service.gpu_memory
+    assert declared is not None
+    found = partial(refusals, folder.architecture, folder.weights, asked, gpus=gpus, node_gpus=node_gpus)
+    has_pipeline = declared.pipeline_parallel is not None
+    for each, over_nodes in zip(found(has_pipeline=has_pipeline), found(has_pipeline=True), strict=True):
+        wanted = [_words(change, declared, node_gpus) for change in each.changes]
+        if not any("gpus" in change for change in each.changes):
+            wanted += _elsewhere(over_nodes, study.services, node_gpus)
+        remedy = f"Use {' or '.join(wanted)}" if wanted else each.otherwise
+        place = _place(study.scenario, declared, PLACE[each.kind], service.name)
+        yield (
+            f"{place}: {each.kind}: {service.name} {model}: {each.why}. {remedy};"
+            " 'capacity_check: note' measures anyway."
+        )
 
 
-def _words(change: Change, names: Mapping[str, str]) -> str:
-    lines = [f"{names[key]}: {value}" for key, value in sorted(change.items()) if key != "gpus"]
-    lines += [f"resources: {{gpus: {change['gpus']}}}"] if "gpus" in change else []
-    return " with ".join(f"'{line}'" for line in lines)
+def _words(change: Change, declared: GpuMemory, node_gpus: int | None) -> str:
+    """Return a change as lines of a scenario: `'tensor_parallel: 2', 'resources: {gpus: 2}'`."""
+    lines = [f"{_setting(declared, key)}: {value}" for key, value in sorted(change.items()) if key != "gpus"]
+    if "gpus" in change:
+        nodes = -(-change["gpus"] // (node_gpus or change["gpus"]))
+        lines.append(f"resources: {{{f'nodes: {nodes}, ' if nodes > 1 else ''}gpus: {change['gpus']}}}")
+    return ", ".join(f"'{line}'" for line in lines)
 
 
-def _place(scenario: Scenario, names: Mapping[str, str], quantity: str, service: str) -> str:
+def _elsewhere(refusal: Refusal, services: Mapping[str, Service], node_gpus: int | None) -> list[str]:
+    """Return layouts over several nodes as lines of a scenario, with the first service that has pipeline stages."""
+    for name, service in sorted(services.items()):
+        declared = service.gpu_memory
+        if declared is not None and declared.pipeline_parallel is not None:
+            layouts = [each for each in refusal.changes if "gpus" in each]
+            return [f"'service: {name}', {_words(each, declared, node_gpus)}" for each in layouts]
+    return []
+
+
+def _setting(declared: GpuMemory, quantity: str) -> str:
+    """Return the recipe's setting of a quantity; the quantity where it has none."""
+    return str(getattr(declared, quantity, None) or quantity)
+
+
+def _place(scenario: Scenario, declared: GpuMemory, quantity: str, service: str) -> str:
     """Return where the scenario sets a quantity of a service, else where its workload is."""
     if quantity == "gpus" and "resources.gpus" in scenario.lines:
         return scenario.lines["resources.gpus"]
@@ -236,5 +255,5 @@ def _place(scenario: Scenario, names: Mapping[str, str], quantity: str, service:
         if service in (workload.service, *(party.workload.service for party in workload.parties))
         for path in (f"workloads[{index}]", "workload")
     ]
-    tails = [f"{each}.{names.get(quantity, quantity)}" for each in (*workloads, "defaults")]
+    tails = [f"{each}.{_setting(declared, quantity)}" for each in (*workloads, "defaults")]
     return next(scenario.lines[path] for path in (*tails, *workloads, "") if path in scenario.lines)

@@ -201,8 +201,8 @@ def refusals(
 ) -> tuple[Refusal, ...]:
     """Return why the server cannot run on `gpus` GPUs; empty if it can.
 
-    As remedies, layouts keep a replica's tensor parallelism on the GPUs of one node, `node_gpus` (None: not known),
-    and have pipeline stages only where the server can (`has_pipeline`).
+    Layouts as remedies keep tensor parallelism on the GPUs of one node, `node_gpus` (None: not known), and have
+    pipeline stages over several only where the server can (`has_pipeline`).
     """
     layout = asked.layout
     found = []
@@ -279,8 +279,7 @@ def _smallest_layout(
 
     Tensor parallelism comes first, on the GPUs of a node; pipeline stages of whole nodes follow.
     """
-    most = min(MOST_GPUS, node_gpus or MOST_GPUS) if has_pipeline else MOST_GPUS
-    tensors = [count for count in range(1, most + 1) if _shares_heads(model, count)]
+    tensors = [count for count in range(1, min(MOST_GPUS, node_gpus or MOST_GPUS) + 1) if _shares_heads(model, count)]
     stages = range(2, min(MOST_GPUS // tensors[-1], model.layers) + 1) if has_pipeline else ()
     first = 1 if has_pipeline else asked.layout.pipeline_parallel
     for tensor, stage in (*((tensor, first) for tensor in tensors), *((tensors[-1], stage) for stage in stages)):
