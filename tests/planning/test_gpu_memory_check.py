@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from model_folders import LLAMA_8B, LLAMA_8B_PARAMETERS, LLAMA_70B, LLAMA_70B_PARAMETERS, write_model
 
+from seamark.cli.main import cli
 from seamark.errors import UserError
 from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
@@ -285,3 +288,53 @@ def test_a_start_whose_command_takes_no_share_of_a_gpu_is_not_checked(root, llam
     own_files(root, DESK, RECIPE.replace(', "--share={settings[share]}"', ""))
     own_scenario(root, llama_70b, "")
     assert require_gpu_memory(Study.at(root, scenario="config/scenarios/sized.yaml")).servers == ()
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to-size-gpu-memory.md").read_text(encoding="utf-8")
+CALLS = re.findall(r"^\$ bench (.+)\n((?:(?!\$ |```).*\n)+)", PAGE, re.MULTILINE)
+
+
+def test_the_page_shows_what_commands_print(root):
+    write_model(root / "models" / "llama-3.1-8b", LLAMA_8B, LLAMA_8B_PARAMETERS)
+    write_model(root / "models" / "llama-3.1-70b", LLAMA_70B, LLAMA_70B_PARAMETERS)
+    [scenario] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    path = root / "config" / "scenarios" / "llama.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(scenario, encoding="utf-8")
+    assert len(CALLS) == 4
+    for words, shown in CALLS:
+        done = bench(root, *words.split())
+        assert done.stdout + done.stderr == shown
+        assert done.returncode == (2 if done.stderr else 0)
+    path.write_text(scenario.replace("70b", "8b").replace("gpus: 1", "gpus: 2"), encoding="utf-8")
+    shown = bench(root, "plan", "-c", "config/scenarios/llama.yaml").stdout
+    assert shown.partition("\n\nGPU memory")[2] in PAGE.partition("```text\nGPU memory")[2]
+    assert "8 requests of 16,000 tokens at a time" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--gpu", "a100-48"), "--gpu a100-48: no known kind of GPU. Known: v100-32, a100-40,"),
+        (("--gpu", "-5"), "--gpu -5: no known kind of GPU."),
+        (("--gpu", "nan"), "--gpu nan: no known kind of GPU."),
+        (("--gpu", "40", "--tensor-parallel", "0"), "--tensor-parallel"),
+        (("--gpu", "40", "--gpu-memory-utilization", "0"), "--gpu-memory-utilization"),
+        (("--gpu", "40", "--dtype", "int4"), "int4"),
+        (("--gpu", "40", "--tensor-parallel", "3"), "heads_not_divided: 3 tensor-parallel GPUs cannot share 32"),
+        (("--gpu", "40", "--max-model-len", "200000"), "too_long_for_model: 200000 tokens are more than the 131072"),
+    ],
+)
+def test_a_mistake_in_the_command_is_an_error_that_names_it(llama_8b, words, says):
+    done = CliRunner().invoke(cli, ["memory", "--model", str(llama_8b), *words])
+    text = done.output + str(done.exception)
+    assert done.exit_code == 2 or isinstance(done.exception, UserError)
+    assert says in text
+
+
+def test_the_command_prints_json(llama_8b):
+    done = CliRunner().invoke(cli, ["memory", "--model", str(llama_8b), "--gpu", "80", "--json"])
+    document = json.loads(done.output)
+    assert document["architecture"]["layers"] == 32
+    assert document["memory"]["max_model_len"] == 131_072
+    assert document["memory"]["requests"] == 3
