@@ -284,6 +284,16 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
             "toy.yaml:8: gpu_memory.max_model_len: 'size' must be a setting of type int and role deployment.",
         ),
         ("workers: wire", "workers: wire\ngpu_memory: {model: size}", "the key 'max_model_len' is missing."),
+        (
+            "workers: wire",
+            "workers: wire\ngpu_memory: {model: a, max_model_len: b, gpu_memory_utilization: c, tokens_line: '(a'}",
+            "toy.yaml:8: gpu_memory.tokens_line: is no regular expression: missing )",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\ngpu_memory: {model: a, max_model_len: b, gpu_memory_utilization: c, tokens_line: a}",
+            "toy.yaml:8: gpu_memory.tokens_line: needs one group, the number of tokens, and has 0.",
+        ),
     ],
 )
 def test_a_wrong_recipe_is_named_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:

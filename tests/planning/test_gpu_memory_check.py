@@ -13,8 +13,11 @@ from model_folders import LLAMA_8B, LLAMA_8B_PARAMETERS, LLAMA_70B, LLAMA_70B_PA
 
 from seamark.cli.main import cli
 from seamark.errors import UserError
+from seamark.model.results.deployment_record import DeploymentRecord
+from seamark.model.server_identity import ServerRecord
 from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
+from seamark.storage.paths import write
 
 SCENARIO = """\
 scenario: sized
@@ -133,7 +136,7 @@ def test_a_plan_shows_the_room_on_a_gpu_and_idle_gpus(root, llama_8b):
     shown = bench(root, "plan", "-c", str(path))
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.partition("\nGPU memory\n")[2] == (
-        f"  vllm {llama_8b} on 1 GPU: 0.9 x 40 GB = 36.00 GiB of each, less weights 14.96, activation 4.80 and"
+        f"  vllm {llama_8b} on 1 GPU: 0.9 x 40 GB = 36.00 GiB of each, less weights 14.96 + activation 4.80 +"
         " non-torch 0.15: room for 131,824 tokens, 8 requests of 16,000 tokens at a time\n"
         f"  Note: vllm {llama_8b}: gpus_idle: 1 of 2 GPUs are not used.\n"
     )
@@ -240,6 +243,44 @@ def test_a_server_that_has_measured_a_trial_fits(root, llama_70b):
     record.parent.mkdir(parents=True)
     record.write_text("{}")
     assert require_gpu_memory(study).notes == ()
+
+
+def ended(study: Study, kv_tokens: int | None, **place: str) -> None:
+    """Leave the record of a start of the study's first server that counted so many tokens."""
+    where = {"digest": "0", "runtime": "apptainer", "site": "meluxina", "partition": "gpu"} | place
+    record = DeploymentRecord(status="ok", kv_tokens=kv_tokens, server_identity=ServerRecord(**where))
+    path = study.folder("sized").deployment(study.plan.deployments[0].id).record
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, record)
+
+
+@pytest.mark.covers("D8")
+def test_what_a_start_counted_takes_the_place_of_the_constants_for_servers_of_its_model(root, llama_8b):
+    [line] = refused(root, llama_8b, longest="130000", add="  gpu_memory_utilization: [0.8, 0.9]\n")
+    assert "'max_model_len: 99056'" in line
+    study = Study.at(root, scenario="config/scenarios/sized.yaml", every_recipe=False)
+    first = study.plan.deployments[0].settings["gpu_memory_utilization"]
+    # 0.8 and 0.9 of 40 GB less 14.957 of weights leave 17.043 and 21.043 GiB. The start kept 16 or 20 of it for tokens
+    # of 131,072 bytes, so it took 1.043 GiB beside them, and every other server of the model will as well.
+    ended(study, {0.8: 131_072, 0.9: 163_840}[first])
+    found = require_gpu_memory(study)
+    assert found.notes == ()
+    assert {each.gpu_memory_utilization: each.memory.kv_tokens for each in found.servers} == {
+        0.8: 131_072,
+        0.9: 163_840,
+    }
+    assert {each.memory.requests for each in found.servers} == {1}
+    assert all("less weights 14.96 + measured 1.04: room for" in each.text for each in found.servers)
+
+
+@pytest.mark.parametrize("place", [{"runtime": "venv"}, {"site": "local"}, {"partition": "gpu80"}])
+def test_what_a_start_elsewhere_counted_says_nothing_of_these_gpus(root, llama_8b, place):
+    scenario_in(root, llama_8b)
+    study = Study.at(root, scenario="config/scenarios/sized.yaml", every_recipe=False)
+    ended(study, 1_000_000, **place)
+    assert require_gpu_memory(study).servers[0].memory.kv_tokens == 131_824
+    ended(study, None)
+    assert require_gpu_memory(study).servers[0].memory.kv_tokens == 131_824
 
 
 def test_layouts_of_a_service_over_nodes_are_checked_with_their_stages(root, llama_70b):

@@ -110,6 +110,13 @@ def _check_gpu_memory(item: Item, declared: GpuMemory, service: Service, mistake
             mistakes.add(item.value[key], f"'{name}' is no setting of this service.{guess}")
         elif setting.type != form or setting.role != "deployment":
             mistakes.add(item.value[key], f"'{name}' must be a setting of type {form} and role deployment.")
+    try:
+        groups = re.compile(declared.tokens_line or "()").groups
+    except re.error as error:
+        mistakes.add(item.value["tokens_line"], f"is no regular expression: {error}.")
+    else:
+        if groups != 1:
+            mistakes.add(item.value["tokens_line"], f"needs one group, the number of tokens, and has {groups}.")
 
 
 def _known_ports(server: Server) -> set[str]:

@@ -185,7 +185,8 @@ class GpuMemory:
     """The settings of a server of a language model that decide the memory of its GPUs, by name.
 
     `model` is the model's name or folder. Without a name the server has no such setting: parallelism of 1, a type of
-    computation of 16 bits. A start whose command does not pass `gpu_memory_utilization` uses no GPU.
+    computation of 16 bits. A start whose command does not pass `gpu_memory_utilization` uses no GPU. `tokens_line` is
+    a regular expression of a line of its log, with one group: the tokens whose keys and values fit.
     """
 
     model: str
@@ -195,6 +196,7 @@ class GpuMemory:
     pipeline_parallel: str | None = None
     data_parallel: str | None = None
     dtype: str | None = None
+    tokens_line: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,18 @@
 """Check before a run that each server of a language model fits the memory of its GPUs. Starts no server.
 
 A check needs the model's folder, the memory of a GPU (`gpu_memory_gb` of the site) and a recipe that names its
-settings (`gpu_memory`). Without one of them nothing is refused. A server that has measured a trial fits.
+settings (`gpu_memory`). Without one of them nothing is refused. A server with measured trials fits, and the memory
+that its start took is taken for others of its model.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from seamark.config.model_folder import ModelFolder, find_model_folder, read_model_folder
 from seamark.errors import UserError
 from seamark.model.plurals import counted
+from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.scenario import Scenario
 from seamark.model.service import GpuMemory, Service, Value
 from seamark.model.site import Site
@@ -26,9 +28,11 @@ from seamark.simulation.gpu_memory import (
     estimate_memory,
     gib,
     idle_gpus,
+    measured_bytes,
     refusals,
 )
 from seamark.simulation.model_architecture import UnsizedError
+from seamark.storage.paths import read_or_none
 
 PLACE: Mapping[RefusalKind, str] = {
     "gpus_missing": "gpus",
@@ -42,7 +46,7 @@ PLACE: Mapping[RefusalKind, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SizedServer:
-    """A server of the plan with the memory of each of its GPUs. `refusals` are lines for a message."""
+    """A server of the plan with the memory of each of its GPUs."""
 
     service: str
     model: str
@@ -51,7 +55,6 @@ class SizedServer:
     gpu_gb: float
     gpu_memory_utilization: float
     memory: MemoryEstimate
-    refusals: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -60,9 +63,8 @@ class SizedServer:
         granted = f"{self.gpu_memory_utilization:g} x {self.gpu_gb:g} GB = {gib(memory.granted_bytes)} GiB"
         requests = f"{counted(memory.requests, 'request')} of {memory.max_model_len:,} tokens at a time"
         return (
-            f"{self.service} {self.model} on {counted(self.layout.gpus, 'GPU')}: {granted} of each, less weights"
-            f" {gib(memory.weights_bytes)}, activation {gib(memory.activation_bytes)} and non-torch"
-            f" {gib(memory.non_torch_bytes)}: room for {memory.kv_tokens:,} tokens, {requests}"
+            f"{self.service} {self.model} on {counted(self.layout.gpus, 'GPU')}: {granted} of each, less"
+            f" {memory.fixed_text}: room for {memory.kv_tokens:,} tokens, {requests}"
         )
 
 
@@ -85,41 +87,119 @@ def require_gpu_memory(study: Study) -> GpuMemoryCheck:
         return GpuMemoryCheck()
     mistakes: list[str] = []
     notes: list[str] = []
-    servers = []
+    servers: list[_Server] = []
     read = _reader(scenario.binds if study.site.runtime == "apptainer" else ())
-    for deployment, measured in _servers(study):
+    for deployment, starts in _starts(study).values():
         try:
-            sized = _sized(study, deployment, read)
+            if (server := _server(study, deployment, starts, read)) is not None:
+                servers.append(server)
         except UserError as error:
             mistakes += error.mistakes
-            continue
         except UnsizedError as error:
             notes.append(f"{deployment.service}: the memory of its GPUs is not checked: {error}.")
-            continue
-        if sized is None:
-            continue
-        servers.append(sized)
-        mistakes += () if measured else sized.refusals
-        if idle := idle_gpus(sized.layout, sized.gpus):
-            notes.append(f"{sized.service} {sized.model}: gpus_idle: {idle} of {sized.gpus} GPUs are not used.")
+    known = {each.kind: each.measured_bytes for each in servers if each.kv_tokens is not None}
+    servers = [replace(each, asked=replace(each.asked, measured_bytes=known.get(each.kind))) for each in servers]
+    for each in servers:
+        mistakes += () if each.has_trials else each.lines(scenario, study.services)
+        if idle := idle_gpus(each.asked.layout, each.gpus):
+            notes.append(f"{each.service.name} {each.model}: gpus_idle: {idle} of {each.gpus} GPUs are not used.")
     mistakes, notes = list(dict.fromkeys(mistakes)), list(dict.fromkeys(notes))
     if mistakes and scenario.capacity_check == "stop":
         raise UserError(*mistakes)
-    return GpuMemoryCheck(servers=tuple(dict.fromkeys(servers)), notes=(*mistakes, *notes))
+    return GpuMemoryCheck(servers=tuple(dict.fromkeys(each.sized for each in servers)), notes=(*mistakes, *notes))
 
 
-def _servers(study: Study) -> Iterator[tuple[Deployment, bool]]:
-    """Yield each server whose recipe names its settings, once for all starts, and whether it measured a trial."""
+@dataclass(frozen=True, kw_only=True)
+class _Server:
+    """A server of the plan with what its memory depends on. `kv_tokens` are those that it counted at a start, None
+    without one; `has_trials`: trials were measured on it."""
+
+    service: Service
+    declared: GpuMemory
+    model: str
+    folder: ModelFolder
+    asked: ServerMemory
+    gpus: int
+    node_gpus: int | None
+    has_trials: bool
+    kv_tokens: int | None
+
+    @property
+    def kind(self) -> tuple[str, str, int, str]:
+        """What servers have in common whose memory beside weights, keys and values is alike."""
+        return self.service.name, self.model, self.asked.layout.tensor_parallel, self.asked.dtype
+
+    @property
+    def measured_bytes(self) -> int:
+        """That memory, by the tokens that the server counted."""
+        return measured_bytes(self.folder.architecture, self.folder.weights, self.asked, self.kv_tokens or 0)
+
+    @property
+    def sized(self) -> SizedServer:
+        return SizedServer(
+            service=self.service.name,
+            model=self.model,
+            layout=self.asked.layout,
+            gpus=self.gpus,
+            gpu_gb=self.asked.gpu_gb,
+            gpu_memory_utilization=self.asked.gpu_memory_utilization,
+            memory=estimate_memory(self.folder.architecture, self.folder.weights, self.asked),
+        )
+
+    def lines(self, scenario: Scenario, services: Mapping[str, Service]) -> Iterator[str]:
+        """Yield a line for each reason against the server, with place, class and remedy."""
+        sizes = self.folder.architecture, self.folder.weights, self.asked
+        found = partial(refusals, *sizes, gpus=self.gpus, node_gpus=self.node_gpus)
+        has_pipeline = self.declared.pipeline_parallel is not None
+        for each, over_nodes in zip(found(has_pipeline=has_pipeline), found(has_pipeline=True), strict=True):
+            wanted = [_words(change, self.declared, self.node_gpus) for change in each.changes]
+            if not any("gpus" in change for change in each.changes):
+                wanted += _elsewhere(over_nodes, services, self.node_gpus)
+            remedy = f"Use {' or '.join(wanted)}" if wanted else each.otherwise
+            place = _place(scenario, self.declared, PLACE[each.kind], self.service.name)
+            yield (
+                f"{place}: {each.kind}: {self.service.name} {self.model}: {each.why}. {remedy};"
+                " 'capacity_check: note' measures anyway."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Starts:
+    """What earlier starts of a server left: whether trials were measured, and the tokens that it counted."""
+
+    has_trials: bool = False
+    kv_tokens: int | None = None
+
+    def with_others(self, others: "_Starts") -> "_Starts":
+        """Return both together; of two counts the smaller one."""
+        counts = [each for each in (self.kv_tokens, others.kv_tokens) if each is not None]
+        return _Starts(has_trials=self.has_trials or others.has_trials, kv_tokens=min(counts, default=None))
+
+
+def _starts(study: Study) -> Mapping[object, tuple[Deployment, _Starts]]:
+    """Return the servers whose recipe names its settings, each once for all its starts."""
     folder = study.folder(study.scenario.name)
     trials = study.plan.by_deployment()
-    servers: dict[object, tuple[Deployment, bool]] = {}
+    servers: dict[object, tuple[Deployment, _Starts]] = {}
     for deployment in study.plan.deployments:
-        measured = any(folder.trial(each.id).record.exists() for each in trials[deployment.id])
+        is_measured = any(folder.trial(each.id).record.exists() for each in trials[deployment.id])
         for server in deployment.served:
+            if study.services[server.service].gpu_memory is None:
+                continue
             key = (server.service, server.gpus, tuple(server.settings.items()))
-            if study.services[server.service].gpu_memory is not None:
-                servers[key] = (server, measured or servers.get(key, (server, False))[1])
-    yield from servers.values()
+            record = read_or_none(folder.deployment(server.id).record, DeploymentRecord)
+            starts = _Starts(has_trials=is_measured, kv_tokens=record.kv_tokens if record else None)
+            if record is not None and not _is_of(record, study):
+                starts = _Starts()
+            servers[key] = (server, starts.with_others(servers[key][1]) if key in servers else starts)
+    return servers
+
+
+def _is_of(record: DeploymentRecord, study: Study) -> bool:
+    """Return whether a server ran on the site and partition of a study, so on such GPUs."""
+    ran = record.server_identity
+    here = (study.site.runtime, study.site_name, study.plan.partition if study.site.partitions else None)
+    return ran is None or (ran.runtime, ran.site, ran.partition) == here
 
 
 def _reader(binds: tuple[str, ...]) -> Callable[[str], ModelFolder]:
@@ -135,8 +215,8 @@ def _reader(binds: tuple[str, ...]) -> Callable[[str], ModelFolder]:
     return read
 
 
-def _sized(study: Study, server: Deployment, read: Callable[[str], ModelFolder]) -> SizedServer | None:
-    """Return a server with its memory, None where the GPUs or their memory are not known or it uses none.
+def _server(study: Study, server: Deployment, starts: _Starts, read: Callable[[str], ModelFolder]) -> _Server | None:
+    """Return a server with what its memory depends on, None where its GPUs are not known or it uses none.
 
     `read` returns a model by the value of its setting. Raises its UnsizedError and UserError.
     """
@@ -159,15 +239,16 @@ def _sized(study: Study, server: Deployment, read: Callable[[str], ModelFolder])
         max_model_len=_count(server.settings, declared.max_model_len),
         dtype=str(server.settings[declared.dtype]) if declared.dtype else "auto",
     )
-    return SizedServer(
-        service=service.name,
+    return _Server(
+        service=service,
+        declared=declared,
         model=model,
-        layout=layout,
+        folder=folder,
+        asked=asked,
         gpus=server.gpus,
-        gpu_gb=gpu_gb,
-        gpu_memory_utilization=asked.gpu_memory_utilization,
-        memory=estimate_memory(folder.architecture, folder.weights, asked),
-        refusals=tuple(_lines(study, service, model, folder, asked, server.gpus, node_gpus)),
+        node_gpus=node_gpus,
+        has_trials=starts.has_trials,
+        kv_tokens=starts.kv_tokens,
     )
 
 
@@ -193,32 +274,6 @@ def _count(settings: Mapping[str, Value], name: str | None) -> int | None:
     """Return the whole number of a setting, None without the setting or for a word in its place."""
     value = settings[name] if name is not None else None
     return value if type(value) is int and value > 0 else None
-
-
-def _lines(
-    study: Study,
-    service: Service,
-    model: str,
-    folder: ModelFolder,
-    asked: ServerMemory,
-    gpus: int,
-    node_gpus: int | None,
-) -> Iterator[str]:
-    """Yield a line for each reason against a server, with place, class and remedy."""
-    declared = service.gpu_memory
-    assert declared is not None
-    found = partial(refusals, folder.architecture, folder.weights, asked, gpus=gpus, node_gpus=node_gpus)
-    has_pipeline = declared.pipeline_parallel is not None
-    for each, over_nodes in zip(found(has_pipeline=has_pipeline), found(has_pipeline=True), strict=True):
-        wanted = [_words(change, declared, node_gpus) for change in each.changes]
-        if not any("gpus" in change for change in each.changes):
-            wanted += _elsewhere(over_nodes, study.services, node_gpus)
-        remedy = f"Use {' or '.join(wanted)}" if wanted else each.otherwise
-        place = _place(study.scenario, declared, PLACE[each.kind], service.name)
-        yield (
-            f"{place}: {each.kind}: {service.name} {model}: {each.why}. {remedy};"
-            " 'capacity_check: note' measures anyway."
-        )
 
 
 def _words(change: Change, declared: GpuMemory, node_gpus: int | None) -> str:

@@ -99,6 +99,8 @@ class ServerMemory:
     """What is asked of a server of a language model: layout, longest request, and its share of each GPU.
 
     `max_model_len` None: the longest of the model. `gpu_gb` is the memory of a GPU (1 GB as 2**30 bytes).
+    `measured_bytes` is the memory beside weights, keys and values that a start of the model took of such a GPU, in
+    place of the constants; None: there was none.
     """
 
     layout: Layout
@@ -106,12 +108,14 @@ class ServerMemory:
     gpu_memory_utilization: float = 0.9
     max_model_len: int | None = None
     dtype: str = "auto"
+    measured_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryEstimate:
     """Memory of the GPU that is used most, in bytes, and the requests of the greatest length that it bears.
 
+    With `is_measured`, `activation_bytes` has all that a real start took beside weights, keys and values.
     `room_bytes` is negative where weights and activations alone are too large. `kv_token_bytes` is a token's keys and
     values on that GPU. `kv_tokens` and `requests_per_replica` count whole blocks.
     """
@@ -126,6 +130,17 @@ class MemoryEstimate:
     max_model_len: int
     requests_per_replica: int
     requests: int
+    is_measured: bool = False
+
+    @property
+    def fixed_text(self) -> str:
+        """The parts that no request shares, in GiB: `weights 14.96 + activation 4.80 + non-torch 0.15`."""
+        if self.is_measured:
+            return f"weights {gib(self.weights_bytes)} + measured {gib(self.activation_bytes)}"
+        return (
+            f"weights {gib(self.weights_bytes)} + activation {gib(self.activation_bytes)} + non-torch"
+            f" {gib(self.non_torch_bytes)}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +186,8 @@ def estimate_memory(model: ModelArchitecture, weights: WeightSizes, asked: Serve
     each = -(-weights.loaded_bytes(model, compute_bytes) // layout.replica_gpus)
     activation = activation_bytes(model)
     non_torch = round((NON_TORCH_ALONE_GIB if layout.tensor_parallel == 1 else NON_TORCH_GIB) * GIB)
+    if asked.measured_bytes is not None:
+        activation, non_torch = asked.measured_bytes, 0
     room = granted - each - activation - non_torch
     token_bytes = kv_token_bytes(model, layout, compute_bytes)
     longest = asked.max_model_len or model.longest_tokens or UNKNOWN_LONGEST
@@ -187,7 +204,14 @@ def estimate_memory(model: ModelArchitecture, weights: WeightSizes, asked: Serve
         max_model_len=longest,
         requests_per_replica=requests,
         requests=requests * layout.data_parallel,
+        is_measured=asked.measured_bytes is not None,
     )
+
+
+def measured_bytes(model: ModelArchitecture, weights: WeightSizes, asked: ServerMemory, tokens: int) -> int:
+    """Return the memory beside weights, keys and values of a start that had room for so many tokens."""
+    memory = estimate_memory(model, weights, asked)
+    return memory.granted_bytes - memory.weights_bytes - tokens * memory.kv_token_bytes
 
 
 def refusals(
@@ -239,21 +263,17 @@ def _short(
     better = _smallest_layout(model, weights, asked, node_gpus, has_pipeline)
     changes = [_change(asked.layout, better)] if better else []
     fixed = needs.weights_bytes + needs.activation_bytes + needs.non_torch_bytes
-    parts = (
-        f"weights {gib(needs.weights_bytes)} + activation {gib(needs.activation_bytes)} + non-torch"
-        f" {gib(needs.non_torch_bytes)}"
-    )
     granted = f"{asked.gpu_memory_utilization:g} x {asked.gpu_gb:g} GB = {gib(needs.granted_bytes)} GiB"
     if needs.room_bytes <= 0:
         where = "the GPU" if asked.layout.gpus == 1 else f"each of {asked.layout.gpus} GPUs"
-        why = f"{parts} = {gib(fixed)} GiB on {where}, of {granted}"
+        why = f"{needs.fixed_text} = {gib(fixed)} GiB on {where}, of {granted}"
         kind: RefusalKind = "weights_do_not_fit"
         otherwise = "Use GPUs with more memory, or quantised weights"
     else:
         request = -(-needs.max_model_len // BLOCK_TOKENS) * BLOCK_TOKENS * needs.kv_token_bytes
         why = (
             f"a request of {needs.max_model_len} tokens needs {gib(request)} GiB for keys and values on each GPU, and"
-            f" {granted} less {parts} leave {gib(needs.room_bytes)} GiB"
+            f" {granted} less {needs.fixed_text} leave {gib(needs.room_bytes)} GiB"
         )
         kind = "no_request_fits"
         otherwise = "Use GPUs with more memory"
