@@ -260,7 +260,7 @@ def test_what_a_start_counted_takes_the_place_of_the_constants_for_servers_of_it
     assert "'max_model_len: 99056'" in line
     study = Study.at(root, scenario="config/scenarios/sized.yaml", every_recipe=False)
     first = study.plan.deployments[0].settings["gpu_memory_utilization"]
-    # 0.8 and 0.9 of 40 GB less 14.957 of weights leave 17.043 and 21.043 GiB. The start kept 16 or 20 of it for tokens
+    # 0.8 and 0.9 of 40 GB less 14.957 of weights leave 17.043 and 21.043 GiB. The start kept 16 or 20 GiB for tokens
     # of 131,072 bytes, so it took 1.043 GiB beside them, and every other server of the model will as well.
     ended(study, {0.8: 131_072, 0.9: 163_840}[first])
     found = require_gpu_memory(study)

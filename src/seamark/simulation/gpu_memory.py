@@ -7,7 +7,7 @@ memory x utilisation - weights / (tensor x pipeline parallel) - activation - non
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from seamark.simulation.model_architecture import ModelArchitecture
 
@@ -49,7 +49,6 @@ RefusalKind = Literal[
     "gpus_missing", "heads_not_divided", "too_long_for_model", "weights_do_not_fit", "no_request_fits"
 ]
 Change = Mapping[Quantity, int]
-REFUSALS: tuple[RefusalKind, ...] = get_args(RefusalKind)
 
 
 @dataclass(frozen=True, kw_only=True)
