@@ -31,6 +31,7 @@ VERBS = {
     "load": "Run a quick load on one address.",
     "baseline": "Run workflows on simulated GPUs under the baseline policy.",
     "simulate": "Run workflows on simulated GPUs under one or several policies.",
+    "memory": "Show what a language model needs of each GPU.",
     "check": "Check an execution log of simulated GPUs.",
     "servers": "List services; start and stop persistent servers.",
     "logs": "Collect logs into one archive.",

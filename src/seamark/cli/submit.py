@@ -28,6 +28,7 @@ from seamark.cli.options import (
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
+from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
@@ -99,6 +100,8 @@ def command(
     study.require_drivers()
     study.require_no_dataset()
     require_room(study)
+    for note in require_gpu_memory(study).notes:
+        click.echo(f"Note: {note}", err=True)
     if dry_run and measure_anew and (found := conflicts(study)):
         for each in found:
             click.echo(f"{each.text()} They would be set aside and measured again.")
