@@ -109,6 +109,13 @@ def workloads_of(
         defaults = None
     made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
     _check_defaults(defaults, made, services, mistakes)
+    for each, workload in zip(items, made, strict=True):
+        if workload is not None and not workload.parties and services[workload.service].origin == "simulated":
+            from seamark.config.workflow_settings import check_workflows  # few scenarios simulate
+
+            repetitions = tree.value.get("repetitions")
+            count = repetitions.value if repetitions and isinstance(repetitions.value, int) else 1
+            check_workflows(each, workload, services[workload.service], count, mistakes)
     found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
     return tuple(found)

@@ -238,15 +238,21 @@ def _trials(
             keys = {each.id: rank(seed, deployment.id, block, each.id) for each in served[deployment.id]}
             for treatment in sorted(served[deployment.id], key=lambda each: keys[each.id]):
                 position += 1
-                trial = _trial(scenario, treatment, block, position)
+                simulated = not treatment.workload.parties and services[deployment.service].origin == "simulated"
+                trial = _trial(scenario, treatment, block, position, simulated=simulated)
                 if treatment.workload.parties:
                     trial = with_parties(trial, scenario.name, treatment.workload, services, treatment.varied)
                 yield trial
 
 
-def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: int) -> Trial:
+def _trial(
+    scenario: Scenario, treatment: Treatment, repetition: int, position: int, *, simulated: bool = False
+) -> Trial:
+    """Return one trial. The simulated ones of a block share their seed: all see the same random numbers, so that they
+    differ by their settings alone."""
     name = f"{treatment.id}--r{repetition}"
-    seed = seed_of(scenario.metadata.seed, treatment.id, repetition)
+    drawn_for = "simulated" if simulated else treatment.id
+    seed = seed_of(scenario.metadata.seed, drawn_for, repetition)
     return Trial(
         id=name,
         trial_id=trial_uuid(scenario.name, name),
@@ -274,8 +280,8 @@ def _add_factors(
 ) -> None:
     roles = {each.name: each.role for each in settings_of(service, workload)} | dict.fromkeys(RESOURCES, "deployment")
     for name, levels in factors_of(combinations).items():
-        known = factors[roles[name]].get(name, ())
-        factors[roles[name]][name] = tuple(dict.fromkeys((*known, *levels)))
+        of_role = factors.setdefault(roles[name], {})
+        of_role[name] = tuple(dict.fromkeys((*of_role.get(name, ()), *levels)))
 
 
 def _misfits(

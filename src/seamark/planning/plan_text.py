@@ -173,11 +173,11 @@ def duration(seconds: float) -> str:
 
 def _factor_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     lines = ["Factors"]
-    deployment = plan.factors.get("deployment", {})
+    roles = {name: role for role, levels in plan.factors.items() for name in levels}
     for service, about in facts.workloads.items():
         lines.append(f"  {service}: {counted(about.treatments, 'treatment')}")
         for name, levels in about.factors.items():
-            role = "deployment" if name in deployment else "workload"
+            role = roles.get(name, "workload")
             lines.append(f"    {name:<20} {role:<11} {_levels(name, levels)}")
         if not about.factors:
             lines.append("    nothing varies")

@@ -87,7 +87,11 @@ def _virtual_s(folder: TrialFolder) -> float:
 
 
 def _kept(folder: TrialFolder, measured: MeasuredLoad, load: LoadRecord) -> LoadRecord:
-    """Keep samples, events and files. Its time axis has no place in real time, and so no telemetry."""
+    """Keep samples, events, executions and files. Its time axis has no place in real time, and so no telemetry."""
+    executions = TrialFolder(root=folder.own_parts / FILES).executions
+    if executions.exists():
+        load = replace(load, executions_bytes=executions.stat().st_size)
+        executions.replace(folder.executions)
     files: Path = folder.own_parts / FILES
     if files.is_dir() and any(files.iterdir()):
         shutil.rmtree(folder.files, ignore_errors=True)
