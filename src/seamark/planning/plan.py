@@ -97,10 +97,11 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         notes=scenario.metadata.notes,
         compare=scenario.compare,
     )
-    if restarts_of(scenario, planned, services) == "once":
-        return planned
     alone = {each.service for each in planned.deployments if not each.members}
-    return started_in_blocks(planned, {name for name in alone if services[name].origin == "simulated"})
+    virtual = {name for name in alone if services[name].origin == "simulated"}
+    if restarts_of(scenario, planned, services, virtual) == "once":
+        return planned
+    return started_in_blocks(planned, virtual)
 
 
 def _treatment(

@@ -135,12 +135,14 @@ def describe(
 ) -> str:
     """Return the plan as text for a terminal; see `plan_facts`."""
     facts = plan_facts(plan, services, site, unmade=unmade, measured_s=measured_s)
+    used = {each.service for each in plan.deployments}
+    virtual = all(name in (services or {}) and (services or {})[name].origin == "simulated" for name in used)
     lines = [
         f"Scenario {plan.scenario} ({plan.source})",
         "",
         f"  {counted(facts.treatments, 'treatment')} x {counted(plan.repetitions, 'repetition')}"
         f" = {counted(facts.trials, 'trial')} on {counted(facts.deployments, 'deployment')}"
-        + (f" with {len(plan.deployments)} starts" if plan.restarts == "each" else "")
+        + (f" with {len(plan.deployments)} starts" if plan.restarts == "each" and not virtual else "")
         + f"; seed {plan.seed}",
         f"  {duration(facts.estimated_least_s)} to {duration(facts.estimated_most_s)}, of it"
         f" {duration(facts.loads_s)} of load; at most {facts.node_hours:.2f} node-hours"
@@ -150,7 +152,7 @@ def describe(
         "",
         *_design_lines(plan, facts),
         "",
-        *_start_lines(plan, facts),
+        *(() if virtual else _start_lines(plan, facts)),
         "First trials",
         *(f"  {name}" for name in facts.first_trials),
     ]

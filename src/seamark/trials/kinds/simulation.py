@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
+from seamark.load.coordinator.local_launcher import LocalLauncher
 from seamark.load.workers.assignment import FILES
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import LoadRecord
@@ -57,6 +58,7 @@ def _run(
             folder.own_parts,
             python=context.client_python(endpoint),
             parent_pid=parent_pid,
+            launcher=LocalLauncher(parent_pid),
             on_tick=lambda: (
                 None if os.getppid() == parent_pid else "interrupted: the run of this simulation has gone"
             ),

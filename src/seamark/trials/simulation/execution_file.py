@@ -83,9 +83,19 @@ def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> 
         "time_source": [SOURCES[work.source[node]] for node in nodes],
     }
     schema = COLUMNS.with_metadata({METADATA_KEY: json.dumps(encode(facts)).encode()})
-    table = pa.Table.from_arrays([pa.array(values[each.name], each.type) for each in schema], schema=schema)
+    table = pa.Table.from_arrays([_array(values[each.name], each.type) for each in schema], schema=schema)
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True, use_dictionary=TEXTS)
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    """Return a column made from its bytes: pa.array would import pandas, which takes longer than most simulations."""
+    if kind != pa.string():
+        column = np.ascontiguousarray(values, kind.to_pandas_dtype())
+        return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
+    texts = [str(each).encode() for each in values]
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))])
 
 
 def schedule_of_trial(path: Path) -> ScheduleMetrics:
