@@ -65,10 +65,8 @@ class _Checks:
             )
             return
         if values["arrivals_rps"] is not None and (requests is not None or values["arrivals"] != "timestamps"):
-            self._note(
-                "rate_rps",
-                "is for generated requests with `arrivals: timestamps`, and has no effect here. Remove it.",
-            )
+            text = "has no effect here: it is for generated requests with 'arrivals: timestamps'. Remove it."
+            self._note("arrivals_rps", text)
         files = self._files(str(values["system_file"]), None if requests is None else str(requests))
         if files is None:
             return

@@ -123,7 +123,9 @@ def _treatment(
     inside = [
         each.name for each in settings_of(service, workload) if each.name not in {*by_role["deployment"], *idle}
     ]
-    order = sorted(name for name in inside if service.setting(name)) + [n for n in inside if not service.setting(n)]
+    policies = [each.name for each in service.settings if each.role == "policy"]
+    own = sorted((name for name in inside if service.setting(name)), key=lambda name: (name not in policies, name))
+    order = own + [name for name in inside if not service.setting(name)]
     defaults = {each.name: each.default for each in settings_of(service, workload)}
     changed = {name: values[name] for name in (*by_role["deployment"], *order) if values[name] != defaults[name]}
     if workload.parties:
