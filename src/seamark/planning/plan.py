@@ -96,6 +96,11 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         git_commit=scenario.metadata.git_commit,
         notes=scenario.metadata.notes,
         compare=scenario.compare,
+        qualities={
+            name: quality
+            for service in dict.fromkeys(member.service for member in served)
+            for name, quality in services[service].qualities.items()
+        },
     )
     alone = {each.service for each in planned.deployments if not each.members}
     virtual = {name for name in alone if services[name].origin == "simulated"}

@@ -150,7 +150,7 @@ def describe(
         "",
         *_factor_lines(plan, facts),
         "",
-        *_design_lines(plan, facts),
+        *_design_lines(plan, facts, virtual=virtual),
         "",
         *(() if virtual else _start_lines(plan, facts)),
         "First trials",
@@ -190,7 +190,7 @@ def _factor_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     return lines
 
 
-def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
+def _design_lines(plan: Plan, facts: PlanFacts, *, virtual: bool) -> list[str]:
     count, comparisons = plan.repetitions, facts.comparisons
     where = "in the same blocks" if plan.restarts == "each" else "of one start"
     test = TESTS[method_of(count, max(1, comparisons), ALPHA)]
@@ -198,7 +198,8 @@ def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     if facts.smallest_p is not None:
         lines.append(f"  smallest p               {_number(facts.smallest_p)} with {counted(count, 'repetition')}")
     elif not facts.factors_without_p:
-        lines.append("  nothing                  no start has two treatments to compare")
+        why = "one repetition has no spread" if virtual else "no start has two treatments to compare"
+        lines.append(f"  nothing                  {why}")
     if comparisons > 1 and facts.smallest_p_holm is not None:
         lines.append(
             f"  after Holm               {_number(facts.smallest_p_holm)} in a family of {comparisons} comparisons"
