@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Value = int | float | str | bool | None
-Role = Literal["deployment", "workload"]
+Role = Literal["deployment", "workload", "policy"]
 SettingType = Literal["int", "float", "str", "bool", "structure"]
 LoadKind = Literal["requests", "finite", "program"]
 Origin = Literal["measured", "simulated"]
@@ -18,11 +18,11 @@ Component = Literal["storage", "vectordb", "inference", "evaluation", "pipeline"
 class Setting:
     """One setting of a scenario: type, default, limits, and whether a change needs a new server.
 
-    A `deployment` setting needs a new server, a `workload` setting does not. `alike_in_mix`: the setting decides how
-    replies are decoded, so the classes of a mix cannot differ in it. `words` are texts allowed in place of a number.
-    A `structure` has mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `file`: the
-    value is the path of a file, whose content is part of a trial's identity. A `required` setting has no default: a
-    workload sets it.
+    A `deployment` setting needs a new server, a `workload` setting does not; a `policy` setting of a simulation says
+    who decides, which changes neither machine nor load. `alike_in_mix`: the setting decides how replies are decoded,
+    so the classes of a mix cannot differ in it. `words` are texts allowed in place of a number. A `structure` has
+    mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `file`: the value is the path
+    of a file, whose content is part of a trial's identity. A `required` setting has no default: a workload sets it.
     """
 
     name: str
