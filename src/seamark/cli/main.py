@@ -24,6 +24,7 @@ VERBS = {
     "export": "Write job scripts without Snakemake, or metrics for Prometheus.",
     "report": "Write a scenario's report again.",
     "compare": "Compare the levels of a scenario, or two results.",
+    "fit": "Fit a queueing model to measured trials, and score it.",
     "keep": "Set a measured run aside, so that the next lies beside it.",
     "history": "Show the runs of scenarios over time, and what changed.",
     "retry": "Measure failed trials again; earlier attempts are kept.",
