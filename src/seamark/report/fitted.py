@@ -3,7 +3,7 @@
 from collections import Counter
 
 from seamark.model.plurals import counted
-from seamark.model.results.fitted_model import FittedModel, FittedModels
+from seamark.model.results.fitted_model import StationModel, FittedModels
 from seamark.report.numbers import number
 
 HEADS = ("held out", "figure", "trials", "median error", "largest", "in spreads", "in 90 % interval")
@@ -18,14 +18,14 @@ SHOWN = 5
 def fitted_lines(found: FittedModels) -> list[str]:
     """Return a paragraph for each model, with its scores as a table, then the trials that stayed out."""
     lines: list[str] = []
-    for model in found.models:
+    for model in found.stations:
         lines += [*_model_lines(model), ""]
     for why, count in Counter(str(each.why) for each in found.left_out).items():
         lines.append(f"Left out: {counted(count, 'trial')}: {why}.")
     return lines
 
 
-def _model_lines(model: FittedModel) -> list[str]:
+def _model_lines(model: StationModel) -> list[str]:
     found, (low, high) = model.parameters, model.loads
     lines = [
         f"{model.name}: {counted(model.servers, 'server')}, one queue; {model.family} service times of"

@@ -41,8 +41,8 @@ class FitScore:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedModel:
-    """A station with one queue, first come, first served.
+class StationModel:
+    """A queueing model of a server: one queue, first come, first served.
 
     `family` is that of the service times. `between` is the standard deviation of the logarithm of a trial's mean
     service time beyond what its number of requests explains. `loads` and `rates_rps` are the lowest and the highest
@@ -52,7 +52,6 @@ class FittedModel:
 
     name: str
     service: str
-    kind: Literal["station"] = "station"
     servers: int
     family: Literal["exponential", "gamma", "lognormal"]
     parameters: StationParameters
@@ -81,5 +80,5 @@ class FittedModels:
     fitted_at: Moment = None
     seed: int
     machines: tuple[str, ...] = ()
-    models: tuple[FittedModel, ...]
+    stations: tuple[StationModel, ...]
     left_out: tuple[FitSource, ...] = ()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from seamark.errors import UserError
 from seamark.fit import Scored, contradictions, fit_station, score
 from seamark.fit.station_fit import Draw
-from seamark.model.results.fitted_model import FitScore, FittedModel, FittedModels, StationParameters
+from seamark.model.results.fitted_model import FitScore, StationModel, FittedModels, StationParameters
 from seamark.trials.simulation.fit_inputs import FitGroup, FitInputs
 
 SCORE_DRAWS = 100
@@ -13,13 +13,13 @@ SCORE_DRAWS = 100
 
 def fitted_models(inputs: FitInputs, *, servers: int | None, seed: int) -> FittedModels:
     """Fit a station to each group of trials. Raises UserError where no group can be fitted, with all reasons."""
-    models, reasons = [], []
+    stations, reasons = [], []
     for group in inputs.groups:
         try:
-            models.append(_fitted(group, servers, seed))
+            stations.append(_fitted(group, servers, seed))
         except ValueError as reason:
             reasons.append(f"{group.name}: {reason}.")
-    if not models:
+    if not stations:
         counts: dict[str, int] = {}
         for each in inputs.left_out:
             counts[str(each.why)] = counts.get(str(each.why), 0) + 1
@@ -32,12 +32,12 @@ def fitted_models(inputs: FitInputs, *, servers: int | None, seed: int) -> Fitte
         fitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=seed,
         machines=tuple(sorted(inputs.machines)),
-        models=tuple(models),
+        stations=tuple(stations),
         left_out=tuple(inputs.left_out),
     )
 
 
-def _fitted(group: FitGroup, servers: int | None, seed: int) -> FittedModel:
+def _fitted(group: FitGroup, servers: int | None, seed: int) -> StationModel:
     station = fit_station(group.trials, servers=servers, seed=seed)
     scores: tuple[Scored, ...] = ()
     why_no_score = None
@@ -46,7 +46,7 @@ def _fitted(group: FitGroup, servers: int | None, seed: int) -> FittedModel:
     except ValueError as reason:
         why_no_score = str(reason)
     rates = [trial.rate_rps for trial in group.trials]
-    return FittedModel(
+    return StationModel(
         name=group.name,
         service=group.service,
         servers=station.servers,
