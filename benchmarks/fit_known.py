@@ -18,7 +18,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from seamark.fit import contradictions, fit_station, predict
+from seamark.fit import contradictions, fit_station, predict_station
 from seamark.housekeeping.compared_results import results_named
 from seamark.services.supervisor.node_locks import RUNTIME_DIR
 from seamark.trials.simulation.fit_inputs import fit_inputs
@@ -58,15 +58,16 @@ def line_of(study: Path, text: str, seed: int) -> tuple[str, int, int]:
     )
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr)
-    found = results_named(study, "study.yaml", None)
-    inputs = fit_inputs([(found.plan, found.folder)])
-    [group] = inputs.groups
+    results = results_named(study, "study.yaml", None)
+    inputs = fit_inputs([(results.plan, results.folder)])
+    [group] = inputs.stations
     held = [trial for trial in group.trials if trial.rate_rps > 0.9 * HELD_OUT_RPS]
     trials = [trial for trial in group.trials if trial not in held]
     station = fit_station(trials, seed=seed)
     inside: Counter[str] = Counter()
     for trial in held:
-        said = predict(station, trial.arrival_s, warmup_s=trial.warmup_s, until_s=trial.until_s, seed=seed).figures
+        found = predict_station(station, trial.arrival_s, warmup_s=trial.warmup_s, until_s=trial.until_s, seed=seed)
+        said = found.figures
         inside.update(name for name in FIGURES if said[name].low <= trial.figures[name] <= said[name].high)
     service = station.service
     shares = "  ".join(f"{inside[name]}/{len(held)}" for name in FIGURES)

@@ -4,8 +4,9 @@ import json
 
 import in_process
 import pytest
+from planted_replicas import COST
 from planted_stations import MEAN_S
-from planted_study import NAME, planted_study
+from planted_study import NAME, planted_replica_study, planted_study
 
 from seamark.model.results.fitted_model import FittedModels
 from seamark.storage.paths import read
@@ -51,7 +52,7 @@ def test_the_same_seed_writes_the_same_models(inside, tmp_path):
 
 
 def test_trials_that_say_nothing_of_the_server_stay_out_and_are_listed(tmp_path, monkeypatch):
-    folder = planted_study(tmp_path, rates=(40, 80))
+    folder = planted_study(tmp_path, rate_rps=[40, 80])
     monkeypatch.chdir(tmp_path)
     missing, damaged, saturated = sorted(path.parent for path in folder.root.glob("*--*/load.json"))[:3]
     (missing / "metrics.json").unlink()
@@ -65,6 +66,43 @@ def test_trials_that_say_nothing_of_the_server_stay_out_and_are_listed(tmp_path,
     for why in ("it is not measured", "samples.parquet is damaged", "saturated"):
         assert f"1 left out: {why}" in said
     assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.covers("C14")
+def test_streamed_replies_are_those_of_an_llm_replica(tmp_path, monkeypatch):
+    planted_replica_study(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
+    assert code == 0, said
+    found = read(tmp_path / "out.json", FittedModels)
+    assert found.stations == ()
+    [replica] = found.replicas
+    for name, value in vars(COST).items():
+        assert getattr(replica.parameters, name) == pytest.approx(value, rel=0.02), name
+    assert (len(replica.sources), replica.max_num_seqs, replica.contradictions) == (12, 256, ())
+    assert {name: (each.low, each.high) for name, each in replica.ranges.items()} == {
+        "concurrency": (1, 16),
+        "prompt_tokens": (64, 256),
+        "reply_tokens": (16, 16),
+    }
+    assert {each.place for each in replica.scores} == {"inside"}
+    assert "12 trials" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"prompt_len_shape": "uniform", "prompt_len_spread": 0.5}, "its prompts differ in length"),
+        ({"prefix_len": 32}, "its prompts have a common prefix"),
+        ({"batch": 2}, "its requests have several prompts each"),
+    ],
+)
+def test_requests_that_cannot_be_replayed_stay_out(tmp_path, monkeypatch, settings, why):
+    planted_replica_study(tmp_path, concurrency=1, prompt_len=64, **settings)
+    monkeypatch.chdir(tmp_path)
+    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
+    assert code == 2
+    assert f"2 left out: {why}" in said
 
 
 def test_closed_loops_stay_out(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from planted_stations import MEAN_S, OVERHEAD_S, planted, stalled
 
-from seamark.fit import contradictions, fit_station, predict, score
+from seamark.fit import contradictions, fit_station, predict_station, score
 from seamark.fit.service_time import ServiceTime, Sums, fit_service_time
 from seamark.fit.station_trial import figures_of, service_times
 from seamark.simulation.station import Station, constant, exponential, lognormal, serve
@@ -65,7 +65,7 @@ def test_intervals_of_a_load_beyond_the_fit_hold_nine_of_ten_planted_trials(kind
     for seed in range(40):
         fitted = fit_station(planted(seed, draw=KINDS[kind], between=between), seed=seed, servers=1, draws=100)
         [held] = planted(1_000 + seed, draw=KINDS[kind], between=between, loads=(0.8,), repeats=1, requests=3_000)
-        said = predict(fitted, held.arrival_s, warmup_s=held.warmup_s, until_s=held.until_s, seed=seed)
+        said = predict_station(fitted, held.arrival_s, warmup_s=held.warmup_s, until_s=held.until_s, seed=seed)
         assert said.extrapolated
         inside += [
             said.figures[name].low <= value <= said.figures[name].high
@@ -103,8 +103,18 @@ def test_a_server_whose_speed_drifts_is_contradicted():
     assert said
 
 
+def scored(trials):
+    return score(
+        trials,
+        lambda others: fit_station(others, servers=1, draws=60),
+        lambda fitted, trial, seed: predict_station(
+            fitted, trial.arrival_s, warmup_s=trial.warmup_s, until_s=trial.until_s, seed=seed
+        ),
+    )
+
+
 def test_held_out_treatments_are_scored_apart_inside_and_beyond_the_others():
-    found = score(planted(7, loads=(0.2, 0.5, 0.8), requests=1_500), servers=1, draws=60)
+    found = scored(planted(7, loads=(0.2, 0.5, 0.8), requests=1_500))
     rows = {(each.place, each.figure): each for each in found}
     assert rows["inside", "mean_s"].trials == 3
     assert rows["beyond", "mean_s"].trials == 6
@@ -117,7 +127,7 @@ def test_more_load_than_the_servers_can_take_is_overload():
     trials = planted(8, loads=(0.3, 0.6), requests=1_000)
     fitted = fit_station(trials, servers=1, draws=10)
     arrival_s = np.arange(1_000) * MEAN_S / 1.2
-    assert predict(fitted, arrival_s, warmup_s=0.0, until_s=float(arrival_s[-1])).overload
+    assert predict_station(fitted, arrival_s, warmup_s=0.0, until_s=float(arrival_s[-1])).overload
 
 
 def test_what_no_station_explains_is_refused():
@@ -125,7 +135,7 @@ def test_what_no_station_explains_is_refused():
     with pytest.raises(ValueError, match="two trials or more"):
         fit_station(trials[:1])
     with pytest.raises(ValueError, match="three treatments"):
-        score(trials)
+        scored(trials)
 
 
 def test_equal_seeds_give_equal_fits():

@@ -1,10 +1,12 @@
-"""What stands against a fitted station in the trials that it was fitted to."""
+"""What stands against a fitted model in the trials that it was fitted to."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
 
+from seamark.fit.replica_fit import FittedReplica
+from seamark.fit.replica_trial import ReplicaTrial, replayed
 from seamark.fit.service_time import ServiceTime
 from seamark.fit.station_fit import FittedStation
 from seamark.fit.station_trial import StationTrial, service_times
@@ -15,6 +17,9 @@ LEVEL = 0.01
 DISTANCE, CORRELATION, TIME = 0.1, 0.1, 0.02
 """Distance of distributions, correlation of neighbours, and relative difference of times that matter; smaller ones do
 not, however sure."""
+REPLAY_DISTANCE, NEAR, FEWEST = 0.3, 0.1, 20
+"""Distance of replayed and measured distributions that matters, which times near the median do not have; and how many
+times a test needs."""
 
 
 def contradictions(station: FittedStation, trials: Sequence[StationTrial]) -> tuple[str, ...]:
@@ -29,6 +34,37 @@ def contradictions(station: FittedStation, trials: Sequence[StationTrial]) -> tu
         times_s = service_times(trial, station.servers, station.overhead_s)
         times_s = times_s[times_s > 0]
         found += _tests(station, trial.id, times_s)
+    return _holm(found)
+
+
+def replica_contradictions(fitted: FittedReplica, trials: Sequence[ReplicaTrial]) -> tuple[str, ...]:
+    """Return a sentence for each trial whose times a replica with these costs would hardly have had.
+
+    Tests: the distributions of response times and of times per further token, measured and replayed (Kolmogorov and
+    Smirnov), each divided by its median, which the spread of trials explains. Holm's method at LEVEL over all.
+    """
+    found: list[tuple[float, str]] = []
+    for trial in trials:
+        replies = replayed(fitted.replica, trial, fitted.overhead_s)
+        pairs = {
+            "times of further tokens": (
+                (trial.last_s - trial.first_s)[trial.reply_tokens > 1],
+                (replies.completed_s - replies.first_token_s)[replies.reply_tokens > 1],
+            ),
+            "response times": (trial.last_s - trial.sent_s, replies.completed_s - replies.arrival_s),
+        }
+        for name, (measured_s, said_s) in pairs.items():
+            if min(len(measured_s), len(said_s)) < FEWEST:
+                continue
+            one, other = (each / float(np.median(each)) for each in (measured_s, said_s))
+            near = np.where(np.abs(one - 1) < NEAR, 1.0, one), np.where(np.abs(other - 1) < NEAR, 1.0, other)
+            tested = stats.ks_2samp(*near)
+            text = f"{trial.id}: {name} are spread otherwise than in its replay (distance {tested.statistic:.2f})"
+            found.append((float(tested.pvalue), text if tested.statistic > REPLAY_DISTANCE else ""))
+    return _holm(found)
+
+
+def _holm(found: Sequence[tuple[float, str]]) -> tuple[str, ...]:
     kept = []
     for rank, (p, text) in enumerate(sorted(found)):
         if p * (len(found) - rank) > LEVEL:

@@ -1,14 +1,12 @@
-"""How wrong a fitted station is: whole treatments are left out in turn and predicted from the others."""
+"""How wrong a fitted model is: whole treatments are left out in turn and predicted from the others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
-from seamark.fit.prediction import predict
-from seamark.fit.station_fit import DRAWS, fit_station
-from seamark.fit.station_trial import FIGURES, StationTrial
+from seamark.fit.prediction import Prediction
 
 Place = Literal["inside", "beyond", "overload"]
 """Of a treatment that was left out: its load is among those of the others, outside of them, or too much to serve."""
@@ -31,6 +29,22 @@ class Scored:
     inside_interval: float
 
 
+class Trial(Protocol):
+    """What a score needs of a measured trial."""
+
+    @property
+    def treatment(self) -> str:
+        """Which trials are repeats of each other."""
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The measured figures."""
+
+
+T = TypeVar("T", bound=Trial)
+M = TypeVar("M")
+
+
 @dataclass(frozen=True, kw_only=True)
 class _HeldOut:
     place: Place
@@ -41,27 +55,27 @@ class _HeldOut:
 
 
 def score(
-    trials: Sequence[StationTrial], *, servers: int | None = None, seed: int = 0, draws: int = DRAWS
+    trials: Sequence[T], fit: Callable[[Sequence[T]], M], predict: Callable[[M, T, int], Prediction]
 ) -> tuple[Scored, ...]:
-    """Return the errors by place and figure. Raises ValueError for fewer than three treatments, and as
-    `fit_station`."""
+    """Return the errors by place and figure. `fit` makes a model from trials, `predict` takes it, a trial and a seed.
+
+    Raises ValueError for fewer than three treatments, and as `fit`.
+    """
     names = list(dict.fromkeys(trial.treatment for trial in trials))
     if len(names) < 3:
         raise ValueError("a score needs three treatments or more: one is left out, and two say how load matters")
     found: list[_HeldOut] = []
     for name in names:
-        fitted = fit_station(
-            [each for each in trials if each.treatment != name], servers=servers, seed=seed, draws=draws
-        )
+        fitted = fit([each for each in trials if each.treatment != name])
         own = [each for each in trials if each.treatment == name]
         spreads = _spreads(own)
         for number, trial in enumerate(own):
-            predicted = predict(
-                fitted, trial.arrival_s, warmup_s=trial.warmup_s, until_s=trial.until_s, seed=seed + number
-            )
+            predicted = predict(fitted, trial, number)
             place: Place = "overload" if predicted.overload else "beyond" if predicted.extrapolated else "inside"
             for figure, measured in trial.figures.items():
-                said = predicted.figures[figure]
+                said = predicted.figures.get(figure)
+                if said is None or not measured:
+                    continue
                 found.append(
                     _HeldOut(
                         place=place,
@@ -72,7 +86,8 @@ def score(
                     )
                 )
     places: tuple[Place, ...] = ("inside", "beyond", "overload")
-    rows = [(place, figure) for place in places for figure in FIGURES]
+    figures = list(dict.fromkeys(each.figure for each in found))
+    rows = [(place, figure) for place in places for figure in figures]
     return tuple(
         _summed([each for each in found if (each.place, each.figure) == row])
         for row in rows
@@ -80,12 +95,12 @@ def score(
     )
 
 
-def _spreads(trials: Sequence[StationTrial]) -> dict[str, float]:
+def _spreads(trials: Sequence[Trial]) -> dict[str, float]:
     """Return the relative standard deviation of each figure over repeats; nothing for a single trial."""
     if len(trials) < 2:
         return {}
     rows = [trial.figures for trial in trials]
-    common = [name for name in FIGURES if all(name in row for row in rows)]
+    common = [name for name in rows[0] if all(name in row for row in rows)]
     values = {name: np.array([row[name] for row in rows]) for name in common}
     return {name: float(each.std(ddof=1) / each.mean()) for name, each in values.items()}
 

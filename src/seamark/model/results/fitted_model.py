@@ -1,5 +1,6 @@
 """The document of `bench fit`: models of servers, with the trials that they come from and what stands against them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,12 +74,80 @@ class StationModel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplicaParameters:
+    """What a step of an LLM replica takes: `base_s`, and more for each token of a prompt, request that decodes, and
+    token held. `overhead_s` passes before a request reaches the replica."""
+
+    base_s: float
+    prompt_token_s: float
+    sequence_s: float
+    kv_token_s: float
+    overhead_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputRange:
+    """Lowest and highest mean of an input over the trials of a model."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaModel:
+    """A replica of a language model that works in steps, with limits by the names of vLLM.
+
+    `between` is the standard deviation of the logarithm of a trial's time per token over that of its replay, `speed`
+    by what replays of the summed steps had to be slowed down. `ranges` are those of rate, concurrency and lengths.
+    With `contradictions` it is unfit for plans.
+    """
+
+    name: str
+    service: str
+    kv_blocks: int
+    block_tokens: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    parameters: ReplicaParameters
+    between: float
+    speed: float
+    ranges: Mapping[str, InputRange]
+    requests: int
+    sources: tuple[FitSource, ...]
+    contradictions: tuple[str, ...] = ()
+    scores: tuple[FitScore, ...] = ()
+    why_no_score: Word = None
+    draws: tuple[ReplicaParameters, ...] = ()
+
+    @property
+    def fit_for_plans(self) -> bool:
+        """Whether its own trials do not contradict it."""
+        return not self.contradictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartModel:
+    """Times in seconds from starting the processes of a server until it is healthy, its model loaded: mean and
+    standard deviation over `starts`, the latter None for one start."""
+
+    name: str
+    service: str
+    starts: int
+    mean_s: float
+    std_s: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FittedModels:
-    """All models of one `bench fit`, the trials that stayed out, and the machines that were measured."""
+    """All models of one `bench fit`, the trials that stayed out, what could not be fitted and why, and the machines
+    that were measured."""
 
     schema_version: int = 1
     fitted_at: Moment = None
     seed: int
     machines: tuple[str, ...] = ()
-    stations: tuple[StationModel, ...]
+    stations: tuple[StationModel, ...] = ()
+    replicas: tuple[ReplicaModel, ...] = ()
+    starts: tuple[StartModel, ...] = ()
     left_out: tuple[FitSource, ...] = ()
+    not_fitted: tuple[str, ...] = ()
