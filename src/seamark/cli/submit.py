@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -100,8 +100,7 @@ def command(
     study.require_drivers()
     study.require_no_dataset()
     require_room(study)
-    for note in require_gpu_memory(study).notes:
-        click.echo(f"Note: {note}", err=True)
+    notes = require_gpu_memory(study).notes
     if dry_run and measure_anew and (found := conflicts(study)):
         for each in found:
             click.echo(f"{each.text()} They would be set aside and measured again.")
@@ -109,8 +108,10 @@ def command(
     if dry_run:
         from seamark.workflow.snakemake_cli import command as words
 
+        _print_notes(notes)
         return subprocess.run(words(study, extra=("--dry-run", *snakemake_options)), check=False).returncode
     require_what_it_needs(study)
+    _print_notes(notes)
     if not measure_anew:
         require_no_conflicts(study)
     return submit(
@@ -143,7 +144,11 @@ def require_what_it_needs(study: Study) -> None:
         node_folder()
     if study.site.runtime == "apptainer" or study.site.images.jobs:
         require_images(study)
-    for note in require_room(study):
+    _print_notes(require_room(study))
+
+
+def _print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
         click.echo(f"Note: {note}", err=True)
 
 
