@@ -27,7 +27,9 @@ ROOMS: Mapping[str, Room] = {
         floor=3, what="allocation of machines to jobs: local or Slurm; identity of node and job, fencing"
     ),
     "platform": Room(floor=3, what="processes, ports, sockets, timers, TLS, pinning, fork server"),
-    "simulation": Room(floor=3, what="workflows on GPUs, on a virtual clock: engine, policies, bounds, checker; stations, LLM replicas, GPU memory"),
+    "simulation": Room(
+        floor=3, what="workflows on GPUs, stations and LLM replicas on a virtual clock; bounds, checker, GPU memory"
+    ),
     "config": Room(floor=4, what="YAML decoded into the nouns, with every mistake at once; JSON Schemas"),
     "load": Room(floor=4, what="load generation: engine, workers, coordinator; owns the only request clock"),
     "testservers": Room(floor=4, what="test servers: null server and reference server"),
