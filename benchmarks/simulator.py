@@ -1,4 +1,5 @@
-"""The simulator of workflows beside SimPy, and its time by number of nodes: `python benchmarks/simulator.py`.
+"""The simulator of workflows beside SimPy, its time by number of nodes, and the simulated LLM replica beside a loop
+over its steps: `python benchmarks/simulator.py`.
 
     python benchmarks/simulator.py --rounds 5
 
@@ -9,6 +10,11 @@ a deque of its own, with a bare event for each node, which is the least that Sim
 its own, on one core; those of a round alternate, and ratios are of processor time within a round, SimPy over Seamark,
 without the time to make the work. SimPy comes from PyPI into an environment in the cache folder. The second table is
 of Seamark alone: time and memory by number of nodes, full records included.
+
+The third table is of one LLM replica with prompts of 512 tokens and replies of 128, as constants and as means of
+drawn lengths, with blocks to spare and with few. The loop of `tests/support/literal_replica.py` takes the same
+requests token by token, and must end at the same virtual time. The last ratio is the time of a run with replies twice
+as long, over that of the first.
 """
 
 import argparse
@@ -21,7 +27,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -46,7 +52,18 @@ class Case:
         return self.requests * self.nodes
 
 
+@dataclass(frozen=True)
+class LlmCase:
+    """Requests to one LLM replica, tokens of a reply, whether lengths are drawn, and blocks of its KV cache."""
+
+    requests: int
+    reply: int
+    drawn: bool
+    blocks: int
+
+
 PAIRED = (Case(4, 100_000, 1), Case(1_000, 25_000, 4))
+LLM = tuple(LlmCase(20_000, 128, drawn, blocks) for drawn in (False, True) for blocks in (30_000, 2_000))
 SCALE = tuple(Case(1_000, nodes // 4, 4) for nodes in (10_000, 100_000, 1_000_000))
 
 
@@ -176,6 +193,62 @@ def simpy_run(case: Case, *, resource_queue: bool) -> dict[str, float]:
     return {"run_s": ended - before, "work_s": 0.0, "makespan_s": max(record[-1] for record in records)}
 
 
+PROMPT = 512
+RATE_RPS = 22.0
+LLM_PASSES = 5
+"""Runs of Seamark in one process, as one takes but a tenth of a second."""
+STEP_COSTS_S = (0.006, 4e-5, 2e-5, 2e-8)
+"""Of a step, token of a prompt, request that decodes, token held: about those of 8 billion parameters on one GPU."""
+
+
+def llm_load(case: LlmCase) -> tuple[list[float], list[int], list[int]]:
+    """Return seeded Poisson arrivals, and tokens of prompts and replies: constants, or exponential about them."""
+    rng = random.Random(1)
+    arrivals = list(accumulate(rng.expovariate(RATE_RPS) for _ in range(case.requests)))
+    if not case.drawn:
+        return arrivals, [PROMPT] * case.requests, [case.reply] * case.requests
+    lengths = [(rng.expovariate(1.0), rng.expovariate(1.0)) for _ in range(case.requests)]
+    return arrivals, [1 + int(PROMPT * p) for p, _ in lengths], [1 + int(case.reply * r) for _, r in lengths]
+
+
+def llm_run(case: LlmCase) -> dict[str, float]:
+    """Run a case in Seamark LLM_PASSES times; the clock covers the columns made from plain numbers, and the run."""
+    import numpy as np
+
+    from seamark.simulation.llm.fleet import Fleet, serve_requests
+    from seamark.simulation.llm.replica import LlmReplica, LlmRequests, StepCost
+
+    base_s, prompt_token_s, sequence_s, kv_token_s = STEP_COSTS_S
+    cost = StepCost(base_s=base_s, prompt_token_s=prompt_token_s, sequence_s=sequence_s, kv_token_s=kv_token_s)
+    fleet = Fleet(replica=LlmReplica(cost=cost, kv_blocks=case.blocks))
+    arrivals, prompts, replies = llm_load(case)
+    before = time.process_time()
+    for _ in range(LLM_PASSES):
+        requests = LlmRequests(
+            arrival_s=np.array(arrivals), prompt_tokens=np.array(prompts), reply_tokens=np.array(replies)
+        )
+        served = serve_requests(fleet, requests, np.random.default_rng(1))
+    ended = time.process_time()
+    return {
+        "run_s": (ended - before) / LLM_PASSES,
+        "makespan_s": float(served.completed_s.max()),
+        "preemptions": int(served.preemptions.sum()),
+    }
+
+
+def llm_literal(case: LlmCase) -> dict[str, float]:
+    """Run a case in the loop over all tokens of all steps."""
+    import literal_replica  # type: ignore[import-not-found, unused-ignore]
+
+    rows = zip(*llm_load(case), strict=True)
+    before = time.process_time()
+    requests = [literal_replica.Request(number, *row) for number, row in enumerate(rows)]
+    replica = literal_replica.Replica(STEP_COSTS_S, case.blocks, 16, 256, 8_192)
+    served = literal_replica.run([replica], requests, lambda request, loads: 0)
+    ended = time.process_time()
+    return {"run_s": ended - before, "makespan_s": max(each.completed_s for each in served)}
+
+
 def environment() -> Path:
     """Return the interpreter of an environment with SimPy, made on first use."""
     folder = CACHE / "benchmarks" / PIN.replace("==", "-")
@@ -186,9 +259,9 @@ def environment() -> Path:
     return python
 
 
-def measured(python: str | Path, program: str, case: Case) -> dict[str, float]:
+def measured(python: str | Path, program: str, case: Case | LlmCase) -> dict[str, float]:
     """Run a case in a process of its own."""
-    words = [str(python), __file__, "--one", program, str(case.gpus), str(case.requests), str(case.nodes)]
+    words = [str(python), __file__, "--one", program, *(str(int(each)) for each in astuple(case))]
     done = subprocess.run(words, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -210,8 +283,36 @@ def paired(case: Case, rounds: int) -> str:
     return f"{case.gpus:>6,}{case.requests:>10,}{case.executions:>12,}{''.join(cells)}"
 
 
+def llm_row(case: LlmCase, rounds: int) -> str:
+    """Return a row: requests a second, ratios to the literal loop and to replies twice as long, preemptions."""
+    rates, over_loop, over_single = [], [], []
+    for _ in range(rounds):
+        ours = measured(sys.executable, "llm", case)
+        longer = measured(sys.executable, "llm", replace(case, reply=2 * case.reply))
+        loop = measured(sys.executable, "llm-literal", case)
+        assert abs(loop["makespan_s"] / ours["makespan_s"] - 1) < 1e-9, (loop, ours)
+        rates.append(case.requests / ours["run_s"])
+        over_loop.append(loop["run_s"] / ours["run_s"])
+        over_single.append(longer["run_s"] / ours["run_s"])
+    cells = [
+        f"{statistics.median(rates):>12,.0f}{f'{min(rates):,.0f} to {max(rates):,.0f}':>22}",
+        f"{statistics.median(over_loop):>9.1f}x{f'{min(over_loop):.1f} to {max(over_loop):.1f}':>16}",
+        f"{statistics.median(over_single):>9.2f}x{f'{min(over_single):.2f} to {max(over_single):.2f}':>16}",
+    ]
+    lengths = "drawn" if case.drawn else "fixed"
+    return f"{lengths:>8}{case.blocks:>8,}{ours['preemptions']:>12,}{''.join(cells)}"
+
+
+def llm_table(rounds: int) -> None:
+    """Print the table of the LLM replica."""
+    header = f"{'lengths':>8}{'blocks':>8}{'preemptions':>12}{'requests/s':>12}{'range':>22}"
+    print(f"{header}{'loop':>10}{'range':>16}{'256/128':>10}{'range':>16}")
+    for case in LLM:
+        print(llm_row(case, rounds), flush=True)
+
+
 def main(rounds: int) -> None:
-    """Print both tables."""
+    """Print all tables."""
     print(f"{'GPUs':>6}{'requests':>10}{'executions':>12}{'Resource':>9}{'range':>14}{'bare':>9}{'range':>14}")
     for case in PAIRED:
         print(paired(case, rounds), flush=True)
@@ -226,18 +327,31 @@ def main(rounds: int) -> None:
             f"{case.executions:>11,}{run_us:>9.2f}{run_us / first_us:>8.2f}x{whole_s:>9.2f}{found[0]['rss_mb']:>7.0f}"
         )
         print(row, flush=True)
+    print()
+    llm_table(rounds)
+
+
+def one(program: str, sizes: list[int]) -> dict[str, float]:
+    """Run one program on one case in this process."""
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "support")]
+    if program.startswith("llm"):
+        requests, reply, drawn, blocks = sizes
+        asked = LlmCase(requests, reply, bool(drawn), blocks)
+        return llm_run(asked) if program == "llm" else llm_literal(asked)
+    case = Case(*sizes)
+    return seamark(case) if program == "seamark" else simpy_run(case, resource_queue=program == "simpy")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--one", nargs=4)
+    parser.add_argument("--llm", action="store_true", help="only the table of the LLM replica")
+    parser.add_argument("--one", nargs="+")
     arguments = parser.parse_args()
     if arguments.one:
-        sys.path.insert(0, str(ROOT / "src"))
-        program, *sizes = arguments.one
-        chosen = Case(*map(int, sizes))
-        result = seamark(chosen) if program == "seamark" else simpy_run(chosen, resource_queue=program == "simpy")
+        result = one(arguments.one[0], [int(size) for size in arguments.one[1:]])
         print(json.dumps(result | {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}))
+    elif arguments.llm:
+        llm_table(arguments.rounds)
     else:
         main(arguments.rounds)

@@ -27,7 +27,9 @@ ROOMS: Mapping[str, Room] = {
         floor=3, what="allocation of machines to jobs: local or Slurm; identity of node and job, fencing"
     ),
     "platform": Room(floor=3, what="processes, ports, sockets, timers, TLS, pinning, fork server"),
-    "simulation": Room(floor=3, what="workflows on GPUs, on a virtual clock: engine, policies, bounds, checker"),
+    "simulation": Room(
+        floor=3, what="workflows on GPUs, stations and LLM replicas on a virtual clock; bounds, checker, GPU memory"
+    ),
     "config": Room(floor=4, what="YAML decoded into the nouns, with every mistake at once; JSON Schemas"),
     "load": Room(floor=4, what="load generation: engine, workers, coordinator; owns the only request clock"),
     "testservers": Room(floor=4, what="test servers: null server and reference server"),
@@ -35,6 +37,7 @@ ROOMS: Mapping[str, Room] = {
     "planning": Room(floor=5, what="from a scenario and a site to deployments and trials; names, hashes, seeds"),
     "report": Room(floor=5, what="tables, figures and pages"),
     "telemetry": Room(floor=5, what="samplers of host, processes, GPU, energy and service; provenance of a node"),
+    "fit": Room(floor=4, what="models of servers fitted to measured trials: parameters, contradictions, score"),
     "history": Room(floor=6, what="runs of a scenario side by side, their index, series, change points and gates"),
     "services": Room(floor=6, what="a server's life: supervisor, runtimes, images, persistent servers"),
     "trials": Room(floor=7, what="a deployment served, a trial measured; search, quick load, calibration, self-test"),

@@ -273,6 +273,27 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
             "the port 'http' is none",
         ),
         ("workers: wire", "workers: wire\nserver: {command: [x], metrics_port: web}", "is none of the ports main."),
+        (
+            "workers: wire",
+            "workers: wire\ngpu_memory: {model: siez, max_model_len: size, gpu_memory_utilization: size}",
+            "toy.yaml:8: gpu_memory.model: 'siez' is no setting of this service. Did you mean 'size'?",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\ngpu_memory: {model: size, max_model_len: size, gpu_memory_utilization: size}",
+            "toy.yaml:8: gpu_memory.max_model_len: 'size' must be a setting of type int and role deployment.",
+        ),
+        ("workers: wire", "workers: wire\ngpu_memory: {model: size}", "the key 'max_model_len' is missing."),
+        (
+            "workers: wire",
+            "workers: wire\ngpu_memory: {model: a, max_model_len: b, gpu_memory_utilization: c, tokens_line: '(a'}",
+            "toy.yaml:8: gpu_memory.tokens_line: is no regular expression: missing )",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\ngpu_memory: {model: a, max_model_len: b, gpu_memory_utilization: c, tokens_line: a}",
+            "toy.yaml:8: gpu_memory.tokens_line: needs one group, the number of tokens, and has 0.",
+        ),
     ],
 )
 def test_a_wrong_recipe_is_named_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
@@ -374,6 +395,15 @@ def test_meluxina_is_as_its_documentation_says() -> None:
         ("name: here\nsummary: x\npinning: {clients: '1'}\n", "pinning.clients: unknown key. Did you mean 'client'?"),
         ("name: here\nsummary: x\npinning: {client: '1;2'}\n", "here.yaml:3: pinning.client: '1;2' names no CPUs"),
         ("name: here\nsummary: x\npinning: {client: '1-2', server: '0-1'}\n", "load and server would share CPU 1."),
+        (
+            "name: here\nsummary: x\npartitions: {p: {nodes: 1, cpus: 1, mem_gb: 1, gpu_memory_gb: 0}}\n",
+            "here.yaml:3: partitions.p.gpu_memory_gb: must be from 1 to 10000 GB",
+        ),
+        (
+            "name: here\nsummary: x\ngpu_memory_gb: 40\npartitions: {p: {nodes: 1, cpus: 1, mem_gb: 1}}\n",
+            "here.yaml:3: gpu_memory_gb: belongs to each partition",
+        ),
+        ("name: here\nsummary: x\ngpu_memory_gb: 40 GB\n", "gpu_memory_gb: expected a number"),
         ("name: here\nsummary: x\npaths: {result: x}\n", "paths.result: unknown key. Did you mean 'results'?"),
     ],
 )

@@ -63,6 +63,13 @@ def test_a_recipe_was_seen_in_apptainer_by_a_test_or_says_that_it_was_not(servic
         assert (ROOT / definition).is_file()
 
 
+NEEDED: dict[str, dict[str, object]] = {
+    "cluster": {"system_file": str(ROOT / "config/clusters/system_config.yaml"), "generated_requests": 5},
+    "command": {"command": {"argv": ["true"]}},
+}
+"""Settings that a workload of a service must have."""
+
+
 @pytest.mark.covers("E-AC03", "E-FR06")
 @every_recipe
 def test_a_recipe_has_an_image_to_run_in(service: Service, tmp_path: Path) -> None:
@@ -70,7 +77,7 @@ def test_a_recipe_has_an_image_to_run_in(service: Service, tmp_path: Path) -> No
     site = {"name": "boxes", "summary": "images", "runtime": "apptainer", "images": {"client": True}}
     (tmp_path / "config/sites/boxes.yaml").write_text(yaml.safe_dump(site))
     nodes = service.server.fewest_nodes if service.server else 1
-    needed = {"command": {"argv": ["true"]}} if service.name == "command" else {}
+    needed = NEEDED.get(service.name, {})
     scenario = {"scenario": "try", "resources": {"nodes": nodes}, "workload": {"service": service.name, **needed}}
     (tmp_path / "try.yaml").write_text(yaml.safe_dump(scenario))
     images = StudyImages(study=Study.at(tmp_path, scenario="try.yaml", site="boxes"))

@@ -14,11 +14,13 @@ import pytest
 from service_environment import ROOT, ask, environment
 from service_loads import deployed, loaded
 
+from seamark.config.model_folder import read_model_folder
 from seamark.config.read import read_services
 from seamark.drivers.openai.driver import CHECKED_REQUESTS
 from seamark.drivers.openai.models import stage
 from seamark.load.driver import Target
 from seamark.model.sample import Failure
+from seamark.simulation.gpu_memory import Layout, kv_token_bytes, kv_tokens
 from seamark.storage.paths import DeploymentFolder
 
 RECIPE = read_services(ROOT / "config" / "services")["vllm"]
@@ -172,6 +174,18 @@ def test_tokens_that_a_load_counts_are_those_the_server_says_it_made(server, con
     assert requests == len(samples) + CHECKED_REQUESTS
     assert (generated, prompted) == (20 * len(samples) + CHECKED_REQUESTS, 60 * requests)
     assert outcome.quality["prompt_tokens_ratio"] == 1
+
+
+@pytest.mark.covers("D8")
+@pytest.mark.services
+def test_the_tokens_that_fit_are_those_that_the_server_counts(server, tiny):
+    folder, said = tiny
+    model = read_model_folder(folder)
+    assert model.weights.by_type == {"BF16": 2 * said["facts"]["model_parameters"]}
+    found = re.search(r"KV cache size: ([\d,]+) tokens", server["folder"].server_log.read_text(encoding="utf-8"))
+    assert found is not None
+    token_bytes = kv_token_bytes(model.architecture, Layout(), model.architecture.compute_bytes())
+    assert kv_tokens(SMALL["kv_cache_bytes"], token_bytes) == int(found[1].replace(",", ""))
 
 
 @pytest.mark.services

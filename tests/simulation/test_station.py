@@ -60,6 +60,52 @@ def test_waits_of_m_g_1_are_those_of_pollaczek_and_khinchine(service, variation2
 
 
 @pytest.mark.slow
+@pytest.mark.covers("C14")
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize(("service", "variation2"), [(exponential(1.0), 1.0), (lognormal(1.0, 1.5), 2.25)])
+def test_waits_of_two_priorities_are_those_of_cobham(service, variation2, load):
+    """Cobham 1954: the work found on arrival, over the shares left by the classes above and by those up to one's
+    own. Three in ten requests are of the higher class."""
+    count, share = 4_000, 0.3
+    waited_s = np.empty((SEEDS, 2))
+    for seed in range(SEEDS):
+        random = np.random.default_rng([seed, round(load * 100)])
+        at_s = arrivals_s(random, load, 2 * count)
+        priority = (random.random(2 * count) < share).astype(np.int64)
+        served = serve(Station(servers=1, service=service), at_s, random, priority)
+        for which in (0, 1):
+            waited_s[seed, which] = served.waiting_s[count:][priority[count:] == which].mean()
+    found_s = load * (1 + variation2) / 2
+    high = load * share
+    require_theory(waited_s[:, 1], found_s / (1 - high))
+    require_theory(waited_s[:, 0], found_s / (1 - high) / (1 - load))
+
+
+def test_the_waiting_request_of_the_highest_priority_starts_first_and_none_is_interrupted():
+    station = Station(servers=1, service=constant(10.0))
+    at_s, random = np.array([0.0, 1.0, 2.0, 3.0, 10.0]), np.random.default_rng(0)
+    served = serve(station, at_s, random, np.array([0, 0, 1, 1, 2]))
+    assert served.start_s.tolist() == [0.0, 40.0, 10.0, 30.0, 20.0]
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_equal_priorities_change_nothing(servers):
+    station = Station(servers=servers, service=lognormal(1.0, 2.0))
+    served = []
+    for priority in (None, np.full(3_000, 7)):
+        random = np.random.default_rng(9)
+        served.append(serve(station, arrivals_s(random, 0.9 * servers, 3_000), random, priority))
+    assert served[0].start_s.tolist() == served[1].start_s.tolist()
+    assert served[0].server.tolist() == served[1].server.tolist()
+
+
+def test_routers_with_a_queue_for_each_server_have_no_priorities():
+    station = Station(servers=2, service=constant(1.0), router="random")
+    with pytest.raises(ValueError, match="router random: priorities need one-queue"):
+        serve(station, np.zeros(2), np.random.default_rng(0), np.zeros(2, np.int64))
+
+
+@pytest.mark.slow
 def test_a_random_router_makes_each_server_a_queue_of_its_own():
     load = 0.6
     waited_s = runs(Station(servers=4, service=exponential(1.0), router="random"), load)

@@ -14,7 +14,7 @@ from seamark.errors import UserError
 @click.option("--config", "system", type=click.Path(path_type=Path), help="Models and workflows of the log.")
 @click.option("--requests", type=click.Path(path_type=Path), help="Requests of the log.")
 def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requests: Path | None) -> int:
-    """Check an execution log of `bench baseline` or `bench simulate`.
+    """Check an execution log of `bench baseline` or `bench simulate`, or executions.parquet of a simulated trial.
 
     It checks that no GPU, a further one of several included, has two executions at a time, that all fields are there,
     that times agree with each other, and that GPUs are consecutive. With --config and --requests also that each node
@@ -66,9 +66,11 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
 
 
 def _document(log: Path) -> dict[str, object]:
-    """Return the JSON object in a file. Raises UserError."""
+    """Return the execution log in a file: a JSON object, or that of executions.parquet. Raises UserError."""
     from seamark.storage.codec import parse_object
 
+    if log.suffix == ".parquet" and log.is_file():
+        return _document_of_trial(log)
     try:
         return parse_object(log.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -79,3 +81,17 @@ def _document(log: Path) -> dict[str, object]:
     except ValueError as error:
         hint = " To check a scenario: `bench plan -c FILE`." if log.suffix in (".yaml", ".yml") else ""
         raise UserError(f"{log}: is no execution log: {error}.{hint}") from None
+
+
+def _document_of_trial(path: Path) -> dict[str, object]:
+    """Return the execution log of a simulated trial. Raises UserError."""
+    from seamark.analysis.metrics.samples import DamagedError
+    from seamark.storage.codec import encode
+    from seamark.trials.simulation.execution_file import log_of_file
+
+    try:
+        document: dict[str, object] = encode(log_of_file(path))
+    except DamagedError as damage:
+        remedy = "`bench submit` simulates the trial again where the file has another size; else `bench retry TRIAL`."
+        raise UserError(f"{path}: {damage}. {remedy}") from None
+    return document

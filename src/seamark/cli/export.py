@@ -56,11 +56,13 @@ def slurm(
       bench export slurm -c config/scenarios/llm_vllm_baseline.yaml --site meluxina
       bench export slurm -c config/scenarios/null.yaml --site meluxina -o slurm/null --at-once 4
     """
+    from seamark.planning.gpu_memory_check import require_gpu_memory
     from seamark.planning.study_paths import require_paths
     from seamark.workflow.export_slurm import export_slurm
 
     study = open_study(scenario, site)
     study.require_no_dataset()
+    require_gpu_memory(study)
     require_paths(study)
     shown = folder or Path("slurm") / study.scenario.name
     export = export_slurm(study, study.root / shown, python=python, at_once=at_once)

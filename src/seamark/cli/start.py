@@ -21,6 +21,7 @@ from seamark.cli.options import (
 )
 from seamark.cli.submit import require_what_it_needs
 from seamark.errors import SiteError, UserError, did_you_mean
+from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import DEFAULT_SCENARIO, Study, scenario_files
 from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import require_no_conflicts
@@ -56,6 +57,7 @@ def command(
     study.require_environments()
     study.require_drivers()
     study.require_no_dataset()
+    require_gpu_memory(study)
     require_what_it_needs(study)
     if not measure_anew:
         require_no_conflicts(study)

@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from seamark.cli.options import (
 from seamark.dispatch.dispatcher import dispatcher_of, is_batch, leaves_this_machine
 from seamark.errors import SiteError, UserError
 from seamark.model.plurals import counted
+from seamark.planning.gpu_memory_check import require_gpu_memory
 from seamark.planning.study import Study
 from seamark.planning.study_paths import require_paths
 from seamark.trials.conflicts import conflicts, put_conflicts_aside, require_no_conflicts
@@ -99,6 +100,7 @@ def command(
     study.require_drivers()
     study.require_no_dataset()
     require_room(study)
+    notes = require_gpu_memory(study).notes
     if dry_run and measure_anew and (found := conflicts(study)):
         for each in found:
             click.echo(f"{each.text()} They would be set aside and measured again.")
@@ -106,8 +108,10 @@ def command(
     if dry_run:
         from seamark.workflow.snakemake_cli import command as words
 
+        _print_notes(notes)
         return subprocess.run(words(study, extra=("--dry-run", *snakemake_options)), check=False).returncode
     require_what_it_needs(study)
+    _print_notes(notes)
     if not measure_anew:
         require_no_conflicts(study)
     return submit(
@@ -140,7 +144,11 @@ def require_what_it_needs(study: Study) -> None:
         node_folder()
     if study.site.runtime == "apptainer" or study.site.images.jobs:
         require_images(study)
-    for note in require_room(study):
+    _print_notes(require_room(study))
+
+
+def _print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
         click.echo(f"Note: {note}", err=True)
 
 
@@ -173,7 +181,8 @@ def _submit(study: Study, as_json: bool, strict: bool, extra: tuple[str, ...]) -
     console = Console(stderr=as_json)
     before = progress_of(study)
     console.print(_opening(study, before))
-    if not as_json and _missing(before) and not leaves_this_machine(study.site):
+    timed = not all(study.simulates(each.service) for each in study.plan.served)
+    if timed and not as_json and _missing(before) and not leaves_this_machine(study.site):
         warn_of_machine(several_machines=study.site.carrier != "local", results=study.results)
     log = study.results / study.scenario.name / "logs" / f"submit-{time.strftime('%Y%m%dT%H%M%S')}.log"
     code = _run(study, console, log, extra)

@@ -24,7 +24,7 @@ from seamark.config.workload import NAME, RESOURCE_SETTINGS
 from seamark.dispatch.placement import PLACEMENTS
 from seamark.model.dotted import DOTTED
 from seamark.model.parties import KEEP_BUSY, PLACEMENT, SETS
-from seamark.model.scenario import Artifacts, Metadata, Restarts
+from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Restarts
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of
@@ -132,6 +132,11 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
             **{key: {"type": "string", "pattern": r"^\S+$"} for key in TEXT_KEYS},
             **{key: {"type": "integer", "minimum": low, "maximum": high} for key, (low, high) in COUNTS.items()},
             "restarts": {"enum": list(get_args(Restarts)), "description": "Whether every block starts servers anew."},
+            "capacity_check": {
+                "enum": [*get_args(CapacityCheck), False],  # YAML 1.1 reads `off` as false
+                "default": "stop",
+                "description": "Whether a server that exceeds the memory of its GPUs stops a run or is noted.",
+            },
             "resources": {"type": "object", "additionalProperties": False, "properties": resources},
             "defaults": {
                 "type": "object",

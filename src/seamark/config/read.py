@@ -226,6 +226,11 @@ def _check_limits(tree: Item, site: Site, mistakes: Mistakes) -> None:
             mistakes.add(entry, "must be at least 1 job.")
 
 
+def _check_gpu_memory_gb(item: Item, memory_gb: float | None, mistakes: Mistakes) -> None:
+    if memory_gb is not None and not 1 <= memory_gb <= 10_000:
+        mistakes.add(item.value["gpu_memory_gb"], "must be from 1 to 10000 GB, the memory of one GPU.")
+
+
 def _entry(tree: Item, path: str) -> Item:
     """Return the item at a dotted path, or the nearest one above it that the file has."""
     item = tree
@@ -240,6 +245,10 @@ def _check_site(tree: Item, site: Site, mistakes: Mistakes) -> None:
         for name, lowest in (("nodes", 1), ("cpus", 1), ("mem_gb", 1), ("gpus", 0)):
             if getattr(partition, name) < lowest:
                 mistakes.add(entry.value[name], f"must be at least {lowest}.")
+        _check_gpu_memory_gb(entry, partition.gpu_memory_gb, mistakes)
+    _check_gpu_memory_gb(tree, site.gpu_memory_gb, mistakes)
+    if site.gpu_memory_gb is not None and site.partitions:
+        mistakes.add(tree.value["gpu_memory_gb"], "belongs to each partition on a site that has some. Move it there.")
     _check_limits(tree, site, mistakes)
     for key in ("lease_s", "telemetry_interval_s"):
         if getattr(site, key) <= 0:

@@ -15,7 +15,7 @@ from seamark.errors import did_you_mean
 from seamark.model.dotted import is_dotted
 from seamark.model.failure_categories import FAILURE_CATEGORIES
 from seamark.model.load_profile import LONGEST_S
-from seamark.model.service import Health, Server, Service
+from seamark.model.service import GpuMemory, Health, Server, Service, SettingType
 
 PLACES = (
     *("ports", "host", "data", "settings", "switches", "user", "node", "nodes", "addresses"),
@@ -34,6 +34,16 @@ FIRST_ARGUMENT = {"python": "sys.argv[1]", "perl": "$ARGV[0]", "ruby": "ARGV[0]"
 """Interpreter -> expression for the first argument; in a shell "$1"."""
 TAKES_A_WORD = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-W", "-X")
 """Options of interpreters that take a value."""
+GPU_MEMORY_TYPES: Mapping[str, SettingType] = {
+    "model": "str",
+    "max_model_len": "int",
+    "gpu_memory_utilization": "float",
+    "tensor_parallel": "int",
+    "pipeline_parallel": "int",
+    "data_parallel": "int",
+    "dtype": "str",
+}
+"""Key of `gpu_memory` -> type of the setting that it names."""
 PLACEHOLDER = re.compile(r"\{(\w+)[^{}]*\}")
 
 
@@ -60,6 +70,8 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
             mistakes.add(at, f"there is a category '{name}' already. Choose another name.")
         elif not CATEGORY.fullmatch(name):
             mistakes.add(at, f"'{name}' cannot be a category: use small letters, digits and '_', at most 64.")
+    if service.gpu_memory is not None:
+        _check_gpu_memory(tree.value["gpu_memory"], service.gpu_memory, service, mistakes)
     for name in ("limit_s", "typical_load_s"):
         if service.load == "requests" and name in tree.value:
             mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")
@@ -85,6 +97,26 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
     for entry, part in zip(parts, service.server.parts, strict=True):
         for text in _strings(entry):
             _check_template(text, known | set(part.ports), service.server, types, mistakes)
+
+
+def _check_gpu_memory(item: Item, declared: GpuMemory, service: Service, mistakes: Mistakes) -> None:
+    for key, form in GPU_MEMORY_TYPES.items():
+        name = getattr(declared, key)
+        if name is None:
+            continue
+        setting = service.setting(name)
+        if setting is None:
+            guess = did_you_mean(name, (each.name for each in service.settings))
+            mistakes.add(item.value[key], f"'{name}' is no setting of this service.{guess}")
+        elif setting.type != form or setting.role != "deployment":
+            mistakes.add(item.value[key], f"'{name}' must be a setting of type {form} and role deployment.")
+    try:
+        groups = re.compile(declared.tokens_line or "()").groups
+    except re.error as error:
+        mistakes.add(item.value["tokens_line"], f"is no regular expression: {error}.")
+    else:
+        if groups != 1:
+            mistakes.add(item.value["tokens_line"], f"needs one group, the number of tokens, and has {groups}.")
 
 
 def _known_ports(server: Server) -> set[str]:

@@ -13,7 +13,7 @@ from seamark.config.levels import levels
 from seamark.config.workload import NAME, RESOURCE_SETTINGS, workloads_of
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.model.dotted import Form, is_dotted, resolved
-from seamark.model.scenario import Artifacts, Metadata, Resources, Restarts, Scenario
+from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Resources, Restarts, Scenario
 from seamark.model.service import Service
 from seamark.storage.paths import HISTORY
 
@@ -22,6 +22,7 @@ TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "max_retries", "resources"),
     *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
+    "capacity_check",
 )
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 
@@ -43,6 +44,8 @@ def scenario_of(
             fields[key] = _count(tree.value[key], lowest, highest, mistakes)
     if "restarts" in tree.value:
         fields["restarts"] = _restarts(tree.value["restarts"], mistakes)
+    if "capacity_check" in tree.value:
+        fields["capacity_check"] = _capacity_check(tree.value["capacity_check"], mistakes)
     if "resources" in tree.value:
         fields["resources"] = _resources(tree.value["resources"], mistakes)
     if "artifacts" in tree.value:
@@ -111,6 +114,12 @@ def _count(item: Item, lowest: int, highest: int, mistakes: Mistakes) -> Any:
 def _restarts(item: Item, mistakes: Mistakes) -> Any:
     restarts = decode(item, Restarts, mistakes)
     return None if restarts is WRONG else restarts
+
+
+def _capacity_check(item: Item, mistakes: Mistakes) -> Any:
+    if item.value is False and (item.text or "").lower() == "off":  # YAML 1.1 reads `off` as false
+        return "off"
+    return decode(item, CapacityCheck, mistakes)
 
 
 def _resources(item: Item, mistakes: Mistakes) -> Resources:

@@ -54,6 +54,24 @@ FREE = ("input_data", "node_configs")
 """Keys of a request with any content."""
 
 
+def read_system(path: Path) -> System:
+    """Return the system of a file. Raises UserError with every mistake."""
+    mistakes = Mistakes()
+    models: dict[str, Model | None] = {}
+    workflows: dict[str, Workflow | None] = {}
+    if (tree := load_document(path, mistakes)) is not None:
+        models, workflows = _system(tree, mistakes)
+    mistakes.raise_any()
+    return _whole(models, workflows)
+
+
+def _whole(models: Mapping[str, Model | None], workflows: Mapping[str, Workflow | None]) -> System:
+    return System(
+        models={key: each for key, each in models.items() if each is not None},
+        workflows={key: each for key, each in workflows.items() if each is not None},
+    )
+
+
 def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests]:
     """Return the system and the requests of two files. Raises UserError with every mistake in both."""
     mistakes = Mistakes()
@@ -65,8 +83,7 @@ def read_files(system_path: Path, requests_path: Path) -> tuple[System, Requests
     requests = None if found is None else _requests(found, workflows, mistakes)
     mistakes.raise_any()
     assert requests is not None
-    whole = {key: each for key, each in workflows.items() if each is not None}
-    return System(models={key: each for key, each in models.items() if each is not None}, workflows=whole), requests
+    return _whole(models, workflows), requests
 
 
 def load_document(path: Path, mistakes: Mistakes) -> Item | None:

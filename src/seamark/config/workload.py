@@ -15,7 +15,7 @@ from seamark.config.setting_files import file_contents
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import did_you_mean
 from seamark.model.parties import OF_THE_WHOLE
-from seamark.model.scenario import Levels, Resources, Workload
+from seamark.model.scenario import Levels, Resources, Scenario, Workload
 from seamark.model.service import Service, Setting, Value
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of, own_settings
 
@@ -109,6 +109,13 @@ def workloads_of(
         defaults = None
     made = [_workload(item, defaults, resources, services, mistakes, preset_folder, metrics) for item in items]
     _check_defaults(defaults, made, services, mistakes)
+    for each, workload in zip(items, made, strict=True):
+        if workload is not None and not workload.parties and services[workload.service].origin == "simulated":
+            from seamark.config.workflow_settings import check_workflows  # few scenarios simulate
+
+            repetitions = tree.value.get("repetitions")
+            count = repetitions.value if repetitions and type(repetitions.value) is int else Scenario.repetitions
+            check_workflows(each, workload, services[workload.service], count, mistakes)
     found = [workload for workload in made if workload is not None]
     _check_names(items, made, mistakes)
     return tuple(found)

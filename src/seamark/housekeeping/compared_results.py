@@ -45,6 +45,11 @@ class ComparedResults:
     folder: ScenarioFolder
     qualities: Mapping[str, Quality] = field(default_factory=dict)
 
+    @property
+    def declared(self) -> Mapping[str, Quality]:
+        """The figures that recipes declare: those of the plan, or of the recipes as they are now."""
+        return {**self.plan.qualities, **self.qualities}
+
 
 def results_named(root: Path, name: str, site: str | None) -> ComparedResults:
     """Return the results that a word of the command line names: a scenario, its file, or a folder of results.
@@ -159,7 +164,7 @@ def comparing_of(
 def compare_levels(results: ComparedResults, comparing: Comparing) -> Comparisons:
     """Compare the levels of each factor of one scenario. Raises UserError where nothing varies."""
     seen = _observations(results, comparing)
-    found = compared_factors(results.plan, seen, comparing, results.qualities, where="--metric ")
+    found = compared_factors(results.plan, seen, comparing, results.declared, where="--metric ")
     if found is None:
         raise UserError(
             f"{results.name}: nothing varies in it, so no levels can be compared. Give a setting several levels, or"
@@ -180,7 +185,7 @@ def compare_results(base: ComparedResults, new: ComparedResults, comparing: Comp
         comparing=comparing,
         primaries=primaries,
         paired=False,
-        qualities={**new.qualities, **base.qualities},
+        qualities={**new.declared, **base.declared},
         where="--metric ",
     )
     found = compared(question, seen)

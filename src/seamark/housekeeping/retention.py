@@ -89,5 +89,5 @@ def _samples(folder: Path) -> Iterator[Path]:
     for record in sorted([*folder.glob("*--*/samples.json"), *parties]):
         trial = TrialFolder(root=record.parent)
         if trial.metrics.exists() and trial.load.exists():
-            raw = (trial.samples, trial.chunks, trial.replies, trial.events)
+            raw = (trial.samples, trial.chunks, trial.replies, trial.events, trial.executions)
             yield from (path for path in raw if path.exists())

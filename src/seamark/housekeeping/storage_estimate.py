@@ -173,9 +173,8 @@ def _written(folder: ScenarioFolder, trial: Trial) -> int | None:
 
 
 def _size(files: TrialFolder) -> int:
-    return sum(
-        path.stat().st_size for path in (files.chunks, files.replies, files.events, files.answers) if path.exists()
-    )
+    besides = (files.chunks, files.replies, files.events, files.answers, files.executions)
+    return sum(path.stat().st_size for path in besides if path.exists())
 
 
 def _chunks(trial: Trial) -> float:

@@ -30,6 +30,8 @@ OBJECTIVES = (
 
 SEARCH_FOUND = "search.found"
 """The largest load that a search found."""
+MAKESPAN = "makespan_s"
+"""The figure by which simulated schedules are compared."""
 PROGRAM_QUALITIES = ("run_time_s", "cpu_time_s", "peak_rss_mb")
 """What every program has that is run as a command; less is better."""
 

@@ -11,6 +11,8 @@ Levels = tuple[Value, ...]
 Searched = Literal["rate_rps", "concurrency"]
 Restarts = Literal["each", "once"]
 """Whether every block of trials has a start of each server, or all blocks one."""
+CapacityCheck = Literal["stop", "note", "off"]
+"""Whether a server that does not fit the memory of its GPUs stops a plan, is a note, or is not looked for."""
 Outcome = Literal["converged", "undecided", "all_pass", "none_pass", "budget_spent", "not_judged"]
 
 
@@ -143,6 +145,7 @@ class Scenario:
     repetitions: int = 3
     max_retries: int = 0
     restarts: Restarts | None = None
+    capacity_check: CapacityCheck = "stop"
     site: str | None = None
     partition: str | None = None
     account: str | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Value = int | float | str | bool | None
-Role = Literal["deployment", "workload"]
+Role = Literal["deployment", "workload", "policy"]
 SettingType = Literal["int", "float", "str", "bool", "structure"]
 LoadKind = Literal["requests", "finite", "program"]
 Origin = Literal["measured", "simulated"]
@@ -18,11 +18,11 @@ Component = Literal["storage", "vectordb", "inference", "evaluation", "pipeline"
 class Setting:
     """One setting of a scenario: type, default, limits, and whether a change needs a new server.
 
-    A `deployment` setting needs a new server, a `workload` setting does not. `alike_in_mix`: the setting decides how
-    replies are decoded, so the classes of a mix cannot differ in it. `words` are texts allowed in place of a number.
-    A `structure` has mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `file`: the
-    value is the path of a file, whose content is part of a trial's identity. A `required` setting has no default: a
-    workload sets it.
+    A `deployment` setting needs a new server, a `workload` setting does not; a `policy` setting of a simulation says
+    who decides, which changes neither machine nor load. `alike_in_mix`: the setting decides how replies are decoded,
+    so the classes of a mix cannot differ in it. `words` are texts allowed in place of a number. A `structure` has
+    mappings as levels, of the form of its name (config/forms), kept as canonical JSON. `file`: the value is the path
+    of a file, whose content is part of a trial's identity. A `required` setting has no default: a workload sets it.
     """
 
     name: str
@@ -181,6 +181,25 @@ class Quality:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuMemory:
+    """The settings of a server of a language model that decide the memory of its GPUs, by name.
+
+    `model` is the model's name or folder. Without a name the server has no such setting: parallelism of 1, a type of
+    computation of 16 bits. A start whose command does not pass `gpu_memory_utilization` uses no GPU. `tokens_line` is
+    a regular expression of a line of its log, with one group: the tokens whose keys and values fit.
+    """
+
+    model: str
+    max_model_len: str
+    gpu_memory_utilization: str
+    tensor_parallel: str | None = None
+    pipeline_parallel: str | None = None
+    data_parallel: str | None = None
+    dtype: str | None = None
+    tokens_line: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FailureCategory:
     """One way in which a trial as a whole fails: what it means, and what the user can do."""
 
@@ -199,7 +218,8 @@ class Service:
     `limit_s` is the default time limit, and `typical_load_s` serves to estimate a plan until loads were measured.
     `judge` is the function (`module:function`) that scores kept replies in a job of its own, and `qualities` are the
     scores that it gives. `failures` are categories of failed trials of its own. `origin` of a program on a virtual
-    clock is `simulated`: it needs no server, and several run side by side.
+    clock is `simulated`: it needs no server, and several run side by side. `gpu_memory` names the settings from which
+    the memory of GPUs is known before a start.
     """
 
     name: str
@@ -215,6 +235,7 @@ class Service:
     judge: str | None = None
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     failures: Mapping[str, FailureCategory] = field(default_factory=dict)
+    gpu_memory: GpuMemory | None = None
     limit_s: float = 3600.0
     typical_load_s: float = 60.0
     environment: str | None = None

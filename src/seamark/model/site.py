@@ -31,13 +31,15 @@ def misplaced(name: str, address: str | None) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """A Slurm partition and the hardware of its nodes. `gres` is its name of a GPU: `gpu:a100`."""
+    """A Slurm partition and the hardware of its nodes. `gres` is its name of a GPU: `gpu:a100`. `gpu_memory_gb` is
+    the memory of each GPU; None: not known."""
 
     nodes: int
     cpus: int
     mem_gb: int
     gpus: int = 0
     gres: str = "gpu"
+    gpu_memory_gb: float | None = None
     time_limit_s: int | None = None
 
 
@@ -133,6 +135,8 @@ class Site:
     With `parallel` above 1 deployments run side by side in that many lanes, each on one of the `devices`; `claim` is
     the policy that chooses the next one (dispatch/claim_policies.py).
 
+    `gpu_memory_gb` is the memory of each GPU on a site without partitions; None: not known.
+
     `carrier` starts the workers of loads: here, as tasks of the Slurm allocation, or by a Dask or Spark cluster at
     `carrier_address`, through the interpreter `carrier_python` (None: this one). `network_environment` is set for
     every process of a server with several nodes, and overrides its recipe's.
@@ -170,6 +174,7 @@ class Site:
     parallel: int = 1
     devices: Devices | None = None
     claim: str = "in_order"
+    gpu_memory_gb: float | None = None
     lease_s: float = 30.0
     telemetry_interval_s: float = 0.5
     idle_s: float = 0.0

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from seamark.model.load_profile import LoadProfile
 from seamark.model.results.values import OPTIONAL
 from seamark.model.scenario import Comparing, Restarts, Search, Slo
-from seamark.model.service import Value
+from seamark.model.service import Quality, Value
 
 SCHEMA_VERSION: Final = 1
 PARTY = "@"
@@ -127,9 +127,9 @@ class Trial:
 class Plan:
     """All deployments and trials of a scenario, in their order of execution.
 
-    `factors` are the levels by role, `deployment` or `workload`; in trial.json the trial's own by the role `trial`.
+    `factors` are the levels by role: `deployment`, `workload`, `policy`; in trial.json the trial's own, by `trial`.
     With `restarts: each` there is a deployment for every block, else one for all.
-    `compare` is what the scenario declares to compare.
+    `compare` is what the scenario declares to compare, `qualities` are the figures that its recipes declare.
     `digest` covers all other fields, in trial.json only: it distinguishes a whole file from a damaged one.
     """
 
@@ -153,6 +153,7 @@ class Plan:
     compare: Comparing | None = field(default=None, metadata=OPTIONAL)
     digest: str | None = field(default=None, metadata=OPTIONAL)
     restarts: Restarts = field(default="once", metadata=OPTIONAL)
+    qualities: Mapping[str, Quality] = field(default_factory=dict, metadata=OPTIONAL)
 
     @property
     def measured(self) -> tuple[Trial, ...]:

@@ -96,11 +96,17 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         git_commit=scenario.metadata.git_commit,
         notes=scenario.metadata.notes,
         compare=scenario.compare,
+        qualities={
+            name: quality
+            for service in dict.fromkeys(member.service for member in served)
+            for name, quality in services[service].qualities.items()
+        },
     )
-    if restarts_of(scenario, planned, services) == "once":
-        return planned
     alone = {each.service for each in planned.deployments if not each.members}
-    return started_in_blocks(planned, {name for name in alone if services[name].origin == "simulated"})
+    virtual = {name for name in alone if services[name].origin == "simulated"}
+    if restarts_of(scenario, planned, services, virtual) == "once":
+        return planned
+    return started_in_blocks(planned, virtual)
 
 
 def _treatment(
@@ -122,7 +128,9 @@ def _treatment(
     inside = [
         each.name for each in settings_of(service, workload) if each.name not in {*by_role["deployment"], *idle}
     ]
-    order = sorted(name for name in inside if service.setting(name)) + [n for n in inside if not service.setting(n)]
+    policies = [each.name for each in service.settings if each.role == "policy"]
+    own = sorted((name for name in inside if service.setting(name)), key=lambda name: (name not in policies, name))
+    order = own + [name for name in inside if not service.setting(name)]
     defaults = {each.name: each.default for each in settings_of(service, workload)}
     changed = {name: values[name] for name in (*by_role["deployment"], *order) if values[name] != defaults[name]}
     if workload.parties:
@@ -238,15 +246,21 @@ def _trials(
             keys = {each.id: rank(seed, deployment.id, block, each.id) for each in served[deployment.id]}
             for treatment in sorted(served[deployment.id], key=lambda each: keys[each.id]):
                 position += 1
-                trial = _trial(scenario, treatment, block, position)
+                simulated = not treatment.workload.parties and services[deployment.service].origin == "simulated"
+                trial = _trial(scenario, treatment, block, position, simulated=simulated)
                 if treatment.workload.parties:
                     trial = with_parties(trial, scenario.name, treatment.workload, services, treatment.varied)
                 yield trial
 
 
-def _trial(scenario: Scenario, treatment: Treatment, repetition: int, position: int) -> Trial:
+def _trial(
+    scenario: Scenario, treatment: Treatment, repetition: int, position: int, *, simulated: bool = False
+) -> Trial:
+    """Return one trial. The simulated ones of a block share their seed: all see the same random numbers, so that they
+    differ by their settings alone."""
     name = f"{treatment.id}--r{repetition}"
-    seed = seed_of(scenario.metadata.seed, treatment.id, repetition)
+    drawn_for = "simulated" if simulated else treatment.id
+    seed = seed_of(scenario.metadata.seed, drawn_for, repetition)
     return Trial(
         id=name,
         trial_id=trial_uuid(scenario.name, name),
@@ -274,8 +288,8 @@ def _add_factors(
 ) -> None:
     roles = {each.name: each.role for each in settings_of(service, workload)} | dict.fromkeys(RESOURCES, "deployment")
     for name, levels in factors_of(combinations).items():
-        known = factors[roles[name]].get(name, ())
-        factors[roles[name]][name] = tuple(dict.fromkeys((*known, *levels)))
+        of_role = factors.setdefault(roles[name], {})
+        of_role[name] = tuple(dict.fromkeys((*of_role.get(name, ()), *levels)))
 
 
 def _misfits(

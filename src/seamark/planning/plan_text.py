@@ -135,12 +135,14 @@ def describe(
 ) -> str:
     """Return the plan as text for a terminal; see `plan_facts`."""
     facts = plan_facts(plan, services, site, unmade=unmade, measured_s=measured_s)
+    used = {each.service for each in plan.deployments}
+    virtual = all(name in (services or {}) and (services or {})[name].origin == "simulated" for name in used)
     lines = [
         f"Scenario {plan.scenario} ({plan.source})",
         "",
         f"  {counted(facts.treatments, 'treatment')} x {counted(plan.repetitions, 'repetition')}"
         f" = {counted(facts.trials, 'trial')} on {counted(facts.deployments, 'deployment')}"
-        + (f" with {len(plan.deployments)} starts" if plan.restarts == "each" else "")
+        + (f" with {len(plan.deployments)} starts" if plan.restarts == "each" and not virtual else "")
         + f"; seed {plan.seed}",
         f"  {duration(facts.estimated_least_s)} to {duration(facts.estimated_most_s)}, of it"
         f" {duration(facts.loads_s)} of load; at most {facts.node_hours:.2f} node-hours"
@@ -148,9 +150,9 @@ def describe(
         "",
         *_factor_lines(plan, facts),
         "",
-        *_design_lines(plan, facts),
+        *_design_lines(plan, facts, virtual=virtual),
         "",
-        *_start_lines(plan, facts),
+        *(() if virtual else _start_lines(plan, facts)),
         "First trials",
         *(f"  {name}" for name in facts.first_trials),
     ]
@@ -173,11 +175,11 @@ def duration(seconds: float) -> str:
 
 def _factor_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     lines = ["Factors"]
-    deployment = plan.factors.get("deployment", {})
+    roles = {name: role for role, levels in plan.factors.items() for name in levels}
     for service, about in facts.workloads.items():
         lines.append(f"  {service}: {counted(about.treatments, 'treatment')}")
         for name, levels in about.factors.items():
-            role = "deployment" if name in deployment else "workload"
+            role = roles.get(name, "workload")
             lines.append(f"    {name:<20} {role:<11} {_levels(name, levels)}")
         if not about.factors:
             lines.append("    nothing varies")
@@ -188,7 +190,7 @@ def _factor_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     return lines
 
 
-def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
+def _design_lines(plan: Plan, facts: PlanFacts, *, virtual: bool) -> list[str]:
     count, comparisons = plan.repetitions, facts.comparisons
     where = "in the same blocks" if plan.restarts == "each" else "of one start"
     test = TESTS[method_of(count, max(1, comparisons), ALPHA)]
@@ -196,7 +198,8 @@ def _design_lines(plan: Plan, facts: PlanFacts) -> list[str]:
     if facts.smallest_p is not None:
         lines.append(f"  smallest p               {_number(facts.smallest_p)} with {counted(count, 'repetition')}")
     elif not facts.factors_without_p:
-        lines.append("  nothing                  no start has two treatments to compare")
+        why = "one repetition has no spread" if virtual else "no start has two treatments to compare"
+        lines.append(f"  nothing                  {why}")
     if comparisons > 1 and facts.smallest_p_holm is not None:
         lines.append(
             f"  after Holm               {_number(facts.smallest_p_holm)} in a family of {comparisons} comparisons"

@@ -1,6 +1,6 @@
 """How often servers start: once for all blocks of trials, or anew for every block. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from seamark.model.scenario import Restarts, Scenario
@@ -13,12 +13,17 @@ CHEAP = 0.5
 """Starts that take at most this ratio of the load between them are cheap."""
 
 
-def restarts_of(scenario: Scenario, plan: Plan, services: Mapping[str, Service]) -> Restarts:
+def restarts_of(
+    scenario: Scenario, plan: Plan, services: Mapping[str, Service], simulated: Collection[str] = ()
+) -> Restarts:
     """Return how often the servers of a plan with one start for all blocks should start.
 
     What the scenario says; else `each` where a workload varies what needs another server, so that its levels can only
-    be compared by their starts, and starts are cheap against the load between them.
+    be compared by their starts, and starts are cheap against the load between them. Where all services are
+    `simulated`, there are no starts that trials could share.
     """
+    if plan.deployments and all(each.service in simulated for each in plan.deployments):
+        return "each"
     if scenario.restarts is not None:
         return scenario.restarts
     compared = _compared(plan)

@@ -38,6 +38,12 @@ def trial_marks(summary: Summary) -> dict[str, str]:
     return {trial: name for trial, name in pairs if name}
 
 
+def only_simulated(summary: Summary) -> bool:
+    """Return whether all trials with a result are simulated."""
+    rows = [row for row in summary.treatments if row.repetitions]
+    return bool(rows) and all(row.origin == "simulated" for row in rows)
+
+
 def simulated_services(summary: Summary) -> list[str]:
     """Return the services whose trials are simulated."""
     return list(dict.fromkeys(row.service for row in summary.treatments if row.origin == "simulated"))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from rich.table import Table
 from rich.text import Text
 
+from seamark.model.objectives import MAKESPAN
 from seamark.model.plurals import counted
 from seamark.model.results.summary import SearchSummary, Summary
 from seamark.model.results.times import Times
@@ -42,7 +43,7 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
     Where `width` (that of the terminal, unless given) is small, units, spread, p95 and repetitions are left out.
     Of a search the load that was found comes first, with its bracket, and what it reached only where there is room.
     Lower bounds and percentiles of saturated trials are marked; the caption says with what. Programs have a run time
-    in place of percentiles.
+    in place of percentiles, simulated schedules a makespan beside them.
     """
     columns = width or shutil.get_terminal_size().columns
     wide, units = columns >= WIDE, columns >= MIDDLE
@@ -64,6 +65,8 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
     if programs := all(row.component == "program" for row in summary.treatments):
         names = ()
         table.add_column("run time s", justify="right", no_wrap=True)
+    if schedules := any(MAKESPAN in row.quality for row in summary.treatments):
+        table.add_column("makespan s", justify="right", no_wrap=True)
     for name in names:
         table.add_column(f"{name} ms", justify="right", no_wrap=True)
     table.add_column("err %", justify="right", no_wrap=True)
@@ -87,6 +90,7 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
             *([span(throughput.min, throughput.max)] if wide else []),
             *([Text(unit_words(throughput.unit))] if reached and units else []),
             *([number(row.quality.get("run_time_s"))] if programs else []),
+            *([number(row.quality.get(MAKESPAN))] if schedules else []),
             *(Text(f"{statistic(latency, name)}{mark}") for name in names),
             percent(row.errors.rate),
             *([f"{row.repetitions}/{row.planned}"] if wide else []),

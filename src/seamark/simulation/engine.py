@@ -77,34 +77,33 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     cluster = view.cluster
     fetch_s, free_of, resident = cluster.fetch_s, cluster.free_of, cluster.resident
     model, need, successors, first_node = work.model, work.need, work.successors, work.first_node
-    duration_s, waits_for, templates = work.duration_s.tolist(), work.waits_for.copy(), work.templates
+    duration_s, waits_for = work.duration_s.tolist(), work.waits_for.copy()
+    roots = [template.roots for template in work.templates]
     bits = [1 << gpu for gpu in range(machine.gpus)]
     nodes, gpus, held, steps = array("q"), array("q"), array("q"), array("q")
-    taken_s, end_s = array("d"), array("d")
+    taken_s = array("d")
     add_node, add_gpu, add_held = nodes.append, gpus.append, held.append
-    add_step, add_taken, add_end = steps.append, taken_s.append, end_s.append
+    add_step, add_taken = steps.append, taken_s.append
     ready_s = array("d", np.asarray(work.arrival_s)[work.request_of].tobytes())  # of nodes without predecessors
     running: list[tuple[float, int, int, int]] = []
     now_s, step, begun = 0.0, 0, 0
 
     def start(node: int, gpu: int) -> None:
         nonlocal begun
-        number, count = model[node], need[node]
-        if count == 1:  # as Cluster.take, without the cost of a call
+        number = model[node]
+        if need[node] == 1:  # as Cluster.take, without the cost of a call
             old, bit = resident[gpu], bits[gpu]
             cluster.free ^= bit
             free_of[old] ^= bit
             resident[gpu] = number
         else:
-            old = cluster.take(gpu, count, number)
-        ends_s = now_s + fetch_s[number][old] + duration_s[node]
+            old = cluster.take(gpu, need[node], number)
         add_node(node)
         add_gpu(gpu)
         add_held(old)
         add_step(step)
         add_taken(now_s)
-        add_end(ends_s)
-        heappush(running, (ends_s, begun, node, gpu))
+        heappush(running, (now_s + fetch_s[number][old] + duration_s[node], begun, node, gpu))
         begun += 1
 
     def expected_end_s() -> list[float]:
@@ -123,23 +122,23 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     while request >= 0 or running:
         if running and running[0][0] < next_s:
             now_s, _, node, gpu = heappop(running)
-            count = need[node]
-            if count == 1:
+            if need[node] == 1:
                 bit = bits[gpu]
                 cluster.free |= bit
                 free_of[model[node]] |= bit
             else:
-                cluster.give_back(gpu, count, model[node])
-            for distance in successors[node]:
-                child = node + distance
-                waits_for[child] -= 1
-                if not waits_for[child]:
-                    ready_s[child] = now_s
-                    add_ready(child)
+                cluster.give_back(gpu, need[node], model[node])
+            if after := successors[node]:
+                for distance in after:
+                    child = node + distance
+                    waits_for[child] -= 1
+                    if not waits_for[child]:
+                        ready_s[child] = now_s
+                        add_ready(child)
         else:
             now_s = next_s
             first = first_node[request]
-            for root in templates[request].roots:
+            for root in roots[request]:
                 add_ready(first + root)
             next_s, request = next(coming, NONE)
         step += 1
@@ -149,21 +148,22 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
         dispatch()
     if begun < work.nodes:
         raise RuntimeError(f"the policy left {work.nodes - begun} of {work.nodes} nodes without a start")
-    at = _whole(nodes)
+    at, old_models, begun_s = _whole(nodes), _whole(held), _real(taken_s)
+    table = np.asarray(fetch_s).reshape(-1, cluster.empty + 1)
     return Schedule(
         work=work,
         machine=machine,
         node=at,
         gpu=_whole(gpus),
-        held=_whole(held),
+        held=old_models,
         step=_whole(steps),
         ready_s=_real(ready_s)[at],
-        taken_s=_real(taken_s),
-        end_s=_real(end_s),
+        taken_s=begun_s,
+        end_s=begun_s + table[_whole(model)[at], old_models] + _real(work.duration_s)[at],  # to the bit as above
     )
 
 
-def _whole(column: "array[int]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def _whole(column: "array[int] | list[int]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     return np.asarray(column, np.int64)
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.simulation.machine import ColdLoad
 from seamark.simulation.node_times import SOURCES, TimeSource
 from seamark.simulation.schedule import Schedule
-from seamark.simulation.schedule_metrics import ScheduleMetrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,22 +66,27 @@ class ExecutionLog:
 
 def execution_log(schedule: Schedule, figures: ScheduleMetrics, *, mode: str, policy: str) -> ExecutionLog:
     """Return the document of a schedule and its figures."""
-    summary = LogSummary(
+    summary = log_summary(figures, mode=mode, policy=policy, cold_load=schedule.machine.cold_load)
+    return ExecutionLog(summary=summary, executions=tuple(_executions(schedule)))
+
+
+def log_summary(figures: ScheduleMetrics, *, mode: str, policy: str, cold_load: ColdLoad) -> LogSummary:
+    """Return the summary of an execution log."""
+    return LogSummary(
         total_requests=figures.requests,
         total_nodes_executed=figures.executions,
         mode=mode,
         simulate=False,
-        gpus=schedule.gpus,
+        gpus=len(figures.gpus),
         makespan=figures.makespan_s,
         policy=policy,
-        cold_load=schedule.machine.cold_load,
+        cold_load=cold_load,
         completed_requests=figures.requests,
         total_model_switches=figures.switches,
         total_switch_time=figures.switch_s,
         total_cold_loads=figures.cold_loads,
         total_load_time=figures.cold_load_s,
     )
-    return ExecutionLog(summary=summary, executions=tuple(_executions(schedule)))
 
 
 def _executions(schedule: Schedule) -> Iterator[LoggedExecution]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.simulation.schedule import Schedule
-from seamark.simulation.schedule_metrics import ScheduleMetrics
 
 RULE = "=" * 60
 

@@ -7,9 +7,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seamark.simulation.schedule import Floats
+from seamark.simulation.schedule import Floats, Ints
 
 Router = Literal["one-queue", "random", "round-robin", "power-of-two", "least-loaded"]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -56,7 +55,7 @@ class Station:
 class Served:
     """What became of each request: its server, and when it arrived, started and ended."""
 
-    server: NDArray[np.int64]
+    server: Ints
     arrival_s: Floats
     start_s: Floats
     end_s: Floats
@@ -67,19 +66,25 @@ class Served:
         return self.start_s - self.arrival_s
 
 
-def serve(station: Station, arrival_s: Floats, random: np.random.Generator) -> Served:
+def serve(station: Station, arrival_s: Floats, random: np.random.Generator, priority: Ints | None = None) -> Served:
     """Serve arrivals, sorted by time, at a station. Service times are drawn in the order of arrivals, so every router
-    sees the same ones."""
+    sees the same ones.
+
+    With `priority`, one of each request, a server that becomes free takes the waiting request of the highest, of
+    equals the first; service is not interrupted. Only a common queue has priorities: ValueError for other routers.
+    """
     service_s = station.service(random, len(arrival_s)).tolist()
     rows = list(zip(arrival_s.tolist(), service_s, strict=True))
-    if station.router == "one-queue":
+    if priority is not None and station.router != "one-queue":
+        raise ValueError(f"router {station.router}: priorities need one-queue")
+    if priority is not None:
+        server, start_s = _by_priority(rows, (-priority).tolist(), station.servers)
+    elif station.router == "one-queue":
         server, start_s = _one_queue(rows, station.servers)
-    elif station.router in ("random", "round-robin"):
-        count = len(rows)
-        drawn = random.integers(station.servers, size=count) if station.router == "random" else np.arange(count)
-        server, start_s = _routed(rows, (drawn % station.servers).tolist(), station.servers)
+    elif (drawn := blind_route(station.router, station.servers, len(rows), random)) is not None:
+        server, start_s = _routed(rows, drawn.tolist(), station.servers)
     else:
-        pairs = _two_of(station.servers, len(rows), random) if station.router == "power-of-two" else None
+        pairs = two_of(station.servers, len(rows), random) if station.router == "power-of-two" else None
         server, start_s = _by_load(rows, pairs, station.servers)
     starts_s = np.asarray(start_s, np.float64)
     return Served(
@@ -106,6 +111,35 @@ def _one_queue(rows: Sequence[tuple[float, float]], servers: int) -> tuple[list[
             heapreplace(busy, (begin_s + length_s, chosen))
         server.append(chosen)
         start_s.append(begin_s)
+    return server, start_s
+
+
+def _by_priority(
+    rows: Sequence[tuple[float, float]], rank: Sequence[int], servers: int
+) -> tuple[list[int], list[float]]:
+    """As `_one_queue`, but the waiting request of the lowest rank starts first."""
+    idle, busy, waiting = list(range(servers)), list[tuple[float, int]](), list[tuple[int, int]]()
+    server, start_s = [0] * len(rows), [0.0] * len(rows)
+
+    def begin(number: int, chosen: int, begin_s: float) -> None:
+        server[number], start_s[number] = chosen, begin_s
+        heappush(busy, (begin_s + rows[number][1], chosen))
+
+    def free_until(at_s: float) -> None:
+        while busy and busy[0][0] <= at_s:
+            end_s, chosen = heappop(busy)
+            if waiting:
+                begin(heappop(waiting)[1], chosen, end_s)
+            else:
+                heappush(idle, chosen)
+
+    for number, (at_s, _) in enumerate(rows):
+        free_until(at_s)
+        if idle:
+            begin(number, heappop(idle), at_s)
+        else:
+            heappush(waiting, (rank[number], number))
+    free_until(float("inf"))
     return server, start_s
 
 
@@ -141,7 +175,14 @@ def _by_load(
     return server, start_s
 
 
-def _two_of(servers: int, count: int, random: np.random.Generator) -> list[tuple[int, int]]:
+def blind_route(router: Router, servers: int, count: int, random: np.random.Generator) -> Ints | None:
+    """Return the server of each request for routers that look at none of them; None for the other routers."""
+    if router == "random":
+        return random.integers(servers, size=count)
+    return np.arange(count) % servers if router == "round-robin" else None
+
+
+def two_of(servers: int, count: int, random: np.random.Generator) -> list[tuple[int, int]]:
     """Return two different servers for each request, the only one twice."""
     first = random.integers(servers, size=count)
     second = (first + random.integers(1, max(servers, 2), size=count)) % servers

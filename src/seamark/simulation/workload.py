@@ -136,6 +136,17 @@ def workload_of(
     return work
 
 
+def draws_times(system: System, requests: Sequence[Request]) -> bool:
+    """Return whether `draw` changes the time of some node: one that its request does not give, of a model with a
+    deviation."""
+    varied = {model.id for model in system.models.values() if model_time(model).std_s > 0}
+    return any(
+        node.model in varied and node.id not in request.node_execution_times_s
+        for request in requests
+        for node in system.workflows[request.workflow].nodes
+    )
+
+
 def require_windows(work: Workload, machine: Machine) -> None:
     """Raise UserError for each model in use that needs more GPUs than the machine has."""
     too_large = [

@@ -95,6 +95,11 @@ class TrialFolder:
         return self.root / "answers.json"
 
     @property
+    def executions(self) -> Path:
+        """The node executions of simulated workflows; absent for everything else."""
+        return self.root / "executions.parquet"
+
+    @property
     def files(self) -> Path:
         """Files that a program keeps, such as its output."""
         return self.root / "files"

@@ -1,6 +1,7 @@
 """Derives telemetry and metrics of one trial from the files of its load: for Snakemake's rules, `bench collect` and
 searches. Measures nothing."""
 
+from functools import partial
 from pathlib import Path
 
 from seamark.analysis.metrics import VERSION
@@ -13,6 +14,7 @@ from seamark.storage.paths import DeploymentFolder, ScenarioFolder, TrialFolder,
 from seamark.telemetry.cut import Beside, cut_telemetry
 from seamark.trials.calibration import ceiling_of
 from seamark.trials.search.record import found_trial
+from seamark.trials.simulation.execution_file import schedule_of_trial
 
 
 def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment) -> TrialMetrics:
@@ -44,6 +46,7 @@ def derive_trial(scenario: ScenarioFolder, trial: Trial, deployment: Deployment)
         deployment,
         client_is_server=load.in_client,
         ceiling=ceiling_of(scenario.root.parent, load),
+        schedule=None if load.executions_bytes is None else partial(schedule_of_trial, own.executions),
     )
 
 

@@ -37,7 +37,10 @@ def complete(folder: TrialFolder, mark: CommitMark, config_hash: str, server: Se
         whole = all((own := commit_mark(each)) and complete(each, own, config_hash) for each in parties)
         return whole and mark.config_hash == config_hash and same_server(mark.server_identity, server)
     try:
-        whole = mark.pruned_at is not None or folder.samples.stat().st_size == mark.samples_bytes
+        whole = mark.pruned_at is not None or (
+            folder.samples.stat().st_size == mark.samples_bytes
+            and (mark.executions_bytes is None or folder.executions.stat().st_size == mark.executions_bytes)
+        )
     except OSError:
         return False
     return whole and mark.config_hash == config_hash and same_server(mark.server_identity, server)

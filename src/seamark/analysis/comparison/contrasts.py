@@ -87,12 +87,15 @@ def in_family(contrast: Contrast, comparing: Comparing, factors: "set[str | None
 
 
 def is_testable(plan: Plan, contrast: Contrast) -> bool:
-    """Return whether a plan allows a p: both treatments on the same starts, or on two starts each."""
+    """Return whether a plan allows a p: both treatments on the same starts, or on two starts each, or several blocks
+    on a virtual clock, which has no starts."""
     starts: dict[str, set[str]] = {}
     for trial in plan.measured:
         starts.setdefault(trial.treatment, set()).add(trial.deployment)
     one, other = starts[contrast.base], starts[contrast.new]
-    return bool(one & other) or min(len(one), len(other)) > 1
+    in_blocks = {each.id for each in plan.deployments if plan.restarts == "each" and each.block is None}
+    virtual = plan.repetitions > 1 and one | other <= in_blocks
+    return bool(one & other) or min(len(one), len(other)) > 1 or virtual
 
 
 def primaries(plan: Plan) -> Mapping[str, str]:

@@ -49,6 +49,6 @@ def comparisons_of_summary(plan: Plan, seen: Mapping[str, Sequence[Observation]]
         text = f"{count:,} comparisons of treatments are more than a summary holds: `bench compare` prints them"
         return replace(plain, notes=(text,))
     try:
-        return compared_factors(plan, seen, comparing, {})
+        return compared_factors(plan, seen, comparing, plan.qualities)
     except UserError as unknown:
         return replace(plain, notes=(f"not compared: {unknown}",))

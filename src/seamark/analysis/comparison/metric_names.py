@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seamark.analysis.comparison.observations import Observation
 from seamark.analysis.metrics.table import METRICS
 from seamark.errors import UserError, did_you_mean
-from seamark.model.objectives import PROGRAM_QUALITIES, SEARCH_FOUND, quality_direction
+from seamark.model.objectives import MAKESPAN, PROGRAM_QUALITIES, SEARCH_FOUND, quality_direction
 from seamark.model.service import Quality
 from seamark.model.trial import Trial
 from seamark.stats.compare import Direction
@@ -54,6 +54,8 @@ def default_metrics(primary: str, seen: Sequence[Observation]) -> tuple[str, ...
     known = {path for each in seen for path, figure in each.figures.items() if figure.value is not None}
     if primary == RUN_TIME:
         return (RUN_TIME,) if f"quality.{RUN_TIME}" in known else ("throughput",)
+    if f"quality.{MAKESPAN}" in known:
+        return (MAKESPAN, "completion_mean_s")
     times = STREAMED if "ttft_ms.p50" in known else UNANSWERED
     recalls = sorted(path.removeprefix("quality.") for path in known if path.startswith("quality.recall"))
     return tuple(dict.fromkeys((primary, "throughput", *times, *recalls)))

@@ -1,6 +1,6 @@
 """Derives the metrics of one trial from its load record, samples and telemetry. Writes no file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from seamark.model.dotted import mark_of
 from seamark.model.plurals import plural
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.times import (
     BoundedDistribution,
     BoundedKindTimes,
@@ -86,12 +87,14 @@ def derive_metrics(
     client_is_server: bool | None = None,
     ceiling: Ceiling | None = None,
     answers: AnswersRecord | None = None,
+    schedule: Callable[[], ScheduleMetrics] | None = None,
 ) -> DerivedMetrics:
     """Return the metrics of a trial with their verdict, its series and its histograms.
 
     `client_is_server`: the service runs inside the client; None: it does when there is no telemetry of a server.
-    `ceiling` is the client's own limit, `answers` says how its kept replies were scored. A failed
-    load or damaged samples give metrics of status failed, with a reason in place of figures.
+    `ceiling` is the client's own limit, `answers` says how its kept replies were scored, `schedule` reads the figures
+    of simulated workflows and raises DamagedError. A failed load or damaged samples give metrics of status failed,
+    with a reason in place of figures.
     """
     identity = _identity(trial, load, scenario, deployment)
     if answers is not None:
@@ -106,10 +109,11 @@ def derive_metrics(
         inputs = metric_inputs(trial, load, samples, folder, deployment)
         if not inputs.counts.rows:
             raise DamagedError("no request was recorded")
+        figures = None if schedule is None else schedule()
     except DamagedError as damage:
         return DerivedMetrics(metrics=_failed(identity, trial, load, str(damage)))
     metrics = _figures(identity, trial, load, inputs)
-    metrics = replace(metrics, slos=judged_objectives(trial.slos, metrics))
+    metrics = replace(metrics, slos=judged_objectives(trial.slos, metrics), schedule=figures)
     facts = check_inputs(trial, load, metrics, inputs, client_is_server=client_is_server, ceiling=ceiling)
     if answers is not None and answers.status == "failed":
         facts = replace(facts, not_scored=answers.reason)

@@ -12,7 +12,13 @@ from seamark.analysis.metrics.steady import SteadyState, state_of_items, steady_
 from seamark.analysis.metrics.stream import read_stream
 from seamark.analysis.metrics.telemetry import summarise_telemetry
 from seamark.analysis.metrics.timeline import SECOND_NS, Second, Timeline, seconds
-from seamark.analysis.metrics.window import RULE_OF_PARTIES, Window, find_window, window_of_items
+from seamark.analysis.metrics.window import (
+    RULE_OF_PARTIES,
+    Window,
+    find_window,
+    window_of_arrivals,
+    window_of_items,
+)
 from seamark.analysis.metrics.window_counts import WindowCounts, count_window
 from seamark.model.load_profile import LoadProfile
 from seamark.model.objectives import REQUEST_OBJECTIVES
@@ -100,6 +106,8 @@ def metric_inputs(
             own_ns = window_of_items(samples, profile.warmup_items).start_ns
             start_ns = min(max(start_ns, own_ns), end_ns)
         window = Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_PARTIES, own=profile.finite)
+    elif load.origin == "simulated":
+        window = window_of_arrivals(samples)
     elif profile.finite:
         window = window_of_items(samples, profile.warmup_items)
     else:

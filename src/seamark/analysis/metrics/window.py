@@ -10,6 +10,7 @@ from seamark.model.sample import MISSING_NS
 
 RULE = "all due after the warm-up"
 RULE_OF_ITEMS = "all items after the warm-up items"
+RULE_OF_ARRIVALS = "from the first arrival to the last end, in virtual time"
 RULE_OF_PARTIES = "all due while every party was sending, after the warm-ups"
 
 
@@ -38,6 +39,13 @@ def window_of_items(samples: Samples, warmup_items: int) -> Window:
     end_ns = max(ends, default=0)
     start_ns = int(sent_ns[warmup_items]) if warmup_items < sent_ns.size else end_ns
     return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ITEMS, own=True)
+
+
+def window_of_arrivals(samples: Samples) -> Window:
+    """Return the measured window of a simulation: from the first time at which a request was due, to the last end."""
+    batches = [(int(each.due.min()), int(each.last.max())) for each in samples.batches() if each.due.size]
+    start_ns, end_ns = min((due for due, _ in batches), default=0), max((last for _, last in batches), default=0)
+    return Window(start_ns=start_ns, end_ns=end_ns, rule=RULE_OF_ARRIVALS, own=True)
 
 
 def find_window(*, warmup_s: float, duration_s: float, sending_ended_ns: int | None = None) -> Window:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -14,6 +14,7 @@ from seamark.analysis.metrics.timeline import Second
 from seamark.analysis.summary.trial_result import record_of
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.trial_metrics import Histograms, SteadyVerdict, TrialMetrics
 from seamark.model.trial import Deployment, Trial
 from seamark.storage.paths import TrialFolder, read, read_or_none, write, write_text
@@ -60,10 +61,12 @@ def write_metrics(
     scenario: str | None = None,
     client_is_server: bool | None = None,
     ceiling: Ceiling | None = None,
+    schedule: Callable[[], ScheduleMetrics] | None = None,
 ) -> TrialMetrics:
     """Derive and write the four files of a trial and return its metrics; a failed trial gets all four too.
 
     `scenario` is what load.json says when it is not given, and the name of the folder around the trial's after that.
+    `schedule` as that of `derive_metrics`.
     """
     try:
         load = read(folder.load, LoadRecord)
@@ -81,6 +84,7 @@ def write_metrics(
             client_is_server=client_is_server,
             ceiling=ceiling,
             answers=read_or_none(folder.answers_record, AnswersRecord),
+            schedule=schedule,
         ),
     )
 

@@ -159,7 +159,8 @@ class TrialCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentRecord(ServerRun):
-    """The life of a server that has ended."""
+    """The life of a server that has ended. `kv_tokens` are the tokens whose keys and values fit into its memory, as a
+    server of a language model counted them at its start."""
 
     ended: ServerEnd | None = None
     ended_at: Moment = None
@@ -167,6 +168,7 @@ class DeploymentRecord(ServerRun):
     uptime_s: Number = None
     gpu_hours: Number = None
     trials: TrialCounts | None = None
+    kv_tokens: Count = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -189,6 +189,7 @@ class CommitMark:
     server_identity: ServerRecord | None = None
     pruned_at: Moment = None
     parties: tuple[str, ...] = ()
+    executions_bytes: Count = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +240,7 @@ class LoadRecord:
     events: Count = field(default=None, metadata=OPTIONAL)
     rows: Count = field(default=None, metadata=OPTIONAL)
     samples_bytes: Count = field(default=None, metadata=OPTIONAL)
+    executions_bytes: Count = field(default=None, metadata=OPTIONAL)
     pruned_at: Moment = field(default=None, metadata=OPTIONAL)
     kind: str = field(default="requests", metadata=OPTIONAL)
     origin: Origin = field(default="measured", metadata=OPTIONAL)
@@ -276,4 +278,5 @@ class SamplesRecord(LoadRecord):
             server_identity=self.server_identity,
             pruned_at=self.pruned_at,
             parties=self.parties,
+            executions_bytes=self.executions_bytes,
         )

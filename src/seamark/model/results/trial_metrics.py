@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from seamark.model.results.load_record import SearchOutcome
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.stages import Stages
 from seamark.model.results.times import BoundedDistribution, BoundedKindTimes, Distribution, KindTimes, LagDistribution, PartTimes
 from seamark.model.results.values import OPTIONAL, Count, Moment, Number, Setting, Word
@@ -299,6 +300,7 @@ class TrialMetrics:
     energy_reason: Word = None
     by_kind: Mapping[str, KindFigures] | None = None
     stages: Stages | None = field(default=None, metadata=OPTIONAL)
+    schedule: ScheduleMetrics | None = field(default=None, metadata=OPTIONAL)
     slos: tuple[ObjectiveResult, ...]
     quality: Mapping[str, Number]
     quality_version: Word = field(default=None, metadata=OPTIONAL)

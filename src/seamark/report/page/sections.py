@@ -13,7 +13,7 @@ from seamark.model.scenario import why_no_p
 from seamark.model.trial import PARTY
 from seamark.report.comparison import answer
 from seamark.report.numbers import ABSENT, duration, size
-from seamark.report.ordering import about_servers, simulated_services
+from seamark.report.ordering import about_servers, only_simulated, simulated_services
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
 from seamark.report.source import Results
 
@@ -44,14 +44,13 @@ def about(results: Results) -> Facts:
     """Return scenario, services, design, time and machine."""
     started, finished = results.frame["started_at"].dropna(), results.frame["finished_at"].dropna()
     simulated = simulated_services(results.summary)
-    only_simulated = bool(simulated) and all(row.origin == "simulated" for row in results.summary.treatments)
     pairs: list[tuple[str, str]] = [
         ("Scenario", f"`{results.source}`"),
         ("Services", ", ".join(dict.fromkeys(t.service for t in results.trials)) or ABSENT),
         *([("Simulated, not measured", ", ".join(simulated))] if simulated else []),
         ("Design", _design(results)),
         (
-            "Simulated" if only_simulated else "Measured",
+            "Simulated" if only_simulated(results.summary) else "Measured",
             _between(min(started), max(finished)) if len(started) and len(finished) else ABSENT,
         ),
         *about_servers(results.summary),
@@ -67,6 +66,9 @@ def about(results: Results) -> Facts:
 def _design(results: Results) -> str:
     """Return number and order of trials: blocks lie within one start of a server, or have starts of their own."""
     treatments = results.frame["treatment"].nunique()
+    if only_simulated(results.summary):
+        blocks = f"{counted(results.plan.repetitions, 'block')} of one seed each"
+        return f"{counted(treatments, 'treatment')} × {blocks}, seed {results.plan.seed}"
     names = results.plan.names
     servers = results.frame["deployment"].map(lambda start: names.get(start, start).partition(PARTY)[0]).nunique()
     if results.plan.restarts == "each":

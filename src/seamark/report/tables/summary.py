@@ -29,6 +29,8 @@ from seamark.report.tables.by_treatment import (
     streams_table,
 )
 
+MOST_QUALITIES, MOST_SIMULATED = 3, 6
+"""Qualities with a column of their own; a simulated trial has its results there."""
 WITHHELD = "withheld: too few samples in the measured window (p99 needs 1,000, p99.9 needs 10,000)"
 NOT_MEASURED = "not measured: no trial of this treatment is ok"
 FOOTNOTE = (
@@ -69,7 +71,7 @@ def workload_table(workload: str, treatments: Sequence[SummaryRow], named: bool)
     qualities, alike = (
         (list(dict.fromkeys(name for t in treatments for name in t.quality)), "")
         if is_program
-        else qualities_of(treatments)
+        else qualities_of(treatments, MOST_SIMULATED if treatments[0].origin == "simulated" else MOST_QUALITIES)
     )
     own = {name: metric for t in treatments for name, metric in t.own.items()}
     unit = next((t.throughput.unit for t in treatments if t.throughput.unit), "")
@@ -124,7 +126,7 @@ def _found(treatment: SummaryRow) -> Cell:
     return figure_cell(found, "no repetition found a load that meets the objectives")
 
 
-def qualities_of(treatments: Sequence[SummaryRow], most: int = 3) -> tuple[list[str], str]:
+def qualities_of(treatments: Sequence[SummaryRow], most: int = MOST_QUALITIES) -> tuple[list[str], str]:
     """Return the qualities that get a column, those that vary and any recall, and a line about the others."""
     values: dict[str, list[float]] = {}
     for treatment in treatments:

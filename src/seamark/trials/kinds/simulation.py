@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from seamark.errors import UserError
 from seamark.load.coordinator.coordinator import LoadError
+from seamark.load.coordinator.local_launcher import LocalLauncher
 from seamark.load.workers.assignment import FILES
 from seamark.model.results.deployment_record import Endpoint
 from seamark.model.results.load_record import LoadRecord
@@ -57,6 +58,7 @@ def _run(
             folder.own_parts,
             python=context.client_python(endpoint),
             parent_pid=parent_pid,
+            launcher=LocalLauncher(parent_pid),
             on_tick=lambda: (
                 None if os.getppid() == parent_pid else "interrupted: the run of this simulation has gone"
             ),
@@ -87,7 +89,11 @@ def _virtual_s(folder: TrialFolder) -> float:
 
 
 def _kept(folder: TrialFolder, measured: MeasuredLoad, load: LoadRecord) -> LoadRecord:
-    """Keep samples, events and files. Its time axis has no place in real time, and so no telemetry."""
+    """Keep samples, events, executions and files. Its time axis has no place in real time, and so no telemetry."""
+    executions = TrialFolder(root=folder.own_parts / FILES).executions
+    if executions.exists():
+        load = replace(load, executions_bytes=executions.stat().st_size)
+        executions.replace(folder.executions)
     files: Path = folder.own_parts / FILES
     if files.is_dir() and any(files.iterdir()):
         shutil.rmtree(folder.files, ignore_errors=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from seamark.simulation.schedule_metrics import ScheduleMetrics
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.stats.compare import Comparison, compare_family
 
 Measure = Literal["makespan", "mean completion"]

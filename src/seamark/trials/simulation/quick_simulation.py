@@ -9,17 +9,17 @@ import numpy as np
 
 from seamark.config.workflow_files import read_files, require_timestamps
 from seamark.errors import UserError
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.simulation.bounds import lower_bounds
 from seamark.simulation.engine import simulate
 from seamark.simulation.execution_log import ExecutionLog, execution_log
 from seamark.simulation.log_text import event_lines, header_lines
 from seamark.simulation.machine import ColdLoad, Machine
-from seamark.simulation.node_times import model_time
 from seamark.simulation.policies.table import POLICIES
 from seamark.simulation.schedule import Schedule
-from seamark.simulation.schedule_metrics import ScheduleMetrics, schedule_metrics
+from seamark.simulation.schedule_metrics import schedule_metrics
 from seamark.simulation.system import Requests, System
-from seamark.simulation.workload import Arrivals, Workload, workload_of
+from seamark.simulation.workload import Arrivals, Workload, draws_times, workload_of
 
 EPOCH = "1970-01-01 00:00:00"
 """Zero of the virtual clock for requests without time stamps."""
@@ -92,11 +92,8 @@ def simulated_blocks(
 
 def _require_draws(system: System, requests: Requests) -> None:
     """Raise UserError where all blocks would be the same."""
-    varied = {model.id for model in system.models.values() if model_time(model).std_s > 0}
-    for request in requests.requests:
-        for node in system.workflows[request.workflow].nodes:
-            if node.model in varied and node.id not in request.node_execution_times_s:
-                return
+    if draws_times(system, requests.requests):
+        return
     raise UserError(
         "--blocks: no time is drawn, so all blocks would be the same. The requests give all node times, or their"
         " models have no deviation: remove times, or give 'inference_time_std'."

@@ -1,0 +1,60 @@
+"""bench fit: models of servers from measured trials, with what they would have predicted of trials left out."""
+
+from pathlib import Path
+
+import click
+
+from seamark.errors import UserError
+
+
+@click.command("fit")
+@click.option(
+    "-c",
+    "--config",
+    "scenarios",
+    multiple=True,
+    required=True,
+    metavar="SCENARIO",
+    help="Scenario, its file or its folder of results; may be repeated.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Where to write the models, as JSON.",
+)
+@click.option(
+    "--servers",
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help="Number of servers behind the queue. Default: the most likely one.",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of resampling.")
+@click.option("--site", metavar="NAME", help="Site of scenarios that are named. Default: the scenario's, or local.")
+def command(scenarios: tuple[str, ...], output: Path, servers: int | None, seed: int, site: str | None) -> None:
+    """Fit a queueing model to each server that open loads were measured on, and say how wrong it is.
+
+    A model is a station: equal servers behind one queue, first come, first served, with a distribution of service
+    times. Every treatment is left out in turn and predicted from the others. A model that its own trials contradict
+    is unfit for plans. Trials that were saturated, closed loops, or limited by the client stay out and are listed.
+    Nothing is measured.
+
+    \b
+    Examples:
+      bench fit -c fit_known -o known.fit.json
+      bench fit -c config/scenarios/fit_known.yaml -c results/other --servers 4 -o both.fit.json
+    """
+    from seamark.housekeeping.compared_results import results_named
+    from seamark.report.fitted import fitted_lines
+    from seamark.storage.paths import write
+    from seamark.trials.simulation.fit_inputs import fit_inputs
+    from seamark.trials.simulation.fitting import fitted_models
+
+    if output.is_dir() or not output.absolute().parent.is_dir():
+        raise UserError(f"-o {output}: no file can be written there. Name a file in a folder that exists.")
+    results = [results_named(Path.cwd(), name, site) for name in scenarios]
+    found = fitted_models(fit_inputs((each.plan, each.folder) for each in results), servers=servers, seed=seed)
+    write(output, found)
+    click.echo("\n".join([*fitted_lines(found), f"Models: {output}"]))

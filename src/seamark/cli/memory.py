@@ -1,0 +1,132 @@
+"""bench memory: the memory of each GPU under a server of a language model, before one is started."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seamark.cli.options import json_option
+from seamark.errors import UserError, did_you_mean
+from seamark.model.plurals import counted
+
+if TYPE_CHECKING:
+    from seamark.simulation.gpu_memory import MemoryEstimate, Refusal, ServerMemory
+
+
+@click.command("memory")
+@click.option("--model", type=click.Path(path_type=Path), required=True, help="Folder of the model.")
+@click.option("--gpu", required=True, help="Kind of GPU, such as a100-40, or the GB of one.")
+@click.option(
+    "--tensor-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="GPUs of a layer."
+)
+@click.option("--pipeline-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="Stages.")
+@click.option("--data-parallel", type=click.IntRange(1, 1024), default=1, show_default=True, help="Replicas.")
+@click.option("--max-model-len", type=click.IntRange(1), help="Longest request in tokens. Default: the model's.")
+@click.option(
+    "--gpu-memory-utilization",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.9,
+    show_default=True,
+    help="Share of each GPU's memory that the server may take.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["auto", "bfloat16", "float16", "float32"]),
+    default="auto",
+    show_default=True,
+    help="Type of weights and activations.",
+)
+@json_option
+def command(
+    model: Path,
+    gpu: str,
+    tensor_parallel: int,
+    pipeline_parallel: int,
+    data_parallel: int,
+    max_model_len: int | None,
+    gpu_memory_utilization: float,
+    dtype: str,
+    as_json: bool,
+) -> None:
+    """Show what a language model needs of each GPU: weights, activations, room for keys and values.
+
+    Only config.json and the headers of the safetensors files are read.
+
+    \b
+    Examples:
+      bench memory --model /data/llama-3.1-8b --gpu a100-40 --max-model-len 16000
+      bench memory --model /data/llama-3.1-70b --gpu 80 --tensor-parallel 4 --json
+
+    Exit code 0; 2 for a layout that does not fit, and for files that cannot be read.
+    """
+    from seamark.config.model_folder import read_model_folder
+    from seamark.simulation.gpu_memory import Layout, ServerMemory, estimate_memory, refusals
+    from seamark.simulation.model_architecture import UnsizedError
+    from seamark.storage.codec import encode
+
+    layout = Layout(tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, data_parallel=data_parallel)
+    asked = ServerMemory(
+        layout=layout,
+        gpu_gb=_gpu_gb(gpu),
+        gpu_memory_utilization=gpu_memory_utilization,
+        max_model_len=max_model_len,
+        dtype=dtype,
+    )
+    try:
+        folder = read_model_folder(model)
+    except UnsizedError as error:
+        raise UserError(f"{error}. Name the folder of a language model in the form of Hugging Face.") from None
+    found = refusals(folder.architecture, folder.weights, asked, gpus=layout.gpus)
+    if found:
+        raise UserError(*(f"{model}: {each.kind}: {each.why}. {_remedy(each)}." for each in found))
+    memory = estimate_memory(folder.architecture, folder.weights, asked)
+    if as_json:
+        document = {"architecture": encode(folder.architecture), "memory": encode(memory), "asked": encode(asked)}
+        click.echo(json.dumps({"schema_version": 1, **document}, indent=1))
+    else:
+        click.echo("\n".join(_table(folder.architecture.name, asked, memory)))
+
+
+def _gpu_gb(gpu: str) -> float:
+    """Return the memory of a kind of GPU in GB. Raises UserError."""
+    from seamark.simulation.gpu_memory import GPU_KINDS
+
+    if gpu in GPU_KINDS:
+        return GPU_KINDS[gpu]
+    try:
+        memory_gb = float(gpu)
+    except ValueError:
+        memory_gb = 0.0
+    if not 1 <= memory_gb <= 10_000:
+        known = f"{', '.join(GPU_KINDS)}, or the GB of one GPU: 24"
+        raise UserError(f"--gpu {gpu}: no known kind of GPU. Known: {known}.{did_you_mean(gpu, GPU_KINDS)}")
+    return memory_gb
+
+
+def _remedy(refusal: "Refusal") -> str:
+    """Return what would do, as options of this command."""
+    options = [
+        " ".join(f"--{key.replace('_', '-')} {value}" for key, value in sorted(change.items()) if key != "gpus")
+        for change in refusal.changes
+    ]
+    return f"Use {' or '.join(options)}" if options else refusal.otherwise
+
+
+def _table(name: str, asked: "ServerMemory", memory: "MemoryEstimate") -> Iterator[str]:
+    """Yield the lines of the table."""
+    from seamark.simulation.gpu_memory import gib
+
+    yield f"{name} on {counted(asked.layout.gpus, 'GPU')} of {asked.gpu_gb:g} GB; of each"
+    rows = (
+        ("granted", gib(memory.granted_bytes), f"{asked.gpu_memory_utilization:g} of it"),
+        ("weights", gib(memory.weights_bytes), ""),
+        ("activation", gib(memory.activation_bytes), ""),
+        ("non-torch", gib(memory.non_torch_bytes), ""),
+        ("room", gib(memory.room_bytes), f"{memory.kv_tokens:,} tokens of {memory.kv_token_bytes:,} bytes"),
+    )
+    for row, amount, remark in rows:
+        yield f"  {row:<12} {amount:>9} GiB  {remark}".rstrip()
+    replicas = f", {memory.requests_per_replica:,} a replica" if asked.layout.data_parallel > 1 else ""
+    yield f"  {'requests':<12} {memory.requests:>9,}      of {memory.max_model_len:,} tokens at a time{replicas}"

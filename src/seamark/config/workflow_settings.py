@@ -1,0 +1,136 @@
+"""Checks of a workload of simulated workflows: its files fit each other, its GPUs, its arrivals and its draws."""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from seamark.config.workflow_files import read_files, read_system, require_timestamps
+from seamark.config.yaml_source import Item, Mistakes
+from seamark.errors import UserError
+from seamark.model.scenario import Workload
+from seamark.model.service import Service, Value
+from seamark.patterns.trace_file import file_of
+from seamark.simulation.system import Requests, System
+from seamark.simulation.workload import draws_times
+
+NAMES = ("system_file", "requests_file", "generated_requests", "arrivals_rps", "arrivals", "draw", "cluster_gpus")
+"""Settings that have to fit each other, in the order in which mistakes are noted."""
+
+
+def check_workflows(item: Item, workload: Workload, service: Service, repetitions: int, mistakes: Mistakes) -> None:
+    """Note every mistake in the files of a workload, and every setting that they contradict, once.
+
+    Only for recipes that have the settings of simulated workflows.
+    """
+    if not all(service.setting(name) for name in NAMES):
+        return
+    if any(name in item.value and name not in workload.levels for name in NAMES):
+        return
+    checks = _Checks(item, workload, mistakes)
+    for values in _combinations(workload, service):
+        checks.check(values, repetitions)
+
+
+def _combinations(workload: Workload, service: Service) -> Iterator[Mapping[str, Value]]:
+    """Yield each combination of the levels that is not excluded, and those that are included."""
+    defaults = {name: setting.default for name in NAMES if (setting := service.setting(name))}
+    levels = {name: workload.levels.get(name, (default,)) for name, default in defaults.items()}
+    fixed = {name: values[0] for name, values in levels.items()}
+    for combination in product(*levels.values()):
+        values = dict(zip(levels, combination, strict=True))
+        if not any(entry.items() <= values.items() for entry in workload.exclude):
+            yield values
+    for entry in workload.include:
+        yield fixed | {name: value for name, value in entry.items() if name in fixed}
+
+
+class _Checks:
+    """Notes mistakes of combinations of levels; the same one only once, and each file is read once."""
+
+    def __init__(self, item: Item, workload: Workload, mistakes: Mistakes) -> None:
+        self._item = item
+        self._workload = workload
+        self._mistakes = mistakes
+        self._noted: set[str] = set()
+        self._read: dict[tuple[str, str | None], tuple[System, Requests | None] | None] = {}
+
+    def check(self, values: Mapping[str, Value], repetitions: int) -> None:
+        """Note what is wrong with one combination."""
+        requests, generated = values["requests_file"], values["generated_requests"]
+        if (requests is None) == (generated is None):
+            each = "are both set" if requests else "are both missing"
+            at = "generated_requests" if requests else None
+            self._note(
+                at,
+                f"requests_file and generated_requests {each}. Name a file, or set how many to generate.",
+            )
+            return
+        if values["arrivals_rps"] is not None and (requests is not None or values["arrivals"] != "timestamps"):
+            text = "has no effect here: it is for generated requests with 'arrivals: timestamps'. Remove it."
+            self._note("arrivals_rps", text)
+        files = self._files(str(values["system_file"]), None if requests is None else str(requests))
+        if files is None:
+            return
+        system, found = files
+        if values["arrivals"] == "timestamps":
+            self._check_times(values, found)
+        used = set(system.workflows)
+        if found is not None:
+            used = {request.workflow for request in found.requests}
+            drawn = bool(values["draw"]) and draws_times(system, found.requests)
+            if repetitions > 1 and not drawn:
+                self._note_repeats(repetitions, draws=bool(values["draw"]))
+        self._check_windows(values, system, used)
+
+    def _check_times(self, values: Mapping[str, Value], found: Requests | None) -> None:
+        if found is None:
+            if values["arrivals_rps"] is None:
+                text = "generated requests have no time stamps. Set their rate, such as 'arrivals_rps: 0.1'."
+                self._note("arrivals", text)
+            return
+        try:
+            require_timestamps(found, file_of(str(values["requests_file"])))
+        except UserError as error:
+            for line in error.mistakes:
+                self._note("arrivals", line)
+
+    def _note_repeats(self, repetitions: int, *, draws: bool) -> None:
+        why = "no time is drawn. Set 'draw: true', or 'repetitions: 1'."
+        if draws:
+            why = "requests give all node times, or models have no deviation. Add 'inference_time_std' to models."
+        self._note("draw", f"all {repetitions} repetitions would be the same: {why}")
+
+    def _check_windows(self, values: Mapping[str, Value], system: System, used: set[str]) -> None:
+        gpus = values["cluster_gpus"]
+        names = {node.model for name in used for node in system.workflows[name].nodes}
+        for model in system.models.values():
+            if model.id in names and isinstance(gpus, int) and model.gpus_required > gpus:
+                why = (
+                    f"the model '{model.id}' needs {model.gpus_required} consecutive GPUs, so its nodes can never run"
+                )
+                remedy = f"Give {model.gpus_required} or more, or leave out its requests."
+                self._note("cluster_gpus", f"{gpus} is too few: {why}. {remedy}")
+
+    def _files(self, system: str, requests: str | None) -> tuple[System, Requests | None] | None:
+        """Return the content of files, None after noting their mistakes, or where they cannot be read here."""
+        key = (system, requests)
+        if key in self._read:
+            return self._read[key]
+        self._read[key] = None
+        if any(path is not None and path not in self._workload.contents for path in key):
+            return None  # a missing file is noted already; `$NAME` may be known elsewhere
+        try:
+            if requests is None:
+                self._read[key] = read_system(file_of(system)), None
+            else:
+                self._read[key] = read_files(file_of(system), file_of(requests))
+        except UserError as error:
+            for line in error.mistakes:
+                if line not in self._noted:
+                    self._noted.add(line)
+                    self._mistakes.note(line)
+        return self._read[key]
+
+    def _note(self, name: str | None, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._mistakes.add(self._item.value.get(name, self._item) if name else self._item, text)

@@ -1,0 +1,26 @@
+"""Models of servers with parameters from measured trials: fit, contradiction, prediction and score. Reads no file."""
+
+from seamark.fit.contradiction import contradictions, replica_contradictions
+from seamark.fit.prediction import Prediction, predict_replica, predict_station
+from seamark.fit.replica_fit import FittedReplica, ReplicaLimits, fit_replica
+from seamark.fit.replica_trial import ReplicaTrial
+from seamark.fit.score import Scored, score
+from seamark.fit.station_fit import FittedStation, fit_station
+from seamark.fit.station_trial import StationTrial
+
+__all__ = [
+    "FittedReplica",
+    "FittedStation",
+    "Prediction",
+    "ReplicaLimits",
+    "ReplicaTrial",
+    "Scored",
+    "StationTrial",
+    "contradictions",
+    "fit_replica",
+    "fit_station",
+    "predict_replica",
+    "predict_station",
+    "replica_contradictions",
+    "score",
+]

@@ -1,0 +1,119 @@
+"""How wrong a fitted model is: whole treatments are left out in turn and predicted from the others."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+
+from seamark.fit.prediction import Prediction
+
+Place = Literal["inside", "beyond", "overload"]
+"""Of a treatment that was left out: its load is among those of the others, outside of them, or too much to serve."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """One figure over the held-out trials of one place.
+
+    `median_error` and `largest_error` are relative; `in_spreads` is the median error over the standard deviation of
+    repeats, None without repeats. `inside_interval` is the share of trials that lie in their 90 % interval.
+    """
+
+    place: Place
+    figure: str
+    trials: int
+    median_error: float
+    largest_error: float
+    in_spreads: float | None
+    inside_interval: float
+
+
+class Trial(Protocol):
+    """What a score needs of a measured trial."""
+
+    @property
+    def treatment(self) -> str:
+        """Which trials are repeats of each other."""
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The measured figures."""
+
+
+T = TypeVar("T", bound=Trial)
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HeldOut:
+    place: Place
+    figure: str
+    error: float
+    spread: float | None
+    inside: bool
+
+
+def score(
+    trials: Sequence[T], fit: Callable[[Sequence[T]], M], predict: Callable[[M, T, int], Prediction]
+) -> tuple[Scored, ...]:
+    """Return the errors by place and figure. `fit` makes a model from trials, `predict` takes it, a trial and a seed.
+
+    Raises ValueError for fewer than three treatments, and as `fit`.
+    """
+    names = list(dict.fromkeys(trial.treatment for trial in trials))
+    if len(names) < 3:
+        raise ValueError("a score needs three treatments or more: one is left out, and two say how load matters")
+    found: list[_HeldOut] = []
+    for name in names:
+        fitted = fit([each for each in trials if each.treatment != name])
+        own = [each for each in trials if each.treatment == name]
+        spreads = _spreads(own)
+        for number, trial in enumerate(own):
+            predicted = predict(fitted, trial, number)
+            place: Place = "overload" if predicted.overload else "beyond" if predicted.extrapolated else "inside"
+            for figure, measured in trial.figures.items():
+                said = predicted.figures.get(figure)
+                if said is None or not measured:
+                    continue
+                found.append(
+                    _HeldOut(
+                        place=place,
+                        figure=figure,
+                        error=abs(said.value / measured - 1),
+                        spread=spreads.get(figure),
+                        inside=said.low <= measured <= said.high,
+                    )
+                )
+    places: tuple[Place, ...] = ("inside", "beyond", "overload")
+    figures = list(dict.fromkeys(each.figure for each in found))
+    rows = [(place, figure) for place in places for figure in figures]
+    return tuple(
+        _summed([each for each in found if (each.place, each.figure) == row])
+        for row in rows
+        if any((each.place, each.figure) == row for each in found)
+    )
+
+
+def _spreads(trials: Sequence[Trial]) -> dict[str, float]:
+    """Return the relative standard deviation of each figure over repeats; nothing for a single trial."""
+    if len(trials) < 2:
+        return {}
+    rows = [trial.figures for trial in trials]
+    common = [name for name in rows[0] if all(name in row for row in rows)]
+    values = {name: np.array([row[name] for row in rows]) for name in common}
+    return {name: float(each.std(ddof=1) / each.mean()) for name, each in values.items()}
+
+
+def _summed(rows: Sequence[_HeldOut]) -> Scored:
+    errors = np.array([row.error for row in rows])
+    relative = [row.error / row.spread for row in rows if row.spread]
+    return Scored(
+        place=rows[0].place,
+        figure=rows[0].figure,
+        trials=len(rows),
+        median_error=float(np.median(errors)),
+        largest_error=float(errors.max()),
+        in_spreads=float(np.median(relative)) if relative else None,
+        inside_interval=sum(row.inside for row in rows) / len(rows),
+    )

@@ -1,0 +1,153 @@
+"""The document of `bench fit`: models of servers, with the trials that they come from and what stands against them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from seamark.model.results.values import Moment, Number, Word
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSource:
+    """A trial that a model was fitted to, or one that stayed out, and `why`."""
+
+    scenario: str
+    trial: str
+    trial_id: str
+    config_hash: str
+    why: Word = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StationParameters:
+    """A distribution of service times, of that `variation` (standard deviation over mean), and the part of a response
+    that lies outside of the server."""
+
+    mean_s: float
+    variation: float
+    overhead_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitScore:
+    """Errors of one figure where treatments were left out and predicted; `place` says where their loads lay."""
+
+    place: Literal["inside", "beyond", "overload"]
+    figure: str
+    trials: int
+    median_error: float
+    largest_error: float
+    in_spreads: Number = None
+    inside_interval: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StationModel:
+    """A queueing model of a server: one queue, first come, first served.
+
+    `family` is that of the service times. `between` is the standard deviation of the logarithm of a trial's mean
+    service time beyond what its number of requests explains. `loads` and `rates_rps` are the lowest and the highest
+    utilisation and rate of its trials. `draws` are parameters from resampled trials. With `contradictions` it is
+    unfit for plans. `why_no_score` where there are too few treatments.
+    """
+
+    name: str
+    service: str
+    servers: int
+    family: Literal["exponential", "gamma", "lognormal"]
+    parameters: StationParameters
+    between: float
+    loads: tuple[float, float]
+    rates_rps: tuple[float, float]
+    requests: int
+    out_of_order: int
+    sources: tuple[FitSource, ...]
+    contradictions: tuple[str, ...] = ()
+    scores: tuple[FitScore, ...] = ()
+    why_no_score: Word = None
+    draws: tuple[StationParameters, ...] = ()
+
+    @property
+    def fit_for_plans(self) -> bool:
+        """Whether its own trials do not contradict it."""
+        return not self.contradictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaParameters:
+    """What a step of an LLM replica takes: `base_s`, and more for each token of a prompt, request that decodes, and
+    token held. `overhead_s` passes before a request reaches the replica."""
+
+    base_s: float
+    prompt_token_s: float
+    sequence_s: float
+    kv_token_s: float
+    overhead_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputRange:
+    """Lowest and highest mean of an input over the trials of a model."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaModel:
+    """A replica of a language model that works in steps, with limits by the names of vLLM.
+
+    `between` is the standard deviation of the logarithm of a trial's time per token over that of its replay, `speed`
+    by what replays of the summed steps had to be slowed down. `ranges` are those of rate, concurrency and lengths.
+    With `contradictions` it is unfit for plans.
+    """
+
+    name: str
+    service: str
+    kv_blocks: int
+    block_tokens: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    parameters: ReplicaParameters
+    between: float
+    speed: float
+    ranges: Mapping[str, InputRange]
+    requests: int
+    sources: tuple[FitSource, ...]
+    contradictions: tuple[str, ...] = ()
+    scores: tuple[FitScore, ...] = ()
+    why_no_score: Word = None
+    draws: tuple[ReplicaParameters, ...] = ()
+
+    @property
+    def fit_for_plans(self) -> bool:
+        """Whether its own trials do not contradict it."""
+        return not self.contradictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartModel:
+    """Times in seconds from starting the processes of a server until it is healthy, its model loaded: mean and
+    standard deviation over `starts`, the latter None for one start."""
+
+    name: str
+    service: str
+    starts: int
+    mean_s: float
+    std_s: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedModels:
+    """All models of one `bench fit`, the trials that stayed out, what could not be fitted and why, and the machines
+    that were measured."""
+
+    schema_version: int = 1
+    fitted_at: Moment = None
+    seed: int
+    machines: tuple[str, ...] = ()
+    stations: tuple[StationModel, ...] = ()
+    replicas: tuple[ReplicaModel, ...] = ()
+    starts: tuple[StartModel, ...] = ()
+    left_out: tuple[FitSource, ...] = ()
+    not_fitted: tuple[str, ...] = ()

@@ -1,0 +1,182 @@
+"""Driver of the service `cluster`: one simulation of workflows on a GPU cluster, recorded as a trial."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Self
+
+import numpy as np
+
+from seamark.config.workflow_files import read_files, read_system, require_timestamps
+from seamark.load.driver import Target, Task, TaskRecorder, Track
+from seamark.model.results.schedule_metrics import ScheduleMetrics
+from seamark.model.sample import EventKind
+from seamark.patterns.trace_file import file_of
+from seamark.simulation.engine import Dispatch, Policy, View, simulate
+from seamark.simulation.executions import Executions, executions_of
+from seamark.simulation.generated_requests import generated_requests
+from seamark.simulation.machine import ColdLoad, Machine
+from seamark.simulation.policies.table import POLICIES
+from seamark.simulation.schedule import Floats, Schedule
+from seamark.simulation.schedule_metrics import metrics_of
+from seamark.simulation.system import Requests, System
+from seamark.simulation.workload import Arrivals, workload_of
+from seamark.storage.paths import TrialFolder
+from seamark.trials.simulation.execution_file import SimulationFacts, write_executions
+from seamark.trials.simulation.quick_simulation import MODES
+
+SECOND_NS = 1_000_000_000
+
+
+class StoppedError(Exception):
+    """The time limit, or the end of the run, in the middle of a simulation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSettings:
+    """The settings of one trial; the recipe config/services/cluster.yaml describes them."""
+
+    cluster_gpus: int
+    cold_load: ColdLoad
+    policy: str
+    system_file: Path
+    requests_file: Path | None
+    generated_requests: int
+    arrivals_rps: float | None
+    arrivals: Arrivals
+    draw: bool
+
+    @classmethod
+    def of(cls, target: Target) -> Self:
+        """Return the settings of a target, which the recipe has checked."""
+        of = target.settings
+        return cls(
+            cluster_gpus=int(of["cluster_gpus"] or 0),
+            cold_load="free" if of["cold_load"] == "free" else "charged",
+            policy=str(of["policy"]),
+            system_file=file_of(str(of["system_file"])),
+            requests_file=None if of["requests_file"] is None else file_of(str(of["requests_file"])),
+            generated_requests=int(of["generated_requests"] or 0),
+            arrivals_rps=None if of["arrivals_rps"] is None else float(of["arrivals_rps"]),
+            arrivals="timestamps" if of["arrivals"] == "timestamps" else "all-at-zero",
+            draw=bool(of["draw"]),
+        )
+
+    def inputs(self, seed: int) -> tuple[System, Requests]:
+        """Return system and requests: those of the files, or requests drawn by the seed. Raises UserError."""
+        if self.requests_file is None:
+            system = read_system(self.system_file)
+            rate_rps = self.arrivals_rps if self.arrivals == "timestamps" else None
+            return system, generated_requests(system, self.generated_requests, seed, rate_rps=rate_rps)
+        system, requests = read_files(self.system_file, self.requests_file)
+        if self.arrivals == "timestamps":
+            require_timestamps(requests, self.requests_file)
+        return system, requests
+
+
+class WorkflowCluster(Task):
+    """One simulation. A sample is a request: due at its arrival, sent when its first node begins, its first part at
+    the end of the first node, and its last at the end of the last one. Stages of events are the models."""
+
+    unit = "request"
+    kinds = ("request",)
+
+    def __init__(self, target: Target) -> None:
+        self._settings = ClusterSettings.of(target)
+        self._keeps_events = target.load.keep_events
+        if self._keeps_events:
+            self.stages = tuple(read_system(self._settings.system_file).models)
+
+    def run(self, recorder: TaskRecorder, stop: Event) -> None:
+        """Simulate, write executions.parquet, and record requests and figures. Raises UserError for wrong files."""
+        chosen, seed = self._settings, recorder.seed
+        system, requests = chosen.inputs(seed)
+        draw = np.random.default_rng(seed) if chosen.draw else None
+        work = workload_of(system, requests.requests, chosen.arrivals, draw=draw)
+        machine = Machine(gpus=chosen.cluster_gpus, cold_load=chosen.cold_load)
+        form = POLICIES[chosen.policy]
+        try:
+            schedule = simulate(work, machine, _stoppable(form.make, stop), instants=form.instants)
+        except StoppedError:
+            return
+        facts = SimulationFacts(
+            gpus=machine.gpus,
+            cold_load=machine.cold_load,
+            policy=chosen.policy,
+            mode=MODES[chosen.arrivals],
+            models=tuple(model.id for model in work.models),
+            seed=seed if chosen.draw else None,
+        )
+        write_executions(TrialFolder(root=recorder.folder).executions, schedule, facts)
+        ran = executions_of(schedule)
+        _record_requests(recorder, ran)
+        if self._keeps_events:
+            _record_events(recorder, schedule, ran)
+        for name, value in figures_of(metrics_of(ran)).items():
+            recorder.quality(name, value)
+
+
+def _stoppable(policy: Policy, stop: Event) -> Policy:
+    """Return a policy that raises StoppedError once `stop` is set."""
+
+    def make(view: View) -> Dispatch:
+        dispatch = policy(view)
+
+        def until_stopped() -> None:
+            if stop.is_set():
+                raise StoppedError
+            dispatch()
+
+        return until_stopped
+
+    return make
+
+
+def _record_requests(recorder: TaskRecorder, ran: Executions) -> None:
+    columns = (ran.arrival_s, ran.first_started_s(), ran.first_ended_s(), ran.completed_s())
+    for index, (due, sent, first, last) in enumerate(zip(*map(_ns, columns), strict=True)):
+        recorder.sample(index, due_ns=due, sent_ns=sent, first_ns=first, last_ns=last)
+
+
+def _record_events(recorder: TaskRecorder, schedule: Schedule, ran: Executions) -> None:
+    """Record waiting, fetch and run of each execution, in the stage of its model, on a track of its first GPU."""
+    tracks: dict[int, Track | None] = {}
+    visits: Counter[tuple[int, int]] = Counter()
+    numbers = (each.tolist() for each in (ran.request, ran.model, ran.gpu))
+    times = map(_ns, (ran.ready_s, ran.taken_s, ran.start_s, ran.end_s))
+    for request, model, gpu, ready, taken, start, end in zip(*numbers, *times, strict=True):
+        track = tracks[gpu] if gpu in tracks else tracks.setdefault(gpu, recorder.track())
+        if track is None:
+            return
+        visit = visits[request, model]
+        visits[request, model] += 1
+        spans: tuple[tuple[EventKind, int, int], ...] = (
+            (EventKind.WAIT, ready, taken),
+            (EventKind.PREPARE, taken, start),
+            (EventKind.RUN, start, end),
+        )
+        for what, begin_ns, end_ns in spans:
+            if end_ns > begin_ns or what == EventKind.RUN:
+                track.add(request, model, what, begin_ns, end_ns, visit)
+
+
+def figures_of(schedule: ScheduleMetrics) -> dict[str, float]:
+    """Return the figures that a trial has as qualities of its recipe."""
+    completion, waiting = schedule.completion, schedule.waiting
+    assert completion is not None
+    assert waiting is not None, "a simulation has one request or more"
+    return {
+        "makespan_s": schedule.makespan_s,
+        "completion_mean_s": completion.mean_s,
+        "completion_p99_s": completion.p99_s,
+        "waiting_mean_s": waiting.mean_s,
+        "switches": schedule.switches,
+        "switch_s": schedule.switch_s,
+        "cold_loads": schedule.cold_loads,
+        "use_ratio": sum(gpu.use_ratio for gpu in schedule.gpus) / len(schedule.gpus),
+    }
+
+
+def _ns(column: Floats) -> list[int]:
+    return [int(each) for each in np.rint(column * SECOND_NS).astype(np.int64).tolist()]

@@ -1,0 +1,210 @@
+"""Simulated workflows as trials of a scenario: figures of `bench simulate`, resumption, changed and damaged files."""
+
+import json
+import random
+import shutil
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from study_folder import StudyFolder
+
+from seamark.storage.codec import encode
+from seamark.trials.simulation.execution_file import log_of_file, read_executions
+
+pytestmark = pytest.mark.e2e
+
+SYSTEM = "config/clusters/system_config.yaml"
+REQUESTS = "asked.json"
+SECOND_NS = 1_000_000_000
+
+
+def a_scenario(study: StudyFolder, repetitions: int = 1, **workload: object) -> None:
+    """Write a scenario of forty requests of both sample workflows, without times of their own."""
+    rng, at_s, entries = random.Random(1), 0.0, []
+    for number in range(40):
+        at_s += rng.expovariate(1 / 12)
+        at = datetime(2024, 1, 1) + timedelta(seconds=at_s)
+        workflow = ("text_generation", "multimodal_workflow")[number % 2]
+        entries.append({"request_id": f"r{number}", "timestamp": at.isoformat(), "workflow_id": workflow})
+    (study.root / REQUESTS).write_text(json.dumps({"requests": entries}))
+    asked = {} if "generated_requests" in workload else {"requests_file": REQUESTS}
+    document = {
+        "scenario": "try",
+        "repetitions": repetitions,
+        "workload": {"service": "cluster", "system_file": SYSTEM, **asked, **workload},
+    }
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+
+
+def simulated_by_hand(study: StudyFolder, config: dict[str, Any], seed: int | None) -> dict[str, Any]:
+    """Return the execution log of `bench simulate` with the settings of a trial."""
+    words = ["simulate", "--gpus", str(config["cluster_gpus"]), "--policy", config["policy"]]
+    words += ["--arrivals", config["arrivals"], "--cold-load", config["cold_load"], "--log", "by_hand.json"]
+    words += [] if seed is None else ["--draw", "--seed", str(seed)]
+    done = study.bench(*words, "--config", SYSTEM, "--requests", REQUESTS)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads((study.root / "by_hand.json").read_text())
+    return document
+
+
+@pytest.mark.covers("C2", "C11", "C12", "C14", "E-FR10")
+def test_figures_are_those_of_the_command_on_the_same_files_and_nothing_is_simulated_twice(
+    study: StudyFolder,
+) -> None:
+    a_scenario(study, arrivals=["all-at-zero", "timestamps"], policy=["baseline", "heft"], cluster_gpus=2, draw=True)
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "makespan s" in done.stdout
+    assert len(study.trials()) == 4
+    seeds = set()
+    for trial in study.trials():
+        metrics = study.json(f"{trial.name}/metrics.json")
+        assert (metrics["origin"], metrics["verdict"]) == ("simulated", "VALID"), metrics["reasons"]
+        _, facts, ran = read_executions(trial / "executions.parquet")
+        seeds.add(facts.seed)
+        log = encode(log_of_file(trial / "executions.parquet"))
+        assert log == simulated_by_hand(study, metrics["config"], facts.seed)
+        schedule, summary = metrics["schedule"], log["summary"]
+        assert schedule["makespan_s"] == float(f"{summary['makespan']:.9g}") == metrics["quality"]["makespan_s"]
+        assert schedule["switch_s"] == float(f"{summary['total_switch_time']:.9g}")
+        counts = [schedule[name] for name in ("requests", "executions", "switches", "cold_loads")]
+        names = ("total_requests", "total_nodes_executed", "total_model_switches", "total_cold_loads")
+        assert counts == [summary[name] for name in names]
+        assert metrics["latency_ms"]["mean"] == pytest.approx(1e3 * schedule["completion"]["mean_s"], rel=1e-8)
+        samples = pq.read_table(trial / "samples.parquet")
+        assert samples["due_ns"].to_pylist() == [round(at_s * SECOND_NS) for at_s in ran.arrival_s]
+        assert samples["last_ns"].to_pylist() == [round(at_s * SECOND_NS) for at_s in ran.completed_s()]
+        inputs = ["--config", SYSTEM, "--requests", REQUESTS]
+        checked = study.bench("check", str(trial / "executions.parquet"), *inputs)
+        assert (checked.returncode, checked.stdout) == (0, "PASS: 60 executions without conflicts\n")
+    assert len(seeds) == 1, "all trials of a block see the same times"
+    report = (study.root / "reports/try/report.md").read_text()
+    assert "**Simulated, not measured**: cluster" in report
+    assert "makespan s" in report
+    again = study.submit()
+    assert again.returncode == 0, again.stderr
+    assert set(study.measurements().values()) == {1}
+
+
+@pytest.mark.covers("C14")
+def test_the_same_seed_gives_the_same_bytes_and_policies_of_a_block_see_the_same_requests(study: StudyFolder) -> None:
+    a_scenario(
+        study,
+        repetitions=2,
+        generated_requests=30,
+        arrivals="timestamps",
+        arrivals_rps=0.08,
+        draw=True,
+        cluster_gpus=2,
+        policy=["fifo", "easy"],
+        keep_events=True,
+    )
+    assert study.submit().returncode == 0
+    names = ("samples.parquet", "executions.parquet", "events.parquet")
+    kept = {(trial.name, name): (trial / name).read_bytes() for trial in study.trials() for name in names}
+    drawn = {}
+    for trial in study.trials():
+        table, _, _ = read_executions(trial / "executions.parquet")
+        rows = table.sort_by([("request", "ascending"), ("node", "ascending")])
+        drawn[trial.name] = [(row["workflow"], row["arrival_s"], row["duration_s"]) for row in rows.to_pylist()]
+    by_block: dict[str, list[object]] = {}
+    for name, times in drawn.items():
+        by_block.setdefault(name.rpartition("--")[2], []).append(times)
+    assert all(times[0] == times[1] for times in by_block.values())
+    assert by_block["r1"][0] != by_block["r2"][0]
+    shutil.rmtree(study.results)
+    assert study.submit().returncode == 0
+    assert {(trial.name, name): (trial / name).read_bytes() for trial in study.trials() for name in names} == kept
+    compared = study.bench("compare", "try")
+    assert "makespan_s" in compared.stdout, compared.stderr
+
+
+@pytest.mark.covers("C4", "E-NFR04")
+def test_a_changed_file_of_requests_is_noticed_before_anything_is_simulated_again(study: StudyFolder) -> None:
+    a_scenario(study, cluster_gpus=[1, 2])
+    assert study.submit().returncode == 0
+    text = (study.root / REQUESTS).read_text()
+    (study.root / REQUESTS).write_text(text.replace("multimodal_workflow", "text_generation", 1))
+    refused = study.submit()
+    assert refused.returncode == 2
+    assert "2 trials were measured with another configuration" in refused.stderr
+    assert "what a file of its settings holds" in refused.stderr
+    assert set(study.measurements().values()) == {1}
+    anew = study.bench("submit", "--measure-anew", "-c", "config/scenarios/try.yaml")
+    assert anew.returncode == 0, anew.stderr
+    assert set(study.measurements().values()) == {2}
+
+
+@pytest.mark.covers("E-NFR04")
+def test_a_run_that_is_killed_goes_on_and_repeats_nothing(study: StudyFolder) -> None:
+    a_scenario(study, cluster_gpus=[1, 2, 3, 4, 5, 6, 7, 8])
+    run = study.start()
+    until_s = time.monotonic() + 120
+    while not list(study.results.glob("*/load.json")):
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+    for process in study.processes():
+        process.kill()
+    run.wait(60)
+    before = {path: path.read_bytes() for path in study.results.glob("*/samples.json")}
+    assert len(before) < 8
+    done = study.submit()
+    assert done.returncode == 0, done.stderr
+    assert study.json("summary.json")["ok"] == 8
+    assert {path: path.read_bytes() for path in before} == before
+    assert set(study.measurements().values()) == {1}
+    assert not list(study.root.glob(".seamark/scratch/simulation-*"))
+
+
+@pytest.mark.covers("E-NFR04")
+def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: StudyFolder) -> None:
+    a_scenario(study, cluster_gpus=[1, 2, 3])
+    assert study.submit().returncode == 0
+    cut, lost, flipped = study.trials()
+    right = {trial.name: (trial / "executions.parquet").read_bytes() for trial in study.trials()}
+    (cut / "executions.parquet").write_bytes(right[cut.name][:100])
+    (lost / "executions.parquet").unlink()
+    wrong = bytearray(right[flipped.name])
+    wrong[200:260] = bytes(60)
+    (flipped / "executions.parquet").write_bytes(wrong)
+    (flipped / "metrics.json").unlink()
+    named = study.bench("check", str(flipped / "executions.parquet"))
+    assert named.returncode == 2
+    assert "executions.parquet: executions.parquet is damaged:" in named.stderr
+    assert "bench retry TRIAL" in named.stderr
+    assert study.submit().returncode == 1
+    assert {
+        trial.name: count for trial, count in zip(study.trials(), study.measurements().values(), strict=True)
+    } == {
+        cut.name: 2,
+        lost.name: 2,
+        flipped.name: 1,
+    }
+    metrics = study.json(f"{flipped.name}/metrics.json")
+    assert metrics["status"] == "failed"
+    assert "executions.parquet is damaged" in metrics["reason"]
+    assert study.bench("retry", flipped.name, "-c", "config/scenarios/try.yaml").returncode == 0
+    assert {trial.name: (trial / "executions.parquet").read_bytes() for trial in study.trials()} == right
+
+
+@pytest.mark.covers("C14")
+def test_a_simulation_beyond_its_time_limit_is_a_failed_trial(study: StudyFolder) -> None:
+    a_scenario(study, generated_requests=100_000, cluster_gpus=2, policy="greedy", limit_s=0.2)
+    assert study.submit().returncode == 1
+    [trial] = study.trials()
+    load = study.json(f"{trial.name}/load.json")
+    assert (load["status"], load["category"]) == ("failed", "timeout")
+    assert not (trial / "executions.parquet").exists()
+
+
+def test_a_file_of_another_program_is_no_file_of_executions(tmp_path: Path) -> None:
+    path = tmp_path / "executions.parquet"
+    path.write_text("PAR1")
+    with pytest.raises(ValueError, match=r"executions\.parquet is damaged"):
+        read_executions(path)
+    with pytest.raises(ValueError, match=r"none\.parquet is missing"):
+        read_executions(tmp_path / "none.parquet")

@@ -1,0 +1,141 @@
+"""`bench fit`: which trials take part, what is written, and each wrong use in one line."""
+
+import json
+
+import in_process
+import pytest
+from planted_replicas import COST
+from planted_stations import MEAN_S
+from planted_study import NAME, planted_replica_study, planted_study
+
+from seamark.model.results.fitted_model import FittedModels
+from seamark.storage.paths import read
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    root = tmp_path_factory.mktemp("study")
+    planted_study(root)
+    return root
+
+
+@pytest.fixture
+def inside(study, monkeypatch):
+    monkeypatch.chdir(study)
+    return study
+
+
+@pytest.mark.covers("C14")
+def test_a_model_names_its_trials_and_predicts_those_that_were_left_out(inside, tmp_path):
+    code, said = in_process.run(["fit", "-c", NAME, "-o", str(tmp_path / "known.fit.json"), "--servers", "1"])
+    assert code == 0, said
+    found = read(tmp_path / "known.fit.json", FittedModels)
+    [station] = found.stations
+    assert station.parameters.mean_s == pytest.approx(MEAN_S, rel=0.05)
+    assert station.loads == pytest.approx((0.2, 0.6), rel=0.1)
+    assert (station.servers, len(station.sources), len(station.draws)) == (1, 6, 200)
+    assert all(source.config_hash and source.trial_id for source in station.sources)
+    assert station.contradictions == ()
+    assert {(each.place, each.figure) for each in station.scores} >= {("inside", "mean_s"), ("beyond", "p50_s")}
+    assert found.machines == ("node1",)
+    assert "among the loads" in said
+    assert "from 6 trials" in said
+
+
+def test_the_same_seed_writes_the_same_models(inside, tmp_path):
+    texts = []
+    for name in ("one", "two"):
+        in_process.run(["fit", "-c", NAME, "-o", str(tmp_path / name), "--servers", "1"])
+        document = json.loads((tmp_path / name).read_text())
+        texts.append({key: value for key, value in document.items() if key != "fitted_at"})
+    assert texts[0] == texts[1]
+
+
+def test_trials_that_say_nothing_of_the_server_stay_out_and_are_listed(tmp_path, monkeypatch):
+    folder = planted_study(tmp_path, rate_rps=[40, 80])
+    monkeypatch.chdir(tmp_path)
+    missing, damaged, saturated = sorted(path.parent for path in folder.root.glob("*--*/load.json"))[:3]
+    (missing / "metrics.json").unlink()
+    (damaged / "samples.parquet").write_bytes(b"no parquet")
+    document = json.loads((saturated / "metrics.json").read_text())
+    reason = {"code": "saturated", "severity": "suspect", "text": "t", "remedy": "r", "verdict": "SUSPECT"}
+    document["reasons"] = [*document["reasons"], reason]
+    (saturated / "metrics.json").write_text(json.dumps(document))
+    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
+    assert code == 2
+    for why in ("it is not measured", "samples.parquet is damaged", "saturated"):
+        assert f"1 left out: {why}" in said
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.covers("C14")
+def test_streamed_replies_are_those_of_an_llm_replica(tmp_path, monkeypatch):
+    planted_replica_study(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
+    assert code == 0, said
+    found = read(tmp_path / "out.json", FittedModels)
+    assert found.stations == ()
+    [replica] = found.replicas
+    for name, value in vars(COST).items():
+        assert getattr(replica.parameters, name) == pytest.approx(value, rel=0.02), name
+    assert (len(replica.sources), replica.max_num_seqs, replica.contradictions) == (12, 256, ())
+    assert {name: (each.low, each.high) for name, each in replica.ranges.items()} == {
+        "concurrency": (1, 16),
+        "prompt_tokens": (64, 256),
+        "reply_tokens": (16, 16),
+    }
+    assert {each.place for each in replica.scores} == {"inside"}
+    assert "12 trials" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"prompt_len_shape": "uniform", "prompt_len_spread": 0.5}, "its prompts differ in length"),
+        ({"prefix_len": 32}, "its prompts have a common prefix"),
+        ({"batch": 2}, "its requests have several prompts each"),
+    ],
+)
+def test_requests_that_cannot_be_replayed_stay_out(tmp_path, monkeypatch, settings, why):
+    planted_replica_study(tmp_path, concurrency=1, prompt_len=64, **settings)
+    monkeypatch.chdir(tmp_path)
+    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
+    assert code == 2
+    assert f"2 left out: {why}" in said
+
+
+def test_closed_loops_stay_out(tmp_path, monkeypatch):
+    planted_study(tmp_path, pattern="closed", concurrency=[1, 2], rate_rps=None)
+    monkeypatch.chdir(tmp_path)
+    code, said = in_process.run(["fit", "-c", NAME, "-o", "out.json"])
+    assert code == 2
+    assert "4 left out: a closed loop: its rate follows from the server" in said
+
+
+@pytest.mark.covers("E-VAL")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-c", "plnted", "-o", "x.json"), "Did you mean 'planted'?"),
+        (("-c", "quickstart", "-o", "x.json"), "no trial of it is measured yet"),
+        (("-c", "results", "-o", "x.json"), "name one, such as results/planted"),
+        (("-c", "config", "-o", "x.json"), "no results of a scenario"),
+        (("-c", NAME, "-o", "nowhere/x.json"), "no file can be written there"),
+        (("-c", NAME, "-o", "results"), "no file can be written there"),
+        (("-c", NAME), "Missing option '-o'"),
+        (("-o", "x.json"), "Missing option '-c'"),
+        (("-c", NAME, "-o", "x.json", "--servers", "0"), "--servers"),
+        (("-c", NAME, "-o", "x.json", "--servers", "two"), "--servers"),
+        (("-c", NAME, "-o", "x.json", "--seed", "-1"), "--seed"),
+        (("-c", NAME, "-o", "x.json", "--site", "nowhere"), "site 'nowhere'"),
+        (("-c", NAME, "-o", "x.json", "--server", "2"), "--servers"),
+    ],
+)
+def test_a_wrong_use_is_said_with_exit_code_2_and_writes_nothing(inside, words, said):
+    before = sorted(path for path in inside.rglob("*") if ".seamark" not in path.parts)
+    code, text = in_process.run(["fit", *words])
+    assert code == 2
+    assert said in text, text
+    assert "Traceback" not in text
+    assert sorted(path for path in inside.rglob("*") if ".seamark" not in path.parts) == before

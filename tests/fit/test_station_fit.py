@@ -1,0 +1,149 @@
+"""Stations fitted to trials whose truth is known, and their predictions of loads that no trial had."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted_stations import MEAN_S, OVERHEAD_S, planted, stalled
+
+from seamark.fit import contradictions, fit_station, predict_station, score
+from seamark.fit.service_time import ServiceTime, Sums, fit_service_time
+from seamark.fit.station_trial import figures_of, service_times
+from seamark.simulation.station import Station, constant, exponential, lognormal, serve
+
+KINDS = {"exponential": exponential(MEAN_S), "constant": constant(MEAN_S)}
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_service_times_come_back_from_arrivals_and_ends(servers):
+    random = np.random.default_rng(1)
+    times_s = random.exponential(MEAN_S, 500)
+    arrival_s = np.cumsum(random.exponential(MEAN_S / servers / 0.8, 500))
+    served = serve(Station(servers=servers, service=lambda rng, count: times_s), arrival_s, random)
+    trial = replace(planted(1, loads=(0.2,), repeats=1)[0], arrival_s=arrival_s, end_s=served.end_s + OVERHEAD_S)
+    assert service_times(trial, servers, OVERHEAD_S) == pytest.approx(times_s, abs=1e-9)
+
+
+def test_figures_are_those_of_requests_after_the_warm_up():
+    arrival_s, end_s = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.5, 1.1, 2.3, 4.5])
+    found = figures_of(arrival_s, end_s, 1.0, 4.0)
+    assert found == {"throughput_rps": 2 / 3, "mean_s": pytest.approx(1.9 / 3), "p50_s": pytest.approx(0.3)}
+    assert figures_of(arrival_s, end_s, 5.0, 6.0) == {}
+
+
+@pytest.mark.parametrize("family", ["exponential", "gamma", "lognormal"])
+def test_a_family_is_fitted_by_its_largest_likelihood(family):
+    truth = ServiceTime(family=family, mean_s=0.02, variation=1.0 if family == "exponential" else 0.4)
+    times_s = truth.draw(np.random.default_rng(2), 20_000)
+    sums = Sums.of(times_s)
+    found = fit_service_time(sums, family)
+    assert found.mean_s == pytest.approx(truth.mean_s, rel=0.02)
+    assert found.variation == pytest.approx(truth.variation, rel=0.03)
+    assert found.log_likelihood(sums) == pytest.approx(float(found._frozen.logpdf(times_s).sum()), rel=1e-9)
+    for mean, variation in ((1.01, 1.0), (0.99, 1.0), (1.0, 1.02), (1.0, 0.98)):
+        if family != "exponential" or variation == 1.0:
+            other = ServiceTime(family=family, mean_s=found.mean_s * mean, variation=found.variation * variation)
+            assert other.log_likelihood(sums) < found.log_likelihood(sums)
+
+
+@pytest.mark.parametrize(("kind", "servers"), [("exponential", 1), ("constant", 1), ("exponential", 4)])
+def test_the_planted_station_is_found(kind, servers):
+    found = fit_station(planted(3, draw=KINDS[kind], servers=servers), draws=2)
+    assert found.servers == servers
+    assert found.service.mean_s == pytest.approx(MEAN_S, rel=0.03)
+    assert found.overhead_s == pytest.approx(OVERHEAD_S, abs=5e-5)
+    assert found.service.variation == pytest.approx(1.0 if kind == "exponential" else 0.005, abs=0.02)
+    assert found.loads == pytest.approx((0.2, 0.6), rel=0.1)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("between", [0.0, 0.03])
+@pytest.mark.parametrize("kind", KINDS)
+def test_intervals_of_a_load_beyond_the_fit_hold_nine_of_ten_planted_trials(kind, between):
+    """40 planted studies, fitted at utilisation 0.2 to 0.6, asked about 0.8."""
+    inside = []
+    for seed in range(40):
+        fitted = fit_station(planted(seed, draw=KINDS[kind], between=between), seed=seed, servers=1, draws=100)
+        [held] = planted(1_000 + seed, draw=KINDS[kind], between=between, loads=(0.8,), repeats=1, requests=3_000)
+        said = predict_station(fitted, held.arrival_s, warmup_s=held.warmup_s, until_s=held.until_s, seed=seed)
+        assert said.extrapolated
+        inside += [
+            said.figures[name].low <= value <= said.figures[name].high
+            for name, value in held.figures.items()
+            if name != "throughput_rps"
+        ]
+    assert len(inside) == 120
+    assert 0.82 <= np.mean(inside) <= 0.99
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_stands_against_its_own_trials_and_a_stall_contradicts_it(kind):
+    trials = planted(5, draw=KINDS[kind])
+    assert contradictions(fit_station(trials, draws=2), trials) == ()
+    harmed = [*trials[:4], stalled(trials[4]), *trials[5:]]
+    said = contradictions(fit_station(harmed, draws=2), harmed)
+    assert any(trials[4].id in line and "was served for" in line for line in said), said
+
+
+def test_true_models_are_hardly_ever_contradicted():
+    wrong = 0
+    for seed in range(20):
+        trials = planted(seed, repeats=2, requests=800)
+        wrong += bool(contradictions(fit_station(trials, servers=1, draws=2), trials))
+    assert wrong <= 2
+
+
+def test_a_server_whose_speed_drifts_is_contradicted():
+    trials = planted(6, loads=(0.2, 0.4, 0.6))
+    slower = [
+        replace(trial, end_s=trial.arrival_s + (trial.end_s - trial.arrival_s) * np.linspace(1, 6, len(trial.end_s)))
+        for trial in trials
+    ]
+    said = contradictions(fit_station(slower, servers=64, draws=2), slower)
+    assert said
+
+
+def scored(trials):
+    return score(
+        trials,
+        lambda others: fit_station(others, servers=1, draws=60),
+        lambda fitted, trial, seed: predict_station(
+            fitted, trial.arrival_s, warmup_s=trial.warmup_s, until_s=trial.until_s, seed=seed
+        ),
+    )
+
+
+def test_held_out_treatments_are_scored_apart_inside_and_beyond_the_others():
+    found = scored(planted(7, loads=(0.2, 0.5, 0.8), requests=1_500))
+    rows = {(each.place, each.figure): each for each in found}
+    assert rows["inside", "mean_s"].trials == 3
+    assert rows["beyond", "mean_s"].trials == 6
+    assert rows["inside", "mean_s"].median_error < 0.1
+    assert rows["inside", "p50_s"].in_spreads is not None
+    assert all(0 <= each.inside_interval <= 1 and each.largest_error >= each.median_error for each in found)
+
+
+def test_more_load_than_the_servers_can_take_is_overload():
+    trials = planted(8, loads=(0.3, 0.6), requests=1_000)
+    fitted = fit_station(trials, servers=1, draws=10)
+    arrival_s = np.arange(1_000) * MEAN_S / 1.2
+    assert predict_station(fitted, arrival_s, warmup_s=0.0, until_s=float(arrival_s[-1])).overload
+
+
+def test_what_no_station_explains_is_refused():
+    trials = planted(9, loads=(0.5,), repeats=2, requests=300)
+    with pytest.raises(ValueError, match="two trials or more"):
+        fit_station(trials[:1])
+    with pytest.raises(ValueError, match="three treatments"):
+        scored(trials)
+
+
+def test_equal_seeds_give_equal_fits():
+    trials = planted(10, requests=300)
+    assert fit_station(trials, seed=3, draws=5) == fit_station(trials, seed=3, draws=5)
+    assert fit_station(trials, seed=3, draws=5) != fit_station(trials, seed=4, draws=5)
+
+
+def test_requests_that_pass_each_other_choose_more_servers():
+    trials = planted(11, draw=lognormal(MEAN_S, 1.0), servers=4, requests=600)
+    assert fit_station(trials, draws=2).servers == 4
