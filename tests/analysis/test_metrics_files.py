@@ -201,7 +201,22 @@ def test_a_histogram_survives_its_file_to_the_last_bit(numbers):
     assert histogram_of(decode(json.loads(text), HistogramRecord)) == histogram
 
 
-@pytest.mark.parametrize("damage", [{"count": 5}, {"counts": [1]}, {"zeros": None}, {"indexes": "x"}])
+OTHER_BINS = {"indexes": [0, 2**62, 2**63 - 1], "counts": [1, 1, 1]}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"count": 5},
+        {"counts": [1]},
+        {"zeros": None},
+        {"indexes": "x"},
+        OTHER_BINS,
+        OTHER_BINS | {"indexes": [-1, 0, 1]},
+        {"relative_error": 0.0},
+        {"relative_error": 1.0},
+    ],
+)
 def test_a_histogram_that_contradicts_itself_is_refused(damage):
     document = encode(record_of(of(np.array([1, 2, 3])))) | damage
     with pytest.raises(ValueError):

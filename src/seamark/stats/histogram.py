@@ -154,6 +154,15 @@ def of(values: NDArray[np.int64], relative_error: float = RELATIVE_ERROR) -> His
     return counter.histogram()
 
 
+def require_buckets(indexes: Iterable[int], relative_error: float) -> None:
+    """Raise ValueError for a relative error or a bucket that no histogram of values up to LARGEST has."""
+    if not 0 < relative_error < 1:
+        raise ValueError(f"its relative error is {relative_error:g}, which none can have")
+    last = int(bucket_indexes(np.array([LARGEST]), relative_error)[0])
+    if wrong := [index for index in indexes if not 0 <= index <= last]:
+        raise ValueError(f"it has the bin {wrong[0]}, and the last one can be {last}")
+
+
 def bucket_indexes(positive: NDArray[np.int64], relative_error: float) -> NDArray[np.int64]:
     """Return the bucket of each positive value."""
     return np.ceil(np.log(positive) / math.log(_growth(relative_error))).astype(np.int64)

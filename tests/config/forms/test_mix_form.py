@@ -128,3 +128,9 @@ def test_a_factor_that_every_class_overrides_is_a_mistake() -> None:
     assert "workload.prompt_len: has no effect: every class of the mix has a value of its own" in line
     assert len(planned(MIX + "  gen_tokens: [1, 2]\n").trials) == 2
     assert len(planned("  mix: [null, {chat: {prompt_len: 3}}]\n  prompt_len: [1, 2]\n").trials) == 4
+
+
+@pytest.mark.parametrize("text", ["", "x" * 40, "5", "[1]", "{", "null"])
+def test_a_text_of_a_damaged_result_that_is_no_mix_stands_for_itself(text: str) -> None:
+    assert level(text, "mix") == text
+    assert text_of("mix", text) == text

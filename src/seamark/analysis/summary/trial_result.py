@@ -9,7 +9,7 @@ from seamark.analysis.metrics import VERSION
 from seamark.model.results.summary import Summary
 from seamark.model.results.trial_metrics import HistogramRecord, Histograms, TrialMetrics, Verdict, VerdictReason
 from seamark.model.trial import Trial
-from seamark.stats.histogram import Histogram
+from seamark.stats.histogram import Histogram, require_buckets
 from seamark.storage.paths import TrialFolder, read
 
 NEEDED = ("response_ns", "service_ns")
@@ -92,7 +92,9 @@ def read_histograms(folder: TrialFolder) -> tuple[Mapping[str, Histogram], Mappi
 
 
 def histogram_of(record: HistogramRecord) -> Histogram:
-    """Return the histogram of a record. Raises ValueError when the record contradicts itself."""
+    """Return the histogram of a record. Raises ValueError when the record contradicts itself, or says what no
+    histogram can."""
+    require_buckets(record.indexes, record.relative_error)
     histogram = Histogram(
         relative_error=record.relative_error,
         zeros=record.zeros,

@@ -34,16 +34,29 @@ def is_structured(name: str) -> bool:
 
 
 def label_of(name: str, text: str) -> str:
-    """Return a level of a structured setting in short: its `name`, else what its form makes of it."""
-    document = json.loads(text)
+    """Return a level of a structured setting in short: its `name`, else what its form makes of it. A text that is no
+    structure, as in a damaged result, stands for itself."""
+    document = _document(text)
+    if document is None:
+        return text
     return str(document[NAME]) if NAME in document else FORMS[name].label(document)
 
 
 def text_of(name: str, text: str) -> str:
-    """Return a level of a structured setting in full, in one line."""
-    document = json.loads(text)
+    """Return a level of a structured setting in full, in one line; a text that is no structure as it is."""
+    document = _document(text)
+    if document is None:
+        return text
     full = FORMS[name].text({key: each for key, each in document.items() if key != NAME})
     return f"{document[NAME]}: {full}" if NAME in document else full
+
+
+def _document(text: str) -> Document | None:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def qualities_of(levels: Mapping[str, Levels]) -> tuple[str, ...]:
