@@ -78,10 +78,10 @@ clean: ## remove the environment and the caches of this folder; results stay
 .venv/base: envs/base.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Seamark needs Python 3.11 or newer; say which with PYTHON=")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/base.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r envs/base.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch .venv/base
 
 .venv/dev: .venv/base envs/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r envs/dev.lock
 	touch .venv/dev

@@ -11,7 +11,7 @@ set -- $(sed -n 's/^# pip: *//p' "$lock")
 if ls /mnt/*.whl > /dev/null 2>&1; then
     set -- "$@" --no-index --find-links /mnt
 fi
-$python -m pip install --quiet --disable-pip-version-check --no-input --no-cache-dir --require-hashes "$@" -r "$lock"
+$python -m pip install --quiet --disable-pip-version-check --no-input --no-cache-dir --require-hashes --no-deps "$@" -r "$lock"
 packages=$($python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 sed -n 's/^# alias: *//p' "$lock" | while IFS== read -r name _ version; do
     mkdir "$packages/$name-$version.dist-info"

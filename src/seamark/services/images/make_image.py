@@ -176,6 +176,7 @@ def _download(lock: Path, wheels: Path, version: str, image: Image) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += [
         "--require-hashes",
+        "--no-deps",
         *lock_directives(lock, PIP_OPTIONS),
         *other,
         "-r",

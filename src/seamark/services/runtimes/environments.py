@@ -104,6 +104,7 @@ def _rebuild_hint(folder: Path) -> str:
 
 
 def _build(folder: Path, lock: Path) -> None:
+    """Install what a lock names and nothing else. The lock is whole: pip would look extras up anew, past its pins."""
     if folder.exists():
         shutil.rmtree(folder)
     log = folder.with_name(f"{folder.name}.log")
@@ -122,6 +123,7 @@ def _build(folder: Path, lock: Path) -> None:
             "--disable-pip-version-check",
             "--no-input",
             "--require-hashes",
+            "--no-deps",
             *lock_directives(lock, PIP_OPTIONS),
             "-r",
             str(lock),
