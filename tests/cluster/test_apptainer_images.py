@@ -210,18 +210,8 @@ def test_submit_asks_for_images_before_it_submits_anything(boxes: Boxed, registr
 def test_an_image_is_built_without_a_network_from_a_folder_of_wheels_and_only_once(boxes: Boxed, tmp_path: Path):
     wheels = tmp_path / "wheels"
     lock = boxes.study_of("null").file("envs/client.lock")
-    words = [
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--require-hashes",
-        "--no-deps",
-        "-r",
-        str(lock),
-        "--dest",
-        str(wheels),
-    ]
+    options = ["--quiet", "--require-hashes", "--no-deps"]
+    words = ["-m", "pip", "download", *options, "-r", str(lock), "--dest", str(wheels)]
     subprocess.run([sys.executable, *words], check=True)
     boxes.site(containers=boxes.root / "images", wheels=str(wheels))
     command = ("prepare", "-c", "boxed.yaml", "--site", "boxes", "--json")

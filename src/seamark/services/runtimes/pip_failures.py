@@ -80,6 +80,6 @@ def pip_failure(text: str, lock: str) -> PipFailure | None:
 def _download_remedy(lock: str) -> str:
     return (
         "Is the network up, and does pip need a proxy (https_proxy) or an index of its own (PIP_INDEX_URL)? Without a"
-        f" network: `pip download --require-hashes --no-deps -r {lock} -d wheels` where there is one, copy the folder here, and"
-        " set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels."
+        f" network: `pip download --require-hashes --no-deps -r {lock} -d wheels` where there is one, copy the folder"
+        " here, and set PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels."
     )
