@@ -374,7 +374,8 @@ def test_a_data_folder_that_another_run_uses_is_not_emptied(bench: Bench):
 @pytest.mark.covers("E-MON01", "E-MON02", "E-FR09")
 def test_a_supervised_server_has_telemetry_of_host_server_and_sampler(bench: Bench):
     bench.with_server(metrics_port="main").serve()
-    time.sleep(0.5)
+    telemetry = bench.folder().telemetry
+    eventually(lambda: telemetry.exists() and "served_total" in telemetry.read_text(), within_s=20)
     servers.stop(bench.folder())
     rows = [line.split(",") for line in bench.folder().telemetry.read_text().splitlines()]
     assert rows[0] == ["at_unix_s", "source", "name", "value", "unit"]
