@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from seamark.drivers.openai.driver import CHECKED_REQUESTS
 from seamark.drivers.openai.models import stage
 from seamark.load.driver import Target
 from seamark.model.sample import Failure
+from seamark.services.supervisor.kv_tokens import counted_kv_tokens
 from seamark.simulation.gpu_memory import Layout, kv_token_bytes, kv_tokens
 from seamark.storage.paths import DeploymentFolder
 
@@ -186,6 +188,20 @@ def test_the_tokens_that_fit_are_those_that_the_server_counts(server, tiny):
     assert found is not None
     token_bytes = kv_token_bytes(model.architecture, Layout(), model.architecture.compute_bytes())
     assert kv_tokens(SMALL["kv_cache_bytes"], token_bytes) == int(found[1].replace(",", ""))
+
+
+@pytest.mark.covers("D8")
+@pytest.mark.services
+def test_the_metric_of_blocks_counts_the_tokens_of_the_line_of_the_log(server):
+    server["renew"]()
+    counted_by = RECIPE.gpu_memory
+    limit = time.monotonic() + 20
+    while not scraped(server["folder"].telemetry, counted_by.tokens_metric):
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+    by_metric = counted_kv_tokens(server["folder"], replace(counted_by, tokens_line=None))
+    assert by_metric is not None
+    assert by_metric == counted_kv_tokens(server["folder"], replace(counted_by, tokens_metric=None))
 
 
 @pytest.mark.services

@@ -186,7 +186,8 @@ class GpuMemory:
 
     `model` is the model's name or folder. Without a name the server has no such setting: parallelism of 1, a type of
     computation of 16 bits. A start whose command does not pass `gpu_memory_utilization` uses no GPU. `tokens_line` is
-    a regular expression of a line of its log, with one group: the tokens whose keys and values fit.
+    a regular expression of a line of its log, with one group: the tokens whose keys and values fit; `tokens_metric`
+    one of its metrics whose labels `num_gpu_blocks` and `block_size` give them.
     """
 
     model: str
@@ -197,6 +198,7 @@ class GpuMemory:
     data_parallel: str | None = None
     dtype: str | None = None
     tokens_line: str | None = None
+    tokens_metric: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

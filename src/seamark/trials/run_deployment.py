@@ -14,7 +14,7 @@ from typing import Protocol, cast
 from seamark.errors import UserError
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerIdentity
-from seamark.model.trial import Deployment, Trial
+from seamark.model.trial import Trial
 from seamark.planning.study import Study
 from seamark.platform.process_tree import exit_on_signals
 from seamark.services.images.prepare import require_images
@@ -166,16 +166,11 @@ def tear_down(study: Study, scenario: str, deployment_id: str) -> None:
     for member in deployment.members:
         loads = [folder.trial(each.id).load for each in study.trials_of(scenario, member.id)]
         own = folder.deployment(member.id)
-        servers.teardown(own, loads, _tokens_line(study, member))
+        servers.teardown(own, loads, study.services[member.service].gpu_memory)
         own.endpoint.unlink(missing_ok=True)
         own.warmup.unlink(missing_ok=True)
     loads = [folder.trial(each.id).load for each in study.trials_of(scenario, deployment_id)]
-    servers.teardown(folder.deployment(deployment_id), loads, _tokens_line(study, deployment))
-
-
-def _tokens_line(study: Study, deployment: Deployment) -> str | None:
-    declared = study.services[deployment.service].gpu_memory
-    return declared.tokens_line if declared else None
+    servers.teardown(folder.deployment(deployment_id), loads, study.services[deployment.service].gpu_memory)
 
 
 class _Phases:

@@ -6,7 +6,6 @@ done by the supervisor (supervisor.py), a process of its own.
 
 import os
 import pickle
-import re
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from seamark.errors import UserError
 from seamark.model.results.deployment_record import DeploymentRecord, Endpoint, ServerEnd, ServerRun, TrialCounts
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.server_identity import ServerRecord
-from seamark.model.service import Service
+from seamark.model.service import GpuMemory, Service
 from seamark.model.site import Site
 from seamark.model.trial import SCHEMA_VERSION, Deployment
 from seamark.planning.study import Study
@@ -46,14 +45,12 @@ from seamark.services.supervisor.control_files import (
     write_control_file,
 )
 from seamark.services.supervisor.events import log_tail, timestamp
+from seamark.services.supervisor.kv_tokens import counted_kv_tokens
 from seamark.services.supervisor.launch_spec import LaunchSpec
 from seamark.storage.paths import DEPLOYMENTS, MEMBERS, DeploymentFolder, expanded, read_or_none, write
 
 STOP_WAIT_S = 30.0
 """How long `stop` waits for the supervisor and its server to end."""
-START_UP_BYTES = 4 << 20
-"""Part of a server's log in which lines of its start are looked for."""
-MOST_DIGITS = 15
 
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
@@ -216,10 +213,12 @@ def stop(folder: DeploymentFolder, why: str = "stop", *, wait_s: float = STOP_WA
     return wait_until_gone(control, wait_s)
 
 
-def teardown(folder: DeploymentFolder, loads: Sequence[Path], tokens_line: str | None = None) -> DeploymentRecord:
+def teardown(
+    folder: DeploymentFolder, loads: Sequence[Path], counted_by: GpuMemory | None = None
+) -> DeploymentRecord:
     """End the server and write deployment.json: its endpoint, the time of each phase, how it ended.
 
-    `tokens_line` is the regular expression of the line of its log that counts the tokens in its memory.
+    `counted_by` says where the server counts the tokens that fit into its memory.
     """
     stop(folder, "teardown")
     control = control_files_of(folder)
@@ -238,24 +237,10 @@ def teardown(folder: DeploymentFolder, loads: Sequence[Path], tokens_line: str |
         uptime_s=_seconds_between(endpoint.ready_at, end.at),
         gpu_hours=_gpu_hours(endpoint.gpus, endpoint.started_at, end.at),
         trials=TrialCounts(n=len(records), ok=sum(load is not None and load.ok for load in records)),
-        kv_tokens=_tokens_in(folder.server_log, tokens_line),
+        kv_tokens=counted_kv_tokens(folder, counted_by),
     )
     write(folder.record, record)
     return record
-
-
-def _tokens_in(log: Path, tokens_line: str | None) -> int | None:
-    """Return the tokens that a server counted in its memory, by the first part of its log; of several engines or
-    starts the fewest, None where it did not count."""
-    if tokens_line is None:
-        return None
-    try:
-        with log.open("rb") as file:
-            text = file.read(START_UP_BYTES).decode("utf-8", errors="replace")
-    except OSError:
-        return None
-    digits = (re.sub(r"\D", "", found) for found in re.findall(tokens_line, text))
-    return min((int(each) for each in digits if 0 < len(each) <= MOST_DIGITS), default=None)
 
 
 def stop_all(results_root: Path, why: str = "stop") -> int:
