@@ -159,7 +159,7 @@ FILES = ["--config", "system.yaml", "--requests", "requests.yaml"]
         ),
         (["check", "none.json"], "none.json: no such file."),
         (["check", "system.yaml"], "is no execution log"),
-        (["check", "system.yaml", "--config", "system.yaml"], "--config and --requests: one needs the other."),
+        (["check", "system.yaml", "--config", "system.yaml"], "--config: needs --requests too."),
     ],
 )
 def test_a_wrong_option_is_exit_code_2_and_nothing_is_written(words: list[str], says: str) -> None:

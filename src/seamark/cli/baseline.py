@@ -12,7 +12,7 @@ EXECUTION_LOG = Path("baseline_execution_log.json")
 
 
 @click.command("baseline")
-@simulation_options
+@simulation_options(own_requests=True)
 @click.option(
     "--simulate",
     "calls",

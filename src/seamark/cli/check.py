@@ -28,18 +28,18 @@ def command(log: Path, save_report: bool, quiet: bool, system: Path | None, requ
 
     Exit code 0; 1 for a log with conflicts or other mistakes; 2 for a file that cannot be read.
     """
-    from seamark.config.workflow_files import read_files
+    from seamark.config.workloads.table import read_workload
     from seamark.simulation.checker import check_log, check_rules
     from seamark.storage.codec import encode
     from seamark.storage.paths import write_json
 
-    if (system is None) != (requests is None):
-        raise UserError("--config and --requests: one needs the other. Give both files, or neither.")
+    if system is not None and requests is None:
+        raise UserError("--config: needs --requests too. Give both files, or neither.")
     document = _document(log)
     result = check_log(document)
-    if system is not None and requests is not None:
-        known, asked = read_files(system, requests)
-        check_rules(result, document, known, asked.requests)
+    if requests is not None:
+        inputs = read_workload(system, requests)
+        check_rules(result, document, inputs.system, inputs.requests.requests)
     conflicts, others = len(result.conflicts), len(result.problems)
     verdict = (
         f"PASS: {result.executions} executions without conflicts"

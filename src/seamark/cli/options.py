@@ -80,27 +80,48 @@ def lane_words(lanes: Mapping[str, object]) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in lanes.items() if value is not None]
 
 
-def simulation_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --gpus, --config, --requests and --cold-load; their values come as `gpus`, `system`, `requests` and
-    `cold_load`."""
-    for option in (
-        click.option(
-            "--cold-load",
-            type=click.Choice(["charged", "free"]),
-            default="charged",
-            show_default=True,
-            help="Whether the first model of an empty GPU takes its load time.",
-        ),
-        click.option("--requests", type=click.Path(path_type=Path), required=True, help="Requests to the workflows."),
-        click.option(
-            "--config", "system", type=click.Path(path_type=Path), required=True, help="Models and workflows."
-        ),
-        click.option(
-            "--gpus", type=click.IntRange(1, 100_000), required=True, help="Number of GPUs, with the ids 0 to N-1."
-        ),
-    ):
-        function = option(function)
-    return function
+def simulation_options(*, own_requests: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds --gpus, --config, --requests and --cold-load.
+
+    Their values come as `gpus`, `system`, `requests` and `cold_load`. With `own_requests` only requests of our own
+    are read, and --config is required.
+    """
+    formats = "" if own_requests else " Also WfCommons, SWF, traces of tokens, samples.parquet."
+    without = "" if own_requests else " Requests of other formats may bring their own."
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option(
+                "--cold-load",
+                type=click.Choice(["charged", "free"]),
+                default="charged",
+                show_default=True,
+                help="Whether the first model of an empty GPU takes its load time.",
+            ),
+            click.option(
+                "--requests",
+                type=click.Path(path_type=Path),
+                required=True,
+                help=f"Requests to the workflows.{formats}",
+            ),
+            click.option(
+                "--config",
+                "system",
+                type=click.Path(path_type=Path),
+                required=own_requests,
+                help=f"Models and workflows.{without}",
+            ),
+            click.option(
+                "--gpus",
+                type=click.IntRange(1, 100_000),
+                required=True,
+                help="Number of GPUs, with the ids 0 to N-1.",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return add
 
 
 def measure_anew_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ EXECUTION_LOG = "execution_log.json"
 
 
 @click.command("simulate")
-@simulation_options
+@simulation_options(own_requests=False)
 @click.option(
     "--execution",
     type=click.Choice(["estimate", "measure"]),
@@ -53,7 +53,7 @@ EXECUTION_LOG = "execution_log.json"
     help="Where to write the execution log. Of several policies each has a file of its own: LOG-POLICY.json.",
 )
 def command(
-    gpus: int, system: Path, requests: Path, execution: str, policies: str, log: str, **settings: Any
+    gpus: int, system: Path | None, requests: Path, execution: str, policies: str, log: str, **settings: Any
 ) -> None:
     """Run workflow requests on simulated GPUs, and print events and figures, or a table of policies.
 
@@ -63,6 +63,7 @@ def command(
     Examples:
       bench simulate --gpus 4 --config system_config.yaml --requests workflow_requests.yaml
       bench simulate --gpus 2 --arrivals timestamps --policy baseline,easy,heft --config s.yaml --requests r.yaml
+      bench simulate --gpus 128 --arrivals timestamps --policy easy,conservative --requests cluster.swf
       bench simulate --gpus 2 --draw --blocks 10 --policy baseline,greedy --config s.yaml --requests r.yaml
     """
     from seamark.simulation.log_text import metrics_block, switch_lines
@@ -82,6 +83,8 @@ def command(
     seeds = range(seed, seed + blocks) if settings["draw"] else None
     simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds)
     runs = next(simulated)
+    for note in runs[0].notes:
+        click.echo(note, err=True)
     for run in runs:
         write(path if len(runs) == 1 else path.with_name(f"{path.stem}-{run.policy}{path.suffix}"), run.log)
     if len(runs) == 1:

@@ -1,8 +1,9 @@
 """Reader of the files of a simulated system: models with workflows, and requests. YAML or JSON, by their content."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,7 @@ def _edges(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) ->
         else:
             edges[source, target] = Edge(source=source, target=target)
             places[source, target] = each
-    circle = _cycle([(edge.source, edge.target) for edge in edges.values()])
+    circle = cycle_of([(edge.source, edge.target) for edge in edges.values()])
     if circle:
         way = " -> ".join(circle)
         mistakes.add(places[circle[0], circle[1]], f"a cycle: {way}. Its nodes wait for each other; remove an edge.")
@@ -255,22 +256,18 @@ def _end(edge: Item, key: str, nodes: Iterable[str], mistakes: Mistakes) -> str 
     return str(name)
 
 
-def _cycle(edges: list[tuple[str, str]]) -> list[str]:
-    """Return the nodes of one cycle, the first repeated at the end, or nothing."""
-    left = list(edges)
-    while True:  # take away edges from nodes without predecessor until only cycles and what follows them are left
-        targets = {target for _, target in left}
-        kept = [edge for edge in left if edge[0] in targets]
-        if len(kept) == len(left):
-            break
-        left = kept
-    if not left:
-        return []
-    before = {target: source for source, target in reversed(left)}
-    path = [left[0][0]]
-    while path.count(path[-1]) < 2:
-        path.append(before[path[-1]])
-    return path[path.index(path[-1]) :][::-1]
+def cycle_of(edges: Collection[tuple[str, str]]) -> list[str]:
+    """Return the nodes of one cycle from the first that an edge names, which is repeated at the end, or nothing."""
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for source, target in edges:
+        sorter.add(target, source)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        circle = [str(node) for node in error.args[1][:-1]]
+        first = circle.index(next(source for source, _ in edges if source in circle))
+        return [*circle[first:], *circle[: first + 1]]
+    return []
 
 
 def _requests(tree: Item, workflows: Mapping[str, Workflow | None], mistakes: Mistakes) -> Requests | None:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from seamark.config.workflow_files import read_files, read_system, require_timestamps
+from seamark.config.workflow_files import read_system, require_timestamps
+from seamark.config.workloads.table import format_of, read_workload
 from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError
 from seamark.model.scenario import Workload
@@ -12,7 +13,18 @@ from seamark.patterns.trace_file import file_of
 from seamark.simulation.system import Requests, System
 from seamark.simulation.workload import draws_times
 
-NAMES = ("system_file", "requests_file", "generated_requests", "arrivals_rps", "arrivals", "draw", "cluster_gpus")
+NAMES = (
+    "system_file",
+    "requests_file",
+    "generated_requests",
+    "generated_workflow",
+    "generated_nodes",
+    "arrivals_rps",
+    "arrivals_burstiness",
+    "arrivals",
+    "draw",
+    "cluster_gpus",
+)
 """Settings that have to fit each other, in the order in which mistakes are noted."""
 
 
@@ -51,7 +63,7 @@ class _Checks:
         self._workload = workload
         self._mistakes = mistakes
         self._noted: set[str] = set()
-        self._read: dict[tuple[str, str | None], tuple[System, Requests | None] | None] = {}
+        self._read: dict[tuple[str | None, str | None], tuple[System, Requests | None] | None] = {}
 
     def check(self, values: Mapping[str, Value], repetitions: int) -> None:
         """Note what is wrong with one combination."""
@@ -64,15 +76,28 @@ class _Checks:
                 f"requests_file and generated_requests {each}. Name a file, or set how many to generate.",
             )
             return
-        if values["arrivals_rps"] is not None and (requests is not None or values["arrivals"] != "timestamps"):
-            text = "has no effect here: it is for generated requests with 'arrivals: timestamps'. Remove it."
-            self._note("arrivals_rps", text)
-        files = self._files(str(values["system_file"]), None if requests is None else str(requests))
+        for name in ("arrivals_rps", "arrivals_burstiness"):
+            if values[name] is not None and (requests is not None or values["arrivals"] != "timestamps"):
+                text = "has no effect here: it is for generated requests with 'arrivals: timestamps'. Remove it."
+                self._note(name, text)
+        if values["generated_workflow"] is not None and requests is not None:
+            self._note("generated_workflow", "has no effect here: it is for generated requests. Remove it.")
+        if values["generated_nodes"] is not None and values["generated_workflow"] is None:
+            self._note("generated_nodes", "has no effect without generated_workflow. Set it, or remove this.")
+        system_file = values["system_file"]
+        if not self._fit(system_file, requests):
+            return
+        files = self._files(
+            None if system_file is None else str(system_file), None if requests is None else str(requests)
+        )
         if files is None:
             return
         system, found = files
         if values["arrivals"] == "timestamps":
             self._check_times(values, found)
+        if values["generated_workflow"] is not None:
+            self._check_models(values, system, set(system.models))
+            return
         used = set(system.workflows)
         if found is not None:
             used = {request.workflow for request in found.requests}
@@ -80,6 +105,20 @@ class _Checks:
             if repetitions > 1 and not drawn:
                 self._note_repeats(repetitions, draws=bool(values["draw"]))
         self._check_windows(values, system, used)
+
+    def _fit(self, system_file: Value, requests: Value) -> bool:
+        """Return whether the format of the requests fits the file of models, or its absence; note a misfit."""
+        form = None if requests is None else format_of(file_of(str(requests)))
+        if system_file is None and (form is None or form.models == "needed"):
+            text = "system_file is missing: requests to workflows need the models of these."
+            if form is not None:
+                text = f"system_file is missing: a {form.name} has no models."
+            self._note(None, f"{text} Name a file, such as config/clusters/system_config.yaml.")
+            return False
+        if system_file is not None and form is not None and form.models == "refused":
+            self._note("system_file", f"has no effect here: a {form.name} has its own tasks. Remove it.")
+            return False
+        return True
 
     def _check_times(self, values: Mapping[str, Value], found: Requests | None) -> None:
         if found is None:
@@ -100,8 +139,10 @@ class _Checks:
         self._note("draw", f"all {repetitions} repetitions would be the same: {why}")
 
     def _check_windows(self, values: Mapping[str, Value], system: System, used: set[str]) -> None:
+        self._check_models(values, system, {node.model for name in used for node in system.workflows[name].nodes})
+
+    def _check_models(self, values: Mapping[str, Value], system: System, names: set[str]) -> None:
         gpus = values["cluster_gpus"]
-        names = {node.model for name in used for node in system.workflows[name].nodes}
         for model in system.models.values():
             if model.id in names and isinstance(gpus, int) and model.gpus_required > gpus:
                 why = (
@@ -110,7 +151,7 @@ class _Checks:
                 remedy = f"Give {model.gpus_required} or more, or leave out its requests."
                 self._note("cluster_gpus", f"{gpus} is too few: {why}. {remedy}")
 
-    def _files(self, system: str, requests: str | None) -> tuple[System, Requests | None] | None:
+    def _files(self, system: str | None, requests: str | None) -> tuple[System, Requests | None] | None:
         """Return the content of files, None after noting their mistakes, or where they cannot be read here."""
         key = (system, requests)
         if key in self._read:
@@ -119,10 +160,12 @@ class _Checks:
         if any(path is not None and path not in self._workload.contents for path in key):
             return None  # a missing file is noted already; `$NAME` may be known elsewhere
         try:
-            if requests is None:
-                self._read[key] = read_system(file_of(system)), None
-            else:
-                self._read[key] = read_files(file_of(system), file_of(requests))
+            given = None if system is None else file_of(system)
+            if requests is not None:
+                inputs = read_workload(given, file_of(requests))
+                self._read[key] = inputs.system, inputs.requests
+            elif given is not None:
+                self._read[key] = read_system(given), None
         except UserError as error:
             for line in error.mistakes:
                 if line not in self._noted:

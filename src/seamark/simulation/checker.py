@@ -251,18 +251,23 @@ def check_rules(
     summary = summary if isinstance(summary, dict) else {}
     known = {request.id: request for request in requests}
     note = result.problems.append
-    rows = [row for row in result.rows if _fits_inputs(row, known, system, note)]
+    models = {name: {node.id: node.model for node in each.nodes} for name, each in system.workflows.items()}
+    before: dict[tuple[str, str], list[str]] = {}
+    for workflow in system.workflows.values():
+        for edge in workflow.edges:
+            before.setdefault((workflow.id, edge.target), []).append(edge.source)
+    rows = [row for row in result.rows if _fits_inputs(row, known, system, models, note)]
     ended_s = {(row.request_id, row.node_id): row.end_s for row in rows}
     online = summary.get("mode") == "online"
     for row in rows:
-        request, workflow = known[row.request_id], system.workflows[row.workflow_id]
+        request = known[row.request_id]
         at_s = (request.at_s or 0.0) if online else 0.0
         if row.taken_s < at_s - TOLERANCE_S:
             note(f"{row.place}: GPUs taken at {row.taken_s:g} s, before its request's arrival at {at_s:g} s")
-        for edge in workflow.edges:
-            before_s = ended_s.get((row.request_id, edge.source)) if edge.target == row.node_id else None
+        for source in before.get((row.workflow_id, row.node_id), ()):
+            before_s = ended_s.get((row.request_id, source))
             if before_s is not None and row.taken_s < before_s - TOLERANCE_S:
-                note(f"{row.place}: GPUs taken at {row.taken_s:g} s, before {edge.source} ended at {before_s:g} s")
+                note(f"{row.place}: GPUs taken at {row.taken_s:g} s, before {source} ended at {before_s:g} s")
     for request in known.values():
         for node in system.workflows[request.workflow].nodes:
             if (request.id, node.id) not in ended_s:
@@ -272,8 +277,15 @@ def check_rules(
     _check_fetches(rows, system, [Machine(gpus=1, cold_load=cold) for cold in colds], note)
 
 
-def _fits_inputs(row: Row, known: Mapping[str, Request], system: System, note: Callable[[str], None]) -> bool:
-    """Return whether an execution is one of the inputs'; note what differs."""
+def _fits_inputs(
+    row: Row,
+    known: Mapping[str, Request],
+    system: System,
+    models: Mapping[str, Mapping[str, str]],
+    note: Callable[[str], None],
+) -> bool:
+    """Return whether an execution is one of the inputs'; note what differs. `models` are those of nodes, by
+    workflow."""
     request = known.get(row.request_id)
     if request is None:
         note(f"{row.place}: no request has this id")
@@ -281,14 +293,14 @@ def _fits_inputs(row: Row, known: Mapping[str, Request], system: System, note: C
     if request.workflow != row.workflow_id:
         note(f"{row.place}: its workflow is {request.workflow}, not {row.workflow_id}")
         return False
-    node = next((node for node in system.workflows[request.workflow].nodes if node.id == row.node_id), None)
-    if node is None:
+    model = models[request.workflow].get(row.node_id)
+    if model is None:
         note(f"{row.place}: the workflow {row.workflow_id} has no such node")
         return False
-    if node.model != row.model:
-        note(f"{row.place}: its model is {node.model}, not {row.model}")
+    if model != row.model:
+        note(f"{row.place}: its model is {model}, not {row.model}")
         return False
-    needed = system.models[node.model].gpus_required
+    needed = system.models[model].gpus_required
     if needed != len(row.gpu_ids):
         note(f"{row.place}: it ran on {len(row.gpu_ids)} GPUs, but its model needs {needed}")
     return True

@@ -72,7 +72,7 @@ def executions_of(schedule: Schedule) -> Executions:
         gpu=schedule.gpu,
         count=schedule.count,
         is_switch=schedule.is_switch,
-        is_cold=schedule.held == len(work.models),
+        is_cold=schedule.is_cold,
         ready_s=schedule.ready_s,
         taken_s=schedule.taken_s,
         fetch_s=schedule.fetch_s,

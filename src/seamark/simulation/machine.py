@@ -26,8 +26,10 @@ class Machine:
         """Return the time to bring `new` to a GPU that holds `old`, None for an empty GPU.
 
         Zero for the same model; (old + new) / bandwidth + overhead for a switch; the load time for an empty GPU,
-        which is no switch.
+        which is no switch. Nothing for a task that brings no model.
         """
+        if not new.fetched:
+            return 0.0
         if old is None:
             return new.load_time_s if self.cold_load == "charged" else 0.0
         if old.id == new.id:

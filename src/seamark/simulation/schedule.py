@@ -46,8 +46,18 @@ class Schedule:
     @property
     def is_switch(self) -> NDArray[np.bool_]:
         """Whether the first GPU held another model; the first load onto an empty GPU is no switch."""
-        switched: NDArray[np.bool_] = (self.held != self.model) & (self.held != len(self.work.models))
+        switched: NDArray[np.bool_] = (self.held != self.model) & (self.held != len(self.work.models)) & self._fetched
         return switched
+
+    @property
+    def is_cold(self) -> NDArray[np.bool_]:
+        """Whether the first GPU was empty, and a model had to be loaded."""
+        cold: NDArray[np.bool_] = (self.held == len(self.work.models)) & self._fetched
+        return cold
+
+    @property
+    def _fetched(self) -> NDArray[np.bool_]:
+        return np.asarray([model.fetched for model in self.work.models], np.bool_)[self.model]
 
     @property
     def gpus(self) -> int:

@@ -10,8 +10,9 @@ class Model:
     """A model that a node of a workflow runs.
 
     It holds `gpus_required` consecutive GPUs, and `memory_gb` of each. `load_time_s` is what the first model of an
-    empty GPU costs. The other fields estimate the time of a node: `inference_time_mean_s`, else `token_mean` over
-    `tokens_per_second`; `_std` is the standard deviation of its draws.
+    empty GPU costs; `fetched` False: a task that brings no model, before which nothing is loaded or switched. The
+    other fields estimate the time of a node: `inference_time_mean_s`, else `token_mean` over `tokens_per_second`;
+    `_std` is the standard deviation of its draws.
     """
 
     id: str
@@ -24,6 +25,7 @@ class Model:
     token_std: float | None = None
     inference_time_mean_s: float | None = None
     inference_time_std_s: float | None = None
+    fetched: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,14 +69,16 @@ class System:
 class Request:
     """One run of a workflow. `at_s` counts from the earliest request; None: it has no time stamp.
 
-    `node_execution_times_s` has the time of a node where it is known. A larger `priority` goes first, and
-    `deadline_s` counts from the arrival: only policies that say so use them.
+    `node_execution_times_s` has the time of a node where it is known, `node_estimates_s` what a scheduler is told in
+    its place. A larger `priority` goes first, and `deadline_s` counts from the arrival: only policies that say so use
+    them.
     """
 
     id: str
     workflow: str
     at_s: float | None = None
     node_execution_times_s: Mapping[str, float] = field(default_factory=dict)
+    node_estimates_s: Mapping[str, float] = field(default_factory=dict)
     node_configs: Mapping[str, Any] = field(default_factory=dict)
     input_data: Any = None
     priority: int = 0

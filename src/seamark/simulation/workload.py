@@ -129,7 +129,7 @@ def workload_of(
         for node, time in zip(template.workflow.nodes, template.times, strict=True):
             given_s = request.node_execution_times_s.get(node.id)
             mean_s = time.mean_s if given_s is None else given_s
-            work.estimate_s.append(mean_s)
+            work.estimate_s.append(request.node_estimates_s.get(node.id, mean_s))
             work.duration_s.append(mean_s if given_s is not None or draw is None else time.drawn_s(draw))
             work.source.append(0 if given_s is not None else SOURCES.index(time.source))
         work.first_node.append(len(work.model))

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from seamark.config.workflow_files import read_files, require_timestamps
+from seamark.config.workflow_files import require_timestamps
+from seamark.config.workloads.recorded import RecordedWorkload
+from seamark.config.workloads.table import read_workload
 from seamark.errors import UserError
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.simulation.bounds import lower_bounds
@@ -28,13 +30,14 @@ MODES: dict[Arrivals, str] = {"all-at-zero": "offline", "timestamps": "online"}
 
 @dataclass(frozen=True, kw_only=True)
 class QuickSimulation:
-    """One policy's schedule of the work in two files, and its figures."""
+    """One policy's schedule of the work in two files, and its figures. `notes` say what of the files was left out."""
 
     policy: str
     arrivals: Arrivals
     begin: str
     schedule: Schedule
     figures: ScheduleMetrics
+    notes: tuple[str, ...] = ()
 
     @property
     def log(self) -> ExecutionLog:
@@ -50,7 +53,7 @@ class QuickSimulation:
 
 
 def quick_simulations(
-    system_path: Path,
+    system_path: Path | None,
     requests_path: Path,
     policies: Sequence[str],
     *,
@@ -70,7 +73,7 @@ def quick_simulations(
 
 
 def simulated_blocks(
-    system_path: Path,
+    system_path: Path | None,
     requests_path: Path,
     policies: Sequence[str],
     machine: Machine,
@@ -79,7 +82,8 @@ def simulated_blocks(
 ) -> Iterator[list[QuickSimulation]]:
     """Yield for each seed the runs of all policies, which see the same drawn times. Raises as `quick_simulations`,
     and UserError for several seeds where no time is drawn."""
-    system, requests = read_files(system_path, requests_path)
+    inputs = read_workload(system_path, requests_path)
+    system, requests = inputs.system, inputs.requests
     if arrivals == "timestamps":
         require_timestamps(requests, requests_path)
     if seeds is not None and len(seeds) > 1:
@@ -87,7 +91,7 @@ def simulated_blocks(
     for seed in (None,) if seeds is None else seeds:
         draw = None if seed is None else np.random.default_rng(seed)
         work = workload_of(system, requests.requests, arrivals, draw=draw)
-        yield [_run(work, machine, policy, arrivals, requests.begin or EPOCH) for policy in policies]
+        yield [_run(work, machine, policy, arrivals, inputs) for policy in policies]
 
 
 def _require_draws(system: System, requests: Requests) -> None:
@@ -100,11 +104,20 @@ def _require_draws(system: System, requests: Requests) -> None:
     )
 
 
-def _run(work: Workload, machine: Machine, policy: str, arrivals: Arrivals, begin: str) -> QuickSimulation:
+def _run(
+    work: Workload, machine: Machine, policy: str, arrivals: Arrivals, inputs: RecordedWorkload
+) -> QuickSimulation:
     form = POLICIES[policy]
     schedule = simulate(work, machine, form.make, instants=form.instants)
     figures = schedule_metrics(schedule)
-    return QuickSimulation(policy=policy, arrivals=arrivals, begin=begin, schedule=schedule, figures=figures)
+    return QuickSimulation(
+        policy=policy,
+        arrivals=arrivals,
+        begin=inputs.requests.begin or EPOCH,
+        schedule=schedule,
+        figures=figures,
+        notes=inputs.notes,
+    )
 
 
 def policy_table(runs: Sequence[QuickSimulation]) -> list[str]:

@@ -8,14 +8,17 @@ from typing import Self
 
 import numpy as np
 
-from seamark.config.workflow_files import read_files, read_system, require_timestamps
+from seamark.config.workflow_files import read_system, require_timestamps
+from seamark.config.workloads.table import read_workload
 from seamark.load.driver import Target, Task, TaskRecorder, Track
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.sample import EventKind
+from seamark.model.service import Value
 from seamark.patterns.trace_file import file_of
 from seamark.simulation.engine import Dispatch, Policy, View, simulate
 from seamark.simulation.executions import Executions, executions_of
-from seamark.simulation.generated_requests import generated_requests
+from seamark.simulation.generated_requests import GeneratedLoad, generated_requests
+from seamark.simulation.generated_workflows import SHAPES, Shape
 from seamark.simulation.machine import ColdLoad, Machine
 from seamark.simulation.policies.table import POLICIES
 from seamark.simulation.schedule import Floats, Schedule
@@ -40,10 +43,13 @@ class ClusterSettings:
     cluster_gpus: int
     cold_load: ColdLoad
     policy: str
-    system_file: Path
+    system_file: Path | None
     requests_file: Path | None
     generated_requests: int
+    generated_workflow: Shape | None
+    generated_nodes: int
     arrivals_rps: float | None
+    arrivals_burstiness: float | None
     arrivals: Arrivals
     draw: bool
 
@@ -55,21 +61,39 @@ class ClusterSettings:
             cluster_gpus=int(of["cluster_gpus"] or 0),
             cold_load="free" if of["cold_load"] == "free" else "charged",
             policy=str(of["policy"]),
-            system_file=file_of(str(of["system_file"])),
+            system_file=None if of["system_file"] is None else file_of(str(of["system_file"])),
             requests_file=None if of["requests_file"] is None else file_of(str(of["requests_file"])),
             generated_requests=int(of["generated_requests"] or 0),
-            arrivals_rps=None if of["arrivals_rps"] is None else float(of["arrivals_rps"]),
+            generated_workflow=next((each for each in SHAPES if each == of["generated_workflow"]), None),
+            generated_nodes=int(of["generated_nodes"] or GeneratedLoad.nodes),
+            arrivals_rps=_real(of["arrivals_rps"]),
+            arrivals_burstiness=_real(of["arrivals_burstiness"]),
             arrivals="timestamps" if of["arrivals"] == "timestamps" else "all-at-zero",
             draw=bool(of["draw"]),
         )
 
+    def models(self) -> tuple[str, ...]:
+        """Return the ids of all models, in the order of their file. Raises UserError."""
+        if self.system_file is not None:
+            return tuple(read_system(self.system_file).models)
+        assert self.requests_file is not None, "the scenario was checked"
+        return tuple(read_workload(None, self.requests_file).system.models)
+
     def inputs(self, seed: int) -> tuple[System, Requests]:
         """Return system and requests: those of the files, or requests drawn by the seed. Raises UserError."""
         if self.requests_file is None:
+            assert self.system_file is not None, "the scenario was checked"
             system = read_system(self.system_file)
-            rate_rps = self.arrivals_rps if self.arrivals == "timestamps" else None
-            return system, generated_requests(system, self.generated_requests, seed, rate_rps=rate_rps)
-        system, requests = read_files(self.system_file, self.requests_file)
+            load = GeneratedLoad(
+                count=self.generated_requests,
+                rate_rps=self.arrivals_rps if self.arrivals == "timestamps" else None,
+                burstiness=self.arrivals_burstiness,
+                shape=self.generated_workflow,
+                nodes=self.generated_nodes,
+            )
+            return generated_requests(system, load, seed)
+        inputs = read_workload(self.system_file, self.requests_file)
+        system, requests = inputs.system, inputs.requests
         if self.arrivals == "timestamps":
             require_timestamps(requests, self.requests_file)
         return system, requests
@@ -86,7 +110,7 @@ class WorkflowCluster(Task):
         self._settings = ClusterSettings.of(target)
         self._keeps_events = target.load.keep_events
         if self._keeps_events:
-            self.stages = tuple(read_system(self._settings.system_file).models)
+            self.stages = self._settings.models()
 
     def run(self, recorder: TaskRecorder, stop: Event) -> None:
         """Simulate, write executions.parquet, and record requests and figures. Raises UserError for wrong files."""
@@ -176,6 +200,10 @@ def figures_of(schedule: ScheduleMetrics) -> dict[str, float]:
         "cold_loads": schedule.cold_loads,
         "use_ratio": sum(gpu.use_ratio for gpu in schedule.gpus) / len(schedule.gpus),
     }
+
+
+def _real(value: Value) -> float | None:
+    return None if value is None else float(value)
 
 
 def _ns(column: Floats) -> list[int]:

@@ -1,0 +1,114 @@
+"""Reader of the Standard Workload Format (SWF 2.2) of the Parallel Workloads Archive: jobs of batch systems.
+
+Format: https://www.cs.huji.ac.il/labs/parallel/workload/swf.html. A job becomes a request of one node on as many GPUs
+as it had processors (allocated, else requested). Its time is its run time; a scheduler sees the time that was
+requested, where there is one. Jobs without run time or processors are left out.
+"""
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+from seamark.config.workflow_files import LARGEST_BYTES
+from seamark.config.workloads.recorded import JOB, RecordedWorkload, job_workflows, task_models
+from seamark.config.yaml_source import Mistakes, read_text, shown
+from seamark.simulation.system import Request, Requests, System
+
+FIELDS = 18
+NUMBER, SUBMIT, RUN, ALLOCATED, REQUESTED, ASKED = 0, 1, 3, 4, 7, 8
+"""Places of the fields that are read: job number, submit time, run time, processors and requested time."""
+MOST_MISTAKES = 20
+
+
+def is_swf(head: bytes) -> bool:
+    """Return whether the first line that is no comment has 18 numbers."""
+    lines = [line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b";")]
+    if not lines:
+        return head.lstrip().startswith(b";")
+    try:
+        return len([float(each) for each in lines[0].split()]) == FIELDS
+    except ValueError:
+        return False
+
+
+def read_swf(path: Path, mistakes: Mistakes) -> RecordedWorkload | None:
+    """Return the jobs of a file, None after noting mistakes."""
+    text = read_text(path, mistakes, LARGEST_BYTES)
+    if text is None:
+        return None
+    before = mistakes.count
+    jobs: dict[str, tuple[float, int, float, float]] = {}
+    begin_s: float | None = None
+    left_out: Counter[str] = Counter()
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = line.strip()
+        if plain.startswith(";"):
+            begin_s = begin_s if begin_s is not None else _unix_start(plain)
+            continue
+        if not plain:
+            continue
+        if mistakes.count - before >= MOST_MISTAKES:
+            break
+        values = _values(plain)
+        if values is None:
+            mistakes.note(f"{shown(path)}:{number}: expected {FIELDS} numbers, as SWF has them; -1 is unknown.")
+            continue
+        gpus = int(values[ALLOCATED] if values[ALLOCATED] > 0 else values[REQUESTED])
+        name = f"job_{int(values[NUMBER])}"
+        if name in jobs:
+            mistakes.note(f"{shown(path)}:{number}: job {int(values[NUMBER])} is there already.")
+        elif values[RUN] <= 0:
+            left_out["without a run time"] += 1
+        elif gpus <= 0:
+            left_out["without processors"] += 1
+        elif values[SUBMIT] < 0:
+            left_out["without a submit time"] += 1
+        else:
+            asked_s = values[ASKED] if values[ASKED] > 0 else values[RUN]
+            jobs[name] = (values[SUBMIT], gpus, values[RUN], asked_s)
+    if not jobs and mistakes.count == before:
+        mistakes.note(f"{shown(path)}: no job can be simulated: all lack run time, processors or submit time.")
+    if mistakes.count > before:
+        return None
+    return _workload(jobs, begin_s, left_out)
+
+
+def _workload(
+    jobs: dict[str, tuple[float, int, float, float]], begin_s: float | None, left_out: Counter[str]
+) -> RecordedWorkload:
+    models = task_models(gpus for _, gpus, _, _ in jobs.values())
+    first_s = min(submit_s for submit_s, *_ in jobs.values())
+    requests = tuple(
+        Request(
+            id=name,
+            workflow=f"task-{gpus}",
+            at_s=submit_s - first_s,
+            node_execution_times_s={JOB: run_s},
+            node_estimates_s={JOB: asked_s},
+        )
+        for name, (submit_s, gpus, run_s, asked_s) in jobs.items()
+    )
+    began = None if begin_s is None else datetime.fromtimestamp(begin_s + first_s, UTC)
+    total = len(jobs) + left_out.total()
+    return RecordedWorkload(
+        system=System(models=models, workflows=job_workflows(models.values())),
+        requests=Requests(requests=requests, begin=None if began is None else began.strftime("%Y-%m-%d %H:%M:%S")),
+        notes=tuple(f"{count} of {total} jobs left out: {why}." for why, count in sorted(left_out.items())),
+    )
+
+
+def _values(line: str) -> list[float] | None:
+    try:
+        values = [float(each) for each in line.split()]
+    except ValueError:
+        return None
+    return values if len(values) == FIELDS and all(abs(each) < 1e15 for each in values) else None
+
+
+def _unix_start(comment: str) -> float | None:
+    """Return the wall time of second 0 where a comment of the header says it."""
+    key, _, value = comment.lstrip("; \t").partition(":")
+    try:
+        return float(value) if key.strip() == "UnixStartTime" and 0 <= float(value) < 1e11 else None
+    except ValueError:
+        return None

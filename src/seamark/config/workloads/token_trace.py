@@ -1,0 +1,71 @@
+"""Reader of traces of language models (Azure's CSV, Mooncake's JSONL, our own): arrivals with numbers of tokens.
+
+Each request is one run of the only workflow of the system. A node whose model has `tokens_per_second` takes the
+tokens of the reply over it; other nodes take the time of their model.
+"""
+
+import json
+from itertools import islice
+from pathlib import Path
+
+from seamark.config.workloads.recorded import RecordedWorkload
+from seamark.config.yaml_source import Mistakes, shown
+from seamark.patterns.trace_file import TIME_KEYS, recorded_rows
+from seamark.simulation.system import Request, Requests, System
+
+MOST_REQUESTS = 10_000_000
+
+
+def is_token_trace(head: bytes) -> bool:
+    """Return whether the first line is the header of Azure's CSV, or an object with a time."""
+    first = next((line for line in head.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()), b"")
+    if first.lstrip().startswith(b"{"):
+        try:
+            row = json.loads(first)
+        except (ValueError, RecursionError):  # the first line of a document that has more
+            return False
+        return not TIME_KEYS.keys().isdisjoint(row)
+    return b"TIMESTAMP" in [cell.strip() for cell in first.upper().split(b",")]
+
+
+def read_token_trace(path: Path, system: System, mistakes: Mistakes) -> RecordedWorkload | None:
+    """Return a request for each row of a trace, None after noting a mistake."""
+    if len(system.workflows) != 1:
+        names = ", ".join(system.workflows)
+        mistakes.note(
+            f"{shown(path)}: its requests name no workflow, and the system has {len(system.workflows)}: {names}."
+            " Give a system with one workflow."
+        )
+        return None
+    [workflow] = system.workflows.values()
+    rates = {node.id: system.models[node.model].tokens_per_second for node in workflow.nodes}
+    requests = []
+    try:
+        for number, row in enumerate(islice(recorded_rows(str(path)), MOST_REQUESTS), 1):
+            tokens = row.output_tokens
+            times_s = {} if tokens is None else {node: tokens / rate for node, rate in rates.items() if rate}
+            requests.append(
+                Request(id=f"request_{number}", workflow=workflow.id, at_s=row.at_s, node_execution_times_s=times_s)
+            )
+    except ValueError as error:
+        mistakes.note(f"{error}.")
+        return None
+    except OSError as error:
+        mistakes.note(f"{shown(path)}: cannot be read: {error.strerror or error}.")
+        return None
+    if not requests:
+        mistakes.note(f"{shown(path)}: the trace is empty. Give one with a request or more.")
+        return None
+    first_s = requests[0].at_s or 0.0
+    if first_s:
+        requests = [_earlier(each, first_s) for each in requests]
+    return RecordedWorkload(system=system, requests=Requests(requests=tuple(requests)))
+
+
+def _earlier(request: Request, by_s: float) -> Request:
+    return Request(
+        id=request.id,
+        workflow=request.workflow,
+        at_s=(request.at_s or 0.0) - by_s,
+        node_execution_times_s=request.node_execution_times_s,
+    )

@@ -1,0 +1,240 @@
+"""Requests in the formats of other tools: what each field becomes, what is left out, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import in_process
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seamark.config.workloads.table import FORMATS, format_of, read_workload
+from seamark.errors import UserError
+from seamark.simulation.engine import simulate
+from seamark.simulation.machine import Machine
+from seamark.simulation.policies.table import POLICIES
+from seamark.simulation.workload import Workload, workload_of
+
+SYSTEM = """\
+models:
+  chat: {memory_gb: 14, gpus_required: 1, load_time_seconds: 30, tokens_per_second: 50, token_mean: 100}
+  draw: {memory_gb: 8, gpus_required: 1, load_time_seconds: 6, inference_time_mean: 3}
+workflows:
+  answer:
+    nodes: [{id: reply, model: chat}, {id: picture, model: draw}]
+    edges: [{from: reply, to: picture}]
+"""
+SWF = """\
+; Version: 2.2
+; UnixStartTime: 1704103200
+  1   10  3  100  4 -1 -1  8  200 -1 1 1 1 1 1 1 -1 -1
+  2   40 -1   50 -1 -1 -1  2   -1 -1 1 1 1 1 1 1 -1 -1
+
+  3   50 -1   -1  4 -1 -1  4  100 -1 5 1 1 1 1 1 -1 -1
+  4   60 -1   20 -1 -1 -1 -1  100 -1 0 1 1 1 1 1 -1 -1
+"""
+AZURE = """\
+TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:15:46.6805900,374,44
+2023-11-16 18:15:50.9951690,396,109
+"""
+MOONCAKE = """\
+{"timestamp": 2000, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]}
+{"timestamp": 3500, "input_length": 7322, "output_length": 490, "hash_ids": [0, 2]}
+"""
+
+
+def instance(version: str = "1.5", **changes: Any) -> dict[str, Any]:
+    """Return a diamond of four tasks with times of 1 to 4 s, the third one on two cores."""
+    tasks = [
+        {"name": "split", "id": "a", "parents": [], "children": ["b", "c"]},
+        {"name": "left", "id": "b", "parents": ["a"], "children": ["d"]},
+        {"name": "right", "id": "c", "parents": ["a"], "children": []},
+        {"name": "join", "id": "d", "parents": ["b", "c"], "children": []},
+    ]
+    ran = [
+        {"id": "a", "runtimeInSeconds": 1},
+        {"id": "b", "runtimeInSeconds": 2.0, "coreCount": 1},
+        {"id": "c", "runtimeInSeconds": 3.0, "coreCount": 2, "avgCPU": 150.0},
+        {"id": "d", "runtimeInSeconds": 4.0},
+    ]
+    workflow = {"specification": {"tasks": tasks}, "execution": {"makespanInSeconds": 8, "tasks": ran}}
+    return {"name": "diamond", "schemaVersion": version, "workflow": workflow, **changes}
+
+
+def written(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content, indent=1), encoding="utf-8")
+    return path
+
+
+def samples(path: Path, rows: list[tuple[int | None, int | None, int | None, int]]) -> Path:
+    due, sent, last, failure = (pa.array(column) for column in zip(*rows, strict=True))
+    pq.write_table(pa.table({"due_ns": due, "sent_ns": sent, "last_ns": last, "failure": failure}), path)
+    return path
+
+
+def work_of(system: Path | None, requests: Path) -> tuple[Workload, tuple[str, ...]]:
+    found = read_workload(system, requests)
+    return workload_of(found.system, found.requests.requests, "timestamps"), found.notes
+
+
+@pytest.mark.covers("C14")
+@pytest.mark.parametrize("version", ["1.5", "1.6"])
+def test_a_wfcommons_instance_is_one_request_with_the_times_and_cores_of_its_tasks(
+    tmp_path: Path, version: str
+) -> None:
+    work, notes = work_of(None, written(tmp_path / "diamond.json", instance(version)))
+    assert list(work.duration_s) == [1, 2, 3, 4]
+    assert work.need == [1, 1, 2, 1]
+    assert work.successors == [(1, 2), (2,), (1,), ()]
+    assert (work.requests[0].id, list(work.arrival_s), notes) == ("diamond", [0.0], ())
+    schedule = simulate(work, Machine(gpus=3), POLICIES["baseline"].make)
+    assert schedule.makespan_s == 8, "1, then 2 beside 3, then 4: nothing is loaded or switched"
+    assert not schedule.is_switch.any()
+    assert not schedule.is_cold.any()
+
+
+@pytest.mark.covers("C14")
+def test_jobs_of_a_batch_system_keep_processors_times_and_what_was_asked_for(tmp_path: Path) -> None:
+    work, notes = work_of(None, written(tmp_path / "jobs.swf", SWF))
+    assert work.need == [4, 2], "allocated, else requested"
+    assert list(work.duration_s) == [100, 50]
+    assert list(work.estimate_s) == [200, 50], "a scheduler sees the requested time"
+    assert list(work.arrival_s) == [0, 30]
+    assert notes == ("1 of 4 jobs left out: without a run time.", "1 of 4 jobs left out: without processors.")
+    found = read_workload(None, tmp_path / "jobs.swf")
+    assert found.requests.begin == "2024-01-01 10:00:10"
+
+
+@pytest.mark.covers("C14")
+@pytest.mark.parametrize(
+    ("text", "arrivals", "tokens"), [(AZURE, [0, 4.314579], [44, 109]), (MOONCAKE, [0, 1.5], [500, 490])]
+)
+def test_tokens_of_a_trace_are_the_times_of_models_with_a_rate(
+    tmp_path: Path, text: str, arrivals: list[float], tokens: list[int]
+) -> None:
+    system = written(tmp_path / "system.yaml", SYSTEM)
+    work, _ = work_of(system, written(tmp_path / "trace", text))
+    assert list(work.arrival_s) == pytest.approx(arrivals)
+    assert list(work.duration_s) == [tokens[0] / 50, 3, tokens[1] / 50, 3]
+
+
+@pytest.mark.covers("C14")
+def test_samples_of_a_trial_give_arrivals_and_without_models_also_times(tmp_path: Path) -> None:
+    second = 1_000_000_000
+    rows = [
+        (2 * second, 2 * second + 500, 4 * second + 500, 0),
+        (1 * second, 1 * second, 1 * second + 250_000_000, 0),
+        (3 * second, 3 * second, 4 * second, 2),
+        (-1 * second, 0, 1 * second, 0),
+        (5 * second, None, None, 0),
+    ]
+    path = samples(tmp_path / "samples.parquet", rows)
+    work, notes = work_of(None, path)
+    assert list(work.arrival_s) == [0, 1]
+    assert list(work.duration_s) == [0.25, 2]
+    assert notes == ("3 of 5 requests left out: they failed, or were due before the load.",)
+    work, _ = work_of(written(tmp_path / "system.yaml", SYSTEM), path)
+    assert list(work.duration_s) == [2, 3, 2, 3]
+
+
+def changed(old: str, new: str) -> str:
+    """Return the instance with a part of its text changed."""
+    text = json.dumps(instance())
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+EMPTY = {"schemaVersion": "1.5", "workflow": {"specification": {"tasks": []}, "execution": {"tasks": []}}}
+WRONG: dict[str, tuple[str | None, Any, str]] = {
+    "a version": (None, instance("1.3"), "WfFormat 1.5, 1.6 can be read"),
+    "no workflow": (None, {"schemaVersion": "1.5", "name": "a"}, "the key 'workflow' is missing"),
+    "no tasks": (None, EMPTY, "'tasks' must be a list of one task or more"),
+    "an unknown parent": (None, changed('"parents": ["b", "c"]', '"parents": ["bb"]'), "no task has the id 'bb'"),
+    "a cycle": (None, changed('"id": "a", "parents": []', '"id": "a", "parents": ["d"]'), "a cycle: "),
+    "a task twice": (None, changed('"id": "b", "parents"', '"id": "a", "parents"'), "is there already"),
+    "no time": (None, changed('"runtimeInSeconds": 3.0, ', ""), "the key 'runtimeInSeconds' is missing"),
+    "a negative time": (None, changed("3.0", "-3.0"), "no plausible 'runtimeInSeconds'"),
+    "a task that did not run": (
+        None,
+        changed('{"id": "d", "runtimeInSeconds"', '{"id": "e", "runtimeInSeconds"'),
+        "the execution has no task 'd'",
+    ),
+    "no numbers": (None, SWF + "5 six\n", ":8: expected 18 numbers"),
+    "a job twice": (None, SWF.replace("  2   40", "  1   40"), "job 1 is there already"),
+    "no jobs": (None, "; Version: 2.2\n", "no job can be simulated"),
+    "models beside jobs": (SYSTEM, SWF, "which has its own tasks"),
+    "a trace without models": (None, AZURE, "a trace of tokens has no models"),
+    "a trace of two workflows": (
+        SYSTEM + "  other:\n    nodes: [{id: reply, model: chat}]\n",
+        AZURE,
+        "the system has 2: answer, other",
+    ),
+    "time that runs back": (SYSTEM, MOONCAKE.replace("3500", "1500"), "trace:2: "),
+    "an empty trace": (SYSTEM, AZURE.splitlines()[0] + "\n", "the trace is empty"),
+    "requests without workflows": (
+        None,
+        "requests:\n- {request_id: a, workflow_id: b}\n",
+        "requests to workflows need",
+    ),
+    "no parquet": (None, "PAR1 is how it begins", "no samples.parquet of a trial"),
+}
+
+
+@pytest.mark.covers("C4", "C14")
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_is_one_line_with_its_place_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    system, requests, expected = WRONG[name]
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "trace", requests)
+    words = ["simulate", "--gpus", "8", "--requests", "trace"]
+    if system is not None:
+        written(tmp_path / "system.yaml", system)
+        words += ["--config", "system.yaml"]
+    before = sorted(tmp_path.iterdir())
+    code, said = in_process.run(words)
+    assert code == 2, said
+    assert expected in said
+    assert "Traceback" not in said
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_every_format_has_its_own_beginning(tmp_path: Path) -> None:
+    beginnings = {"samples.parquet": "PAR1", "SWF log": SWF, "trace of tokens": AZURE}
+    beginnings["WfCommons instance"] = json.dumps(instance())
+    assert {each.name for each in FORMATS} == set(beginnings)
+    for name, text in beginnings.items():
+        found = format_of(written(tmp_path / "file", text))
+        assert found is not None
+        assert found.name == name
+    ours = {"request_id": "a", "timestamp": "2024-01-01T10:00:00", "workflow_id": "b"}
+    for text in (
+        "requests: []\n",
+        "requests: [{request_id: a, timestamp: 2024-01-01}]",
+        json.dumps({"requests": [ours]}),
+    ):
+        assert format_of(written(tmp_path / "file", text)) is None
+    assert format_of(tmp_path / "missing") is None
+    with pytest.raises(UserError, match="missing"):
+        read_workload(None, tmp_path / "missing")
+
+
+@pytest.mark.covers("C14", "C12")
+def test_a_log_of_other_requests_passes_the_check_against_its_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content, gpus in (("diamond.json", instance(), "2"), ("jobs.swf", SWF, "4")):
+        written(tmp_path / name, content)
+        words = ["--arrivals", "timestamps", "--policy", "conservative", "--log", "log.json"]
+        code, said = in_process.run(["simulate", "--gpus", gpus, "--requests", name, *words])
+        assert code == 0, said
+        assert in_process.run(["check", "log.json", "--requests", name])[0] == 0
+    assert "1 of 4 jobs left out: without a run time." in said
+    log = json.loads((tmp_path / "log.json").read_text())
+    log["executions"][0]["switch_time"] = 2.0
+    written(tmp_path / "log.json", log)
+    assert in_process.run(["check", "log.json", "--requests", "jobs.swf"])[0] == 1
