@@ -23,20 +23,32 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import yaml
+
 from seamark.services.supervisor.node_locks import RUNTIME_DIR
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = [sys.executable, "-m", "seamark.cli.main"]
-BURN = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
+BURN = """
+import os, sys, time
+end = time.monotonic() + float(sys.argv[2])
+while os.getppid() == int(sys.argv[1]) and time.monotonic() < end: pass
+"""
 FALSE = {"equal": ("better", "worse"), "slower": ("better",), "postgres": ("worse",)}
 QUIET_S, BUSY_S = (2.0, 15.0), (1.0, 10.0)
 """Least and greatest length of the times without and with a neighbour."""
 
 
-def scenario_of(kind: str, slowdown: float, repetitions: int, seed: int) -> str:
-    """Return the scenario of a study. `seed` varies the order of blocks and the arrivals."""
+def scenario_of(kind: str, slowdown: float, repetitions: int, seed: int, seconds: float | None) -> str:
+    """Return the scenario of a study. `seed` varies the order of blocks and the arrivals; `seconds` is the length of
+    a trial of `postgres`, with a quarter of that as warm-up, in place of what the file says."""
     if kind == "postgres":
-        return (ROOT / "config" / "scenarios" / "compare_postgres.yaml").read_text(encoding="utf-8")
+        text = (ROOT / "config" / "scenarios" / "compare_postgres.yaml").read_text(encoding="utf-8")
+        document = yaml.safe_load(text)
+        if seconds is not None:
+            document["workload"] |= {"duration_s": seconds, "warmup_s": seconds / 4}
+        document["metadata"] = {"seed": seed}
+        return yaml.safe_dump(document)
     levels = {"service_seed": [1, 2]} if kind == "equal" else {"ttft_ms": [5.0, 5.0 * (1 + slowdown)]}
     load = {"service": "known", "ttft_ms": 5.0, "gen_tokens": 1, "duration_s": 0.8, "warmup_s": 0.2, "concurrency": 1}
     document = {
@@ -52,8 +64,10 @@ def scenario_of(kind: str, slowdown: float, repetitions: int, seed: int) -> str:
 def neighbour(stop: threading.Event, chance: random.Random) -> None:
     """Start and end processes that compute, at random times, until `stop` is set."""
     while not stop.wait(chance.uniform(*QUIET_S)):
-        burning = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(chance.choice((1, 2, 4)))]
-        stop.wait(chance.uniform(*BUSY_S))
+        busy_s = chance.uniform(*BUSY_S)
+        burn = [sys.executable, "-c", BURN, str(os.getpid()), str(busy_s)]
+        burning = [subprocess.Popen(burn) for _ in range(chance.choice((1, 2, 4)))]
+        stop.wait(busy_s)
         for process in burning:
             process.kill()
             process.wait()
@@ -85,6 +99,7 @@ def main() -> None:
     parser.add_argument("--side-by-side", type=int, default=1)
     parser.add_argument("--repetitions", type=int, default=6)
     parser.add_argument("--slowdown", type=float, default=0.1)
+    parser.add_argument("--seconds", type=float, help="length of a trial of `postgres`")
     parser.add_argument("--neighbour", action="store_true")
     options = parser.parse_args()
     counts: Counter[str] = Counter()
@@ -93,7 +108,7 @@ def main() -> None:
         stop = threading.Event()
         if options.neighbour:
             threading.Thread(target=neighbour, args=(stop, random.Random(seed)), daemon=True).start()
-        text = scenario_of(options.kind, options.slowdown, options.repetitions, seed)
+        text = scenario_of(options.kind, options.slowdown, options.repetitions, seed, options.seconds)
         with tempfile.TemporaryDirectory() as folder:
             try:
                 return seed, verdicts_of(Path(folder), options.kind, text)
