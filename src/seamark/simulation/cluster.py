@@ -34,17 +34,17 @@ def first_window(free: int, count: int) -> int:
 class Cluster:
     """The GPUs of a machine. Models have numbers; `empty`, one above the last, is that of a GPU without a model.
 
-    `free` is the mask of free GPUs, `free_of[model]` of those that hold a model, `resident[gpu]` the model of a GPU.
-    `fetch_s[new][old]` is the time to bring a model to a GPU.
+    `free` is the mask of free GPUs, `free_of[model]` of those that hold a model, `resident[gpu]` the model of a GPU;
+    `up` is the mask of the GPUs that are there. `fetch_s[new][old]` is the time to bring a model to a GPU.
     """
 
-    __slots__ = ("_by_switch", "empty", "fetch_s", "free", "free_of", "gpus", "resident")
+    __slots__ = ("_by_switch", "empty", "fetch_s", "free", "free_of", "gpus", "resident", "up")
 
     def __init__(self, machine: Machine, models: Sequence[Model]) -> None:
         self.gpus = machine.gpus
         self.empty = len(models)
         self.fetch_s = machine.fetch_table(models)
-        self.free = (1 << machine.gpus) - 1
+        self.free = self.up = (1 << machine.gpus) - 1
         self.free_of = [0] * self.empty + [self.free]
         self.resident = [self.empty] * machine.gpus
         self._by_switch = [_by_switch(number, row) for number, row in enumerate(self.fetch_s)]
@@ -102,6 +102,16 @@ class Cluster:
         mask = 1 << gpu if count == 1 else ((1 << count) - 1) << gpu
         self.free |= mask
         self.free_of[model] |= mask
+
+    def give_back_empty(self, gpu: int, count: int) -> None:
+        """Make GPUs free; they hold no model any more."""
+        self.resident[gpu : gpu + count] = [self.empty] * count
+        self.give_back(gpu, count, self.empty)
+
+    def lose(self, gpu: int, count: int) -> None:
+        """Take GPUs that are in use away for good."""
+        self.resident[gpu : gpu + count] = [self.empty] * count
+        self.up &= ~(((1 << count) - 1) << gpu)
 
 
 def _by_switch(model: int, fetch_s: Sequence[float]) -> list[list[int]]:

@@ -29,7 +29,8 @@ class View:
     that became ready since the last call, in order: the policy takes them out and remembers them. The first nodes of
     a request become ready when it arrives. A policy may put an empty deque in the place of `ready`. `start(node,
     gpu)` starts a ready node on free GPUs, of which `gpu` is the first; `expected_end_s()` returns by GPU when its
-    node should end by estimated times, 0 for a free one.
+    node should end by estimated times, 0 for a free one. `dropped` are nodes that will never become ready, because
+    one before them failed.
     """
 
     def __init__(self, work: Workload, machine: Machine) -> None:
@@ -47,6 +48,7 @@ class View:
         self.request_of = work.request_of
         self.cluster = Cluster(machine, work.models)
         self.ready: MutableSequence[int] = []
+        self.dropped: set[int] = set()
         self.start: Callable[[int, int], None] = _not_begun
         self.expected_end_s: Callable[[], list[float]] = lambda: [0.0] * machine.gpus
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.simulation.schedule import Schedule
+from seamark.simulation.world import COMPLETED
 
 RULE = "=" * 60
 
@@ -29,13 +30,11 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
     columns = (schedule.node, schedule.gpu, schedule.count, schedule.held, schedule.is_switch)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     taken_s, start_s, end_s = schedule.taken_s.tolist(), schedule.start_s.tolist(), schedule.end_s.tolist()
-    fetch_s = schedule.fetch_s.tolist()
+    fetch_s, outcomes = schedule.fetch_s.tolist(), schedule.outcome
     steps = [*schedule.step.tolist(), -1]
     left = [work.first_node[number + 1] - work.first_node[number] for number in range(len(work.requests))]
-    events = [(at_s, 0, number) for number, at_s in enumerate(work.arrival_s)]
-    events += [(at_s, 1, number) for number, at_s in enumerate(end_s)]
     begun = 0
-    for step, (at_s, kind, number) in enumerate(sorted(events), 1):
+    for step, kind, number, at_s in _events(schedule):
         if kind == 0:
             request = work.requests[number]
             yield f"[{at_s:.2f}s] Processing request {request.id} (workflow: {request.workflow})"
@@ -43,11 +42,14 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
             node, gpu, count, _, _ = rows[number]
             request, name = work.name_of(node)
             where = f"GPU(s) {list(range(gpu, gpu + count))}"
-            yield f"[{at_s:.2f}s] Completed node {name} of request {request.id} on {where}"
-            owner = int(work.request_of[node])
-            left[owner] -= 1
-            if not left[owner]:
-                yield f"[{at_s:.2f}s] Request {request.id} completed"
+            if outcomes[number] != COMPLETED:
+                yield f"[{at_s:.2f}s] Failed node {name} of request {request.id} on {where} ({outcomes[number]})"
+            else:
+                yield f"[{at_s:.2f}s] Completed node {name} of request {request.id} on {where}"
+                owner = int(work.request_of[node])
+                left[owner] -= 1
+                if not left[owner]:
+                    yield f"[{at_s:.2f}s] Request {request.id} completed"
         while steps[begun] == step:
             node, gpu, count, held, switched = rows[begun]
             request, name = work.name_of(node)
@@ -59,6 +61,18 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
             yield f"[{taken_s[begun]:.2f}s] Scheduled node {name} of request {request.id} on {where} ({times})"
             begun += 1
     yield f"Simulation completed at time {schedule.makespan_s:.2f}s"
+
+
+def _events(schedule: Schedule) -> list[tuple[int, int, int, float]]:
+    """Return step, kind (0 arrival, 1 end), number and time of each arrival and end, in the order of events."""
+    arrival_s, end_s, measured = schedule.work.arrival_s, schedule.end_s.tolist(), schedule.measured
+    if measured is None:
+        events = [(at_s, 0, number) for number, at_s in enumerate(arrival_s)]
+        events += [(at_s, 1, number) for number, at_s in enumerate(end_s)]
+        return [(step, kind, number, at_s) for step, (at_s, kind, number) in enumerate(sorted(events), 1)]
+    arrived, ended = measured.arrival_step.tolist(), measured.end_step.tolist()
+    rows = [(step, 0, number, arrival_s[number]) for number, step in enumerate(arrived)]
+    return sorted(rows + [(step, 1, number, end_s[number]) for number, step in enumerate(ended)])
 
 
 def metrics_block(figures: ScheduleMetrics, log_name: str) -> list[str]:

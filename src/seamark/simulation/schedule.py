@@ -8,9 +8,23 @@ from numpy.typing import NDArray
 
 from seamark.simulation.machine import Machine
 from seamark.simulation.workload import Workload
+from seamark.simulation.world import COMPLETED
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a world reported of each execution: its `outcome` (COMPLETED, or the category of a failure), the times of the
+    fetch and of the node itself, and the number of events until its end; `arrival_step` is that until the arrival of
+    each request."""
+
+    outcome: tuple[str, ...]
+    fetch_s: Floats
+    duration_s: Floats
+    arrival_step: Ints
+    end_step: Ints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +34,8 @@ class Schedule:
     `node` is the number of the node, `gpu` the first of its GPUs, `held` the model that this GPU held before (the
     number of models: none). The GPUs are taken at `taken_s`; the model is there at `start_s`; the node ends at
     `end_s`. `ready_s` is when its last predecessor had ended. `step` is the number of events until its start, that
-    which caused it included.
+    which caused it included. `measured` is what a world reported; without it, all executions did their work in the
+    times of workload and machine.
     """
 
     work: Workload
@@ -32,6 +47,7 @@ class Schedule:
     ready_s: Floats
     taken_s: Floats
     end_s: Floats
+    measured: Measured | None = None
 
     @property
     def model(self) -> Ints:
@@ -68,8 +84,40 @@ class Schedule:
     def fetch_s(self) -> Floats:
         """Time from taking the GPUs until the model was there: a load, a switch, or nothing. Not the difference of
         the two times, which is rounded."""
+        if self.measured is not None:
+            return self.measured.fetch_s
         table = np.asarray(self.machine.fetch_table(self.work.models)).reshape(-1, len(self.work.models) + 1)
         return np.asarray(table[self.model, self.held], np.float64)
+
+    @cached_property
+    def duration_s(self) -> Floats:
+        """Time of the node itself."""
+        if self.measured is not None:
+            return self.measured.duration_s
+        return np.asarray(self.work.duration_s, np.float64)[self.node]
+
+    @cached_property
+    def outcome(self) -> tuple[str, ...]:
+        """COMPLETED, or the category of a failure, of each execution."""
+        return (COMPLETED,) * len(self.node) if self.measured is None else self.measured.outcome
+
+    @cached_property
+    def is_completed(self) -> NDArray[np.bool_]:
+        """Whether each execution did its work."""
+        return np.asarray([outcome == COMPLETED for outcome in self.outcome], np.bool_)
+
+    @cached_property
+    def request_completed(self) -> NDArray[np.bool_]:
+        """Whether all nodes of each request did their work."""
+        first = np.asarray(self.work.first_node, np.int64)
+        done = np.bincount(self.work.request_of[self.node[self.is_completed]], minlength=len(self.work.requests))
+        whole: NDArray[np.bool_] = done == first[1:] - first[:-1]
+        return whole
+
+    @property
+    def not_run(self) -> int:
+        """Number of nodes that were never started, because one before them failed or no GPU was left."""
+        return self.work.nodes - len(np.unique(self.node))
 
     @property
     def start_s(self) -> Floats:

@@ -82,6 +82,7 @@ class _ClusterPlan:
         self.orders: list[deque[int]] = [deque() for _ in range(view.cluster.gpus)]
         self.ready: set[int] = set()
         self.before: dict[int, list[int]] = {}
+        self.dropped = 0
 
     def add(self, node: int, starts: Sequence[int]) -> None:
         """Plan a node on the window, of those that begin at `starts`, where it ends first."""
@@ -103,9 +104,15 @@ class _ClusterPlan:
         for distance in view.successors[node]:
             self.before.setdefault(node + distance, []).append(node)
 
+    def _skip_dropped(self) -> None:
+        """Take nodes that will never run out of the orders."""
+        if len(self.view.dropped) > self.dropped:
+            self.dropped = len(self.view.dropped)
+            self.orders = [deque(node for node in order if node not in self.view.dropped) for order in self.orders]
+
     def dispatch_with(self, add: Callable[[Sequence[int]], None]) -> Dispatch:
         """Return the function that plans what has arrived and starts what the plan has next."""
-        view, orders, ready = self.view, self.orders, self.ready
+        view, ready = self.view, self.ready
         request_of = view.request_of.tolist().__getitem__
         planned: set[int] = set()
 
@@ -117,6 +124,8 @@ class _ClusterPlan:
             ready.update(view.ready)
             view.ready.clear()
             free = view.cluster.free
+            self._skip_dropped()
+            orders = self.orders
             while free:
                 gpu = (free & -free).bit_length() - 1
                 free &= free - 1
