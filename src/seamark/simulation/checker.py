@@ -60,7 +60,7 @@ class Row:
     start_s: float
     end_s: float
     fetch_s: float | None
-    load_s: float | None
+    failed: bool = False
 
     @property
     def taken_s(self) -> float:
@@ -150,7 +150,7 @@ def _row(place: str, part: Any, gpus: int | None, note: Callable[[str], None]) -
         start_s=start_s,
         end_s=end_s,
         fetch_s=sum(fetch) if fetch else None,
-        load_s=part.get("load_time"),
+        failed=part.get("failure") is not None,
     )
 
 
@@ -238,15 +238,25 @@ def _check_summary(summary: Mapping[str, Any], rows: Sequence[Row], note: Callab
         note(f"summary: makespan is {makespan:g} s, but the last execution ends at {latest_s:g} s")
     counts = {"total_nodes_executed": len(rows), "total_requests": len({row.request_id for row in rows})}
     for key, count in counts.items():
-        if key in summary and summary[key] != count:
+        if key in summary and summary[key] != count and not (key == "total_requests" and _may_lack(summary, count)):
             note(f"summary: {key} is {summary[key]!r}, but the executions have {count}")
+    failed = sum(row.failed for row in rows)
+    if summary.get("failed_executions", 0) != failed:
+        note(f"summary: failed_executions is {summary.get('failed_executions', 0)!r}, but {failed} have a failure")
+
+
+def _may_lack(summary: Mapping[str, Any], count: int) -> bool:
+    """Return whether requests may be without an execution: none of their nodes was begun."""
+    total, not_run = summary["total_requests"], summary.get("nodes_not_run", 0)
+    return type(total) is int and type(not_run) is int and 0 < total - count <= not_run
 
 
 def check_rules(
     result: CheckResult, document: Mapping[str, Any], system: System, requests: Iterable[Request]
 ) -> None:
     """Check a log against its inputs too, adding to the problems of a result: each node once, with its model and
-    number of GPUs, after its predecessors and its request's arrival, and after the fetch of its model."""
+    number of GPUs, after its predecessors and its request's arrival, and after the fetch of its model. Of a log whose
+    models were called, fetches take the time that they take."""
     summary = document.get("summary")
     summary = summary if isinstance(summary, dict) else {}
     known = {request.id: request for request in requests}
@@ -258,6 +268,7 @@ def check_rules(
             before.setdefault((workflow.id, edge.target), []).append(edge.source)
     rows = [row for row in result.rows if _fits_inputs(row, known, system, models, note)]
     ended_s = {(row.request_id, row.node_id): row.end_s for row in rows}
+    failed = {(row.request_id, row.node_id) for row in rows if row.failed}
     online = summary.get("mode") == "online"
     for row in rows:
         request = known[row.request_id]
@@ -268,10 +279,19 @@ def check_rules(
             before_s = ended_s.get((row.request_id, source))
             if before_s is not None and row.taken_s < before_s - TOLERANCE_S:
                 note(f"{row.place}: GPUs taken at {row.taken_s:g} s, before {source} ended at {before_s:g} s")
-    for request in known.values():
-        for node in system.workflows[request.workflow].nodes:
-            if (request.id, node.id) not in ended_s:
-                note(f"request {request.id}: the node {node.id} was not executed")
+            if (row.request_id, source) in failed:
+                note(f"{row.place}: it was executed although {source} before it had failed")
+    lacking = [
+        f"request {request.id}: the node {node.id} was not executed"
+        for request in known.values()
+        for node in system.workflows[request.workflow].nodes
+        if (request.id, node.id) not in ended_s
+    ]
+    if len(lacking) != summary.get("nodes_not_run", 0):
+        for line in lacking:
+            note(line)
+    if summary.get("simulate") is True:
+        return
     forms: tuple[ColdLoad, ...] = ("charged", "free")
     colds = [form for form in forms if form == summary.get("cold_load")] or forms
     _check_fetches(rows, system, [Machine(gpus=1, cold_load=cold) for cold in colds], note)

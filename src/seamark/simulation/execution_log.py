@@ -1,9 +1,10 @@
 """The execution log of a schedule: one JSON document with a summary and a record of each node execution."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
+from seamark.model.results.values import OPTIONAL
 from seamark.simulation.machine import ColdLoad
 from seamark.simulation.node_times import SOURCES, TimeSource
 from seamark.simulation.schedule import Schedule
@@ -12,7 +13,8 @@ from seamark.simulation.schedule import Schedule
 @dataclass(frozen=True, kw_only=True)
 class LogSummary:
     """Figures of the whole. `mode` is `offline` for requests that all arrive at zero, else `online`; `simulate` says
-    whether models were called; `gpus` is their number. Times are in seconds."""
+    whether models were called; `gpus` is their number. Times are in seconds. `failed_executions` are among the nodes
+    executed; `nodes_not_run` are those that no execution was begun of."""
 
     total_requests: int
     total_nodes_executed: int
@@ -27,6 +29,8 @@ class LogSummary:
     total_switch_time: float
     total_cold_loads: int
     total_load_time: float
+    failed_executions: int = field(default=0, metadata=OPTIONAL)
+    nodes_not_run: int = field(default=0, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +40,7 @@ class LoggedExecution:
     It waited `waiting_time` from `ready_time`, then held its GPUs: for `load_time`, the first load of an empty GPU,
     or `switch_time`, a change of model, then from `start_time` to `end_time` for the node itself. `gpu_id` is the
     first of `gpu_ids`. `execution_time` is what it took, `estimated_time` what was expected, `time_source` where that
-    is from.
+    is from. `failure` is the category of one that failed, with its `reason`.
     """
 
     request_id: str
@@ -54,6 +58,8 @@ class LoggedExecution:
     waiting_time: float
     switch_time: float
     load_time: float
+    failure: str | None = field(default=None, metadata=OPTIONAL)
+    reason: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,40 +70,55 @@ class ExecutionLog:
     executions: tuple[LoggedExecution, ...]
 
 
-def execution_log(schedule: Schedule, figures: ScheduleMetrics, *, mode: str, policy: str) -> ExecutionLog:
-    """Return the document of a schedule and its figures."""
-    summary = log_summary(figures, mode=mode, policy=policy, cold_load=schedule.machine.cold_load)
-    return ExecutionLog(summary=summary, executions=tuple(_executions(schedule)))
+def execution_log(
+    schedule: Schedule,
+    figures: ScheduleMetrics,
+    *,
+    mode: str,
+    policy: str,
+    calls: bool = False,
+    reasons: Mapping[int, str] | None = None,
+) -> ExecutionLog:
+    """Return the document of a schedule and its figures. `calls`: models were called; `reasons` of failures are by
+    execution, in the order of starts."""
+    summary = log_summary(figures, mode=mode, policy=policy, cold_load=schedule.machine.cold_load, calls=calls)
+    return ExecutionLog(summary=summary, executions=tuple(_executions(schedule, reasons or {})))
 
 
-def log_summary(figures: ScheduleMetrics, *, mode: str, policy: str, cold_load: ColdLoad) -> LogSummary:
+def log_summary(
+    figures: ScheduleMetrics, *, mode: str, policy: str, cold_load: ColdLoad, calls: bool = False
+) -> LogSummary:
     """Return the summary of an execution log."""
     return LogSummary(
         total_requests=figures.requests,
         total_nodes_executed=figures.executions,
         mode=mode,
-        simulate=False,
+        simulate=calls,
         gpus=len(figures.gpus),
         makespan=figures.makespan_s,
         policy=policy,
         cold_load=cold_load,
-        completed_requests=figures.requests,
+        completed_requests=figures.requests - figures.incomplete,
         total_model_switches=figures.switches,
         total_switch_time=figures.switch_s,
         total_cold_loads=figures.cold_loads,
         total_load_time=figures.cold_load_s,
+        failed_executions=sum((figures.failures or {}).values()),
+        nodes_not_run=figures.not_run,
     )
 
 
-def _executions(schedule: Schedule) -> Iterator[LoggedExecution]:
+def _executions(schedule: Schedule, reasons: Mapping[int, str]) -> Iterator[LoggedExecution]:
     work = schedule.work
     columns = zip(
         *(column.tolist() for column in (schedule.node, schedule.gpu, schedule.count, schedule.is_switch)),
         *(column.tolist() for column in (schedule.ready_s, schedule.taken_s, schedule.start_s, schedule.end_s)),
-        schedule.fetch_s.tolist(),
+        *(column.tolist() for column in (schedule.fetch_s, schedule.duration_s)),
+        schedule.failure or (None,) * len(schedule.node),
         strict=True,
     )
-    for node, gpu, count, switched, ready_s, taken_s, start_s, end_s, fetch_s in columns:
+    for number, row in enumerate(columns):
+        node, gpu, count, switched, ready_s, taken_s, start_s, end_s, fetch_s, duration_s, failure = row
         request, name = work.name_of(node)
         yield LoggedExecution(
             request_id=request.id,
@@ -108,11 +129,13 @@ def _executions(schedule: Schedule) -> Iterator[LoggedExecution]:
             gpu_ids=tuple(range(gpu, gpu + count)),
             start_time=start_s,
             end_time=end_s,
-            execution_time=work.duration_s[node],
+            execution_time=duration_s,
             estimated_time=work.estimate_s[node],
             time_source=SOURCES[work.source[node]],
             ready_time=ready_s,
             waiting_time=taken_s - ready_s,
             switch_time=fetch_s if switched else 0.0,
             load_time=0.0 if switched else fetch_s,
+            failure=failure,
+            reason=reasons.get(number),
         )

@@ -15,7 +15,9 @@ class Executions:
 
     `arrival_s` is by request, all other columns by execution: numbers of `request` and `model` (its place in
     `models`), the first `gpu` and their `count`, and times in seconds. `fetch_s` from `taken_s` on is a switch of the
-    model, the first load of an empty GPU (`is_cold`), or nothing.
+    model, the first load of an empty GPU (`is_cold`), or nothing. `failure` is the category of a failed execution,
+    `request_completed` by request whether all its nodes did their work, and `not_run` the number of nodes that were
+    never started.
     """
 
     gpus: int
@@ -31,6 +33,9 @@ class Executions:
     taken_s: Floats
     fetch_s: Floats
     end_s: Floats
+    failure: Sequence[str | None] = ()
+    request_completed: NDArray[np.bool_] | None = None
+    not_run: int = 0
 
     @property
     def start_s(self) -> Floats:
@@ -77,4 +82,7 @@ def executions_of(schedule: Schedule) -> Executions:
         taken_s=schedule.taken_s,
         fetch_s=schedule.fetch_s,
         end_s=schedule.end_s,
+        failure=schedule.failure,
+        request_completed=None if schedule.measured is None else schedule.request_completed,
+        not_run=schedule.not_run,
     )

@@ -1,7 +1,7 @@
 """The general event loop: the rules of `engine.simulate`, with costs and ends from a world, and with failures."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf, nextafter
 
@@ -14,26 +14,37 @@ from seamark.simulation.workload import Workload, require_windows
 from seamark.simulation.world import COMPLETED, End, Start, World
 
 
-def run_in(world: World, work: Workload, machine: Machine, policy: Policy, *, instants: bool = False) -> Schedule:
+def run_in(
+    world: World,
+    work: Workload,
+    machine: Machine,
+    policy: Policy,
+    *,
+    instants: bool = False,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Schedule:
     """Run a workload in a world under a policy, and return the schedule with what the world measured.
 
     Events, their order and the calls of the policy are those of `simulate`; in a virtual world the schedule is the
     same to the last digit. After a failed execution the nodes that wait for it are never run, and its request does
-    not complete. Where GPUs are lost, nodes that no GPUs are left for are not run either. Raises as `simulate`, and
-    what the world raises.
+    not complete. Where GPUs are lost, nodes that no GPUs are left for are not run either. Once `stopped` returns true
+    nothing arrives or starts any more, and the run is over with the last execution. Raises as `simulate`, and what
+    the world raises.
     """
     require_windows(work, machine)
     run = _Run(world, work, machine)
     dispatch = policy(run.view)
     coming = deque(np.argsort(np.asarray(work.arrival_s), kind="stable").tolist())
-    while coming or run.running:
+    while run.running or (coming and not stopped()):
         next_s = work.arrival_s[coming[0]] if coming else inf
         end = world.next_end(next_s)
         now_s = next_s if end is None else end.at_s
         if end is not None:
             run.end(end)
-        else:
+        elif not stopped():
             run.arrive(coming.popleft())
+        if stopped():
+            continue
         run.view.now_s = now_s
         if instants:
             while coming and work.arrival_s[coming[0]] <= now_s:
@@ -41,7 +52,8 @@ def run_in(world: World, work: Workload, machine: Machine, policy: Policy, *, in
             while run.running and (end := world.next_end(nextafter(now_s, inf))) is not None:
                 run.end(end)
         dispatch()
-    run.require_all()
+    if not stopped():
+        run.require_all()
     return run.schedule()
 
 

@@ -9,11 +9,14 @@ from seamark.simulation.world import COMPLETED
 RULE = "=" * 60
 
 
-def header_lines(schedule: Schedule, *, begin: str, mode: str, name: str = "baseline") -> list[str]:
-    """Return the first lines. `begin` is the wall time of the virtual clock's zero, which precedes each."""
+def header_lines(
+    schedule: Schedule, *, begin: str, mode: str, name: str = "baseline", calls: bool = False
+) -> list[str]:
+    """Return the first lines. `begin` is the wall time of the clock's zero, which precedes each; `calls`: models are
+    called."""
     lines = (
         f"Starting {name} scheduler with {len(schedule.work.requests)} requests",
-        f"Mode: {mode}, Simulate: false",
+        f"Mode: {mode}, Simulate: {str(calls).lower()}",
         f"Available GPUs: {list(range(schedule.gpus))}",
         "Starting discrete event simulation...",
     )
@@ -71,7 +74,7 @@ def _events(schedule: Schedule) -> list[tuple[int, int, int, float]]:
         events += [(at_s, 1, number) for number, at_s in enumerate(end_s)]
         return [(step, kind, number, at_s) for step, (at_s, kind, number) in enumerate(sorted(events), 1)]
     arrived, ended = measured.arrival_step.tolist(), measured.end_step.tolist()
-    rows = [(step, 0, number, arrival_s[number]) for number, step in enumerate(arrived)]
+    rows = [(step, 0, number, arrival_s[number]) for number, step in enumerate(arrived) if step >= 0]
     return sorted(rows + [(step, 1, number, end_s[number]) for number, step in enumerate(ended)])
 
 
@@ -102,3 +105,12 @@ def switch_lines(figures: ScheduleMetrics) -> list[str]:
     if (waiting := figures.waiting) is not None:
         lines.append(f"  Waiting of nodes for GPUs: {waiting.mean_s:.2f}s on average, P99 {waiting.p99_s:.2f}s")
     return lines
+
+
+def failure_lines(figures: ScheduleMetrics) -> list[str]:
+    """Return what failed and what it cost; nothing where all nodes did their work."""
+    if not figures.failures and not figures.not_run:
+        return []
+    counts = (figures.failures or {}).items()
+    lines = ["Failures:", *(f"  {category}: {count} executions" for category, count in counts)]
+    return [*lines, f"  Nodes not run: {figures.not_run}", f"  Requests not completed: {figures.incomplete}"]

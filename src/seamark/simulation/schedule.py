@@ -102,6 +102,11 @@ class Schedule:
         return (COMPLETED,) * len(self.node) if self.measured is None else self.measured.outcome
 
     @cached_property
+    def failure(self) -> tuple[str | None, ...]:
+        """Category of each execution that failed, None for one that did its work; empty where none can fail."""
+        return () if self.measured is None else tuple(None if each == COMPLETED else each for each in self.outcome)
+
+    @cached_property
     def is_completed(self) -> NDArray[np.bool_]:
         """Whether each execution did its work."""
         return np.asarray([outcome == COMPLETED for outcome in self.outcome], np.bool_)
@@ -117,7 +122,7 @@ class Schedule:
     @property
     def not_run(self) -> int:
         """Number of nodes that were never started, because one before them failed or no GPU was left."""
-        return self.work.nodes - len(np.unique(self.node))
+        return 0 if self.measured is None else self.work.nodes - len(np.unique(self.node))
 
     @property
     def start_s(self) -> Floats:

@@ -1,5 +1,7 @@
 """Figures of a schedule: makespan, completion times, use of each GPU, switches, executions of each model."""
 
+from collections import Counter
+
 import numpy as np
 
 from seamark.model.results.schedule_metrics import GpuUse, ScheduleMetrics, Spread
@@ -29,6 +31,9 @@ def schedule_metrics(schedule: Schedule) -> ScheduleMetrics:
 def metrics_of(ran: Executions) -> ScheduleMetrics:
     """Return the figures of executions, also of those that were read from a file."""
     switches, cold = ran.is_switch, ran.is_cold
+    failures = Counter(each for each in ran.failure if each is not None)
+    completion_s = ran.completed_s() - ran.arrival_s
+    completed = np.ones(len(completion_s), np.bool_) if ran.request_completed is None else ran.request_completed
     counts = np.bincount(ran.model, minlength=len(ran.models)).tolist()
     return ScheduleMetrics(
         makespan_s=ran.makespan_s,
@@ -40,8 +45,11 @@ def metrics_of(ran: Executions) -> ScheduleMetrics:
         switch_s=float(ran.fetch_s[switches].sum()),
         cold_loads=int(cold.sum()),
         cold_load_s=float(ran.fetch_s[cold].sum()),
-        completion=spread_of(ran.completed_s() - ran.arrival_s),
+        completion=spread_of(completion_s[completed]),
         waiting=spread_of(ran.taken_s - ran.ready_s),
+        failures=dict(sorted(failures.items())) or None,
+        not_run=ran.not_run,
+        incomplete=int((~completed).sum()),
     )
 
 

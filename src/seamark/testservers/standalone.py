@@ -1,4 +1,4 @@
-"""Test server of the standalone API: models are downloaded, loaded onto GPUs, served and called, at times that are set.
+"""Test server of the standalone API: models are downloaded, loaded onto GPUs, served and called, at set times.
 
 docs/how-to-simulate.md has the API. It holds no model; it keeps to the order that a real one would need: a model is
 loaded after its download, served after its load, and called while it is on its GPUs. With `--journal` every request
@@ -135,9 +135,7 @@ class StandaloneServer(ThreadingHTTPServer):
         if faults.error_every and calls % faults.error_every == 0:
             raise RefusedError(503, "fault requested by --error-every")
 
-    def _reply(
-        self, endpoint: str, instance: str, document: Mapping[str, Any]
-    ) -> tuple[Mapping[str, Any], float]:
+    def _reply(self, endpoint: str, instance: str, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], float]:
         models, times = self._models, self._times
         if endpoint == "download":
             models.downloaded.add(_text(document, "model"))

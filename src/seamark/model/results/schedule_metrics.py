@@ -1,7 +1,9 @@
 """Figures of a schedule of workflows on GPUs, as they stand in metrics.json."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from seamark.model.results.values import OPTIONAL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,9 @@ class ScheduleMetrics:
 
     `completion` is of requests, from arrival to the end of their last node; None without requests. `waiting` is of
     executions, from being ready to taking GPUs. `switches` are changes of model on the first GPU of an execution; the
-    first load onto an empty GPU is in `cold_loads`.
+    first load onto an empty GPU is in `cold_loads`. Where executions failed, `failures` counts them by category,
+    `not_run` the nodes that were never started, and `incomplete` the requests that did not complete, which have no
+    completion time.
     """
 
     makespan_s: float
@@ -45,3 +49,6 @@ class ScheduleMetrics:
     cold_load_s: float
     completion: Spread | None
     waiting: Spread | None
+    failures: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
+    not_run: int = field(default=0, metadata=OPTIONAL)
+    incomplete: int = field(default=0, metadata=OPTIONAL)

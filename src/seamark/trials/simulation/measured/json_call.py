@@ -69,7 +69,7 @@ class ServerAddress:
 
 
 def error_of(text: str) -> str:
-    """Return the message of an error reply: that of `{"error": "..."}`, or of the OpenAI API, else the text itself."""
+    """Return the message of an error reply, `{"error": "..."}` or that of the OpenAI API; else the text itself."""
     try:
         document = json.loads(text)
     except ValueError:
