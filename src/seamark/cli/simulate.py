@@ -6,6 +6,7 @@ from typing import Any, Literal
 import click
 
 from seamark.cli.load_ends import output_file
+from seamark.cli.measured import OPTIONS, measure_options, measured, require_measure, tell_failures
 from seamark.cli.options import simulation_options
 from seamark.errors import UserError, did_you_mean
 
@@ -52,12 +53,16 @@ EXECUTION_LOG = "execution_log.json"
     show_default=True,
     help="Where to write the execution log. Of several policies each has a file of its own: LOG-POLICY.json.",
 )
+@measure_options(own_servers=True)
 def command(
     gpus: int, system: Path | None, requests: Path, execution: str, policies: str, log: str, **settings: Any
-) -> None:
+) -> int:
     """Run workflow requests on simulated GPUs, and print events and figures, or a table of policies.
 
     Every policy sees the same requests and the same times. `bench check` checks the execution logs.
+
+    With --execution measure the nodes are called on real servers, on a real clock: those of a file of recipes, which
+    are started and stopped for it, or one server with the standalone API. Exit code 1 where a node failed.
 
     \b
     Examples:
@@ -65,6 +70,7 @@ def command(
       bench simulate --gpus 2 --arrivals timestamps --policy baseline,easy,heft --config s.yaml --requests r.yaml
       bench simulate --gpus 128 --arrivals timestamps --policy easy,conservative --requests cluster.swf
       bench simulate --gpus 2 --draw --blocks 10 --policy baseline,greedy --config s.yaml --requests r.yaml
+      bench simulate --gpus 2 --execution measure --servers servers.yaml --config s.yaml --requests r.yaml
     """
     from seamark.simulation.log_text import metrics_block, switch_lines
     from seamark.simulation.machine import Machine
@@ -72,13 +78,20 @@ def command(
     from seamark.trials.simulation.policy_comparison import compare_policies
     from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
 
-    if execution == "measure":
-        raise UserError("--execution measure: calls of real models are not built yet. Use '--execution estimate'.")
+    asked = {name: settings[name] for name in OPTIONS}
+    require_measure(execution == "measure", "--execution measure", **asked)
     names, blocks, seed = _policies(policies), settings["blocks"], settings["seed"]
     if blocks > 1 and not (settings["draw"] and len(names) > 1):
         raise UserError("--blocks: needs --draw, else all blocks are the same, and two policies or more to compare.")
     path = _log_path(log)
     arrivals: Literal["all-at-zero", "timestamps"] = settings["arrivals"]
+    if execution == "measure":
+        if len(names) > 1 or settings["draw"]:
+            option = "--draw" if settings["draw"] else f"--policy {policies}"
+            raise UserError(f"{option}: is for estimates. Measure one policy at a time, without drawn times.")
+        return _measure(
+            system, requests, names[0], path, gpus=gpus, arrivals=arrivals, cold_load=settings["cold_load"], **asked
+        )
     machine = Machine(gpus=gpus, cold_load=settings["cold_load"])
     seeds = range(seed, seed + blocks) if settings["draw"] else None
     simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds)
@@ -90,17 +103,35 @@ def command(
     if len(runs) == 1:
         *block, written = metrics_block(runs[0].figures, path.name)
         click.echo("\n".join([*runs[0].lines, *block, *switch_lines(runs[0].figures), written]))
-        return
+        return 0
     written = f"Execution logs: {path.with_name(path.stem)}-POLICY{path.suffix}"
     if blocks == 1:
         click.echo("\n".join([*policy_table(runs), written]))
-        return
+        return 0
     figures = {run.policy: [run.figures] for run in runs}
     for others in simulated:
         for run in others:
             figures[run.policy].append(run.figures)
     compared = compare_policies(figures, "makespan" if arrivals == "all-at-zero" else "mean completion")
     click.echo("\n".join([*compared.lines, f"{written}, of the first block"]))
+    return 0
+
+
+def _measure(system: Path | None, requests: Path, policy: str, path: Path, **asked: Any) -> int:
+    """Measure, write the execution log, and print events, figures and the estimate beside; return the exit code."""
+    from seamark.simulation.log_text import failure_lines, metrics_block, switch_lines
+    from seamark.storage.paths import write
+    from seamark.trials.simulation.measured.beside import beside_lines
+
+    run = measured(system, requests, policy, **asked)
+    for note in run.notes:
+        click.echo(note, err=True)
+    write(path, run.log)
+    *block, written = metrics_block(run.figures, path.name)
+    figures = [*block, *switch_lines(run.figures), *failure_lines(run.figures)]
+    click.echo("\n".join([*run.lines, *figures, *beside_lines(run), written]))
+    tell_failures(run)
+    return 1 if run.failed else 0
 
 
 def _log_path(log: str) -> Path:

@@ -157,8 +157,13 @@ class StandaloneServer(ThreadingHTTPServer):
     def _note(self, endpoint: str, instance: str, document: Mapping[str, Any], begun_ns: int) -> None:
         if self._journal is None:
             return
-        line = {"endpoint": endpoint, "instance": instance or None, "request": document}
-        line |= {"begun_ns": begun_ns, "ended_ns": time.monotonic_ns()}
+        line = {
+            "endpoint": endpoint,
+            "instance": instance or None,
+            "request": document,
+            "begun_ns": begun_ns,
+            "ended_ns": time.monotonic_ns(),
+        }
         with self._lock, self._journal.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

@@ -63,8 +63,9 @@ class StandaloneServers:
             value = self._post("estimate", request, limit_s).get("estimated_time")
         except ModelError:
             return None
-        is_time = type(value) in (int, float) and math.isfinite(value) and value >= 0
-        return float(value) if is_time else None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return None
+        return float(value) if math.isfinite(value) and value >= 0 else None
 
     def bring(self, model: Model, gpus: tuple[int, ...], limit_s: float) -> bool:
         """Load and serve a model, unless it is served on these GPUs."""
