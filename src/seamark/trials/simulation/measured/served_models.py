@@ -46,8 +46,8 @@ def served_models(root: Path, file: ModelServerFile, path: Path) -> dict[str, Se
                 wanted = _validated(root, Path(folder), server, file.site)
                 found[name] = ServedModel(wanted=wanted, settings=server.settings)
             except UserError as mistake:
-                prefix = f"bench servers start {server.service}: "
-                mistakes += [f"{server.where}: {line.removeprefix(prefix)}" for line in mistake.mistakes]
+                lines = (line.removeprefix("bench servers start ") for line in mistake.mistakes)
+                mistakes += [f"{server.where}: {line}" for line in lines]
     if mistakes:
         raise UserError(*mistakes)
     return found
