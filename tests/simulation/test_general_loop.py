@@ -26,7 +26,7 @@ def test_in_a_virtual_world_the_schedule_is_that_of_the_fast_loop_to_the_last_di
         for arrivals in ("all-at-zero", "timestamps"):
             work, machine = workload_of(system, requests, arrivals), Machine(gpus=gpus)
             fast = simulate(work, machine, form.make, instants=form.instants)
-            world = VirtualWorld(work, machine)
+            world = VirtualWorld(work)
             general = run_in(world, work, machine, form.make, instants=form.instants)
             for column in COLUMNS:
                 assert getattr(fast, column).tolist() == getattr(general, column).tolist(), (seed, column)
@@ -37,8 +37,8 @@ def test_in_a_virtual_world_the_schedule_is_that_of_the_fast_loop_to_the_last_di
 class Failing:
     """A virtual world in which the executions of some nodes fail at their end."""
 
-    def __init__(self, work, machine, failing, gpus="kept"):
-        self._world, self._failing, self._gpus = VirtualWorld(work, machine), failing, gpus
+    def __init__(self, work, failing, gpus="kept"):
+        self._world, self._failing, self._gpus = VirtualWorld(work), failing, gpus
         self._node = {}
 
     def start(self, start):
@@ -73,7 +73,7 @@ def diamonds(count):
 @pytest.mark.parametrize("name", POLICIES)
 def test_successors_of_a_failed_execution_are_counted_and_not_run_and_all_else_is_done(name):
     work, machine, form = diamonds(3), Machine(gpus=2), POLICIES[name]
-    schedule = run_in(Failing(work, machine, {5}), work, machine, form.make, instants=form.instants)
+    schedule = run_in(Failing(work, {5}), work, machine, form.make, instants=form.instants)
     ran = sorted(schedule.node.tolist())
     assert ran == [node for node in range(12) if node != 7], "b of r1 failed: c is done, d never runs"
     assert schedule.not_run == 1
@@ -85,10 +85,10 @@ def test_successors_of_a_failed_execution_are_counted_and_not_run_and_all_else_i
 
 def test_gpus_that_are_emptied_load_anew_and_those_that_are_lost_are_used_no_more():
     work, machine, form = diamonds(2), Machine(gpus=1), POLICIES["baseline"]
-    emptied = run_in(Failing(work, machine, {0}, "emptied"), work, machine, form.make)
+    emptied = run_in(Failing(work, {0}, "emptied"), work, machine, form.make)
     assert emptied.is_cold.tolist() == [True, True, False, False, False]
     assert emptied.not_run == 3
-    lost = run_in(Failing(work, machine, {0}, "lost"), work, machine, form.make)
+    lost = run_in(Failing(work, {0}, "lost"), work, machine, form.make)
     assert (lost.node.tolist(), lost.not_run) == ([0], 7)
 
 
@@ -96,4 +96,4 @@ def test_a_policy_that_leaves_a_node_is_an_error():
     work = diamonds(1)
     machine = Machine(gpus=1)
     with pytest.raises(RuntimeError, match="left 4 of 4 nodes"):
-        run_in(VirtualWorld(work, machine), work, machine, lambda view: lambda: None)
+        run_in(VirtualWorld(work), work, machine, lambda view: lambda: None)

@@ -48,7 +48,7 @@ def command(
     Example:
       bench baseline --gpus 4 --simulate false --mode offline --config system_config.yaml --requests requests.yaml
     """
-    from seamark.simulation.log_text import failure_lines, metrics_block
+    from seamark.simulation.log_text import metrics_block, outcome_lines
     from seamark.storage.paths import write, write_text
     from seamark.trials.simulation.quick_simulation import QuickSimulation, quick_simulations
 
@@ -71,7 +71,7 @@ def command(
     else:
         [run] = quick_simulations(system, requests, ["baseline"], gpus=gpus, arrivals=arrivals, cold_load=cold)
     write(EXECUTION_LOG, run.log)
-    lines = [*run.lines, *failure_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]
+    lines = [*run.lines, *outcome_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]
     write_text(LOG, "\n".join(lines) + "\n")
     click.echo("\n".join(lines))
     if isinstance(run, QuickSimulation):

@@ -119,7 +119,7 @@ def command(
 
 def _measure(system: Path | None, requests: Path, policy: str, path: Path, **asked: Any) -> int:
     """Measure, write the execution log, and print events, figures and the estimate beside; return the exit code."""
-    from seamark.simulation.log_text import failure_lines, metrics_block, switch_lines
+    from seamark.simulation.log_text import metrics_block, switch_lines
     from seamark.storage.paths import write
     from seamark.trials.simulation.measured.beside import beside_lines
 
@@ -128,7 +128,7 @@ def _measure(system: Path | None, requests: Path, policy: str, path: Path, **ask
         click.echo(note, err=True)
     write(path, run.log)
     *block, written = metrics_block(run.figures, path.name)
-    figures = [*block, *switch_lines(run.figures), *failure_lines(run.figures)]
+    figures = [*block, *switch_lines(run.figures)]
     click.echo("\n".join([*run.lines, *figures, *beside_lines(run), written]))
     tell_failures(run)
     return 1 if run.failed else 0

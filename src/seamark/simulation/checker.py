@@ -9,6 +9,7 @@ from typing import Any
 from seamark.errors import did_you_mean
 from seamark.simulation.machine import ColdLoad, Machine
 from seamark.simulation.system import Request, System
+from seamark.simulation.world import COMPLETED
 
 TOLERANCE_S = 1e-6
 """Times of a log are sums of rounded numbers, and other programs print six digits."""
@@ -150,7 +151,7 @@ def _row(place: str, part: Any, gpus: int | None, note: Callable[[str], None]) -
         start_s=start_s,
         end_s=end_s,
         fetch_s=sum(fetch) if fetch else None,
-        failed=part.get("failure") is not None,
+        failed=part.get("outcome", COMPLETED) != COMPLETED,
     )
 
 
@@ -241,13 +242,15 @@ def _check_summary(summary: Mapping[str, Any], rows: Sequence[Row], note: Callab
         if key in summary and summary[key] != count and not (key == "total_requests" and _may_lack(summary, count)):
             note(f"summary: {key} is {summary[key]!r}, but the executions have {count}")
     failed = sum(row.failed for row in rows)
-    if summary.get("failed_executions", 0) != failed:
-        note(f"summary: failed_executions is {summary.get('failed_executions', 0)!r}, but {failed} have a failure")
+    outcomes = summary.get("outcomes") or {}
+    counted = sum(each for each in outcomes.values() if type(each) is int) if isinstance(outcomes, dict) else 0
+    if counted != failed:
+        note(f"summary: outcomes count {counted} executions without a result, but {failed} have such an outcome")
 
 
 def _may_lack(summary: Mapping[str, Any], count: int) -> bool:
     """Return whether requests may be without an execution: none of their nodes was begun."""
-    total, not_run = summary["total_requests"], summary.get("nodes_not_run", 0)
+    total, not_run = summary["total_requests"], summary.get("not_run", 0)
     return type(total) is int and type(not_run) is int and 0 < total - count <= not_run
 
 
@@ -287,7 +290,7 @@ def check_rules(
         for node in system.workflows[request.workflow].nodes
         if (request.id, node.id) not in ended_s
     ]
-    if len(lacking) != summary.get("nodes_not_run", 0):
+    if len(lacking) != summary.get("not_run", 0):
         for line in lacking:
             note(line)
     if summary.get("simulate") is True:

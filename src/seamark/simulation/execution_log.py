@@ -5,16 +5,21 @@ from dataclasses import dataclass, field
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.values import OPTIONAL
+from seamark.simulation.layout import Layout
 from seamark.simulation.machine import ColdLoad
 from seamark.simulation.node_times import SOURCES, TimeSource
 from seamark.simulation.schedule import Schedule
+from seamark.simulation.world import COMPLETED
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogSummary:
     """Figures of the whole. `mode` is `offline` for requests that all arrive at zero, else `online`; `simulate` says
-    whether models were called; `gpus` is their number. Times are in seconds. `failed_executions` are among the nodes
-    executed; `nodes_not_run` are those that no execution was begun of."""
+    whether models were called; `gpus` is their number. Times are in seconds.
+
+    Of a machine file the log has the `machine`. `outcomes` counts executions that did not do their work, by the
+    reason, and `not_run` the nodes that were never run.
+    """
 
     total_requests: int
     total_nodes_executed: int
@@ -29,8 +34,10 @@ class LogSummary:
     total_switch_time: float
     total_cold_loads: int
     total_load_time: float
-    failed_executions: int = field(default=0, metadata=OPTIONAL)
-    nodes_not_run: int = field(default=0, metadata=OPTIONAL)
+    machine: Layout | None = field(default=None, metadata=OPTIONAL)
+    total_transfer_time: float = field(default=0.0, metadata=OPTIONAL)
+    outcomes: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
+    not_run: int = field(default=0, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +46,9 @@ class LoggedExecution:
 
     It waited `waiting_time` from `ready_time`, then held its GPUs: for `load_time`, the first load of an empty GPU,
     or `switch_time`, a change of model, then from `start_time` to `end_time` for the node itself. `gpu_id` is the
-    first of `gpu_ids`. `execution_time` is what it took, `estimated_time` what was expected, `time_source` where that
-    is from. `failure` is the category of one that failed, with its `reason`.
+    first of `gpu_ids`. `execution_time` is what it took, `estimated_time` what was expected on a GPU of speed 1,
+    `time_source` where that is from. `transfer_time` is that of data from other GPUs, after the model is there;
+    `outcome` is why an execution did not do its work, `reason` what a server said of it.
     """
 
     request_id: str
@@ -58,7 +66,8 @@ class LoggedExecution:
     waiting_time: float
     switch_time: float
     load_time: float
-    failure: str | None = field(default=None, metadata=OPTIONAL)
+    transfer_time: float = field(default=0.0, metadata=OPTIONAL)
+    outcome: str = field(default=COMPLETED, metadata=OPTIONAL)
     reason: str | None = field(default=None, metadata=OPTIONAL)
 
 
@@ -81,14 +90,24 @@ def execution_log(
 ) -> ExecutionLog:
     """Return the document of a schedule and its figures. `calls`: models were called; `reasons` of failures are by
     execution, in the order of starts."""
-    summary = log_summary(figures, mode=mode, policy=policy, cold_load=schedule.machine.cold_load, calls=calls)
+    machine = schedule.machine
+    summary = log_summary(
+        figures, mode=mode, policy=policy, cold_load=machine.cold_load, layout=machine.layout, calls=calls
+    )
     return ExecutionLog(summary=summary, executions=tuple(_executions(schedule, reasons or {})))
 
 
 def log_summary(
-    figures: ScheduleMetrics, *, mode: str, policy: str, cold_load: ColdLoad, calls: bool = False
+    figures: ScheduleMetrics,
+    *,
+    mode: str,
+    policy: str,
+    cold_load: ColdLoad,
+    layout: Layout | None = None,
+    calls: bool = False,
 ) -> LogSummary:
     """Return the summary of an execution log."""
+    outcomes = figures.outcomes
     return LogSummary(
         total_requests=figures.requests,
         total_nodes_executed=figures.executions,
@@ -98,13 +117,15 @@ def log_summary(
         makespan=figures.makespan_s,
         policy=policy,
         cold_load=cold_load,
-        completed_requests=figures.requests - figures.incomplete,
+        completed_requests=figures.requests - (0 if outcomes is None else outcomes.incomplete_requests),
         total_model_switches=figures.switches,
         total_switch_time=figures.switch_s,
         total_cold_loads=figures.cold_loads,
         total_load_time=figures.cold_load_s,
-        failed_executions=sum((figures.failures or {}).values()),
-        nodes_not_run=figures.not_run,
+        machine=layout,
+        total_transfer_time=figures.transfer_s,
+        outcomes=None if outcomes is None else outcomes.executions,
+        not_run=0 if outcomes is None else outcomes.not_run,
     )
 
 
@@ -113,12 +134,14 @@ def _executions(schedule: Schedule, reasons: Mapping[int, str]) -> Iterator[Logg
     columns = zip(
         *(column.tolist() for column in (schedule.node, schedule.gpu, schedule.count, schedule.is_switch)),
         *(column.tolist() for column in (schedule.ready_s, schedule.taken_s, schedule.start_s, schedule.end_s)),
-        *(column.tolist() for column in (schedule.fetch_s, schedule.duration_s)),
-        schedule.failure or (None,) * len(schedule.node),
+        schedule.fetch_s.tolist(),
+        schedule.duration_s.tolist(),
         strict=True,
     )
+    measured = schedule.measured
+    transfer_s = [0.0] * len(schedule.node) if measured is None else measured.transfer_s.tolist()
     for number, row in enumerate(columns):
-        node, gpu, count, switched, ready_s, taken_s, start_s, end_s, fetch_s, duration_s, failure = row
+        node, gpu, _, switched, ready_s, taken_s, start_s, end_s, fetch_s, duration_s = row
         request, name = work.name_of(node)
         yield LoggedExecution(
             request_id=request.id,
@@ -126,7 +149,7 @@ def _executions(schedule: Schedule, reasons: Mapping[int, str]) -> Iterator[Logg
             node_id=name,
             model_name=work.models[work.model[node]].id,
             gpu_id=gpu,
-            gpu_ids=tuple(range(gpu, gpu + count)),
+            gpu_ids=schedule.gpus_of(number),
             start_time=start_s,
             end_time=end_s,
             execution_time=duration_s,
@@ -136,6 +159,7 @@ def _executions(schedule: Schedule, reasons: Mapping[int, str]) -> Iterator[Logg
             waiting_time=taken_s - ready_s,
             switch_time=fetch_s if switched else 0.0,
             load_time=0.0 if switched else fetch_s,
-            failure=failure,
+            transfer_time=transfer_s[number],
+            outcome=schedule.outcome[number],
             reason=reasons.get(number),
         )

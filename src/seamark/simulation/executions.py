@@ -15,9 +15,10 @@ class Executions:
 
     `arrival_s` is by request, all other columns by execution: numbers of `request` and `model` (its place in
     `models`), the first `gpu` and their `count`, and times in seconds. `fetch_s` from `taken_s` on is a switch of the
-    model, the first load of an empty GPU (`is_cold`), or nothing. `failure` is the category of a failed execution,
-    `request_completed` by request whether all its nodes did their work, and `not_run` the number of nodes that were
-    never started.
+    model, the first load of an empty GPU (`is_cold`), or nothing; then data come for `transfer_s`. `outcome` is
+    COMPLETED or why an execution did not do its work; `incomplete` are the numbers of requests that did not complete,
+    and `not_run` counts nodes without an execution. `gpu_ids` are the GPUs of each execution where they are not
+    consecutive.
     """
 
     gpus: int
@@ -33,14 +34,30 @@ class Executions:
     taken_s: Floats
     fetch_s: Floats
     end_s: Floats
-    failure: Sequence[str | None] = ()
-    request_completed: NDArray[np.bool_] | None = None
+    transfer_s: Floats | None = None
+    outcome: Sequence[str] | None = None
+    incomplete: tuple[int, ...] = ()
     not_run: int = 0
+    gpu_ids: Sequence[tuple[int, ...]] | None = None
 
     @property
     def start_s(self) -> Floats:
-        """When the model was there and the node itself began."""
-        return self.taken_s + self.fetch_s
+        """When model and data were there and the node itself began."""
+        there_s = self.taken_s + self.fetch_s
+        return there_s if self.transfer_s is None else there_s + self.transfer_s
+
+    @property
+    def is_complete(self) -> NDArray[np.bool_]:
+        """Whether each request completed."""
+        found = np.ones(len(self.arrival_s), np.bool_)
+        found[list(self.incomplete)] = False
+        return found
+
+    def gpus_of(self, execution: int) -> tuple[int, ...]:
+        """Return the GPUs of an execution."""
+        if self.gpu_ids is not None:
+            return self.gpu_ids[execution]
+        return tuple(range(self.gpu[execution], self.gpu[execution] + self.count[execution]))
 
     @property
     def makespan_s(self) -> float:
@@ -48,7 +65,7 @@ class Executions:
         return float(self.end_s.max(initial=0.0))
 
     def completed_s(self) -> Floats:
-        """Return when the last node of each request ended."""
+        """Return when the last execution of each request ended; -inf of one without any."""
         return self._of_requests(np.maximum, self.end_s, -np.inf)
 
     def first_started_s(self) -> Floats:
@@ -67,7 +84,7 @@ class Executions:
 
 def executions_of(schedule: Schedule) -> Executions:
     """Return the executions of a schedule."""
-    work = schedule.work
+    work, measured = schedule.work, schedule.measured
     return Executions(
         gpus=schedule.gpus,
         models=[model.id for model in work.models],
@@ -82,7 +99,9 @@ def executions_of(schedule: Schedule) -> Executions:
         taken_s=schedule.taken_s,
         fetch_s=schedule.fetch_s,
         end_s=schedule.end_s,
-        failure=schedule.failure,
-        request_completed=None if schedule.measured is None else schedule.request_completed,
-        not_run=schedule.not_run,
+        transfer_s=None if measured is None else measured.transfer_s,
+        outcome=None if measured is None else measured.outcome,
+        incomplete=() if measured is None else tuple(np.flatnonzero(~schedule.request_completed).tolist()),
+        not_run=0 if measured is None else schedule.not_run,
+        gpu_ids=None if measured is None else measured.gpus,
     )

@@ -12,19 +12,29 @@ from seamark.simulation.world import COMPLETED
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+FETCH_NONE, FETCH_LOAD, FETCH_SWITCH = range(3)
+"""What precedes a node on its GPUs: nothing, the first load of an empty GPU, or a change of model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What a world reported of each execution: its `outcome` (COMPLETED, or the category of a failure), the times of the
-    fetch and of the node itself, and the number of events until its end; `arrival_step` is that until the arrival of
-    each request."""
+    """What a world reported of each execution.
+
+    Its `outcome` (COMPLETED, or why it did not do its work), the times of the fetch, of the data and of the node
+    itself, and the number of events until its end; `arrival_step` is that until the arrival of each request. `fetch`
+    is FETCH_NONE, FETCH_LOAD or FETCH_SWITCH; `gpus` are the GPUs of each execution, None where all are consecutive.
+    `changes` are step, time and text of GPUs that left or came back.
+    """
 
     outcome: tuple[str, ...]
+    fetch: Ints
     fetch_s: Floats
+    transfer_s: Floats
     duration_s: Floats
     arrival_step: Ints
     end_step: Ints
+    gpus: tuple[tuple[int, ...], ...] | None = None
+    changes: tuple[tuple[int, float, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +72,16 @@ class Schedule:
     @property
     def is_switch(self) -> NDArray[np.bool_]:
         """Whether the first GPU held another model; the first load onto an empty GPU is no switch."""
+        if self.measured is not None:
+            return np.asarray(self.measured.fetch == FETCH_SWITCH, np.bool_)
         switched: NDArray[np.bool_] = (self.held != self.model) & (self.held != len(self.work.models)) & self._fetched
         return switched
 
     @property
     def is_cold(self) -> NDArray[np.bool_]:
-        """Whether the first GPU was empty, and a model had to be loaded."""
+        """Whether the first GPU was empty, or had room, and a model had to be loaded."""
+        if self.measured is not None:
+            return np.asarray(self.measured.fetch == FETCH_LOAD, np.bool_)
         cold: NDArray[np.bool_] = (self.held == len(self.work.models)) & self._fetched
         return cold
 
@@ -102,11 +116,6 @@ class Schedule:
         return (COMPLETED,) * len(self.node) if self.measured is None else self.measured.outcome
 
     @cached_property
-    def failure(self) -> tuple[str | None, ...]:
-        """Category of each execution that failed, None for one that did its work; empty where none can fail."""
-        return () if self.measured is None else tuple(None if each == COMPLETED else each for each in self.outcome)
-
-    @cached_property
     def is_completed(self) -> NDArray[np.bool_]:
         """Whether each execution did its work."""
         return np.asarray([outcome == COMPLETED for outcome in self.outcome], np.bool_)
@@ -122,12 +131,20 @@ class Schedule:
     @property
     def not_run(self) -> int:
         """Number of nodes that were never started, because one before them failed or no GPU was left."""
-        return 0 if self.measured is None else self.work.nodes - len(np.unique(self.node))
+        return self.work.nodes - len(np.unique(self.node))
 
     @property
     def start_s(self) -> Floats:
-        """When the model was there and the node itself began."""
-        return self.taken_s + self.fetch_s
+        """When model and data were there and the node itself began."""
+        there_s = self.taken_s + self.fetch_s
+        return there_s if self.measured is None else there_s + self.measured.transfer_s
+
+    def gpus_of(self, execution: int) -> tuple[int, ...]:
+        """Return the GPUs of an execution."""
+        if self.measured is not None and self.measured.gpus is not None:
+            return self.measured.gpus[execution]
+        first = int(self.gpu[execution])
+        return tuple(range(first, first + self.work.need[int(self.node[execution])]))
 
     @property
     def makespan_s(self) -> float:

@@ -86,10 +86,10 @@ def test_a_failed_call_is_a_failed_execution_with_category_and_reason_and_what_w
     failing = {"llm7b": ModelError("call_failed", "status 503: ill")}
     measured, servers = run(asked, failing=failing, scale=0.001)
     document = checked(measured, asked)
-    assert [each["failure"] for each in document["executions"]] == ["call_failed", "call_failed"]
+    assert [each["outcome"] for each in document["executions"]] == ["call_failed", "call_failed"]
     assert [each["reason"] for each in document["executions"]] == ["status 503: ill"] * 2
     summary = document["summary"]
-    assert (summary["failed_executions"], summary["nodes_not_run"], summary["completed_requests"]) == (2, 1, 0)
+    assert (sum(summary["outcomes"].values()), summary["not_run"], summary["completed_requests"]) == (2, 1, 0)
     assert len(servers.calls) == 2
     assert "Failed node generate of request req_B" in "\n".join(measured.lines)
     assert measured.figures.completion is None
@@ -115,7 +115,7 @@ def test_at_the_limit_all_that_runs_fails_as_timeout_and_nothing_else_starts():
     assert time.monotonic() - began_s < 2.0
     document = checked(measured, asked)
     [execution] = document["executions"]
-    assert (execution["failure"], document["summary"]["nodes_not_run"]) == ("timeout", 2)
+    assert (execution["outcome"], document["summary"]["not_run"]) == ("timeout", 2)
     assert 0.2 <= execution["end_time"] < 1.0
     assert "limit of 0.2 s" in execution["reason"]
     assert servers.calls == []  # it was cut off in its load, which takes 30 s
@@ -129,7 +129,7 @@ def test_requests_arrive_at_their_time_stamps_on_the_real_clock_and_none_after_t
     assert 0.3 <= time.monotonic() - began_s < 2.0
     document = checked(measured, asked)
     assert [each["request_id"] for each in document["executions"]] == ["req_B"]
-    assert (document["summary"]["nodes_not_run"], document["summary"]["completed_requests"]) == (2, 1)
+    assert (document["summary"]["not_run"], document["summary"]["completed_requests"]) == (2, 1)
     assert "Processing request req_C" not in "\n".join(measured.lines)
 
 

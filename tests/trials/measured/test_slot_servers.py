@@ -101,14 +101,14 @@ def test_kill_9_of_a_server_in_mid_call_fails_its_execution_the_rest_is_done_and
     assert run.returncode == 1, errors
     assert study.processes() == []
     document = log(study)
-    outcomes = {(each["request_id"], each["node_id"]): each.get("failure") for each in document["executions"]}
+    outcomes = {(each["request_id"], each["node_id"]): each.get("outcome") for each in document["executions"]}
     assert outcomes == {("a", "text_analysis"): "server_died", ("b", "generate"): None, ("c", "generate"): None}
     summary = document["summary"]
-    assert (summary["failed_executions"], summary["nodes_not_run"], summary["completed_requests"]) == (1, 1, 2)
+    assert (sum(summary["outcomes"].values()), summary["not_run"], summary["completed_requests"]) == (1, 1, 2)
     again = next(each for each in document["executions"] if each["request_id"] == "c")
     assert (again["gpu_id"], again["load_time"] > 0.05) == (0, True)
     assert "a/text_analysis: server_died: " in errors
-    assert "  Nodes not run: 1" in said
+    assert "  Nodes never run: 1; requests not completed: 1" in said
 
 
 @pytest.mark.covers("C2", "E-SVR06")
@@ -149,12 +149,12 @@ def test_a_server_that_hangs_fails_its_call_and_is_ended_and_one_that_never_star
     done = study.bench(*MEASURE, "--gpus", "1", "--call-limit", "1s")
     assert done.returncode == 1, done.stderr
     document = log(study)
-    assert [each.get("failure") for each in document["executions"]] == [None, "timeout"]
+    assert [each.get("outcome") for each in document["executions"]] == [None, "timeout"]
     assert study.processes() == []
     servers(study, llm={"gap_ms": 0}, image={"truth": "/no/such/folder/truth"})
     done = study.bench(*MEASURE, "--gpus", "1")
     assert done.returncode == 1, done.stderr
     document = log(study)
-    assert [each.get("failure") for each in document["executions"]] == [None, None, "server_never_healthy"]
+    assert [each.get("outcome") for each in document["executions"]] == [None, None, "server_never_healthy"]
     assert "No such file or directory" in done.stderr
     assert study.processes() == []

@@ -103,8 +103,8 @@ def test_an_error_reply_fails_its_execution_alone_and_says_why(server):
     code, said = run([*MEASURE, "--gpus", "1", "--model-server", server("--error-every", 2)])
     assert code == 1
     document = json.loads(Path("execution_log.json").read_text())
-    assert [each.get("failure") for each in document["executions"]] == [None, "call_failed"]
-    assert document["summary"]["nodes_not_run"] == 1
+    assert [each.get("outcome") for each in document["executions"]] == [None, "call_failed"]
+    assert document["summary"]["not_run"] == 1
     assert run(["check", "execution_log.json", "--quiet", *FILES])[0] == 0
     assert "req_C/text_analysis: call_failed: POST /standalone/call/llm7b-1: status 503: fault requested" in said
 
@@ -115,7 +115,7 @@ def test_a_model_that_cannot_be_downloaded_or_loaded_fails_its_nodes_and_no_othe
         code, said = run([*MEASURE, "--gpus", "2", "--model-server", server("--refuse", endpoint)])
         assert code == 1, said
         document = json.loads(Path("execution_log.json").read_text())
-        failures = Counter(each["failure"] for each in document["executions"])
+        failures = Counter(each["outcome"] for each in document["executions"])
         assert failures == {category: 2}, endpoint
         assert f"POST /standalone/{endpoint}: status 500" in said
 
@@ -127,7 +127,7 @@ def test_a_call_that_hangs_ends_with_the_limit_of_calls_and_the_others_are_done(
     code, said = run([*MEASURE, "--gpus", "1", "--call-limit", "0.5s", "--model-server", url])
     assert (code, time.monotonic() - began_s < 5) == (1, True), said
     document = json.loads(Path("execution_log.json").read_text())
-    assert [each.get("failure") for each in document["executions"]] == [None, "timeout"]
+    assert [each.get("outcome") for each in document["executions"]] == [None, "timeout"]
     assert 0.5 <= document["executions"][1]["execution_time"] < 1.5
 
 
@@ -139,7 +139,7 @@ def test_a_server_that_hangs_ends_with_the_limit_of_the_run(server, endpoint):
     code, said = run([*MEASURE, "--gpus", "2", "--limit", "1s", "--model-server", url])
     assert (code, time.monotonic() - began_s < 4) == (1, True), said
     document = json.loads(Path("execution_log.json").read_text())
-    assert [each["failure"] for each in document["executions"]] == ["timeout", "timeout"]
+    assert [each["outcome"] for each in document["executions"]] == ["timeout", "timeout"]
     assert "limit of 1 s" in said
 
 

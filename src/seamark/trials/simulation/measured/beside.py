@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from seamark.simulation.schedule import Schedule
+from seamark.simulation.world import COMPLETED
 from seamark.trials.simulation.measured.measured_run import MeasuredSimulation
 
 MOST_ROWS = 40
@@ -42,13 +43,13 @@ def _line(row: Row, widths: Sequence[int]) -> str:
 
 def _of_nodes(measured: Schedule) -> Iterator[Row]:
     work, nodes = measured.work, measured.node.tolist()
-    for node, duration_s, failure in zip(nodes, measured.duration_s.tolist(), measured.failure, strict=True):
+    for node, duration_s, outcome in zip(nodes, measured.duration_s.tolist(), measured.outcome, strict=True):
         request, name = work.name_of(node)
         model, estimate_s = work.models[work.model[node]].id, work.estimate_s[node]
-        if failure is None:
+        if outcome == COMPLETED:
             yield (request.id, name, model, *_figures(estimate_s, duration_s))
         else:
-            yield (request.id, name, model, f"{estimate_s:,.2f}", failure, "")
+            yield (request.id, name, model, f"{estimate_s:,.2f}", outcome, "")
 
 
 def _of_models(measured: Schedule) -> Iterator[Row]:

@@ -64,7 +64,7 @@ class MeasuredSimulation:
     @property
     def failed(self) -> bool:
         """Whether not every node did its work."""
-        return bool(self.figures.failures or self.figures.not_run)
+        return self.figures.outcomes is not None
 
 
 @dataclass(frozen=True, kw_only=True)

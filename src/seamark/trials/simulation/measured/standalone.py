@@ -15,8 +15,6 @@ from seamark.simulation.system import Model
 from seamark.trials.simulation.measured.json_call import ServerAddress
 from seamark.trials.simulation.measured.model_servers import ModelError, NodeCall
 
-DEFAULT_URL = "http://localhost:8000"
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Held:
@@ -47,7 +45,8 @@ class StandaloneServers:
                 if error.category == "server_died":
                     raise UserError(
                         f"--model-server {self._url}: no answer ({error.reason}). Start the server of the standalone"
-                        " API there, name its address, or give --servers FILE for servers that bench starts."
+                        " API there or name its address; servers that bench starts: `bench simulate --execution"
+                        " measure --servers FILE`."
                     ) from None
                 if "status 404" in error.reason:
                     raise UserError(
