@@ -36,7 +36,7 @@ def machine(seed, system, gpus):
             span_hosts=rng.random() < 0.5,
             several_models=several,
             switch_overhead_s=rng.choice((0.0, 2.0)),
-            preemption=rng.choice(("off", "lost", "resumed")),
+            preemption=rng.choice(("never", "lost", "resumed")),
             failures=Failures(mtbf_s=rng.choice((8.0, 60.0)), repair_s=3.0, attempts=rng.randint(1, 3))
             if rng.random() < 0.5
             else None,

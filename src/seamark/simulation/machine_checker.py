@@ -183,7 +183,7 @@ def _check_interruptions(rows: Sequence[Row], layout: Layout, changes: Sequence[
             reason == what and gpu in row.gpu_ids and equal(at_s, row.end_s, at_s) for at_s, reason, gpu in causes
         ):
             note(f"{row.place}: it ended as {row.outcome}, but none of its GPUs {what} then")
-        if row.outcome == "preempted" and layout.preemption == "off":
+        if row.outcome == "preempted" and layout.preemption == "never":
             note(f"{row.place}: it was preempted, which the machine does not allow")
         key = row.request_id, row.node_id
         if layout.failures is not None and attempts.get(key, 0) >= layout.failures.attempts:

@@ -60,7 +60,7 @@ class RunState:
         if machine.layout is not None:
             view.estimate_s = _mean_estimates(work, machine.layout)
             view.run_s, view.input_s = self.run_s, self.input_s
-            if machine.layout.preemption != "off":
+            if machine.layout.preemption != "never":
                 view.preempt = self.preempt
 
     def start(self, node: int, place: int) -> None:
