@@ -1,7 +1,7 @@
 """bench simulate: workflows on simulated GPUs under one or several policies, from files."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -9,11 +9,20 @@ from seamark.cli.load_ends import output_file
 from seamark.cli.options import simulation_options
 from seamark.errors import UserError, did_you_mean
 
+if TYPE_CHECKING:
+    from seamark.simulation.machine import Machine
+
 EXECUTION_LOG = "execution_log.json"
 
 
 @click.command("simulate")
 @simulation_options(own_requests=False)
+@click.option(
+    "--machine",
+    "machine_file",
+    type=click.Path(path_type=Path),
+    help="File of a machine in place of --gpus: hosts, unlike GPUs, failures.",
+)
 @click.option(
     "--execution",
     type=click.Choice(["estimate", "measure"]),
@@ -53,7 +62,14 @@ EXECUTION_LOG = "execution_log.json"
     help="Where to write the execution log. Of several policies each has a file of its own: LOG-POLICY.json.",
 )
 def command(
-    gpus: int, system: Path | None, requests: Path, execution: str, policies: str, log: str, **settings: Any
+    gpus: int | None,
+    machine_file: Path | None,
+    system: Path | None,
+    requests: Path,
+    execution: str,
+    policies: str,
+    log: str,
+    **settings: Any,
 ) -> None:
     """Run workflow requests on simulated GPUs, and print events and figures, or a table of policies.
 
@@ -63,11 +79,11 @@ def command(
     Examples:
       bench simulate --gpus 4 --config system_config.yaml --requests workflow_requests.yaml
       bench simulate --gpus 2 --arrivals timestamps --policy baseline,easy,heft --config s.yaml --requests r.yaml
+      bench simulate --machine machine_two_hosts.yaml --policy all --config s.yaml --requests r.yaml
       bench simulate --gpus 128 --arrivals timestamps --policy easy,conservative --requests cluster.swf
       bench simulate --gpus 2 --draw --blocks 10 --policy baseline,greedy --config s.yaml --requests r.yaml
     """
     from seamark.simulation.log_text import metrics_block, switch_lines
-    from seamark.simulation.machine import Machine
     from seamark.storage.paths import write
     from seamark.trials.simulation.policy_comparison import compare_policies
     from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
@@ -75,13 +91,13 @@ def command(
     if execution == "measure":
         raise UserError("--execution measure: calls of real models are not built yet. Use '--execution estimate'.")
     names, blocks, seed = _policies(policies), settings["blocks"], settings["seed"]
-    if blocks > 1 and not (settings["draw"] and len(names) > 1):
+    machine = _machine(gpus, machine_file, settings["cold_load"])
+    if blocks > 1 and not ((settings["draw"] or machine.may_fail) and len(names) > 1):
         raise UserError("--blocks: needs --draw, else all blocks are the same, and two policies or more to compare.")
     path = _log_path(log)
     arrivals: Literal["all-at-zero", "timestamps"] = settings["arrivals"]
-    machine = Machine(gpus=gpus, cold_load=settings["cold_load"])
-    seeds = range(seed, seed + blocks) if settings["draw"] else None
-    simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds)
+    seeds = range(seed, seed + blocks) if settings["draw"] or machine.may_fail else None
+    simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds, draw_times=settings["draw"])
     runs = next(simulated)
     for note in runs[0].notes:
         click.echo(note, err=True)
@@ -101,6 +117,17 @@ def command(
             figures[run.policy].append(run.figures)
     compared = compare_policies(figures, "makespan" if arrivals == "all-at-zero" else "mean completion")
     click.echo("\n".join([*compared.lines, f"{written}, of the first block"]))
+
+
+def _machine(gpus: int | None, path: Path | None, cold_load: Literal["charged", "free"]) -> "Machine":
+    """Return the machine of --gpus or --machine. Raises UserError for both, for neither, and for a wrong file."""
+    from seamark.config.machine_files import read_machine
+    from seamark.simulation.machine import Machine
+
+    if (gpus is None) == (path is None):
+        each = "are both given" if path else "are both missing"
+        raise UserError(f"--gpus and --machine {each}. Give a number of GPUs, or a file of a machine.")
+    return read_machine(path, cold_load) if path is not None else Machine(gpus=gpus or 0, cold_load=cold_load)
 
 
 def _log_path(log: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 from seamark.config.decode import WRONG, decode
 from seamark.config.workflow_files import MOST_GPUS, load_document
-from seamark.config.yaml_source import Item, Mistakes, shown
+from seamark.config.yaml_source import Item, Mistakes
 from seamark.errors import UserError, did_you_mean
 from seamark.simulation.layout import (
     PCIE_GB_PER_S,
@@ -93,12 +93,12 @@ def read_machine(path: Path, cold_load: ColdLoad = "charged") -> Machine:
     )
 
 
-def require_speeds(path: Path, machine: Machine, system: System) -> None:
+def require_speeds(place: str, machine: Machine, system: System) -> None:
     """Raise UserError for each model in `speeds` that the system does not have, but nearly: a slip of the pen. Speeds
     of other systems' models may stand in the file."""
     kinds = {host.kind.name: host.kind for host in machine.layout.hosts} if machine.layout is not None else {}
     lines = [
-        f"{shown(path)}: gpu_kinds.{kind.name}.speeds.{model}: no model has the id '{model}'.{guess}"
+        f"{place}: gpu_kinds.{kind.name}.speeds.{model}: no model has the id '{model}'.{guess}"
         for kind in kinds.values()
         for model in kind.speeds
         if model not in system.models and (guess := did_you_mean(model, system.models))

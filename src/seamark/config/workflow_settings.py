@@ -109,7 +109,7 @@ class _Checks:
         if found is not None:
             used = {request.workflow for request in found.requests}
             drawn = bool(values["draw"]) and draws_times(system, found.requests)
-            if repetitions > 1 and not drawn and not (machine.layout is not None and machine.layout.failures):
+            if repetitions > 1 and not drawn and not machine.may_fail:
                 self._note_repeats(repetitions, draws=bool(values["draw"]))
         names = {node.model for name in used for node in system.workflows[name].nodes}
         self._check_models(machine, values, system, names)
@@ -135,7 +135,7 @@ class _Checks:
         machine = self._machines[path]
         try:
             if machine is not None:
-                require_speeds(file_of(path), machine, system)
+                require_speeds(path, machine, system)
         except UserError as error:
             self._note_lines(error)
         return machine

@@ -97,7 +97,7 @@ def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> 
         "start_s": ran.start_s,
         "end_s": ran.end_s,
         "fetch": np.asarray(FETCHES)[ran.is_cold + 2 * ran.is_switch],
-        "duration_s": np.asarray(work.duration_s, np.float64)[schedule.node],
+        "duration_s": schedule.duration_s,
         "estimated_s": np.asarray(work.estimate_s, np.float64)[schedule.node],
         "time_source": [SOURCES[work.source[node]] for node in nodes],
     }
