@@ -9,6 +9,7 @@ from in_process import run
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTERS = ROOT / "config" / "clusters"
 FILES = ("--config", f"{CLUSTERS}/system_config.yaml", "--requests", f"{CLUSTERS}/workflow_requests.yaml")
+MACHINE = f"{CLUSTERS}/machine_two_hosts.yaml"
 SIMULATE = ("simulate", "--gpus", "2", *FILES)
 MEASURE = (*SIMULATE, "--execution", "measure")
 BASELINE = ("baseline", "--gpus", "2", *FILES)
@@ -42,6 +43,7 @@ def refused(*words, written=()):
         ((*MEASURE, "--call-limit", "0"), "--call-limit 0: not a duration"),
         ((*MEASURE, "--policy", "baseline,heft"), "--policy baseline,heft: is for estimates"),
         ((*MEASURE, "--draw"), "--draw: is for estimates. Measure one policy at a time"),
+        (("simulate", "--machine", MACHINE, *FILES, "--execution", "measure"), "--machine: is for estimates."),
         ((*MEASURE, "--model-server", "localhost:8000"), "--model-server localhost:8000: is no address of a server"),
         ((*MEASURE, "--model-server", "https://localhost"), "--model-server https://localhost: is no address"),
         ((*MEASURE, "--model-server", "http://"), "--model-server http://: is no address"),

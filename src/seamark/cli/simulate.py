@@ -1,7 +1,7 @@
 """bench simulate: workflows on simulated GPUs under one or several policies, from files."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -10,11 +10,20 @@ from seamark.cli.measured import OPTIONS, measure_options, measured, require_mea
 from seamark.cli.options import simulation_options
 from seamark.errors import UserError, did_you_mean
 
+if TYPE_CHECKING:
+    from seamark.simulation.machine import Machine
+
 EXECUTION_LOG = "execution_log.json"
 
 
 @click.command("simulate")
 @simulation_options(own_requests=False)
+@click.option(
+    "--machine",
+    "machine_file",
+    type=click.Path(path_type=Path),
+    help="File of a machine in place of --gpus: hosts, unlike GPUs, failures.",
+)
 @click.option(
     "--execution",
     type=click.Choice(["estimate", "measure"]),
@@ -55,7 +64,14 @@ EXECUTION_LOG = "execution_log.json"
 )
 @measure_options(own_servers=True)
 def command(
-    gpus: int, system: Path | None, requests: Path, execution: str, policies: str, log: str, **settings: Any
+    gpus: int | None,
+    machine_file: Path | None,
+    system: Path | None,
+    requests: Path,
+    execution: str,
+    policies: str,
+    log: str,
+    **settings: Any,
 ) -> int:
     """Run workflow requests on simulated GPUs, and print events and figures, or a table of policies.
 
@@ -68,12 +84,12 @@ def command(
     Examples:
       bench simulate --gpus 4 --config system_config.yaml --requests workflow_requests.yaml
       bench simulate --gpus 2 --arrivals timestamps --policy baseline,easy,heft --config s.yaml --requests r.yaml
+      bench simulate --machine machine_two_hosts.yaml --policy all --config s.yaml --requests r.yaml
       bench simulate --gpus 128 --arrivals timestamps --policy easy,conservative --requests cluster.swf
       bench simulate --gpus 2 --draw --blocks 10 --policy baseline,greedy --config s.yaml --requests r.yaml
       bench simulate --gpus 2 --execution measure --servers servers.yaml --config s.yaml --requests r.yaml
     """
     from seamark.simulation.log_text import metrics_block, switch_lines
-    from seamark.simulation.machine import Machine
     from seamark.storage.paths import write
     from seamark.trials.simulation.policy_comparison import compare_policies
     from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
@@ -81,20 +97,23 @@ def command(
     asked = {name: settings[name] for name in OPTIONS}
     require_measure(execution == "measure", "--execution measure", **asked)
     names, blocks, seed = _policies(policies), settings["blocks"], settings["seed"]
-    if blocks > 1 and not (settings["draw"] and len(names) > 1):
+    machine = _machine(gpus, machine_file, settings["cold_load"])
+    if blocks > 1 and not ((settings["draw"] or machine.may_fail) and len(names) > 1):
         raise UserError("--blocks: needs --draw, else all blocks are the same, and two policies or more to compare.")
     path = _log_path(log)
     arrivals: Literal["all-at-zero", "timestamps"] = settings["arrivals"]
     if execution == "measure":
-        if len(names) > 1 or settings["draw"]:
-            option = "--draw" if settings["draw"] else f"--policy {policies}"
-            raise UserError(f"{option}: is for estimates. Measure one policy at a time, without drawn times.")
+        given = {"draw": settings["draw"], f"policy {policies}": len(names) > 1, "machine": machine_file is not None}
+        for option in (name for name, wrong in given.items() if wrong):
+            raise UserError(
+                f"--{option}: is for estimates. Measure one policy at a time, on --gpus, without drawn times."
+            )
+        cold_load = settings["cold_load"]
         return _measure(
-            system, requests, names[0], path, gpus=gpus, arrivals=arrivals, cold_load=settings["cold_load"], **asked
+            system, requests, names[0], path, gpus=machine.gpus, arrivals=arrivals, cold_load=cold_load, **asked
         )
-    machine = Machine(gpus=gpus, cold_load=settings["cold_load"])
-    seeds = range(seed, seed + blocks) if settings["draw"] else None
-    simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds)
+    seeds = range(seed, seed + blocks) if settings["draw"] or machine.may_fail else None
+    simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds, draw_times=settings["draw"])
     runs = next(simulated)
     for note in runs[0].notes:
         click.echo(note, err=True)
@@ -132,6 +151,17 @@ def _measure(system: Path | None, requests: Path, policy: str, path: Path, **ask
     click.echo("\n".join([*run.lines, *figures, *beside_lines(run), written]))
     tell_failures(run)
     return 1 if run.failed else 0
+
+
+def _machine(gpus: int | None, path: Path | None, cold_load: Literal["charged", "free"]) -> "Machine":
+    """Return the machine of --gpus or --machine. Raises UserError for both, for neither, and for a wrong file."""
+    from seamark.config.machine_files import read_machine
+    from seamark.simulation.machine import Machine
+
+    if (gpus is None) == (path is None):
+        each = "are both given" if path else "are both missing"
+        raise UserError(f"--gpus and --machine {each}. Give a number of GPUs, or a file of a machine.")
+    return read_machine(path, cold_load) if path is not None else Machine(gpus=gpus or 0, cold_load=cold_load)
 
 
 def _log_path(log: str) -> Path:

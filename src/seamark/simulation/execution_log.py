@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.values import OPTIONAL
+from seamark.simulation.gpu_changes import GpuChange
 from seamark.simulation.layout import Layout
 from seamark.simulation.machine import ColdLoad
 from seamark.simulation.node_times import SOURCES, TimeSource
@@ -17,8 +18,8 @@ class LogSummary:
     """Figures of the whole. `mode` is `offline` for requests that all arrive at zero, else `online`; `simulate` says
     whether models were called; `gpus` is their number. Times are in seconds.
 
-    Of a machine file the log has the `machine`. `outcomes` counts executions that did not do their work, by the
-    reason, and `not_run` the nodes that were never run.
+    Of a machine file the log has the `machine`, and GPUs that left or came back in `gpu_changes`. `outcomes` counts
+    executions that did not do their work, by the reason, and `not_run` the nodes that were never run.
     """
 
     total_requests: int
@@ -35,6 +36,7 @@ class LogSummary:
     total_cold_loads: int
     total_load_time: float
     machine: Layout | None = field(default=None, metadata=OPTIONAL)
+    gpu_changes: tuple[GpuChange, ...] = field(default=(), metadata=OPTIONAL)
     total_transfer_time: float = field(default=0.0, metadata=OPTIONAL)
     outcomes: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
     not_run: int = field(default=0, metadata=OPTIONAL)
@@ -92,9 +94,20 @@ def execution_log(
     execution, in the order of starts."""
     machine = schedule.machine
     summary = log_summary(
-        figures, mode=mode, policy=policy, cold_load=machine.cold_load, layout=machine.layout, calls=calls
+        figures,
+        mode=mode,
+        policy=policy,
+        cold_load=machine.cold_load,
+        layout=machine.layout,
+        changes=changes_of(schedule),
+        calls=calls,
     )
     return ExecutionLog(summary=summary, executions=tuple(_executions(schedule, reasons or {})))
+
+
+def changes_of(schedule: Schedule) -> tuple[GpuChange, ...]:
+    """Return the GPUs of a schedule that left or came back."""
+    return () if schedule.measured is None else tuple(change for _, change in schedule.measured.changes)
 
 
 def log_summary(
@@ -105,6 +118,7 @@ def log_summary(
     cold_load: ColdLoad,
     layout: Layout | None = None,
     calls: bool = False,
+    changes: tuple[GpuChange, ...] = (),
 ) -> LogSummary:
     """Return the summary of an execution log."""
     outcomes = figures.outcomes
@@ -123,6 +137,7 @@ def log_summary(
         total_cold_loads=figures.cold_loads,
         total_load_time=figures.cold_load_s,
         machine=layout,
+        gpu_changes=changes,
         total_transfer_time=figures.transfer_s,
         outcomes=None if outcomes is None else outcomes.executions,
         not_run=0 if outcomes is None else outcomes.not_run,

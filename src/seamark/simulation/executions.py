@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.simulation.schedule import Floats, Ints, Schedule
+from seamark.simulation.world import COMPLETED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +74,11 @@ class Executions:
         return self._of_requests(np.minimum, self.start_s, np.inf)
 
     def first_ended_s(self) -> Floats:
-        """Return when the first node of each request ended."""
-        return self._of_requests(np.minimum, self.end_s, np.inf)
+        """Return when the first node of each request ended that did its work; inf of one without any."""
+        if self.outcome is None:
+            return self._of_requests(np.minimum, self.end_s, np.inf)
+        done = np.asarray([outcome == COMPLETED for outcome in self.outcome], np.bool_)
+        return self._of_requests(np.minimum, np.where(done, self.end_s, np.inf), np.inf)
 
     def _of_requests(self, ufunc: np.ufunc, values: Floats, otherwise: float) -> Floats:
         found = np.full(len(self.arrival_s), otherwise)

@@ -10,7 +10,7 @@ from seamark.simulation.system import Model
 PCIE_GB_PER_S = 16.0
 """Bandwidth of a PCIe 4.0 bus with 8 lanes, or 3.0 with 16."""
 SWITCH_OVERHEAD_S = 2.0
-Preemption = Literal["off", "lost", "resumed"]
+Preemption = Literal["never", "lost", "resumed"]
 Windows = Literal["consecutive", "any"]
 
 
@@ -80,7 +80,7 @@ class Layout:
     span_hosts: bool = False
     several_models: bool = False
     switch_overhead_s: float = SWITCH_OVERHEAD_S
-    preemption: Preemption = "off"
+    preemption: Preemption = "never"
     failures: Failures | None = None
     changes: tuple[Change, ...] = ()
 
@@ -104,7 +104,7 @@ class Layout:
             and self.hosts[0].kind.speed == 1
             and not self.hosts[0].kind.speeds
             and all(host.disk_gb_per_s is None for host in self.hosts)
-            and (self.windows, self.several_models, self.preemption) == ("consecutive", False, "off")
+            and (self.windows, self.several_models, self.preemption) == ("consecutive", False, "never")
             and self.failures is None
             and not self.changes
         )

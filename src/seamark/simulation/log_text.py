@@ -47,7 +47,8 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
                 yield f"[{at_s:.2f}s] Processing request {request.id} (workflow: {request.workflow})"
                 continue
             if kind == CHANGE:
-                yield f"[{at_s:.2f}s] {changes[number][2]}"
+                change = changes[number][1]
+                yield f"[{at_s:.2f}s] GPU(s) {list(change.gpus)} {change.what}"
                 continue
             node = rows[number][0]
             request, name = work.name_of(node)
@@ -65,8 +66,8 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
             request, name = work.name_of(node)
             where = f"GPU(s) {list(schedule.gpus_of(begun))}"
             if switched:
-                change = f"from {work.models[held].id} to {work.models[work.model[node]].id}"
-                yield f"Scheduling model switch on {where} {change} (switch time: {fetch_s[begun]:.2f}s)"
+                ends = f"from {work.models[held].id} to {work.models[work.model[node]].id}"
+                yield f"Scheduling model switch on {where} {ends} (switch time: {fetch_s[begun]:.2f}s)"
             times = f"start: {start_s[begun]:.2f}s, end: {end_s[begun]:.2f}s"
             yield f"[{taken_s[begun]:.2f}s] Scheduled node {name} of request {request.id} on {where} ({times})"
             begun += 1
@@ -82,7 +83,7 @@ def _events(schedule: Schedule) -> list[tuple[int, int, int, float]]:
         return [(step, kind, number, at_s) for step, (at_s, kind, number) in enumerate(sorted(events), 1)]
     arrived, ended = measured.arrival_step.tolist(), measured.end_step.tolist()
     rows = [(step, ARRIVAL, number, arrival_s[number]) for number, step in enumerate(arrived) if step >= 0]
-    rows += [(step, CHANGE, number, at_s) for number, (step, at_s, _) in enumerate(measured.changes)]
+    rows += [(step, CHANGE, number, change.at_s) for number, (step, change) in enumerate(measured.changes)]
     return sorted(rows + [(step, END, number, end_s[number]) for number, step in enumerate(ended)])
 
 

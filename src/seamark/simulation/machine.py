@@ -21,6 +21,11 @@ class Machine:
     switch_overhead_s: float = SWITCH_OVERHEAD_S
     layout: Layout | None = None
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether GPUs fail at times that a seed decides."""
+        return self.layout is not None and self.layout.failures is not None
+
     def fetch_s(self, old: Model | None, new: Model) -> float:
         """Return the time to bring `new` to a GPU that holds `old`, None for an empty GPU.
 

@@ -16,7 +16,14 @@ def run_policy(
     """Return the schedule of a workload. `seed` decides when GPUs fail, where they may. Raises as `simulate`."""
     require_windows(work, machine)
     layout = machine.layout
-    if layout is not None and (work.has_data or not layout.has_equal_gpus):
+    if layout is None:
+        return simulate(work, machine, policy, instants=instants)
+    if work.has_data or not layout.has_equal_gpus:
         return run_in(VirtualWorld(work), work, machine, policy, instants=instants, seed=seed)
-    fast = simulate(work, replace(machine, layout=None), policy, instants=instants)
-    return replace(fast, machine=machine)
+    equal = replace(
+        machine,
+        pcie_gb_per_s=layout.hosts[0].kind.pcie_gb_per_s,
+        switch_overhead_s=layout.switch_overhead_s,
+        layout=None,
+    )
+    return replace(simulate(work, equal, policy, instants=instants), machine=replace(equal, layout=layout))

@@ -54,13 +54,13 @@ class RunState:
         self._to_be_added = sum(len(change.add) for change in machine.layout.changes) if machine.layout else 0
         self._arrival_step = [-1] * len(work.requests)
         self._step = 0
-        self._changes: list[tuple[int, float, str]] = []
+        self._changes: list[tuple[int, GpuChange]] = []
         view = self.view
         view.start, view.expected_end_s, view.running = self.start, self.expected_end_s, self.executions
         if machine.layout is not None:
             view.estimate_s = _mean_estimates(work, machine.layout)
             view.run_s, view.input_s = self.run_s, self.input_s
-            if machine.layout.preemption != "off":
+            if machine.layout.preemption != "never":
                 view.preempt = self.preempt
 
     def start(self, node: int, place: int) -> None:
@@ -175,7 +175,7 @@ class RunState:
         """Take GPUs away, with what runs on them, or bring them back."""
         assert not isinstance(self._cluster, Cluster), "only machines of a file have changes"
         self._step += 1
-        self._changes.append((self._step, change.at_s, f"GPU(s) {list(change.gpus)} {change.what}"))
+        self._changes.append((self._step, change))
         present = {gpu for gpu in range(self._machine.gpus) if self._cluster.up >> gpu & 1}
         gpus = set(change.gpus)
         if change.what in ("failed", "repaired"):

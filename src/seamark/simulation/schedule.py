@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.simulation.gpu_changes import GpuChange
 from seamark.simulation.machine import Machine
 from seamark.simulation.workload import Workload
 from seamark.simulation.world import COMPLETED
@@ -23,7 +24,7 @@ class Measured:
     Its `outcome` (COMPLETED, or why it did not do its work), the times of the fetch, of the data and of the node
     itself, and the number of events until its end; `arrival_step` is that until the arrival of each request. `fetch`
     is FETCH_NONE, FETCH_LOAD or FETCH_SWITCH; `gpus` are the GPUs of each execution, None where all are consecutive.
-    `changes` are step, time and text of GPUs that left or came back.
+    `changes` are GPUs that left or came back, with the number of events until then.
     """
 
     outcome: tuple[str, ...]
@@ -34,7 +35,7 @@ class Measured:
     arrival_step: Ints
     end_step: Ints
     gpus: tuple[tuple[int, ...], ...] | None = None
-    changes: tuple[tuple[int, float, str], ...] = ()
+    changes: tuple[tuple[int, GpuChange], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

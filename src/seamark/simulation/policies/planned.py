@@ -26,14 +26,14 @@ def heft(view: View) -> Dispatch:
 
 def cpop(view: View) -> Dispatch:
     """CPOP on a cluster: requests in the order of arrival; the nodes of one GPU on a request's critical path share
-    the GPU that is free first, the others go where they end first."""
+    the GPU that is free first, or of unlike ones that which ends them first; the others go where they end first."""
     plan = _ClusterPlan(view)
 
     def add(requests: Sequence[int], left: Container[int]) -> None:
         for request in requests:
             path_s = path_lengths(view, view.request_nodes(request))
             critical = _critical_nodes(view, path_s)
-            pinned = min(range(view.cluster.gpus), key=lambda gpu: (plan.free_s[gpu], gpu))
+            pinned = plan.first_free([node for node in critical if view.need[node] == 1])
             for node in _in_order(view, {node: path_s[node] for node in path_s if node in left}):
                 plan.add(node, pinned if node in critical and view.need[node] == 1 else None)
 
@@ -119,6 +119,17 @@ class _ClusterPlan:
                 self.orders[each].append(node)
         for distance in view.successors[node]:
             self.before.setdefault(node + distance, []).append(node)
+
+    def first_free(self, nodes: Sequence[int]) -> int:
+        """Return the GPU that is free first; a slower one counts as free as much later as it takes longer for some
+        nodes."""
+        view = self.view
+
+        def key(gpu: int) -> tuple[float, int]:
+            slower_s = sum(view.run_s(node, gpu) - view.estimate_s[node] for node in nodes)
+            return self.free_s[gpu] + slower_s, gpu
+
+        return min(range(view.cluster.gpus), key=key)
 
     def _skip_dropped(self) -> None:
         """Take nodes that will never run out of the orders."""

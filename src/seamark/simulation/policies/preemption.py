@@ -34,10 +34,13 @@ def by_key_with_preemption(view: View, key: Callable[[int], float], priority: Ca
         start_fitting()
         while entry := next((entry for entry in waiting if _victims(view, entry[2], priority)), None):
             node = entry[2]
-            waiting.remove(entry)
             for victim in _victims(view, node, priority):
                 preempt(victim.execution)
-            view.start(node, cluster.place(model[node], need[node]))
+            place = cluster.place(model[node], need[node])
+            if place < 0:
+                break  # a victim ends at this time anyway, which is the next event
+            waiting.remove(entry)
+            view.start(node, place)
             take_ready()
             start_fitting()
 

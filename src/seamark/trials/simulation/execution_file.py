@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from seamark.analysis.metrics.samples import DamagedError
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.values import OPTIONAL
-from seamark.simulation.execution_log import ExecutionLog, LoggedExecution, log_summary
+from seamark.simulation.execution_log import ExecutionLog, LoggedExecution, changes_of, log_summary
 from seamark.simulation.executions import Executions, executions_of
+from seamark.simulation.gpu_changes import GpuChange
 from seamark.simulation.layout import Layout
 from seamark.simulation.machine import ColdLoad
 from seamark.simulation.node_times import SOURCES
@@ -46,8 +47,8 @@ COLUMNS = pa.schema(
 requests from 0, `gpu` is the first of `gpus`. `start_s` is `taken_s` + `fetch_s`; `time_source` is that of
 `estimated_s`."""
 OUTCOME_COLUMNS = (("outcome", pa.string()), ("transfer_s", pa.float64()))
-"""Also of runs whose executions may be interrupted or fail, and of machine files: why an execution did not do its work,
-`completed` where it did, and the time of data from other GPUs, which ends at `start_s`."""
+"""Also of runs whose executions may be interrupted or fail, and of machine files: why an execution did not do its
+work, `completed` where it did, and the time of data from other GPUs, which ends at `start_s`."""
 GPU_COLUMN = ("gpu_ids", pa.list_(pa.int32()))
 """Also where the GPUs of an execution are not consecutive: their ids."""
 TEXTS = [field.name for field in COLUMNS if field.type == pa.string()]
@@ -58,8 +59,9 @@ class SimulationFacts:
     """What executions are of: the machine, the policy, `mode` (`offline`: all requests at zero, else `online`), the
     models in the order of their file, and the seed of drawn times and failures, None where nothing was drawn.
 
-    Of a machine file also its `machine`. `incomplete` are the numbers of requests that did not complete, with the
-    `unstarted` among them and their arrivals in seconds, and `not_run` counts nodes without an execution.
+    Of a machine file also its `machine`, and its GPUs that left or came back. `incomplete` are the numbers of
+    requests that did not complete, with the `unstarted` among them and their arrivals in seconds, and `not_run`
+    counts nodes without an execution.
     """
 
     gpus: int
@@ -69,6 +71,7 @@ class SimulationFacts:
     models: tuple[str, ...]
     seed: int | None = None
     machine: Layout | None = field(default=None, metadata=OPTIONAL)
+    gpu_changes: tuple[GpuChange, ...] = field(default=(), metadata=OPTIONAL)
     incomplete: tuple[int, ...] = field(default=(), metadata=OPTIONAL)
     unstarted: Mapping[str, float] | None = field(default=None, metadata=OPTIONAL)
     not_run: int = field(default=0, metadata=OPTIONAL)
@@ -94,13 +97,13 @@ def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> 
         "start_s": ran.start_s,
         "end_s": ran.end_s,
         "fetch": np.asarray(FETCHES)[ran.is_cold + 2 * ran.is_switch],
-        "duration_s": np.asarray(work.duration_s, np.float64)[schedule.node],
+        "duration_s": schedule.duration_s,
         "estimated_s": np.asarray(work.estimate_s, np.float64)[schedule.node],
         "time_source": [SOURCES[work.source[node]] for node in nodes],
     }
     if (measured := schedule.measured) is not None:
         values = {**values, "outcome": measured.outcome, "transfer_s": measured.transfer_s, "gpu_ids": measured.gpus}
-        facts = _with_outcomes(facts, ran)
+        facts = _with_outcomes(facts, ran, changes_of(schedule))
     optional = () if measured is None else (*OUTCOME_COLUMNS, *((GPU_COLUMN,) if measured.gpus is not None else ()))
     schema = pa.schema([*COLUMNS, *optional]).with_metadata({METADATA_KEY: json.dumps(encode(facts)).encode()})
     table = pa.Table.from_arrays([_array(values[each.name], each.type) for each in schema], schema=schema)
@@ -108,10 +111,13 @@ def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> 
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True, use_dictionary=TEXTS)
 
 
-def _with_outcomes(facts: SimulationFacts, ran: Executions) -> SimulationFacts:
+def _with_outcomes(facts: SimulationFacts, ran: Executions, changes: tuple[GpuChange, ...]) -> SimulationFacts:
+    """Return the facts with requests that did not complete, and changes of GPUs."""
     started = set(ran.request.tolist())
     unstarted = {str(each): float(ran.arrival_s[each]) for each in ran.incomplete if each not in started}
-    return replace(facts, incomplete=ran.incomplete, unstarted=unstarted or None, not_run=ran.not_run)
+    return replace(
+        facts, incomplete=ran.incomplete, unstarted=unstarted or None, not_run=ran.not_run, gpu_changes=changes
+    )
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
@@ -138,7 +144,12 @@ def log_of_file(path: Path) -> ExecutionLog:
     """Return the execution log of a simulated trial. Raises DamagedError as `read_executions`."""
     table, facts, ran = read_executions(path)
     summary = log_summary(
-        metrics_of(ran), mode=facts.mode, policy=facts.policy, cold_load=facts.cold_load, layout=facts.machine
+        metrics_of(ran),
+        mode=facts.mode,
+        policy=facts.policy,
+        cold_load=facts.cold_load,
+        layout=facts.machine,
+        changes=facts.gpu_changes,
     )
     return ExecutionLog(summary=summary, executions=tuple(map(_logged, table.to_pylist())))
 
@@ -177,7 +188,7 @@ def read_executions(path: Path) -> tuple[pa.Table, SimulationFacts, Executions]:
         return table.select([*COLUMNS.names, *names]), facts, _numbers(table, facts)
     except FileNotFoundError:
         raise DamagedError(f"{path.name} is missing") from None
-    except (pa.ArrowException, OSError, ValueError, LookupError) as cause:
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as cause:
         raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
 
 
