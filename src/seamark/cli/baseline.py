@@ -70,10 +70,11 @@ def command(
         )
     else:
         [run] = quick_simulations(system, requests, ["baseline"], gpus=gpus, arrivals=arrivals, cold_load=cold)
-    write(EXECUTION_LOG, run.log)
     lines = [*run.lines, *outcome_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]
+    click.echo("\n".join(lines[:-1]))  # first: a disk that is full costs the log, not the figures
+    write(EXECUTION_LOG, run.log)
     write_text(LOG, "\n".join(lines) + "\n")
-    click.echo("\n".join(lines))
+    click.echo(lines[-1])
     if isinstance(run, QuickSimulation):
         return 0
     tell_failures(run)

@@ -145,10 +145,11 @@ def _measure(system: Path | None, requests: Path, policy: str, path: Path, **ask
     run = measured(system, requests, policy, **asked)
     for note in run.notes:
         click.echo(note, err=True)
-    write(path, run.log)
     *block, written = metrics_block(run.figures, path.name)
-    figures = [*block, *switch_lines(run.figures)]
-    click.echo("\n".join([*run.lines, *figures, *beside_lines(run), written]))
+    lines = [*run.lines, *block, *switch_lines(run.figures), *beside_lines(run)]
+    click.echo("\n".join(lines))  # first: a disk that is full costs the log, not the figures
+    write(path, run.log)
+    click.echo(written)
     tell_failures(run)
     return 1 if run.failed else 0
 

@@ -1,6 +1,7 @@
 """Measured runs on a server of the standalone API, Seamark's own test server: C2's server is not run here."""
 
 import json
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from in_process import run
+from standing_study import BENCH
 
 from seamark.load.fetch import fetch
 from seamark.services.ephemeral_server import ephemeral_server
@@ -155,6 +157,31 @@ def test_without_a_server_or_with_another_one_there_is_one_line_and_nothing_is_w
     assert (code, said.count("\n")) == (2, 1)
     assert "has not the standalone API" in said
     assert list(Path().iterdir()) == []
+
+
+@pytest.mark.covers("C2")
+@pytest.mark.parametrize("words", [("simulate", "--execution", "measure"), ("baseline", "--simulate", "true")])
+def test_a_log_that_cannot_be_written_costs_no_figure_of_what_was_measured(server, words):
+    command = [*BENCH, *words, "--gpus", "1", "--model-server", server(), *FILES]
+    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", *command]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
+    assert "File too large" in done.stderr
+    assert "Total execution time (makespan): " in done.stdout
+    assert "log written to" not in done.stdout
+    assert [path.name for path in Path().iterdir()] == ["journal"]
+
+
+@pytest.mark.covers("C2")
+def test_inputs_that_are_no_json_fail_their_node_and_end_in_no_traceback(server):
+    requests = "requests: [{request_id: a, workflow_id: text_generation, input_data: {prompt: .nan}}]\n"
+    Path("requests.yaml").write_text(requests, encoding="utf-8")
+    words = ["simulate", "--execution", "measure", *FILES[:2], "--requests", "requests.yaml", "--gpus", "1"]
+    code, said = run([*words, "--model-server", server()])
+    assert (code, "a/generate: call_failed: POST /standalone/call/llm7b-1: the inputs are no JSON" in said) == (
+        1,
+        True,
+    )
 
 
 @pytest.mark.covers("C2")

@@ -30,7 +30,15 @@ class ServerAddress:
             port = parts.port
         except ValueError:
             raise UserError(wrong) from None
-        if parts.scheme != "http" or not parts.hostname or parts.query or parts.fragment or parts.username:
+        plain = url.isascii() and url.isprintable() and " " not in url
+        if (
+            not plain
+            or parts.scheme != "http"
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or parts.username
+        ):
             raise UserError(wrong)
         return cls(host=parts.hostname, port=80 if port is None else port, base=parts.path.rstrip("/"))
 
@@ -39,6 +47,10 @@ class ServerAddress:
         `timeout`, or `call_failed` for an error, and for a reply that is no JSON object."""
         what = f"POST {self.base}{path}"
         try:
+            body = json.dumps(document, allow_nan=False).encode()
+        except ValueError as error:
+            raise ModelError("call_failed", f"{what}: the inputs are no JSON: {error}") from None
+        try:
             reply = fetch(
                 self.host,
                 self.port,
@@ -46,7 +58,7 @@ class ServerAddress:
                 limit_s=limit_s,
                 method="POST",
                 headers={"Content-Type": "application/json"},
-                body=json.dumps(document).encode(),
+                body=body,
             )
         except TimeoutError:
             raise ModelError("timeout", f"{what}: no whole reply within {limit_s:.3g} s", emptied=True) from None
@@ -56,6 +68,8 @@ class ServerAddress:
             raise ModelError("call_failed", f"{what}: {error}") from None
         except OSError as error:
             raise ModelError("server_died", f"{what}: {error.strerror or error}", emptied=True) from None
+        except UnicodeError:
+            raise ModelError("server_died", f"{what}: {self.host} is no name of a host", emptied=True) from None
         text = reply.body.decode("utf-8", "replace")
         if not 200 <= reply.status < 300:
             raise ModelError("call_failed", f"{what}: status {reply.status}: {error_of(text)}")
@@ -80,5 +94,5 @@ def error_of(text: str) -> str:
 
 def _line(text: str) -> str:
     """Return a text as one line of bounded length."""
-    line = " ".join(text.split())
+    line = "".join(letter if letter.isprintable() else "." for letter in " ".join(text.split()))
     return (line[:SHOWN] + "...") if len(line) > SHOWN else line or "an empty reply"

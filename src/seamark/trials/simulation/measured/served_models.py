@@ -11,9 +11,13 @@ from seamark.dispatch.identity import allocation
 from seamark.errors import UserError
 from seamark.model.service import Value
 from seamark.planning.study import site_of
+from seamark.services.images.images import client_lock
 from seamark.services.images.prepare import require_images
+from seamark.services.images.study_images import StudyImages
 from seamark.services.persistent.instance import Request
 from seamark.services.persistent.request import ValidatedRequest, new_instance, service_named
+from seamark.services.runtimes.environments import prepare_environment
+from seamark.storage.paths import expanded
 
 OPENAI = "seamark.drivers.openai:"
 LONGEST_S = 7 * 24 * 3600.0
@@ -62,3 +66,11 @@ def _validated(root: Path, folder: Path, server: ModelServer, site: str) -> Vali
     if wanted.study.site.runtime == "apptainer":
         require_images(wanted.study)
     return wanted
+
+
+def make_environment(served: ServedModel) -> None:
+    """Make the environment of a server, if it has one that is missing. Raises UserError and SiteError."""
+    study, service = served.wanted.study, served.wanted.service
+    lock = client_lock(service, StudyImages(study=study).of_server(service, study.plan.container))
+    if lock is not None:
+        prepare_environment(lock, study.locks, expanded(study.site.paths.environments))

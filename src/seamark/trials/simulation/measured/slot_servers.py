@@ -22,7 +22,7 @@ from seamark.simulation.system import Model
 from seamark.storage.paths import write
 from seamark.trials.simulation.measured.json_call import ServerAddress
 from seamark.trials.simulation.measured.model_servers import ModelError, NodeCall
-from seamark.trials.simulation.measured.served_models import ServedModel
+from seamark.trials.simulation.measured.served_models import ServedModel, make_environment
 
 RENEW_S = 1.0
 DEATH_SHOWS_S = 2.0
@@ -57,7 +57,10 @@ class SlotServers:
         self._closed = threading.Event()
 
     def prepare(self, models: Sequence[Model], limit_s: float) -> None:
-        """Begin to renew leases: images and environments of the servers are there already, or a part of a start."""
+        """Make the environments that servers need and that are missing, and begin to renew leases: neither is part of
+        a load. Raises UserError and SiteError where an environment cannot be made; images were required before."""
+        for model in models:
+            make_environment(self._models[model.id])
         threading.Thread(target=self._renew, name="leases", daemon=True).start()
 
     def estimate_s(self, call: NodeCall, limit_s: float) -> float | None:

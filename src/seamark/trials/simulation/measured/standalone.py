@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from seamark.errors import UserError
 from seamark.simulation.system import Model
@@ -88,7 +89,7 @@ class StandaloneServers:
         """Call the model on its GPUs."""
         request = {"input": dict(call.inputs), "config": dict(call.config)}
         try:
-            reply = self._post(f"call/{self._held[gpus[0]].id}", request, limit_s)
+            reply = self._post(f"call/{quote(self._held[gpus[0]].id, safe='')}", request, limit_s)
         except ModelError as error:
             if error.emptied:
                 self._forget(gpus)
