@@ -31,8 +31,23 @@ def check_machine(
     except MismatchError as wrong:
         note(f"summary: machine or gpu_changes: {wrong}")
         return
-    if any(gpu >= layout.gpus for row in rows for gpu in row.gpu_ids) or not layout.hosts:
-        note(f"summary: the machine has {layout.gpus} GPUs, and executions are on others")
+    if summary.get("gpus") != layout.gpus:
+        note(f"summary: gpus is {summary.get('gpus')!r}, but the machine has {layout.gpus}")
+        return
+    numbers = [
+        each
+        for host in layout.hosts
+        for each in (
+            *(host.gpus, host.nvlink_gb_per_s, host.network_gb_per_s, host.disk_gb_per_s),
+            *(host.kind.pcie_gb_per_s, host.kind.speed, *host.kind.speeds.values()),
+        )
+    ]
+    if any(each is not None and each <= 0 for each in numbers):
+        note("summary: machine: a bandwidth, a speed or a number of GPUs is not above 0")
+        return
+    named = [*(row.gpu_ids for row in rows), *(change.gpus for change in changes)]
+    if outside := [gpu for gpus in named for gpu in gpus if not 0 <= gpu < layout.gpus]:
+        note(f"summary: the machine has {layout.gpus} GPUs, and no GPU {outside[0]}")
         return
     gone = _absences(changes, layout)
     for row in rows:
