@@ -148,7 +148,6 @@ FILES = ["--config", "system.yaml", "--requests", "requests.yaml"]
         ),
         (["simulate", "--gpus", "1", "--policy", "fifo,fifo", *FILES], "--policy fifo: named twice."),
         (["simulate", "--gpus", "1", "--policy", "", *FILES], "no such policy"),
-        (["simulate", "--gpus", "1", "--execution", "measure", *FILES], "not built yet"),
         (["simulate", "--gpus", "1", "--arrivals", "poisson", *FILES], "--arrivals"),
         (["simulate", "--gpus", "1", "--seed", "-1", *FILES], "--seed"),
         (["simulate", "--gpus", "1", "--log", "/", *FILES], "--log /: a folder."),

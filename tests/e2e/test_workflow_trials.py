@@ -208,3 +208,49 @@ def test_a_file_of_another_program_is_no_file_of_executions(tmp_path: Path) -> N
         read_executions(path)
     with pytest.raises(ValueError, match=r"none\.parquet is missing"):
         read_executions(tmp_path / "none.parquet")
+
+
+FAILING_MACHINE = """\
+gpu_kinds:
+  old: {memory_gb: 20, speed: 0.5}
+  new: {memory_gb: 40}
+hosts:
+  - {name: a, kind: old, gpus: 1, network_gb_per_s: 10}
+  - {name: b, kind: new, gpus: 1, network_gb_per_s: 10, disk_gb_per_s: 1}
+several_models: true
+failures: {mtbf_s: 60, repair_s: 20, attempts: 1}
+changes:
+  - {at_s: 50, remove: [0]}
+  - {at_s: 80, add: [0]}
+"""
+
+
+@pytest.mark.covers("C11", "C12", "C13", "C14")
+def test_a_machine_file_with_failures_is_a_trial_whose_lost_work_is_counted(study: StudyFolder) -> None:
+    (study.root / "machine.yaml").write_text(FAILING_MACHINE)
+    a_scenario(study, repetitions=2, arrivals="timestamps", policy=["baseline", "heft"], machine="machine.yaml")
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(study.trials()) == 4
+    figures = set()
+    for trial in study.trials():
+        metrics = study.json(f"{trial.name}/metrics.json")
+        outcomes = metrics["schedule"]["outcomes"]
+        assert outcomes["executions"]["gpu_failed"] > 0
+        assert 0 < outcomes["incomplete_requests"] == metrics["counts"]["failed"] < 40
+        _, facts, ran = read_executions(trial / "executions.parquet")
+        assert (facts.machine.gpus, len(ran.incomplete)) == (2, outcomes["incomplete_requests"])
+        figures.add((metrics["config"]["policy"], facts.seed, metrics["schedule"]["makespan_s"]))
+        if not trial.name.endswith("r1"):
+            continue
+        checked = study.bench("check", str(trial / "executions.parquet"), "--config", SYSTEM, "--requests", REQUESTS)
+        assert checked.returncode == 0, checked.stdout
+        by_hand = study.bench(
+            *("simulate", "--machine", "machine.yaml", "--policy", metrics["config"]["policy"], "--log", "log.json"),
+            *("--arrivals", "timestamps", "--seed", str(facts.seed), "--config", SYSTEM, "--requests", REQUESTS),
+        )
+        assert by_hand.returncode == 0, by_hand.stderr
+        log = json.loads((study.root / "log.json").read_text())
+        assert log == encode(log_of_file(trial / "executions.parquet"))
+    assert len(figures) == 4
+    assert len({seed for _, seed, _ in figures}) == 2

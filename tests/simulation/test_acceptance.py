@@ -164,13 +164,6 @@ def test_equal_inputs_give_equal_bytes():
     assert texts[0] == texts[1]
 
 
-@pytest.mark.covers("C2")
-def test_calls_of_real_models_are_refused_until_they_are_built():
-    code, said = run(["baseline", "--gpus", "1", "--simulate", "true", *FILES])
-    assert (code, Path(LOG).exists()) == (2, False)
-    assert "not built yet" in said
-
-
 @pytest.mark.covers("C1", "C3", "C4")
 def test_json_and_yaml_of_the_same_content_give_the_same_log():
     _, expected = baseline("--gpus", "2")

@@ -1,11 +1,17 @@
 """bench baseline: workflows on simulated GPUs under the baseline policy, with its fixed log and files."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from seamark.cli.measured import measure_options, measured, require_measure, tell_failures
 from seamark.cli.options import simulation_options
-from seamark.errors import UserError
+
+if TYPE_CHECKING:
+    from seamark.simulation.machine import ColdLoad
+    from seamark.simulation.workload import Arrivals
+    from seamark.trials.simulation.measured.measured_run import MeasuredSimulation
 
 LOG = Path("baseline_scheduler.log")
 EXECUTION_LOG = Path("baseline_execution_log.json")
@@ -28,33 +34,48 @@ EXECUTION_LOG = Path("baseline_execution_log.json")
     show_default=True,
     help="offline: all requests at time 0. online: at their time stamps.",
 )
-def command(gpus: int, calls: str, mode: str, system: Path, requests: Path, cold_load: str) -> None:
+@measure_options(own_servers=False)
+def command(
+    gpus: int, calls: str, mode: str, system: Path, requests: Path, cold_load: str, **asked: str | None
+) -> int:
     """Run workflow requests on simulated GPUs under the baseline policy, and print its log and metrics.
 
     Writes baseline_scheduler.log and baseline_execution_log.json into the working folder. Both files of inputs may be
-    YAML or JSON.
+    YAML or JSON. With --simulate true models are downloaded, loaded and called on a server with the standalone API;
+    exit code 1 where a node failed.
 
     \b
     Example:
       bench baseline --gpus 4 --simulate false --mode offline --config system_config.yaml --requests requests.yaml
     """
-    from seamark.simulation.log_text import metrics_block
+    from seamark.simulation.log_text import metrics_block, outcome_lines
     from seamark.storage.paths import write, write_text
-    from seamark.trials.simulation.quick_simulation import quick_simulations
+    from seamark.trials.simulation.quick_simulation import QuickSimulation, quick_simulations
 
+    require_measure(calls == "true", "--simulate true", **asked)
+    arrivals: Arrivals = "all-at-zero" if mode == "offline" else "timestamps"
+    cold: ColdLoad = "charged" if cold_load == "charged" else "free"
+    run: QuickSimulation | MeasuredSimulation
     if calls == "true":
-        raise UserError(
-            "--simulate true: calls of real models are not built yet. Use '--simulate false' for estimated times."
+        run = measured(
+            system,
+            requests,
+            "baseline",
+            gpus=gpus,
+            arrivals=arrivals,
+            cold_load=cold,
+            model_server=asked["model_server"],
+            limit=asked["limit"],
+            call_limit=asked["call_limit"],
         )
-    [run] = quick_simulations(
-        system,
-        requests,
-        ["baseline"],
-        gpus=gpus,
-        arrivals="all-at-zero" if mode == "offline" else "timestamps",
-        cold_load="charged" if cold_load == "charged" else "free",
-    )
+    else:
+        [run] = quick_simulations(system, requests, ["baseline"], gpus=gpus, arrivals=arrivals, cold_load=cold)
+    lines = [*run.lines, *outcome_lines(run.figures), *metrics_block(run.figures, EXECUTION_LOG.name)]
+    click.echo("\n".join(lines[:-1]))  # first: a disk that is full costs the log, not the figures
     write(EXECUTION_LOG, run.log)
-    lines = [*run.lines, *metrics_block(run.figures, EXECUTION_LOG.name)]
     write_text(LOG, "\n".join(lines) + "\n")
-    click.echo("\n".join(lines))
+    click.echo(lines[-1])
+    if isinstance(run, QuickSimulation):
+        return 0
+    tell_failures(run)
+    return 1 if run.failed else 0

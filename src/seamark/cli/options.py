@@ -114,8 +114,8 @@ def simulation_options(*, own_requests: bool) -> Callable[[Callable[..., Any]], 
             click.option(
                 "--gpus",
                 type=click.IntRange(1, 100_000),
-                required=True,
-                help="Number of GPUs, with the ids 0 to N-1.",
+                required=own_requests,
+                help="Number of GPUs, with the ids 0 to N-1." + ("" if own_requests else " Or give --machine."),
             ),
         ):
             function = option(function)

@@ -1,19 +1,29 @@
 """bench simulate: workflows on simulated GPUs under one or several policies, from files."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from seamark.cli.load_ends import output_file
+from seamark.cli.measured import OPTIONS, measure_options, measured, require_measure, tell_failures
 from seamark.cli.options import simulation_options
 from seamark.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from seamark.simulation.machine import Machine
 
 EXECUTION_LOG = "execution_log.json"
 
 
 @click.command("simulate")
 @simulation_options(own_requests=False)
+@click.option(
+    "--machine",
+    "machine_file",
+    type=click.Path(path_type=Path),
+    help="File of a machine in place of --gpus: hosts, unlike GPUs, failures.",
+)
 @click.option(
     "--execution",
     type=click.Choice(["estimate", "measure"]),
@@ -52,36 +62,58 @@ EXECUTION_LOG = "execution_log.json"
     show_default=True,
     help="Where to write the execution log. Of several policies each has a file of its own: LOG-POLICY.json.",
 )
+@measure_options(own_servers=True)
 def command(
-    gpus: int, system: Path | None, requests: Path, execution: str, policies: str, log: str, **settings: Any
-) -> None:
+    gpus: int | None,
+    machine_file: Path | None,
+    system: Path | None,
+    requests: Path,
+    execution: str,
+    policies: str,
+    log: str,
+    **settings: Any,
+) -> int:
     """Run workflow requests on simulated GPUs, and print events and figures, or a table of policies.
 
     Every policy sees the same requests and the same times. `bench check` checks the execution logs.
+
+    With --execution measure the nodes are called on real servers, on a real clock: those of a file of recipes, which
+    are started and stopped for it, or one server with the standalone API. Exit code 1 where a node failed.
 
     \b
     Examples:
       bench simulate --gpus 4 --config system_config.yaml --requests workflow_requests.yaml
       bench simulate --gpus 2 --arrivals timestamps --policy baseline,easy,heft --config s.yaml --requests r.yaml
+      bench simulate --machine machine_two_hosts.yaml --policy all --config s.yaml --requests r.yaml
       bench simulate --gpus 128 --arrivals timestamps --policy easy,conservative --requests cluster.swf
       bench simulate --gpus 2 --draw --blocks 10 --policy baseline,greedy --config s.yaml --requests r.yaml
+      bench simulate --gpus 2 --execution measure --servers servers.yaml --config s.yaml --requests r.yaml
     """
     from seamark.simulation.log_text import metrics_block, switch_lines
-    from seamark.simulation.machine import Machine
     from seamark.storage.paths import write
     from seamark.trials.simulation.policy_comparison import compare_policies
     from seamark.trials.simulation.quick_simulation import policy_table, simulated_blocks
 
-    if execution == "measure":
-        raise UserError("--execution measure: calls of real models are not built yet. Use '--execution estimate'.")
+    asked = {name: settings[name] for name in OPTIONS}
+    require_measure(execution == "measure", "--execution measure", **asked)
     names, blocks, seed = _policies(policies), settings["blocks"], settings["seed"]
-    if blocks > 1 and not (settings["draw"] and len(names) > 1):
+    machine = _machine(gpus, machine_file, settings["cold_load"])
+    if blocks > 1 and not ((settings["draw"] or machine.may_fail) and len(names) > 1):
         raise UserError("--blocks: needs --draw, else all blocks are the same, and two policies or more to compare.")
     path = _log_path(log)
     arrivals: Literal["all-at-zero", "timestamps"] = settings["arrivals"]
-    machine = Machine(gpus=gpus, cold_load=settings["cold_load"])
-    seeds = range(seed, seed + blocks) if settings["draw"] else None
-    simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds)
+    if execution == "measure":
+        given = {"draw": settings["draw"], f"policy {policies}": len(names) > 1, "machine": machine_file is not None}
+        for option in (name for name, wrong in given.items() if wrong):
+            raise UserError(
+                f"--{option}: is for estimates. Measure one policy at a time, on --gpus, without drawn times."
+            )
+        cold_load = settings["cold_load"]
+        return _measure(
+            system, requests, names[0], path, gpus=machine.gpus, arrivals=arrivals, cold_load=cold_load, **asked
+        )
+    seeds = range(seed, seed + blocks) if settings["draw"] or machine.may_fail else None
+    simulated = simulated_blocks(system, requests, names, machine, arrivals, seeds, draw_times=settings["draw"])
     runs = next(simulated)
     for note in runs[0].notes:
         click.echo(note, err=True)
@@ -90,17 +122,47 @@ def command(
     if len(runs) == 1:
         *block, written = metrics_block(runs[0].figures, path.name)
         click.echo("\n".join([*runs[0].lines, *block, *switch_lines(runs[0].figures), written]))
-        return
+        return 0
     written = f"Execution logs: {path.with_name(path.stem)}-POLICY{path.suffix}"
     if blocks == 1:
         click.echo("\n".join([*policy_table(runs), written]))
-        return
+        return 0
     figures = {run.policy: [run.figures] for run in runs}
     for others in simulated:
         for run in others:
             figures[run.policy].append(run.figures)
     compared = compare_policies(figures, "makespan" if arrivals == "all-at-zero" else "mean completion")
     click.echo("\n".join([*compared.lines, f"{written}, of the first block"]))
+    return 0
+
+
+def _measure(system: Path | None, requests: Path, policy: str, path: Path, **asked: Any) -> int:
+    """Measure, write the execution log, and print events, figures and the estimate beside; return the exit code."""
+    from seamark.simulation.log_text import metrics_block, switch_lines
+    from seamark.storage.paths import write
+    from seamark.trials.simulation.measured.beside import beside_lines
+
+    run = measured(system, requests, policy, **asked)
+    for note in run.notes:
+        click.echo(note, err=True)
+    *block, written = metrics_block(run.figures, path.name)
+    lines = [*run.lines, *block, *switch_lines(run.figures), *beside_lines(run)]
+    click.echo("\n".join(lines))  # first: a disk that is full costs the log, not the figures
+    write(path, run.log)
+    click.echo(written)
+    tell_failures(run)
+    return 1 if run.failed else 0
+
+
+def _machine(gpus: int | None, path: Path | None, cold_load: Literal["charged", "free"]) -> "Machine":
+    """Return the machine of --gpus or --machine. Raises UserError for both, for neither, and for a wrong file."""
+    from seamark.config.machine_files import read_machine
+    from seamark.simulation.machine import Machine
+
+    if (gpus is None) == (path is None):
+        each = "are both given" if path else "are both missing"
+        raise UserError(f"--gpus and --machine {each}. Give a number of GPUs, or a file of a machine.")
+    return read_machine(path, cold_load) if path is not None else Machine(gpus=gpus or 0, cold_load=cold_load)
 
 
 def _log_path(log: str) -> Path:

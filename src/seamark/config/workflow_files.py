@@ -223,7 +223,12 @@ def _edges(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) ->
     for each in _parts(item, "edges", mistakes):
         if not is_mapping(each, mistakes):
             continue
-        known_keys(each, ("from", "to"), mistakes)
+        known_keys(each, ("from", "to", "bytes"), mistakes)
+        size = decode(each.value["bytes"], int, mistakes) if "bytes" in each.value else 0
+        if size is WRONG:
+            continue
+        if size < 0:
+            mistakes.add(each.value["bytes"], f"{size} is too small. Give 0 or more.")
         ends = [_end(each, key, nodes, mistakes) for key in ("from", "to")]
         if None in ends:
             continue
@@ -233,7 +238,7 @@ def _edges(item: Item, nodes: Mapping[str, WorkflowNode], mistakes: Mistakes) ->
         elif (source, target) in edges:
             mistakes.add(each, f"the edge from '{source}' to '{target}' is there already. Remove one.")
         else:
-            edges[source, target] = Edge(source=source, target=target)
+            edges[source, target] = Edge(source=source, target=target, data_bytes=size)
             places[source, target] = each
     circle = cycle_of([(edge.source, edge.target) for edge in edges.values()])
     if circle:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+from seamark.config.machine_files import read_machine, require_speeds
 from seamark.config.workflow_files import read_system, require_timestamps
 from seamark.config.workloads.table import format_of, read_workload
 from seamark.config.yaml_source import Item, Mistakes
@@ -10,8 +11,9 @@ from seamark.errors import UserError
 from seamark.model.scenario import Workload
 from seamark.model.service import Service, Value
 from seamark.patterns.trace_file import file_of
+from seamark.simulation.machine import Machine
 from seamark.simulation.system import Requests, System
-from seamark.simulation.workload import draws_times
+from seamark.simulation.workload import draws_times, misfit
 
 NAMES = (
     "system_file",
@@ -24,6 +26,7 @@ NAMES = (
     "arrivals",
     "draw",
     "cluster_gpus",
+    "machine",
 )
 """Settings that have to fit each other, in the order in which mistakes are noted."""
 
@@ -63,6 +66,7 @@ class _Checks:
         self._workload = workload
         self._mistakes = mistakes
         self._noted: set[str] = set()
+        self._machines: dict[str, Machine | None] = {}
         self._read: dict[tuple[str | None, str | None], tuple[System, Requests | None] | None] = {}
 
     def check(self, values: Mapping[str, Value], repetitions: int) -> None:
@@ -93,18 +97,48 @@ class _Checks:
         if files is None:
             return
         system, found = files
+        machine = self._machine(values, system)
+        if machine is None:
+            return
         if values["arrivals"] == "timestamps":
             self._check_times(values, found)
         if values["generated_workflow"] is not None:
-            self._check_models(values, system, set(system.models))
+            self._check_models(machine, values, system, set(system.models))
             return
         used = set(system.workflows)
         if found is not None:
             used = {request.workflow for request in found.requests}
             drawn = bool(values["draw"]) and draws_times(system, found.requests)
-            if repetitions > 1 and not drawn:
+            if repetitions > 1 and not drawn and not machine.may_fail:
                 self._note_repeats(repetitions, draws=bool(values["draw"]))
-        self._check_windows(values, system, used)
+        names = {node.model for name in used for node in system.workflows[name].nodes}
+        self._check_models(machine, values, system, names)
+
+    def _machine(self, values: Mapping[str, Value], system: System) -> Machine | None:
+        """Return the machine of a combination, None after noting its mistakes, or where its file cannot be read
+        here."""
+        given, gpus = values["machine"], values["cluster_gpus"]
+        if given is None:
+            return Machine(gpus=gpus) if isinstance(gpus, int) else None
+        if "cluster_gpus" in self._workload.levels:
+            self._note("cluster_gpus", "machine and cluster_gpus are both set. The file says how many; remove this.")
+            return None
+        path = str(given)
+        if path not in self._workload.contents:
+            return None  # a missing file is noted already; `$NAME` may be known elsewhere
+        if path not in self._machines:
+            self._machines[path] = None
+            try:
+                self._machines[path] = read_machine(file_of(path))
+            except UserError as error:
+                self._note_lines(error)
+        machine = self._machines[path]
+        try:
+            if machine is not None:
+                require_speeds(path, machine, system)
+        except UserError as error:
+            self._note_lines(error)
+        return machine
 
     def _fit(self, system_file: Value, requests: Value) -> bool:
         """Return whether the format of the requests fits the file of models, or its absence; note a misfit."""
@@ -138,18 +172,19 @@ class _Checks:
             why = "requests give all node times, or models have no deviation. Add 'inference_time_std' to models."
         self._note("draw", f"all {repetitions} repetitions would be the same: {why}")
 
-    def _check_windows(self, values: Mapping[str, Value], system: System, used: set[str]) -> None:
-        self._check_models(values, system, {node.model for name in used for node in system.workflows[name].nodes})
-
-    def _check_models(self, values: Mapping[str, Value], system: System, names: set[str]) -> None:
-        gpus = values["cluster_gpus"]
+    def _check_models(self, machine: Machine, values: Mapping[str, Value], system: System, names: set[str]) -> None:
         for model in system.models.values():
-            if model.id in names and isinstance(gpus, int) and model.gpus_required > gpus:
-                why = (
-                    f"the model '{model.id}' needs {model.gpus_required} consecutive GPUs, so its nodes can never run"
+            if model.id not in names:
+                continue
+            why = misfit(model, machine)
+            if why is not None and machine.layout is not None:
+                self._note("machine", f"{values['machine']}: {why}, or leave out its requests.")
+            elif why is not None:
+                reason, _, remedy = why.partition(". ")
+                remedy = remedy.replace(" GPUs or more", " or more")
+                self._note(
+                    "cluster_gpus", f"{machine.gpus} is too few: {reason}. {remedy}, or leave out its requests."
                 )
-                remedy = f"Give {model.gpus_required} or more, or leave out its requests."
-                self._note("cluster_gpus", f"{gpus} is too few: {why}. {remedy}")
 
     def _files(self, system: str | None, requests: str | None) -> tuple[System, Requests | None] | None:
         """Return the content of files, None after noting their mistakes, or where they cannot be read here."""
@@ -167,11 +202,15 @@ class _Checks:
             elif given is not None:
                 self._read[key] = read_system(given), None
         except UserError as error:
-            for line in error.mistakes:
-                if line not in self._noted:
-                    self._noted.add(line)
-                    self._mistakes.note(line)
+            self._note_lines(error)
         return self._read[key]
+
+    def _note_lines(self, error: UserError) -> None:
+        """Note mistakes of a file."""
+        for line in error.mistakes:
+            if line not in self._noted:
+                self._noted.add(line)
+                self._mistakes.note(line)
 
     def _note(self, name: str | None, text: str) -> None:
         if text not in self._noted:

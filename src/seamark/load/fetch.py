@@ -23,6 +23,10 @@ class FetchError(ConnectionError):
     """The reply is not HTTP/1.1, or exceeds the size limit."""
 
 
+class ClosedError(FetchError):
+    """The connection was closed before the first byte of a reply, as by a server that ends."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
     """A reply: its status, and its body as far as it was requested. `whole` is false for a cut one."""
@@ -111,7 +115,9 @@ def _read(connection: socket.socket, decoder: _Kept, until_s: float, *, cut: boo
         data = connection.recv(READ_BYTES)
         beginning = beginning or data[:SHOWN_BYTES]
         if not data and not decoder.end_of_stream():
-            raise FetchError(f"{_shown(beginning)} is no whole HTTP/1.1" if beginning else "closed without a byte")
+            if not beginning:
+                raise ClosedError("closed without a byte")
+            raise FetchError(f"{_shown(beginning)} is no whole HTTP/1.1")
         complete = not data or decoder.feed(data)
     if decoder.failure == Failure.PROTOCOL:
         raise FetchError(f"{_shown(beginning)} is no HTTP/1.1")

@@ -49,6 +49,10 @@ FAILURE_CATEGORIES: Mapping[str, FailureCategory] = {
         help="A figure of a command cannot be read from its output or files.",
         remedy="See the trial's files, and correct `figures`; then `bench retry`.",
     ),
+    "call_failed": FailureCategory(
+        help="A model server answered a call of a workflow's node with an error, or with no reply that can be read.",
+        remedy="See the reason of the execution and the server's log, then measure again.",
+    ),
     "timeout": FailureCategory(
         help="The load or the program was not done by its time limit.",
         remedy="Allow more time, or lower the load; then `bench retry`.",

@@ -1,20 +1,16 @@
 """Checker of an execution log: overlaps on GPUs, fields, durations, windows; with the inputs also the rules."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
-from seamark.errors import did_you_mean
+from seamark.simulation.logged_rows import TOLERANCE_S, Row, equal, has_any_windows, row_of
 from seamark.simulation.machine import ColdLoad, Machine
+from seamark.simulation.machine_checker import check_machine
 from seamark.simulation.system import Request, System
 
-TOLERANCE_S = 1e-6
-"""Times of a log are sums of rounded numbers, and other programs print six digits."""
-TEXTS = ("request_id", "workflow_id", "node_id", "model_name")
-TIMES = ("start_time", "end_time", "execution_time", "estimated_time")
-EXTRA_TIMES = ("ready_time", "waiting_time", "switch_time", "load_time")
 SUMMARY = ("total_requests", "total_nodes_executed", "mode", "simulate", "gpus", "makespan")
 
 
@@ -45,27 +41,6 @@ class Conflict:
         return (
             f"GPU {self.gpu_id}: {first} and {second} overlap from {self.overlap_start:g} s to {self.overlap_end:g} s"
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One execution of a log whose fields are right. It holds its GPUs from `taken_s`, when its model is fetched."""
-
-    place: str
-    request_id: str
-    workflow_id: str
-    node_id: str
-    model: str
-    gpu_ids: tuple[int, ...]
-    start_s: float
-    end_s: float
-    fetch_s: float | None
-    load_s: float | None
-
-    @property
-    def taken_s(self) -> float:
-        """When it took its GPUs; its start, in a log without the times of fetches."""
-        return self.start_s - (self.fetch_s or 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +75,7 @@ def check_log(document: Mapping[str, Any]) -> CheckResult:
         result.problems.extend(f"summary: the field '{key}' is missing" for key in SUMMARY if key not in summary)
     gpus = _gpu_count(summary.get("gpus"))
     for number, part in enumerate(parts):
-        row = _row(f"executions[{number}]", part, gpus, result.problems.append)
+        row = row_of(f"executions[{number}]", part, gpus, has_any_windows(summary), result.problems.append)
         if row is not None:
             result.rows.append(row)
     _check_duplicates(result.rows, result.problems.append)
@@ -115,87 +90,16 @@ def _gpu_count(value: Any) -> int | None:
     return len(value) if isinstance(value, list) else value if type(value) is int else None
 
 
-def _row(place: str, part: Any, gpus: int | None, note: Callable[[str], None]) -> Row | None:
-    if not isinstance(part, dict):
-        note(f"{place}: is not an object")
-        return None
-    wrong = [*_wrong_fields(place, part)]
-    gpu_ids = part.get("gpu_ids", [part.get("gpu_id")])
-    if not isinstance(gpu_ids, list) or not gpu_ids or not all(type(gpu) is int for gpu in gpu_ids):
-        wrong.append(f"{place}: gpu_ids is not a list of GPU ids")
-    if wrong:
-        for line in wrong:
-            note(line)
-        return None
-    name = f"{place} ({part['request_id']}/{part['node_id']})"
-    _check_gpus(name, part["gpu_id"], gpu_ids, gpus, note)
-    start_s, end_s, execution_s = part["start_time"], part["end_time"], part["execution_time"]
-    if start_s < -TOLERANCE_S:
-        note(f"{name}: start_time {start_s:g} is before 0")
-    if end_s < start_s:
-        note(f"{name}: it ends at {end_s:g} s, before its start at {start_s:g} s")
-    elif not _equal(end_s - start_s, execution_s, end_s):
-        note(f"{name}: execution_time is {execution_s:g} s, but from start to end are {end_s - start_s:g} s")
-    fetch = [part[key] for key in ("switch_time", "load_time") if key in part]
-    waited = [part[key] for key in ("ready_time", "waiting_time") if key in part]
-    if fetch and len(waited) == 2 and not _equal(sum(waited) + sum(fetch), start_s, end_s):
-        note(f"{name}: ready_time, waiting_time, switch_time and load_time do not add up to start_time {start_s:g}")
-    return Row(
-        place=name,
-        request_id=part["request_id"],
-        workflow_id=part["workflow_id"],
-        node_id=part["node_id"],
-        model=part["model_name"],
-        gpu_ids=tuple(gpu_ids),
-        start_s=start_s,
-        end_s=end_s,
-        fetch_s=sum(fetch) if fetch else None,
-        load_s=part.get("load_time"),
-    )
-
-
-def _wrong_fields(place: str, part: Mapping[str, Any]) -> Iterable[str]:
-    """Yield a line for each field that is missing or of the wrong type."""
-    for key in (*TEXTS, "gpu_id", *TIMES):
-        if key not in part:
-            guess = did_you_mean(key, set(part) - {*TEXTS, *TIMES, *EXTRA_TIMES})
-            yield f"{place}: the field '{key}' is missing.{guess}".removesuffix(".")
-        elif key in TEXTS and not isinstance(part[key], str):
-            yield f"{place}: {key} is not text"
-    for key in (*TIMES, *EXTRA_TIMES):
-        value = part.get(key, 0)
-        if type(value) not in (int, float) or not math.isfinite(value):
-            yield f"{place}: {key} is {value!r}, not a number of seconds"
-        elif value < -TOLERANCE_S and key != "start_time":
-            yield f"{place}: {key} is {value:g}, below 0"
-    if "gpu_id" in part and type(part["gpu_id"]) is not int:
-        yield f"{place}: gpu_id is not a GPU id"
-
-
-def _check_gpus(
-    name: str, gpu_id: int, gpu_ids: Sequence[int], gpus: int | None, note: Callable[[str], None]
-) -> None:
-    if gpu_id != gpu_ids[0]:
-        note(f"{name}: gpu_id {gpu_id} is not the first of gpu_ids {list(gpu_ids)}")
-    if any(second != first + 1 for first, second in pairwise(gpu_ids)):
-        note(f"{name}: the GPUs {list(gpu_ids)} are not consecutive")
-    outside = [gpu for gpu in gpu_ids if gpu < 0 or (gpus is not None and gpu >= gpus)]
-    if outside:
-        note(f"{name}: there is no GPU {outside[0]}" + ("" if gpus is None else f" among {gpus}"))
-
-
-def _equal(first: float, second: float, scale: float) -> bool:
-    """Return whether two times are equal but for the rounding of sums of that size."""
-    return abs(first - second) <= TOLERANCE_S + 1e-9 * abs(scale)
-
-
 def _check_duplicates(rows: Iterable[Row], note: Callable[[str], None]) -> None:
-    seen: dict[tuple[str, str], str] = {}
+    """Note nodes that were executed again after an execution that did its work, or before another one had ended."""
+    seen: dict[tuple[str, str], Row] = {}
     for row in rows:
-        key = (row.request_id, row.node_id)
-        if key in seen:
-            note(f"{row.place}: the node was executed before, in {seen[key]}")
-        seen.setdefault(key, row.place)
+        before = seen.get((row.request_id, row.node_id))
+        if before is not None and before.is_completed:
+            note(f"{row.place}: the node was executed before, in {before.place}")
+        elif before is not None and row.taken_s < before.end_s - TOLERANCE_S:
+            note(f"{row.place}: the node was begun again before it ended, in {before.place}")
+        seen[row.request_id, row.node_id] = row if before is None or not before.is_completed else before
 
 
 def conflicts(rows: Iterable[Row]) -> list[Conflict]:
@@ -234,12 +138,17 @@ def _check_summary(summary: Mapping[str, Any], rows: Sequence[Row], note: Callab
     makespan = summary.get("makespan")
     if type(makespan) not in (int, float, type(None)) or (makespan is not None and not math.isfinite(makespan)):
         note(f"summary: makespan is {makespan!r}, not a number of seconds")
-    elif makespan is not None and not _equal(makespan, latest_s, latest_s):
+    elif makespan is not None and not equal(makespan, latest_s, latest_s):
         note(f"summary: makespan is {makespan:g} s, but the last execution ends at {latest_s:g} s")
     counts = {"total_nodes_executed": len(rows), "total_requests": len({row.request_id for row in rows})}
+    if summary.get("not_run"):
+        del counts["total_requests"]  # some may have no execution
     for key, count in counts.items():
         if key in summary and summary[key] != count:
             note(f"summary: {key} is {summary[key]!r}, but the executions have {count}")
+    outcomes = dict(Counter(row.outcome for row in rows if not row.is_completed))
+    if outcomes != (summary.get("outcomes") or {}):
+        note(f"summary: outcomes are {summary.get('outcomes')!r}, but the executions have {outcomes}")
 
 
 def check_rules(
@@ -257,7 +166,7 @@ def check_rules(
         for edge in workflow.edges:
             before.setdefault((workflow.id, edge.target), []).append(edge.source)
     rows = [row for row in result.rows if _fits_inputs(row, known, system, models, note)]
-    ended_s = {(row.request_id, row.node_id): row.end_s for row in rows}
+    ended_s = {(row.request_id, row.node_id): row.end_s for row in rows if row.is_completed}
     online = summary.get("mode") == "online"
     for row in rows:
         request = known[row.request_id]
@@ -266,15 +175,43 @@ def check_rules(
             note(f"{row.place}: GPUs taken at {row.taken_s:g} s, before its request's arrival at {at_s:g} s")
         for source in before.get((row.workflow_id, row.node_id), ()):
             before_s = ended_s.get((row.request_id, source))
-            if before_s is not None and row.taken_s < before_s - TOLERANCE_S:
+            if before_s is None:
+                note(f"{row.place}: it ran, but {source} before it did not complete")
+            elif row.taken_s < before_s - TOLERANCE_S:
                 note(f"{row.place}: GPUs taken at {row.taken_s:g} s, before {source} ended at {before_s:g} s")
-    for request in known.values():
+    _check_missing(rows, summary, known.values(), system, before, note)
+    if summary.get("machine") is not None:
+        check_machine(rows, summary, known, system, note)
+    elif summary.get("simulate") is not True:  # fetches that were measured take what they take
+        forms: tuple[ColdLoad, ...] = ("charged", "free")
+        colds = [form for form in forms if form == summary.get("cold_load")] or forms
+        _check_fetches(rows, system, [Machine(gpus=1, cold_load=cold) for cold in colds], note)
+
+
+def _check_missing(
+    rows: Iterable[Row],
+    summary: Mapping[str, Any],
+    requests: Iterable[Request],
+    system: System,
+    before: Mapping[tuple[str, str], Sequence[str]],
+    note: Callable[[str], None],
+) -> None:
+    """Note nodes without an execution, unless one before them did not complete or GPUs left the machine; and their
+    number, where it is not that of the summary."""
+    executed = {(row.request_id, row.node_id): row.is_completed for row in rows}
+    few_gpus = bool(summary.get("not_run")) and (bool(summary.get("gpu_changes")) or summary.get("simulate") is True)
+    missing = 0
+    for request in requests:
         for node in system.workflows[request.workflow].nodes:
-            if (request.id, node.id) not in ended_s:
+            if (request.id, node.id) in executed:
+                continue
+            sources = before.get((request.workflow, node.id), ())
+            if any(not executed.get((request.id, source), False) for source in sources) or few_gpus:
+                missing += 1
+            else:
                 note(f"request {request.id}: the node {node.id} was not executed")
-    forms: tuple[ColdLoad, ...] = ("charged", "free")
-    colds = [form for form in forms if form == summary.get("cold_load")] or forms
-    _check_fetches(rows, system, [Machine(gpus=1, cold_load=cold) for cold in colds], note)
+    if missing != summary.get("not_run", 0):
+        note(f"summary: not_run is {summary.get('not_run', 0)!r}, but {missing} nodes have no execution")
 
 
 def _fits_inputs(
@@ -317,7 +254,7 @@ def _check_fetches(
         old, new = None if held is None else system.models[held], system.models[row.model]
         if row.fetch_s is not None:
             costs = [machine.fetch_s(old, new) for machine in machines]
-            if not any(_equal(row.fetch_s, cost_s, 0.0) for cost_s in costs):
+            if not any(equal(row.fetch_s, cost_s, 0.0) for cost_s in costs):
                 change = f"from {held} to {row.model}" if old is not None else f"of {row.model} to an empty GPU"
                 note(f"{row.place}: the fetch {change} takes {costs[0]:g} s, not {row.fetch_s:g} s")
         resident.update(dict.fromkeys(row.gpu_ids, row.model))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from seamark.simulation.machine import Machine
+from seamark.simulation.schedule import FETCH_LOAD, FETCH_NONE, FETCH_SWITCH
 from seamark.simulation.system import Model
 
 
@@ -34,17 +35,20 @@ def first_window(free: int, count: int) -> int:
 class Cluster:
     """The GPUs of a machine. Models have numbers; `empty`, one above the last, is that of a GPU without a model.
 
-    `free` is the mask of free GPUs, `free_of[model]` of those that hold a model, `resident[gpu]` the model of a GPU.
-    `fetch_s[new][old]` is the time to bring a model to a GPU.
+    `free` is the mask of free GPUs, `free_of[model]` of those that hold a model, `resident[gpu]` the model of a GPU;
+    `up` is the mask of the GPUs that are there. `fetch_s[new][old]` is the time to bring a model to a GPU. A place is
+    the first of some consecutive GPUs; `groups[model]` is equal for models that can start on the same GPUs.
     """
 
-    __slots__ = ("_by_switch", "empty", "fetch_s", "free", "free_of", "gpus", "resident")
+    __slots__ = ("_by_switch", "_fetched", "empty", "fetch_s", "free", "free_of", "gpus", "groups", "resident", "up")
 
     def __init__(self, machine: Machine, models: Sequence[Model]) -> None:
         self.gpus = machine.gpus
         self.empty = len(models)
         self.fetch_s = machine.fetch_table(models)
-        self.free = (1 << machine.gpus) - 1
+        self._fetched = [model.fetched for model in models]
+        self.groups = [model.gpus_required for model in models]
+        self.free = self.up = (1 << machine.gpus) - 1
         self.free_of = [0] * self.empty + [self.free]
         self.resident = [self.empty] * machine.gpus
         self._by_switch = [_by_switch(number, row) for number, row in enumerate(self.fetch_s)]
@@ -80,6 +84,53 @@ class Cluster:
                 return lowest(chosen)
         return -1
 
+    def gpus_of(self, place: int, count: int) -> tuple[int, ...]:
+        """Return the GPUs of a place."""
+        return tuple(range(place, place + count))
+
+    def mask_of(self, place: int, count: int) -> int:
+        """Return the mask of the GPUs of a place."""
+        return ((1 << count) - 1) << place
+
+    def holds(self, model: int) -> bool:
+        """Return whether a free GPU holds a model."""
+        return bool(self.free_of[model])
+
+    def places(self, model: int, count: int) -> list[int]:
+        """Return the places of free GPUs for a node."""
+        found, left = [], window_starts(self.free, count)
+        while left:
+            found.append(lowest(left))
+            left &= left - 1
+        return found
+
+    def windows(self, model: int, count: int, free_s: Sequence[float]) -> Sequence[int]:
+        """Return all places for a node, free or not."""
+        return range(self.gpus - count + 1)
+
+    def window_in(self, mask: int, model: int, count: int) -> int:
+        """Return the first place among the GPUs of a mask, whether they are free or not, -1 for none."""
+        return first_window(mask, count)
+
+    def fetch(self, model: int, place: int) -> tuple[int, float]:
+        """Return what a model's way to a place is (FETCH_NONE, FETCH_LOAD or FETCH_SWITCH), and its time."""
+        old, fetch_s = self.resident[place], self.fetch_s[model]
+        if old == model or not self._fetched[model]:
+            return FETCH_NONE, 0.0
+        return FETCH_LOAD if old == self.empty else FETCH_SWITCH, fetch_s[old]
+
+    def fetch_to_s(self, model: int, place: int) -> float:
+        """Return the time to bring a model to a place now."""
+        return self.fetch_s[model][self.resident[place]]
+
+    def worst_fetch_s(self, model: int) -> float:
+        """Return the longest time that a model may need to its place."""
+        return max(self.fetch_s[model])
+
+    def fetch_after_s(self, model: int, place: int, last: int) -> float:
+        """Return the time to bring a model to a place whose first GPU used the model `last` before."""
+        return self.fetch_s[model][last]
+
     def take(self, gpu: int, count: int, model: int) -> int:
         """Give GPUs to a model, and return what the first of them held."""
         resident, free_of = self.resident, self.free_of
@@ -102,6 +153,16 @@ class Cluster:
         mask = 1 << gpu if count == 1 else ((1 << count) - 1) << gpu
         self.free |= mask
         self.free_of[model] |= mask
+
+    def give_back_empty(self, gpu: int, count: int) -> None:
+        """Make GPUs free; they hold no model any more."""
+        self.resident[gpu : gpu + count] = [self.empty] * count
+        self.give_back(gpu, count, self.empty)
+
+    def lose(self, gpu: int, count: int) -> None:
+        """Take GPUs that are in use away for good."""
+        self.resident[gpu : gpu + count] = [self.empty] * count
+        self.up &= ~(((1 << count) - 1) << gpu)
 
 
 def _by_switch(model: int, fetch_s: Sequence[float]) -> list[list[int]]:

@@ -1,13 +1,15 @@
 """The event loop of the simulator: arrivals and completions in order of time and serial number."""
 
 from array import array
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Protocol
 
 import numpy as np
 
 from seamark.simulation.cluster import Cluster
+from seamark.simulation.host_cluster import HostCluster
 from seamark.simulation.machine import Machine
 from seamark.simulation.schedule import Schedule
 from seamark.simulation.system import Model, Request
@@ -20,6 +22,16 @@ Dispatch = Callable[[], None]
 """Starts nodes at the present time. Called after each event, or after all events of one instant."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Running:
+    """An execution that runs: its number and node, the mask of its GPUs, and when it took them."""
+
+    execution: int
+    node: int
+    gpus: int
+    taken_s: float
+
+
 class View:
     """What a policy sees: what a real scheduler would know, which is neither the future nor the times that nodes
     take.
@@ -29,7 +41,13 @@ class View:
     that became ready since the last call, in order: the policy takes them out and remembers them. The first nodes of
     a request become ready when it arrives. A policy may put an empty deque in the place of `ready`. `start(node,
     gpu)` starts a ready node on free GPUs, of which `gpu` is the first; `expected_end_s()` returns by GPU when its
-    node should end by estimated times, 0 for a free one.
+    node should end by estimated times, 0 for a free one. `dropped` are nodes that will never become ready, because
+    one before them failed.
+
+    `run_s(node, place)` is the estimated time of a node itself at a place, and `input_s(node, place, planned)` that
+    of the data it gets from its predecessors, those of `planned` on GPUs by a plan. They differ from `estimate_s` and
+    0 only on the machine of a file. There GPUs may also leave and come back (`cluster.up`), and nodes that were
+    interrupted become ready again. Where preemption is allowed, `preempt(execution)` ends one of `running()`.
     """
 
     def __init__(self, work: Workload, machine: Machine) -> None:
@@ -45,10 +63,17 @@ class View:
         self.waits_for = work.waits_for
         self.arrival_s = work.arrival_s
         self.request_of = work.request_of
-        self.cluster = Cluster(machine, work.models)
+        self.cluster: Cluster | HostCluster = (
+            Cluster(machine, work.models) if machine.layout is None else HostCluster(machine, work.models)
+        )
         self.ready: MutableSequence[int] = []
+        self.dropped: set[int] = set()
         self.start: Callable[[int, int], None] = _not_begun
         self.expected_end_s: Callable[[], list[float]] = lambda: [0.0] * machine.gpus
+        self.run_s: Callable[[int, int], float] = lambda node, place: work.estimate_s[node]
+        self.input_s: Callable[[int, int, Mapping[int, int]], float] = lambda node, place, planned: 0.0
+        self.running: Callable[[], Sequence[Running]] = tuple
+        self.preempt: Callable[[int], None] | None = None
 
     def request_nodes(self, request: int) -> range:
         """Return the numbers of a request's nodes."""
@@ -75,6 +100,7 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     require_windows(work, machine)
     view = View(work, machine)
     cluster = view.cluster
+    assert isinstance(cluster, Cluster), "machines of a file have the general loop"
     fetch_s, free_of, resident = cluster.fetch_s, cluster.free_of, cluster.resident
     model, need, successors, first_node = work.model, work.need, work.successors, work.first_node
     duration_s, waits_for = work.duration_s.tolist(), work.waits_for.copy()

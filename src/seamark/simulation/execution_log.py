@@ -1,18 +1,26 @@
 """The execution log of a schedule: one JSON document with a summary and a record of each node execution."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
+from seamark.model.results.values import OPTIONAL
+from seamark.simulation.gpu_changes import GpuChange
+from seamark.simulation.layout import Layout
 from seamark.simulation.machine import ColdLoad
 from seamark.simulation.node_times import SOURCES, TimeSource
 from seamark.simulation.schedule import Schedule
+from seamark.simulation.world import COMPLETED
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogSummary:
     """Figures of the whole. `mode` is `offline` for requests that all arrive at zero, else `online`; `simulate` says
-    whether models were called; `gpus` is their number. Times are in seconds."""
+    whether models were called; `gpus` is their number. Times are in seconds.
+
+    Of a machine file the log has the `machine`, and GPUs that left or came back in `gpu_changes`. `outcomes` counts
+    executions that did not do their work, by the reason, and `not_run` the nodes that were never run.
+    """
 
     total_requests: int
     total_nodes_executed: int
@@ -27,6 +35,11 @@ class LogSummary:
     total_switch_time: float
     total_cold_loads: int
     total_load_time: float
+    machine: Layout | None = field(default=None, metadata=OPTIONAL)
+    gpu_changes: tuple[GpuChange, ...] = field(default=(), metadata=OPTIONAL)
+    total_transfer_time: float = field(default=0.0, metadata=OPTIONAL)
+    outcomes: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
+    not_run: int = field(default=0, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +48,9 @@ class LoggedExecution:
 
     It waited `waiting_time` from `ready_time`, then held its GPUs: for `load_time`, the first load of an empty GPU,
     or `switch_time`, a change of model, then from `start_time` to `end_time` for the node itself. `gpu_id` is the
-    first of `gpu_ids`. `execution_time` is what it took, `estimated_time` what was expected, `time_source` where that
-    is from.
+    first of `gpu_ids`. `execution_time` is what it took, `estimated_time` what was expected on a GPU of speed 1,
+    `time_source` where that is from. `transfer_time` is that of data from other GPUs, after the model is there;
+    `outcome` is why an execution did not do its work, `reason` what a server said of it.
     """
 
     request_id: str
@@ -54,6 +68,9 @@ class LoggedExecution:
     waiting_time: float
     switch_time: float
     load_time: float
+    transfer_time: float = field(default=0.0, metadata=OPTIONAL)
+    outcome: str = field(default=COMPLETED, metadata=OPTIONAL)
+    reason: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,40 +81,82 @@ class ExecutionLog:
     executions: tuple[LoggedExecution, ...]
 
 
-def execution_log(schedule: Schedule, figures: ScheduleMetrics, *, mode: str, policy: str) -> ExecutionLog:
-    """Return the document of a schedule and its figures."""
-    summary = log_summary(figures, mode=mode, policy=policy, cold_load=schedule.machine.cold_load)
-    return ExecutionLog(summary=summary, executions=tuple(_executions(schedule)))
+def execution_log(
+    schedule: Schedule,
+    figures: ScheduleMetrics,
+    *,
+    mode: str,
+    policy: str,
+    calls: bool = False,
+    reasons: Mapping[int, str] | None = None,
+) -> ExecutionLog:
+    """Return the document of a schedule and its figures. `calls`: models were called; `reasons` of failures are by
+    execution, in the order of starts."""
+    machine = schedule.machine
+    summary = log_summary(
+        figures,
+        mode=mode,
+        policy=policy,
+        cold_load=machine.cold_load,
+        layout=machine.layout,
+        changes=changes_of(schedule),
+        calls=calls,
+    )
+    return ExecutionLog(summary=summary, executions=tuple(_executions(schedule, reasons or {})))
 
 
-def log_summary(figures: ScheduleMetrics, *, mode: str, policy: str, cold_load: ColdLoad) -> LogSummary:
+def changes_of(schedule: Schedule) -> tuple[GpuChange, ...]:
+    """Return the GPUs of a schedule that left or came back."""
+    return () if schedule.measured is None else tuple(change for _, change in schedule.measured.changes)
+
+
+def log_summary(
+    figures: ScheduleMetrics,
+    *,
+    mode: str,
+    policy: str,
+    cold_load: ColdLoad,
+    layout: Layout | None = None,
+    calls: bool = False,
+    changes: tuple[GpuChange, ...] = (),
+) -> LogSummary:
     """Return the summary of an execution log."""
+    outcomes = figures.outcomes
     return LogSummary(
         total_requests=figures.requests,
         total_nodes_executed=figures.executions,
         mode=mode,
-        simulate=False,
+        simulate=calls,
         gpus=len(figures.gpus),
         makespan=figures.makespan_s,
         policy=policy,
         cold_load=cold_load,
-        completed_requests=figures.requests,
+        completed_requests=figures.requests - (0 if outcomes is None else outcomes.incomplete_requests),
         total_model_switches=figures.switches,
         total_switch_time=figures.switch_s,
         total_cold_loads=figures.cold_loads,
         total_load_time=figures.cold_load_s,
+        machine=layout,
+        gpu_changes=changes,
+        total_transfer_time=figures.transfer_s,
+        outcomes=None if outcomes is None else outcomes.executions,
+        not_run=0 if outcomes is None else outcomes.not_run,
     )
 
 
-def _executions(schedule: Schedule) -> Iterator[LoggedExecution]:
+def _executions(schedule: Schedule, reasons: Mapping[int, str]) -> Iterator[LoggedExecution]:
     work = schedule.work
     columns = zip(
         *(column.tolist() for column in (schedule.node, schedule.gpu, schedule.count, schedule.is_switch)),
         *(column.tolist() for column in (schedule.ready_s, schedule.taken_s, schedule.start_s, schedule.end_s)),
         schedule.fetch_s.tolist(),
+        schedule.duration_s.tolist(),
         strict=True,
     )
-    for node, gpu, count, switched, ready_s, taken_s, start_s, end_s, fetch_s in columns:
+    measured = schedule.measured
+    transfer_s = [0.0] * len(schedule.node) if measured is None else measured.transfer_s.tolist()
+    for number, row in enumerate(columns):
+        node, gpu, _, switched, ready_s, taken_s, start_s, end_s, fetch_s, duration_s = row
         request, name = work.name_of(node)
         yield LoggedExecution(
             request_id=request.id,
@@ -105,14 +164,17 @@ def _executions(schedule: Schedule) -> Iterator[LoggedExecution]:
             node_id=name,
             model_name=work.models[work.model[node]].id,
             gpu_id=gpu,
-            gpu_ids=tuple(range(gpu, gpu + count)),
+            gpu_ids=schedule.gpus_of(number),
             start_time=start_s,
             end_time=end_s,
-            execution_time=work.duration_s[node],
+            execution_time=duration_s,
             estimated_time=work.estimate_s[node],
             time_source=SOURCES[work.source[node]],
             ready_time=ready_s,
             waiting_time=taken_s - ready_s,
             switch_time=fetch_s if switched else 0.0,
             load_time=0.0 if switched else fetch_s,
+            transfer_time=transfer_s[number],
+            outcome=schedule.outcome[number],
+            reason=reasons.get(number),
         )

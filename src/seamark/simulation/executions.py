@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamark.simulation.schedule import Floats, Ints, Schedule
+from seamark.simulation.world import COMPLETED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +16,10 @@ class Executions:
 
     `arrival_s` is by request, all other columns by execution: numbers of `request` and `model` (its place in
     `models`), the first `gpu` and their `count`, and times in seconds. `fetch_s` from `taken_s` on is a switch of the
-    model, the first load of an empty GPU (`is_cold`), or nothing.
+    model, the first load of an empty GPU (`is_cold`), or nothing; then data come for `transfer_s`. `outcome` is
+    COMPLETED or why an execution did not do its work; `incomplete` are the numbers of requests that did not complete,
+    and `not_run` counts nodes without an execution. `gpu_ids` are the GPUs of each execution where they are not
+    consecutive.
     """
 
     gpus: int
@@ -31,11 +35,30 @@ class Executions:
     taken_s: Floats
     fetch_s: Floats
     end_s: Floats
+    transfer_s: Floats | None = None
+    outcome: Sequence[str] | None = None
+    incomplete: tuple[int, ...] = ()
+    not_run: int = 0
+    gpu_ids: Sequence[tuple[int, ...]] | None = None
 
     @property
     def start_s(self) -> Floats:
-        """When the model was there and the node itself began."""
-        return self.taken_s + self.fetch_s
+        """When model and data were there and the node itself began."""
+        there_s = self.taken_s + self.fetch_s
+        return there_s if self.transfer_s is None else there_s + self.transfer_s
+
+    @property
+    def is_complete(self) -> NDArray[np.bool_]:
+        """Whether each request completed."""
+        found = np.ones(len(self.arrival_s), np.bool_)
+        found[list(self.incomplete)] = False
+        return found
+
+    def gpus_of(self, execution: int) -> tuple[int, ...]:
+        """Return the GPUs of an execution."""
+        if self.gpu_ids is not None:
+            return self.gpu_ids[execution]
+        return tuple(range(self.gpu[execution], self.gpu[execution] + self.count[execution]))
 
     @property
     def makespan_s(self) -> float:
@@ -43,7 +66,7 @@ class Executions:
         return float(self.end_s.max(initial=0.0))
 
     def completed_s(self) -> Floats:
-        """Return when the last node of each request ended."""
+        """Return when the last execution of each request ended; -inf of one without any."""
         return self._of_requests(np.maximum, self.end_s, -np.inf)
 
     def first_started_s(self) -> Floats:
@@ -51,8 +74,11 @@ class Executions:
         return self._of_requests(np.minimum, self.start_s, np.inf)
 
     def first_ended_s(self) -> Floats:
-        """Return when the first node of each request ended."""
-        return self._of_requests(np.minimum, self.end_s, np.inf)
+        """Return when the first node of each request ended that did its work; inf of one without any."""
+        if self.outcome is None:
+            return self._of_requests(np.minimum, self.end_s, np.inf)
+        done = np.asarray([outcome == COMPLETED for outcome in self.outcome], np.bool_)
+        return self._of_requests(np.minimum, np.where(done, self.end_s, np.inf), np.inf)
 
     def _of_requests(self, ufunc: np.ufunc, values: Floats, otherwise: float) -> Floats:
         found = np.full(len(self.arrival_s), otherwise)
@@ -62,7 +88,7 @@ class Executions:
 
 def executions_of(schedule: Schedule) -> Executions:
     """Return the executions of a schedule."""
-    work = schedule.work
+    work, measured = schedule.work, schedule.measured
     return Executions(
         gpus=schedule.gpus,
         models=[model.id for model in work.models],
@@ -77,4 +103,9 @@ def executions_of(schedule: Schedule) -> Executions:
         taken_s=schedule.taken_s,
         fetch_s=schedule.fetch_s,
         end_s=schedule.end_s,
+        transfer_s=None if measured is None else measured.transfer_s,
+        outcome=None if measured is None else measured.outcome,
+        incomplete=() if measured is None else tuple(np.flatnonzero(~schedule.request_completed).tolist()),
+        not_run=0 if measured is None else schedule.not_run,
+        gpu_ids=None if measured is None else measured.gpus,
     )

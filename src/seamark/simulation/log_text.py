@@ -1,18 +1,24 @@
 """The log of a schedule as text: a line for each event, and the block of metrics. The form of both is fixed."""
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.simulation.schedule import Schedule
+from seamark.simulation.world import COMPLETED
 
 RULE = "=" * 60
+ARRIVAL, CHANGE, END = range(3)
 
 
-def header_lines(schedule: Schedule, *, begin: str, mode: str, name: str = "baseline") -> list[str]:
-    """Return the first lines. `begin` is the wall time of the virtual clock's zero, which precedes each."""
+def header_lines(
+    schedule: Schedule, *, begin: str, mode: str, name: str = "baseline", calls: bool = False
+) -> list[str]:
+    """Return the first lines. `begin` is the wall time of the clock's zero, which precedes each; `calls`: models are
+    called."""
     lines = (
         f"Starting {name} scheduler with {len(schedule.work.requests)} requests",
-        f"Mode: {mode}, Simulate: false",
+        f"Mode: {mode}, Simulate: {str(calls).lower()}",
         f"Available GPUs: {list(range(schedule.gpus))}",
         "Starting discrete event simulation...",
     )
@@ -26,39 +32,59 @@ def event_lines(schedule: Schedule) -> Iterator[str]:
     stands after the event that caused it.
     """
     work = schedule.work
-    columns = (schedule.node, schedule.gpu, schedule.count, schedule.held, schedule.is_switch)
+    columns = (schedule.node, schedule.held, schedule.is_switch)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     taken_s, start_s, end_s = schedule.taken_s.tolist(), schedule.start_s.tolist(), schedule.end_s.tolist()
-    fetch_s = schedule.fetch_s.tolist()
+    fetch_s, outcomes = schedule.fetch_s.tolist(), schedule.outcome
+    changes = () if schedule.measured is None else schedule.measured.changes
     steps = [*schedule.step.tolist(), -1]
     left = [work.first_node[number + 1] - work.first_node[number] for number in range(len(work.requests))]
-    events = [(at_s, 0, number) for number, at_s in enumerate(work.arrival_s)]
-    events += [(at_s, 1, number) for number, at_s in enumerate(end_s)]
     begun = 0
-    for step, (at_s, kind, number) in enumerate(sorted(events), 1):
-        if kind == 0:
-            request = work.requests[number]
-            yield f"[{at_s:.2f}s] Processing request {request.id} (workflow: {request.workflow})"
-        else:
-            node, gpu, count, _, _ = rows[number]
+    for step, events in groupby(_events(schedule), key=lambda event: event[0]):
+        for _, kind, number, at_s in events:
+            if kind == ARRIVAL:
+                request = work.requests[number]
+                yield f"[{at_s:.2f}s] Processing request {request.id} (workflow: {request.workflow})"
+                continue
+            if kind == CHANGE:
+                change = changes[number][1]
+                yield f"[{at_s:.2f}s] GPU(s) {list(change.gpus)} {change.what}"
+                continue
+            node = rows[number][0]
             request, name = work.name_of(node)
-            where = f"GPU(s) {list(range(gpu, gpu + count))}"
+            where = f"GPU(s) {list(schedule.gpus_of(number))}"
+            if outcomes[number] != COMPLETED:
+                yield f"[{at_s:.2f}s] Failed node {name} of request {request.id} on {where} ({outcomes[number]})"
+                continue
             yield f"[{at_s:.2f}s] Completed node {name} of request {request.id} on {where}"
             owner = int(work.request_of[node])
             left[owner] -= 1
             if not left[owner]:
                 yield f"[{at_s:.2f}s] Request {request.id} completed"
         while steps[begun] == step:
-            node, gpu, count, held, switched = rows[begun]
+            node, held, switched = rows[begun]
             request, name = work.name_of(node)
-            where = f"GPU(s) {list(range(gpu, gpu + count))}"
+            where = f"GPU(s) {list(schedule.gpus_of(begun))}"
             if switched:
-                change = f"from {work.models[held].id} to {work.models[work.model[node]].id}"
-                yield f"Scheduling model switch on {where} {change} (switch time: {fetch_s[begun]:.2f}s)"
+                ends = f"from {work.models[held].id} to {work.models[work.model[node]].id}"
+                yield f"Scheduling model switch on {where} {ends} (switch time: {fetch_s[begun]:.2f}s)"
             times = f"start: {start_s[begun]:.2f}s, end: {end_s[begun]:.2f}s"
             yield f"[{taken_s[begun]:.2f}s] Scheduled node {name} of request {request.id} on {where} ({times})"
             begun += 1
     yield f"Simulation completed at time {schedule.makespan_s:.2f}s"
+
+
+def _events(schedule: Schedule) -> list[tuple[int, int, int, float]]:
+    """Return step, kind, number and time of each arrival, end and change of GPUs, in the order of events."""
+    arrival_s, end_s, measured = schedule.work.arrival_s, schedule.end_s.tolist(), schedule.measured
+    if measured is None:
+        events = [(at_s, ARRIVAL, number) for number, at_s in enumerate(arrival_s)]
+        events += [(at_s, END, number) for number, at_s in enumerate(end_s)]
+        return [(step, kind, number, at_s) for step, (at_s, kind, number) in enumerate(sorted(events), 1)]
+    arrived, ended = measured.arrival_step.tolist(), measured.end_step.tolist()
+    rows = [(step, ARRIVAL, number, arrival_s[number]) for number, step in enumerate(arrived) if step >= 0]
+    rows += [(step, CHANGE, number, change.at_s) for number, (step, change) in enumerate(measured.changes)]
+    return sorted(rows + [(step, END, number, end_s[number]) for number, step in enumerate(ended)])
 
 
 def metrics_block(figures: ScheduleMetrics, log_name: str) -> list[str]:
@@ -87,4 +113,17 @@ def switch_lines(figures: ScheduleMetrics) -> list[str]:
     lines.append(f"  First loads of empty GPUs: {figures.cold_loads} in {figures.cold_load_s:.2f}s")
     if (waiting := figures.waiting) is not None:
         lines.append(f"  Waiting of nodes for GPUs: {waiting.mean_s:.2f}s on average, P99 {waiting.p99_s:.2f}s")
-    return lines
+    if figures.transfer_s:
+        lines.append(f"  Data between GPUs: {figures.transfer_s:.2f}s")
+    return [*lines, *outcome_lines(figures)]
+
+
+def outcome_lines(figures: ScheduleMetrics) -> list[str]:
+    """Return what was not done; nothing where all was."""
+    if (outcomes := figures.outcomes) is None:
+        return []
+    counts = ", ".join(f"{count} {name}" for name, count in outcomes.executions.items()) or "none"
+    return [
+        f"Executions without a result: {counts}, {outcomes.lost_s:.2f}s of GPUs",
+        f"  Nodes never run: {outcomes.not_run}; requests not completed: {outcomes.incomplete_requests}",
+    ]

@@ -4,23 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from seamark.simulation.layout import PCIE_GB_PER_S, SWITCH_OVERHEAD_S, Layout
 from seamark.simulation.system import Model
 
 ColdLoad = Literal["charged", "free"]
-PCIE_GB_PER_S = 16.0
-"""Bandwidth of a PCIe 4.0 bus with 8 lanes, or 3.0 with 16."""
-SWITCH_OVERHEAD_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """GPUs 0 to `gpus` - 1 of one kind. `cold_load` says whether a model's first load onto an empty GPU takes its
-    load time or no time."""
+    """GPUs 0 to `gpus` - 1 of one kind, or of a `layout`, whose bandwidths and rules then count. `cold_load` says
+    whether a model's first load onto an empty GPU takes its load time or no time."""
 
     gpus: int
     cold_load: ColdLoad = "charged"
     pcie_gb_per_s: float = PCIE_GB_PER_S
     switch_overhead_s: float = SWITCH_OVERHEAD_S
+    layout: Layout | None = None
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether GPUs fail at times that a seed decides."""
+        return self.layout is not None and self.layout.failures is not None
 
     def fetch_s(self, old: Model | None, new: Model) -> float:
         """Return the time to bring `new` to a GPU that holds `old`, None for an empty GPU.

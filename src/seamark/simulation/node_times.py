@@ -7,8 +7,15 @@ import numpy as np
 
 from seamark.simulation.system import Model
 
-TimeSource = Literal["node_execution_times", "inference_time_mean", "tokens_per_second", "default"]
-SOURCES: tuple[TimeSource, ...] = ("node_execution_times", "inference_time_mean", "tokens_per_second", "default")
+TimeSource = Literal["node_execution_times", "inference_time_mean", "tokens_per_second", "default", "model_server"]
+SOURCES: tuple[TimeSource, ...] = (
+    "node_execution_times",
+    "inference_time_mean",
+    "tokens_per_second",
+    "default",
+    "model_server",
+)
+"""`model_server`: the estimate of the server that is called when requests are measured."""
 DEFAULT_S = 10.0
 """Time of a node about which nothing is known."""
 

@@ -6,11 +6,36 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.simulation.gpu_changes import GpuChange
 from seamark.simulation.machine import Machine
 from seamark.simulation.workload import Workload
+from seamark.simulation.world import COMPLETED
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+FETCH_NONE, FETCH_LOAD, FETCH_SWITCH = range(3)
+"""What precedes a node on its GPUs: nothing, the first load of an empty GPU, or a change of model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a world reported of each execution.
+
+    Its `outcome` (COMPLETED, or why it did not do its work), the times of the fetch, of the data and of the node
+    itself, and the number of events until its end; `arrival_step` is that until the arrival of each request. `fetch`
+    is FETCH_NONE, FETCH_LOAD or FETCH_SWITCH; `gpus` are the GPUs of each execution, None where all are consecutive.
+    `changes` are GPUs that left or came back, with the number of events until then.
+    """
+
+    outcome: tuple[str, ...]
+    fetch: Ints
+    fetch_s: Floats
+    transfer_s: Floats
+    duration_s: Floats
+    arrival_step: Ints
+    end_step: Ints
+    gpus: tuple[tuple[int, ...], ...] | None = None
+    changes: tuple[tuple[int, GpuChange], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +45,8 @@ class Schedule:
     `node` is the number of the node, `gpu` the first of its GPUs, `held` the model that this GPU held before (the
     number of models: none). The GPUs are taken at `taken_s`; the model is there at `start_s`; the node ends at
     `end_s`. `ready_s` is when its last predecessor had ended. `step` is the number of events until its start, that
-    which caused it included.
+    which caused it included. `measured` is what a world reported; without it, all executions did their work in the
+    times of workload and machine.
     """
 
     work: Workload
@@ -32,6 +58,7 @@ class Schedule:
     ready_s: Floats
     taken_s: Floats
     end_s: Floats
+    measured: Measured | None = None
 
     @property
     def model(self) -> Ints:
@@ -46,12 +73,16 @@ class Schedule:
     @property
     def is_switch(self) -> NDArray[np.bool_]:
         """Whether the first GPU held another model; the first load onto an empty GPU is no switch."""
+        if self.measured is not None:
+            return np.asarray(self.measured.fetch == FETCH_SWITCH, np.bool_)
         switched: NDArray[np.bool_] = (self.held != self.model) & (self.held != len(self.work.models)) & self._fetched
         return switched
 
     @property
     def is_cold(self) -> NDArray[np.bool_]:
-        """Whether the first GPU was empty, and a model had to be loaded."""
+        """Whether the first GPU was empty, or had room, and a model had to be loaded."""
+        if self.measured is not None:
+            return np.asarray(self.measured.fetch == FETCH_LOAD, np.bool_)
         cold: NDArray[np.bool_] = (self.held == len(self.work.models)) & self._fetched
         return cold
 
@@ -68,13 +99,53 @@ class Schedule:
     def fetch_s(self) -> Floats:
         """Time from taking the GPUs until the model was there: a load, a switch, or nothing. Not the difference of
         the two times, which is rounded."""
+        if self.measured is not None:
+            return self.measured.fetch_s
         table = np.asarray(self.machine.fetch_table(self.work.models)).reshape(-1, len(self.work.models) + 1)
         return np.asarray(table[self.model, self.held], np.float64)
 
+    @cached_property
+    def duration_s(self) -> Floats:
+        """Time of the node itself."""
+        if self.measured is not None:
+            return self.measured.duration_s
+        return np.asarray(self.work.duration_s, np.float64)[self.node]
+
+    @cached_property
+    def outcome(self) -> tuple[str, ...]:
+        """COMPLETED, or the category of a failure, of each execution."""
+        return (COMPLETED,) * len(self.node) if self.measured is None else self.measured.outcome
+
+    @cached_property
+    def is_completed(self) -> NDArray[np.bool_]:
+        """Whether each execution did its work."""
+        return np.asarray([outcome == COMPLETED for outcome in self.outcome], np.bool_)
+
+    @cached_property
+    def request_completed(self) -> NDArray[np.bool_]:
+        """Whether all nodes of each request did their work."""
+        first = np.asarray(self.work.first_node, np.int64)
+        done = np.bincount(self.work.request_of[self.node[self.is_completed]], minlength=len(self.work.requests))
+        whole: NDArray[np.bool_] = done == first[1:] - first[:-1]
+        return whole
+
+    @property
+    def not_run(self) -> int:
+        """Number of nodes that were never started, because one before them failed or no GPU was left."""
+        return self.work.nodes - len(np.unique(self.node))
+
     @property
     def start_s(self) -> Floats:
-        """When the model was there and the node itself began."""
-        return self.taken_s + self.fetch_s
+        """When model and data were there and the node itself began."""
+        there_s = self.taken_s + self.fetch_s
+        return there_s if self.measured is None else there_s + self.measured.transfer_s
+
+    def gpus_of(self, execution: int) -> tuple[int, ...]:
+        """Return the GPUs of an execution."""
+        if self.measured is not None and self.measured.gpus is not None:
+            return self.measured.gpus[execution]
+        first = int(self.gpu[execution])
+        return tuple(range(first, first + self.work.need[int(self.node[execution])]))
 
     @property
     def makespan_s(self) -> float:

@@ -1,10 +1,13 @@
 """Figures of a schedule: makespan, completion times, use of each GPU, switches, executions of each model."""
 
+from collections import Counter
+
 import numpy as np
 
-from seamark.model.results.schedule_metrics import GpuUse, ScheduleMetrics, Spread
+from seamark.model.results.schedule_metrics import GpuUse, Outcomes, ScheduleMetrics, Spread
 from seamark.simulation.executions import Executions, executions_of
 from seamark.simulation.schedule import Floats, Schedule
+from seamark.simulation.world import COMPLETED
 
 
 def spread_of(values: Floats) -> Spread | None:
@@ -40,8 +43,24 @@ def metrics_of(ran: Executions) -> ScheduleMetrics:
         switch_s=float(ran.fetch_s[switches].sum()),
         cold_loads=int(cold.sum()),
         cold_load_s=float(ran.fetch_s[cold].sum()),
-        completion=spread_of(ran.completed_s() - ran.arrival_s),
+        completion=spread_of((ran.completed_s() - ran.arrival_s)[ran.is_complete]),
         waiting=spread_of(ran.taken_s - ran.ready_s),
+        transfer_s=0.0 if ran.transfer_s is None else float(ran.transfer_s.sum()),
+        outcomes=_outcomes(ran),
+    )
+
+
+def _outcomes(ran: Executions) -> Outcomes | None:
+    """Return what was not done; None where all was."""
+    short = [number for number, each in enumerate(ran.outcome or ()) if each != COMPLETED]
+    if not short and not ran.incomplete:
+        return None
+    assert ran.outcome is not None
+    return Outcomes(
+        executions=dict(sorted(Counter(ran.outcome[number] for number in short).items())),
+        lost_s=float(((ran.end_s - ran.taken_s) * ran.count)[short].sum()),
+        not_run=ran.not_run,
+        incomplete_requests=len(ran.incomplete),
     )
 
 
@@ -54,9 +73,10 @@ def _use(ran: Executions) -> tuple[GpuUse, ...]:
     else:
         executions = np.zeros(ran.gpus, np.int64)
         busy_s = np.zeros(ran.gpus)
-        for begin, end, took_s in zip(first, last, held_s, strict=True):
-            executions[begin:end] += 1
-            busy_s[begin:end] += took_s
+        for number, (begin, end, took_s) in enumerate(zip(first, last, held_s, strict=True)):
+            held = slice(begin, end) if ran.gpu_ids is None else list(ran.gpu_ids[number])
+            executions[held] += 1
+            busy_s[held] += took_s
     makespan_s = ran.makespan_s
     return tuple(
         GpuUse(executions=int(count), busy_s=float(busy), use_ratio=float(busy / makespan_s) if makespan_s else 0.0)

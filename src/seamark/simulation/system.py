@@ -41,10 +41,11 @@ class WorkflowNode:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edge:
-    """The node `target` starts after the end of `source`."""
+    """The node `target` starts after the end of `source`, and gets `data_bytes` from it."""
 
     source: str
     target: str
+    data_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, groupby, pairwise, starmap
 from typing import Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ class Template:
     """A workflow in numbers: a value for each node, in the order of the workflow.
 
     `successors` has for each node the distances to its successors, in the order of edges; `waits_for` the number of
-    its predecessors.
+    its predecessors; `inputs` the distances to those that it gets data from, with their bytes.
     """
 
     workflow: Workflow
@@ -32,6 +33,7 @@ class Template:
     successors: tuple[tuple[int, ...], ...]
     waits_for: tuple[int, ...]
     roots: tuple[int, ...]
+    inputs: tuple[tuple[tuple[int, int], ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,17 @@ class Workload:
         request = int(self.request_of[node])
         return self.requests[request], self.templates[request].workflow.nodes[node - self.first_node[request]].id
 
+    def inputs_of(self, node: int) -> list[tuple[int, int]]:
+        """Return the nodes that a node gets data from, with their bytes."""
+        request = int(self.request_of[node])
+        inputs = self.templates[request].inputs
+        return [(node + to, size) for to, size in inputs[node - self.first_node[request]]] if inputs else []
+
+    @property
+    def has_data(self) -> bool:
+        """Whether some node gets data from another."""
+        return any(template.inputs for template in self.templates)
+
 
 def template_of(workflow: Workflow, models: Sequence[Model]) -> Template:
     """Return a workflow in numbers; `models` gives the numbers of models."""
@@ -79,10 +92,13 @@ def template_of(workflow: Workflow, models: Sequence[Model]) -> Template:
     places = {node.id: place for place, node in enumerate(workflow.nodes)}
     successors: list[list[int]] = [[] for _ in places]
     waits_for = [0] * len(places)
+    inputs: list[list[tuple[int, int]]] = [[] for _ in places]
     for edge in workflow.edges:
         source, target = places[edge.source], places[edge.target]
         successors[source].append(target - source)
         waits_for[target] += 1
+        if edge.data_bytes:
+            inputs[target].append((source - target, edge.data_bytes))
     chosen = [models[numbers[node.model]] for node in workflow.nodes]
     return Template(
         workflow=workflow,
@@ -92,6 +108,7 @@ def template_of(workflow: Workflow, models: Sequence[Model]) -> Template:
         successors=tuple(map(tuple, successors)),
         waits_for=tuple(waits_for),
         roots=tuple(place for place, count in enumerate(waits_for) if not count),
+        inputs=tuple(map(tuple, inputs)) if any(inputs) else (),
     )
 
 
@@ -148,15 +165,32 @@ def draws_times(system: System, requests: Sequence[Request]) -> bool:
 
 
 def require_windows(work: Workload, machine: Machine) -> None:
-    """Raise UserError for each model in use that needs more GPUs than the machine has."""
-    too_large = [
-        model for model in map(work.models.__getitem__, sorted(set(work.model))) if model.gpus_required > machine.gpus
-    ]
-    if too_large:
-        raise UserError(
-            *(
-                f"--gpus {machine.gpus}: the model '{model.id}' needs {model.gpus_required} consecutive GPUs, so its"
-                f" nodes can never run. Give {model.gpus_required} GPUs or more, or leave out its requests."
-                for model in too_large
-            )
-        )
+    """Raise UserError for each model in use that no GPUs of the machine can hold."""
+    used = map(work.models.__getitem__, sorted(set(work.model)))
+    lines = [(model, why) for model in used if (why := misfit(model, machine)) is not None]
+    if lines:
+        place = f"--gpus {machine.gpus}" if machine.layout is None else "machine"
+        raise UserError(*(f"{place}: {why}, or leave out its requests." for _, why in lines))
+
+
+def misfit(model: Model, machine: Machine) -> str | None:
+    """Return why the nodes of a model can never run on a machine, with the remedy; None where they can."""
+    need, layout = model.gpus_required, machine.layout
+    if need > machine.gpus:
+        kind = "GPUs" if layout is not None and layout.windows == "any" else "consecutive GPUs"
+        return f"the model '{model.id}' needs {need} {kind}, so its nodes can never run. Give {need} GPUs or more"
+    if layout is None:
+        return None
+    fits = [layout.host(gpu).kind.holds(model) for gpu in range(machine.gpus)]
+    begins = [*accumulate((host.gpus for host in layout.hosts), initial=0)]
+    domains = [slice(0, machine.gpus)] if layout.span_hosts else list(starmap(slice, pairwise(begins)))
+    if any(_most_together(fits[domain], layout.windows == "consecutive") >= need for domain in domains):
+        return None
+    memory = f"needs {need} GPUs of {model.memory_gb:g} GB or more"
+    where = "" if layout.span_hosts or need == 1 else " on one host"
+    return f"the model '{model.id}' {memory}{where}, so its nodes can never run. Give it such GPUs"
+
+
+def _most_together(fits: Sequence[bool], consecutive: bool) -> int:
+    """Return how many GPUs that fit there are, or the most in a row."""
+    return max((len(list(run)) for fit, run in groupby(fits) if fit), default=0) if consecutive else sum(fits)

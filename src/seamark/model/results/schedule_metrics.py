@@ -1,7 +1,9 @@
 """Figures of a schedule of workflows on GPUs, as they stand in metrics.json."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from seamark.model.results.values import OPTIONAL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +28,25 @@ class Spread:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Outcomes:
+    """What was not done as it should be: `executions` that were interrupted or failed, by the reason, the time for
+    which they held their GPUs (`lost_s`, a second of each GPU), nodes that were never run, and requests that did not
+    complete."""
+
+    executions: Mapping[str, int]
+    lost_s: float
+    not_run: int
+    incomplete_requests: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScheduleMetrics:
     """Figures of one schedule.
 
     `completion` is of requests, from arrival to the end of their last node; None without requests. `waiting` is of
     executions, from being ready to taking GPUs. `switches` are changes of model on the first GPU of an execution; the
-    first load onto an empty GPU is in `cold_loads`.
+    first load onto an empty GPU is in `cold_loads`. `outcomes` is None where all executions did their work and all
+    requests completed; `completion` is of those that did. `transfer_s` is the time of data between GPUs.
     """
 
     makespan_s: float
@@ -45,3 +60,5 @@ class ScheduleMetrics:
     cold_load_s: float
     completion: Spread | None
     waiting: Spread | None
+    transfer_s: float = field(default=0.0, metadata=OPTIONAL)
+    outcomes: Outcomes | None = field(default=None, metadata=OPTIONAL)

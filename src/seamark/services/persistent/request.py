@@ -69,7 +69,7 @@ def service_named(root: Path, name: str) -> Service:
 
 def new_instance(root: Path, results: Path, request: Request, name: str | None) -> tuple[Instance, ValidatedRequest]:
     """Create the folder of a new persistent server and validate its request. UserError lists every mistake."""
-    instance = Instance(root=_folder(results / STANDING, request.service, name))
+    instance = Instance(root=new_folder(results / STANDING, request.service, name))
     try:
         write_text(instance.scenario, yaml.safe_dump(_scenario(request), sort_keys=False))
         write(instance.request, replace(request, id=instance.id))
@@ -119,7 +119,7 @@ def _without_loads(service: Service) -> Service:
     return replace(service, server=replace(service.server, load_nodes="shared"))
 
 
-def _folder(root: Path, service: str, name: str | None) -> Path:
+def new_folder(root: Path, service: str, name: str | None = None) -> Path:
     """Create the folder of a new id: the given name, else the name of the service with the next free number."""
     root.mkdir(parents=True, exist_ok=True)
     if name is not None:

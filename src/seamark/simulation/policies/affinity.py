@@ -2,7 +2,6 @@
 
 from collections import deque
 
-from seamark.simulation.cluster import lowest, window_starts
 from seamark.simulation.engine import Dispatch, View
 
 WAIT, SWITCH, FUTURE, BALANCE = 1.0, 1.5, 0.3, 0.5
@@ -28,7 +27,7 @@ def batch_by_model(view: View) -> Dispatch:
             waiting = [number for number, queue in enumerate(queues) if queue and number not in blocked]
             if not waiting:
                 return
-            chosen = min(waiting, key=lambda number: (not cluster.free_of[number], -work_s[number], number))
+            chosen = min(waiting, key=lambda number: (not cluster.holds(number), -work_s[number], number))
             node = queues[chosen][0]
             gpu = cluster.place(chosen, need[node])
             if gpu < 0:
@@ -42,9 +41,12 @@ def batch_by_model(view: View) -> Dispatch:
 
 
 def greedy(view: View) -> Dispatch:
-    """The pair of node and GPU with the lowest score first, in seconds: SWITCH x time to fetch the model - WAIT x
-    time waited - FUTURE x fetches that the next LOOKAHEAD nodes of the queue would save there + BALANCE x the time
-    for which the GPU was used beyond the average."""
+    """The pair of node and GPU with the lowest score first, in seconds.
+
+    SWITCH x time to fetch the model and data, and by which the GPU is slower than the mean - WAIT x time waited -
+    FUTURE x fetches that the next LOOKAHEAD nodes of the queue would save there + BALANCE x the time for which the
+    GPU was used beyond the average.
+    """
     cluster, ready, model, need, start = view.cluster, view.ready, view.model, view.need, view.start
     queue: list[int] = []
     since_s: dict[int, float] = {}
@@ -52,10 +54,11 @@ def greedy(view: View) -> Dispatch:
 
     def score(place: int, gpu: int) -> float:
         node = queue[place]
-        fetch_s = cluster.fetch_s[model[node]][cluster.resident[gpu]]
+        slower_s = view.run_s(node, gpu) - view.estimate_s[node] + view.input_s(node, gpu, {})
+        fetch_s = cluster.fetch_to_s(model[node], gpu) + slower_s
         alike = sum(model[other] == model[node] for other in queue[place + 1 : place + 1 + LOOKAHEAD])
-        saved_s = alike * max(cluster.fetch_s[model[node]])
-        beyond_s = used_s[gpu] - sum(used_s) / len(used_s)
+        saved_s = alike * cluster.worst_fetch_s(model[node])
+        beyond_s = used_s[cluster.gpus_of(gpu, need[node])[0]] - sum(used_s) / len(used_s)
         waited_s = view.now_s - since_s[node]
         return SWITCH * fetch_s - WAIT * waited_s - FUTURE * saved_s + BALANCE * beyond_s
 
@@ -67,49 +70,47 @@ def greedy(view: View) -> Dispatch:
             pairs = [
                 (score(place, gpu), place, gpu)
                 for place in range(min(DEPTH, len(queue)))
-                for gpu in _starts(cluster.free, need[queue[place]])
+                for gpu in cluster.places(model[queue[place]], need[queue[place]])
             ]
             if not pairs:
                 return
             _, place, gpu = min(pairs)
             node = queue.pop(place)
             del since_s[node]
-            fetch_s = cluster.fetch_s[model[node]][cluster.resident[gpu]]
-            for each in range(gpu, gpu + need[node]):
-                used_s[each] += fetch_s + view.estimate_s[node]
+            fetch_s = cluster.fetch_to_s(model[node], gpu)
+            for each in cluster.gpus_of(gpu, need[node]):
+                used_s[each] += fetch_s + view.run_s(node, gpu)
             start(node, gpu)
 
     return dispatch
 
 
-def _starts(free: int, count: int) -> list[int]:
-    """Return the first GPU of every window of that many free GPUs."""
-    found, left = [], window_starts(free, count)
-    while left:
-        found.append(lowest(left))
-        left &= left - 1
-    return found
-
-
 def static_placement(view: View) -> Dispatch:
-    """Each model has fixed GPUs, first in, first out on each: GPUs are dealt in turn to the models of one GPU, and a
-    model of several uses the windows that begin at its multiples."""
+    """Each model has fixed GPUs, first in, first out on each.
+
+    GPUs are dealt in turn to the models of one GPU, and a model of several uses the windows that begin at its
+    multiples. They are dealt anew when GPUs leave or come back.
+    """
     cluster, ready, model, need, start = view.cluster, view.ready, view.model, view.need, view.start
-    ones = [number for number, each in enumerate(view.models) if each.gpus_required == 1]
-    masks = {number: _dealt(place, len(ones), cluster.gpus) for place, number in enumerate(ones)}
     queues: list[deque[int]] = [deque() for _ in view.models]
     order = {}
-    count = 0
+    count, up = 0, 0
+    masks: dict[int, int] = {}
+    aligned: dict[int, set[int]] = {}
 
     def first_gpu(node: int) -> int:
-        many = need[node]
+        many, number = need[node], model[node]
         if many == 1:
-            return cluster.place_among(model[node], 1, masks[model[node]])
-        starts = [gpu for gpu in _starts(cluster.free, many) if gpu % many == 0]
-        return starts[0] if starts else -1
+            return cluster.place_among(number, 1, masks[number])
+        fixed = aligned[number]
+        return next((place for place in cluster.places(number, many) if not fixed or place in fixed), -1)
 
     def dispatch() -> None:
-        nonlocal count
+        nonlocal count, up
+        if up != cluster.up:
+            up = cluster.up
+            masks.update(_dealt_masks(view))
+            aligned.update(_aligned(view))
         for node in ready:
             queues[model[node]].append(node)
             order[node] = count
@@ -131,8 +132,28 @@ def static_placement(view: View) -> Dispatch:
     return dispatch
 
 
-def _dealt(place: int, models: int, gpus: int) -> int:
-    """Return the mask of the GPUs of a model, when models are dealt to GPUs in turn."""
-    if models >= gpus:
-        return 1 << place % gpus
-    return sum(1 << gpu for gpu in range(place, gpus, models))
+def _dealt_masks(view: View) -> dict[int, int]:
+    """Return the masks of the GPUs of each model of one GPU, dealt in turn among those that are there; all that it
+    fits, where it fits none of its own."""
+    ones = [number for number, each in enumerate(view.models) if each.gpus_required == 1]
+    gpus = [gpu for gpu in range(view.cluster.gpus) if view.cluster.up >> gpu & 1] or [0]
+    found = {}
+    for place, number in enumerate(ones):
+        dealt = set(gpus[place % len(gpus) :: len(ones)] if len(ones) < len(gpus) else gpus[place % len(gpus) :][:1])
+        fits = list(view.cluster.windows(number, 1, ()))
+        found[number] = sum(1 << gpu for gpu in (dealt.intersection(fits) or fits))
+    return found
+
+
+def _aligned(view: View) -> dict[int, set[int]]:
+    """Return for each model of several GPUs its windows that begin at multiples of their number."""
+    free_s = [0.0] * view.cluster.gpus
+    return {
+        number: {
+            place
+            for place in view.cluster.windows(number, each.gpus_required, free_s)
+            if place < view.cluster.gpus and place % each.gpus_required == 0
+        }
+        for number, each in enumerate(view.models)
+        if each.gpus_required > 1
+    }

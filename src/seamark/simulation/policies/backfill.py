@@ -1,6 +1,7 @@
 """Backfill: nodes may start before those ahead of them where that delays no reservation, by estimated times."""
 
 from collections.abc import Sequence
+from math import inf
 
 from seamark.simulation.engine import Dispatch, View
 
@@ -24,15 +25,14 @@ def easy(view: View) -> Dispatch:
             start(queue.pop(0), gpu)
         if not queue or not cluster.free:
             return
-        first, begin_s = _reservation(view, need[queue[0]])
-        reserved = ((1 << need[queue[0]]) - 1) << first
+        reserved, begin_s = _reservation(view, queue[0])
         kept = [queue[0]]
         for place, node in enumerate(queue[1:], 1):
             if not cluster.free:
                 kept.extend(queue[place:])
                 break
             gpu = cluster.place(model[node], need[node])
-            if gpu >= 0 and _end_s(view, node, gpu) > begin_s and (((1 << need[node]) - 1) << gpu) & reserved:
+            if gpu >= 0 and _end_s(view, node, gpu) > begin_s and cluster.mask_of(gpu, need[node]) & reserved:
                 gpu = cluster.place_among(model[node], need[node], ~reserved)
             if gpu >= 0:
                 start(node, gpu)
@@ -45,21 +45,26 @@ def easy(view: View) -> Dispatch:
 
 def _end_s(view: View, node: int, gpu: int) -> float:
     """Return the estimated end of a node that starts now on a GPU."""
-    fetch_s = view.cluster.fetch_s[view.model[node]][view.cluster.resident[gpu]]
-    return view.now_s + fetch_s + view.estimate_s[node]
+    fetch_s = view.cluster.fetch_to_s(view.model[node], gpu)
+    return view.now_s + fetch_s + view.run_s(node, gpu) + view.input_s(node, gpu, {})
 
 
 def _free_from_s(view: View) -> list[float]:
-    """Return by GPU when it should be free; a node that takes longer than estimated should end now."""
+    """Return by GPU when it should be free, inf for one that is not there; a node that takes longer than estimated
+    should end now."""
     now_s, free = view.now_s, view.cluster.free
     return [now_s if free >> gpu & 1 else max(now_s, end_s) for gpu, end_s in enumerate(view.expected_end_s())]
 
 
-def _reservation(view: View, count: int) -> tuple[int, float]:
-    """Return the window of that many GPUs that should be free first, and when; of equals the lowest."""
-    free_s = _free_from_s(view)
-    begin_s, first = min((max(free_s[gpu : gpu + count]), gpu) for gpu in range(len(free_s) - count + 1))
-    return first, begin_s
+def _reservation(view: View, node: int) -> tuple[int, float]:
+    """Return the mask of the window for a node that should be free first, and when; of equals the lowest."""
+    cluster, free_s, count = view.cluster, _free_from_s(view), view.need[node]
+    windows = cluster.windows(view.model[node], count, free_s)
+    begins = [(max(map(free_s.__getitem__, cluster.gpus_of(place, count))), place) for place in windows]
+    if not begins:
+        return 0, inf
+    begin_s, place = min(begins)
+    return cluster.mask_of(place, count), begin_s
 
 
 def conservative(view: View) -> Dispatch:
@@ -87,13 +92,13 @@ def conservative(view: View) -> Dispatch:
             gpu = _start_now(view, node, taken, busy)
             if gpu >= 0:
                 length_s = _end_s(view, node, gpu) - view.now_s
-                _hold(taken, gpu, need[node], view.now_s, length_s)
-                busy |= ((1 << need[node]) - 1) << gpu
+                _hold(taken, cluster.gpus_of(gpu, need[node]), view.now_s, length_s)
+                busy |= cluster.mask_of(gpu, need[node])
                 start(node, gpu)
             else:
-                length_s = max(cluster.fetch_s[model[node]]) + view.estimate_s[node]
-                begin_s, gpu = _earliest(taken, need[node], length_s, view.now_s)
-                _hold(taken, gpu, need[node], begin_s, length_s)
+                length_s = cluster.worst_fetch_s(model[node]) + view.estimate_s[node]
+                begin_s, gpu = _earliest(view, node, taken, length_s)
+                _hold(taken, cluster.gpus_of(gpu, need[node]), begin_s, length_s)
                 kept.append(node)
         queue[:] = kept
 
@@ -109,7 +114,8 @@ def _start_now(view: View, node: int, taken: Sequence[Sequence[tuple[float, floa
         if gpu < 0:
             return -1
         end_s = _end_s(view, node, gpu)
-        blocked = [each for each in range(gpu, gpu + count) if any(begin_s < end_s for begin_s, _ in taken[each])]
+        gpus = cluster.gpus_of(gpu, count)
+        blocked = [each for each in gpus if any(begin_s < end_s for begin_s, _ in taken[each])]
         if not blocked:
             return gpu
         for each in blocked:
@@ -117,20 +123,21 @@ def _start_now(view: View, node: int, taken: Sequence[Sequence[tuple[float, floa
 
 
 def _earliest(
-    taken: Sequence[Sequence[tuple[float, float]]], count: int, length_s: float, now_s: float
+    view: View, node: int, taken: Sequence[Sequence[tuple[float, float]]], length_s: float
 ) -> tuple[float, int]:
-    """Return the earliest time at which a window is not taken for a length of time, and its first GPU."""
-    times_s = sorted({now_s, *(end_s for held in taken for _, end_s in held)})
+    """Return the earliest time at which a place for a node is not taken for a length of time, and that place."""
+    times_s = sorted({view.now_s, *(end_s for held in taken for _, end_s in held)})
     for begin_s in times_s:
-        run = 0
+        free = 0
         for gpu, held in enumerate(taken):
-            free = all(end_s <= begin_s or other_s >= begin_s + length_s for other_s, end_s in held)
-            run = run + 1 if free else 0
-            if run == count:
-                return begin_s, gpu - count + 1
+            if all(end_s <= begin_s or other_s >= begin_s + length_s for other_s, end_s in held):
+                free |= 1 << gpu
+        place = view.cluster.window_in(free, view.model[node], view.need[node])
+        if place >= 0:
+            return begin_s, place
     raise AssertionError("after the last reservation every window is free")
 
 
-def _hold(taken: Sequence[list[tuple[float, float]]], gpu: int, count: int, begin_s: float, length_s: float) -> None:
-    for each in range(gpu, gpu + count):
+def _hold(taken: Sequence[list[tuple[float, float]]], gpus: Sequence[int], begin_s: float, length_s: float) -> None:
+    for each in gpus:
         taken[each].append((begin_s, begin_s + length_s))

@@ -2,24 +2,27 @@
 
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
+from seamark.simulation.cluster import Cluster
 from seamark.simulation.engine import Dispatch, View
+from seamark.simulation.policies.preemption import by_key_with_preemption
 
 
 def baseline(view: View) -> Dispatch:
     """First in, first out with skipping: every ready node is tried once after each event.
 
-    Whether a node can start depends on its number of GPUs alone, and a start only takes GPUs. So a pass over all
-    ready nodes gives what the heads of one queue for each number of GPUs give, the earliest first: a queue whose head
-    does not fit is done.
+    Whether a node can start depends on its number of GPUs alone (and on their memory, where that is limited), and a
+    start only takes GPUs. So a pass over all ready nodes gives what the heads of one queue for each number of GPUs
+    give, the earliest first: a queue whose head does not fit is done.
     """
     cluster, ready, model, need, start = view.cluster, view.ready, view.model, view.need, view.start
-    if set(need) <= {1}:
-        return _baseline_of_single_gpus(view)
-    queues: dict[int, deque[int]] = {}
+    if isinstance(cluster, Cluster) and set(need) <= {1}:
+        return _baseline_of_single_gpus(view, cluster)
+    groups: Sequence[Hashable] = cluster.groups
+    queues: dict[Hashable, deque[int]] = {}
     serial = array("q", bytes(8 * len(model)))
     count_ready = 0
 
@@ -29,31 +32,31 @@ def baseline(view: View) -> Dispatch:
             for node in ready:
                 serial[node] = count_ready
                 count_ready += 1
-                queue = queues.get(need[node])
+                group = groups[model[node]]
+                queue = queues.get(group)
                 if queue is None:
-                    queue = queues[need[node]] = deque()
+                    queue = queues[group] = deque()
                 queue.append(node)
             ready.clear()
         if not cluster.free:
             return
-        waiting = [(serial[queue[0]], many) for many, queue in queues.items() if queue]
+        waiting = [(serial[queue[0]], queue) for queue in queues.values() if queue]
         while waiting and cluster.free:
             first = min(waiting)
-            many = first[1]
-            queue = queues[many]
+            queue = first[1]
             waiting.remove(first)
-            gpu = cluster.place(model[queue[0]], many)
+            gpu = cluster.place(model[queue[0]], need[queue[0]])
             if gpu >= 0:
                 start(queue.popleft(), gpu)
                 if queue:
-                    waiting.append((serial[queue[0]], many))
+                    waiting.append((serial[queue[0]], queue))
 
     return dispatch
 
 
-def _baseline_of_single_gpus(view: View) -> Dispatch:
+def _baseline_of_single_gpus(view: View, cluster: Cluster) -> Dispatch:
     """The baseline where every node needs one GPU: whatever is free serves the first in the queue."""
-    cluster, model, start = view.cluster, view.model, view.start
+    model, start = view.model, view.start
     free_of, empty, best_gpu = cluster.free_of, cluster.empty, cluster.best_gpu
     queue: deque[int] = deque()
     view.ready = queue
@@ -91,24 +94,25 @@ def by_key(view: View, key: Callable[[int], float]) -> Dispatch:
     As in the baseline, one heap for each number of GPUs gives what a pass over all ready nodes would give.
     """
     cluster, ready, model, need, start = view.cluster, view.ready, view.model, view.need, view.start
-    heaps: dict[int, list[tuple[float, int, int]]] = {}
+    groups: Sequence[Hashable] = cluster.groups
+    heaps: dict[Hashable, list[tuple[float, int, int]]] = {}
     serial = count()
 
     def dispatch() -> None:
         for node in ready:
-            heappush(heaps.setdefault(need[node], []), (key(node), next(serial), node))
+            heappush(heaps.setdefault(groups[model[node]], []), (key(node), next(serial), node))
         ready.clear()
-        waiting = [(heap[0], many) for many, heap in heaps.items() if heap]
+        waiting = [(heap[0], group) for group, heap in heaps.items() if heap]
         while waiting and cluster.free:
             head = min(waiting)
-            (_, _, node), many = head
+            (_, _, node), group = head
             waiting.remove(head)
-            gpu = cluster.place(model[node], many)
+            gpu = cluster.place(model[node], need[node])
             if gpu >= 0:
-                heappop(heaps[many])
+                heappop(heaps[group])
                 start(node, gpu)
-                if heaps[many]:
-                    waiting.append((heaps[many][0], many))
+                if heaps[group]:
+                    waiting.append((heaps[group][0], group))
 
     return dispatch
 
@@ -135,9 +139,17 @@ AGEING_PER_S = 0.01
 def priority(view: View) -> Dispatch:
     """The node of the request with the highest priority first; waiting raises it by AGEING_PER_S each second.
 
-    Two nodes age alike, so their order stays: it is that of priority - AGEING_PER_S x time of becoming ready.
+    Two nodes age alike, so their order stays: it is that of priority - AGEING_PER_S x time of becoming ready. On a
+    machine with preemption a node takes the GPUs of running ones of lower priority, which does not age.
     """
-    return by_key(view, lambda node: AGEING_PER_S * view.now_s - view.requests[view.request_of[node]].priority)
+
+    def given(node: int) -> float:
+        return float(view.requests[view.request_of[node]].priority)
+
+    def key(node: int) -> float:
+        return AGEING_PER_S * view.now_s - given(node)
+
+    return by_key(view, key) if view.preempt is None else by_key_with_preemption(view, key, given)
 
 
 SLACK_FACTOR = 2.0

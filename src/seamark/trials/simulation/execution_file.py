@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,16 @@ import pyarrow.parquet as pq
 
 from seamark.analysis.metrics.samples import DamagedError
 from seamark.model.results.schedule_metrics import ScheduleMetrics
-from seamark.simulation.execution_log import ExecutionLog, LoggedExecution, log_summary
+from seamark.model.results.values import OPTIONAL
+from seamark.simulation.execution_log import ExecutionLog, LoggedExecution, changes_of, log_summary
 from seamark.simulation.executions import Executions, executions_of
+from seamark.simulation.gpu_changes import GpuChange
+from seamark.simulation.layout import Layout
 from seamark.simulation.machine import ColdLoad
 from seamark.simulation.node_times import SOURCES
 from seamark.simulation.schedule import Schedule
 from seamark.simulation.schedule_metrics import metrics_of
+from seamark.simulation.world import COMPLETED
 from seamark.storage.codec import decode, encode
 from seamark.storage.paths import replacing
 
@@ -42,13 +46,23 @@ COLUMNS = pa.schema(
 """A row for each execution, in the order of starts; times in seconds from the first arrival. `request` counts the
 requests from 0, `gpu` is the first of `gpus`. `start_s` is `taken_s` + `fetch_s`; `time_source` is that of
 `estimated_s`."""
+OUTCOME_COLUMNS = (("outcome", pa.string()), ("transfer_s", pa.float64()))
+"""Also of runs whose executions may be interrupted or fail, and of machine files: why an execution did not do its
+work, `completed` where it did, and the time of data from other GPUs, which ends at `start_s`."""
+GPU_COLUMN = ("gpu_ids", pa.list_(pa.int32()))
+"""Also where the GPUs of an execution are not consecutive: their ids."""
 TEXTS = [field.name for field in COLUMNS if field.type == pa.string()]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationFacts:
     """What executions are of: the machine, the policy, `mode` (`offline`: all requests at zero, else `online`), the
-    models in the order of their file, and the seed of drawn times, None where no time was drawn."""
+    models in the order of their file, and the seed of drawn times and failures, None where nothing was drawn.
+
+    Of a machine file also its `machine`, and its GPUs that left or came back. `incomplete` are the numbers of
+    requests that did not complete, with the `unstarted` among them and their arrivals in seconds, and `not_run`
+    counts nodes without an execution.
+    """
 
     gpus: int
     cold_load: ColdLoad
@@ -56,6 +70,11 @@ class SimulationFacts:
     mode: str
     models: tuple[str, ...]
     seed: int | None = None
+    machine: Layout | None = field(default=None, metadata=OPTIONAL)
+    gpu_changes: tuple[GpuChange, ...] = field(default=(), metadata=OPTIONAL)
+    incomplete: tuple[int, ...] = field(default=(), metadata=OPTIONAL)
+    unstarted: Mapping[str, float] | None = field(default=None, metadata=OPTIONAL)
+    not_run: int = field(default=0, metadata=OPTIONAL)
 
 
 def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> None:
@@ -78,18 +97,35 @@ def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> 
         "start_s": ran.start_s,
         "end_s": ran.end_s,
         "fetch": np.asarray(FETCHES)[ran.is_cold + 2 * ran.is_switch],
-        "duration_s": np.asarray(work.duration_s, np.float64)[schedule.node],
+        "duration_s": schedule.duration_s,
         "estimated_s": np.asarray(work.estimate_s, np.float64)[schedule.node],
         "time_source": [SOURCES[work.source[node]] for node in nodes],
     }
-    schema = COLUMNS.with_metadata({METADATA_KEY: json.dumps(encode(facts)).encode()})
+    if (measured := schedule.measured) is not None:
+        values = {**values, "outcome": measured.outcome, "transfer_s": measured.transfer_s, "gpu_ids": measured.gpus}
+        facts = _with_outcomes(facts, ran, changes_of(schedule))
+    optional = () if measured is None else (*OUTCOME_COLUMNS, *((GPU_COLUMN,) if measured.gpus is not None else ()))
+    schema = pa.schema([*COLUMNS, *optional]).with_metadata({METADATA_KEY: json.dumps(encode(facts)).encode()})
     table = pa.Table.from_arrays([_array(values[each.name], each.type) for each in schema], schema=schema)
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True, use_dictionary=TEXTS)
 
 
+def _with_outcomes(facts: SimulationFacts, ran: Executions, changes: tuple[GpuChange, ...]) -> SimulationFacts:
+    """Return the facts with requests that did not complete, and changes of GPUs."""
+    started = set(ran.request.tolist())
+    unstarted = {str(each): float(ran.arrival_s[each]) for each in ran.incomplete if each not in started}
+    return replace(
+        facts, incomplete=ran.incomplete, unstarted=unstarted or None, not_run=ran.not_run, gpu_changes=changes
+    )
+
+
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     """Return a column made from its bytes: pa.array would import pandas, which takes longer than most simulations."""
+    if pa.types.is_list(kind):
+        offsets = np.cumsum([0, *map(len, values)])
+        flat = [gpu for gpus in values for gpu in gpus]
+        return pa.ListArray.from_arrays(_array(offsets, pa.int32()), _array(flat, kind.value_type))
     if kind != pa.string():
         column = np.ascontiguousarray(values, kind.to_pandas_dtype())
         return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
@@ -107,7 +143,14 @@ def schedule_of_trial(path: Path) -> ScheduleMetrics:
 def log_of_file(path: Path) -> ExecutionLog:
     """Return the execution log of a simulated trial. Raises DamagedError as `read_executions`."""
     table, facts, ran = read_executions(path)
-    summary = log_summary(metrics_of(ran), mode=facts.mode, policy=facts.policy, cold_load=facts.cold_load)
+    summary = log_summary(
+        metrics_of(ran),
+        mode=facts.mode,
+        policy=facts.policy,
+        cold_load=facts.cold_load,
+        layout=facts.machine,
+        changes=facts.gpu_changes,
+    )
     return ExecutionLog(summary=summary, executions=tuple(map(_logged, table.to_pylist())))
 
 
@@ -119,7 +162,7 @@ def _logged(row: Mapping[str, Any]) -> LoggedExecution:
         node_id=row["node"],
         model_name=row["model"],
         gpu_id=gpu,
-        gpu_ids=tuple(range(gpu, gpu + row["gpus"])),
+        gpu_ids=tuple(row.get("gpu_ids") or range(gpu, gpu + row["gpus"])),
         start_time=row["start_s"],
         end_time=row["end_s"],
         execution_time=row["duration_s"],
@@ -129,6 +172,8 @@ def _logged(row: Mapping[str, Any]) -> LoggedExecution:
         waiting_time=row["taken_s"] - row["ready_s"],
         switch_time=fetch_s if row["fetch"] == "switch" else 0.0,
         load_time=fetch_s if row["fetch"] == "load" else 0.0,
+        transfer_time=row.get("transfer_s") or 0.0,
+        outcome=row.get("outcome") or COMPLETED,
     )
 
 
@@ -139,10 +184,11 @@ def read_executions(path: Path) -> tuple[pa.Table, SimulationFacts, Executions]:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read()
         facts = decode(json.loads((table.schema.metadata or {})[METADATA_KEY]), SimulationFacts)
-        return table.select(COLUMNS.names), facts, _numbers(table, facts)
+        names = [name for name, _ in (*OUTCOME_COLUMNS, GPU_COLUMN) if name in table.column_names]
+        return table.select([*COLUMNS.names, *names]), facts, _numbers(table, facts)
     except FileNotFoundError:
         raise DamagedError(f"{path.name} is missing") from None
-    except (pa.ArrowException, OSError, ValueError, LookupError) as cause:
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as cause:
         raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
 
 
@@ -153,13 +199,21 @@ def _numbers(table: pa.Table, facts: SimulationFacts) -> Executions:
     places = {model: number for number, model in enumerate(facts.models)}
     fetch = np.asarray(table["fetch"].to_pylist())
     request = column["request"].astype(np.int64)
-    requests = int(request.max(initial=-1)) + 1
-    if request.min(initial=0) < 0 or len(np.unique(request)) != requests:
+    unstarted = {int(each): at_s for each, at_s in (facts.unstarted or {}).items()}
+    known = {*np.unique(request).tolist(), *unstarted}
+    requests = max(known, default=-1) + 1
+    if min(known, default=0) < 0 or len(known) != requests or not known.issuperset(facts.incomplete):
         raise ValueError("requests are missing in it")
     arrival_s = np.zeros(requests)
     arrival_s[request] = column["arrival_s"]
+    arrival_s[list(unstarted)] = list(unstarted.values())
+    optional = {name: table[name] for name, _ in (*OUTCOME_COLUMNS, GPU_COLUMN) if name in table.column_names}
+    gpu_ids = [tuple(each) for each in optional["gpu_ids"].to_pylist()] if "gpu_ids" in optional else None
+    if gpu_ids is not None and any(not 0 <= each < facts.gpus for ids in gpu_ids for each in ids):
+        raise ValueError(f"it has executions on other GPUs than 0 to {facts.gpus - 1}")
     gpu, count = column["gpu"].astype(np.int64), column["gpus"].astype(np.int64)
-    if gpu.min(initial=0) < 0 or count.min(initial=1) < 1 or (gpu + count).max(initial=0) > facts.gpus:
+    last = gpu + (count if gpu_ids is None else 1)
+    if gpu.min(initial=0) < 0 or count.min(initial=1) < 1 or last.max(initial=0) > facts.gpus:
         raise ValueError(f"it has executions on other GPUs than 0 to {facts.gpus - 1}")
     return Executions(
         gpus=facts.gpus,
@@ -175,4 +229,9 @@ def _numbers(table: pa.Table, facts: SimulationFacts) -> Executions:
         taken_s=column["taken_s"],
         fetch_s=column["fetch_s"],
         end_s=column["end_s"],
+        transfer_s=optional["transfer_s"].to_numpy() if "transfer_s" in optional else None,
+        outcome=optional["outcome"].to_pylist() if "outcome" in optional else None,
+        incomplete=facts.incomplete,
+        not_run=facts.not_run,
+        gpu_ids=gpu_ids,
     )

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
+from seamark.config.machine_files import require_speeds
 from seamark.config.workflow_files import require_timestamps
 from seamark.config.workloads.recorded import RecordedWorkload
 from seamark.config.workloads.table import read_workload
 from seamark.errors import UserError
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.simulation.bounds import lower_bounds
-from seamark.simulation.engine import simulate
 from seamark.simulation.execution_log import ExecutionLog, execution_log
 from seamark.simulation.log_text import event_lines, header_lines
 from seamark.simulation.machine import ColdLoad, Machine
 from seamark.simulation.policies.table import POLICIES
+from seamark.simulation.run_policy import run_policy
 from seamark.simulation.schedule import Schedule
 from seamark.simulation.schedule_metrics import schedule_metrics
 from seamark.simulation.system import Requests, System
@@ -79,19 +80,25 @@ def simulated_blocks(
     machine: Machine,
     arrivals: Arrivals,
     seeds: Sequence[int] | None,
+    *,
+    draw_times: bool = True,
 ) -> Iterator[list[QuickSimulation]]:
-    """Yield for each seed the runs of all policies, which see the same drawn times. Raises as `quick_simulations`,
-    and UserError for several seeds where no time is drawn."""
+    """Yield for each seed the runs of all policies, which see the same drawn times, unless not `draw_times`, and the
+    same failures of GPUs. Raises as `quick_simulations`, and UserError for several seeds where nothing is drawn."""
     inputs = read_workload(system_path, requests_path)
     system, requests = inputs.system, inputs.requests
+    require_speeds("--machine", machine, system)
     if arrivals == "timestamps":
         require_timestamps(requests, requests_path)
-    if seeds is not None and len(seeds) > 1:
+    if seeds is not None and len(seeds) > 1 and not machine.may_fail:
         _require_draws(system, requests)
     for seed in (None,) if seeds is None else seeds:
-        draw = None if seed is None else np.random.default_rng(seed)
+        draw = np.random.default_rng(seed) if seed is not None and draw_times else None
         work = workload_of(system, requests.requests, arrivals, draw=draw)
-        yield [_run(work, machine, policy, arrivals, inputs) for policy in policies]
+        notes = [*inputs.notes]
+        if work.has_data and machine.layout is None:
+            notes.append("Data on edges take no time: --gpus says nothing of the ways between GPUs. Use --machine.")
+        yield [_run(work, machine, policy, arrivals, inputs, notes, seed or 0) for policy in policies]
 
 
 def _require_draws(system: System, requests: Requests) -> None:
@@ -105,10 +112,16 @@ def _require_draws(system: System, requests: Requests) -> None:
 
 
 def _run(
-    work: Workload, machine: Machine, policy: str, arrivals: Arrivals, inputs: RecordedWorkload
+    work: Workload,
+    machine: Machine,
+    policy: str,
+    arrivals: Arrivals,
+    inputs: RecordedWorkload,
+    notes: Sequence[str],
+    seed: int,
 ) -> QuickSimulation:
     form = POLICIES[policy]
-    schedule = simulate(work, machine, form.make, instants=form.instants)
+    schedule = run_policy(work, machine, form.make, instants=form.instants, seed=seed)
     figures = schedule_metrics(schedule)
     return QuickSimulation(
         policy=policy,
@@ -116,7 +129,7 @@ def _run(
         begin=inputs.requests.begin or EPOCH,
         schedule=schedule,
         figures=figures,
-        notes=inputs.notes,
+        notes=tuple(notes),
     )
 
 
@@ -132,4 +145,11 @@ def policy_table(runs: Sequence[QuickSimulation]) -> list[str]:
         lines.append(form.format(run.policy, *cells, f"{figures.switch_s:,.2f}", f"{use:.1%}"))
     bounds = lower_bounds(runs[0].schedule.work, runs[0].schedule.machine)
     lines.append(f"No schedule is shorter than {bounds.best_s:,.2f} s, without any load or switch of a model.")
+    for run in runs:
+        if (outcomes := run.figures.outcomes) is not None:
+            counts = "".join(f"{count} {name}, " for name, count in outcomes.executions.items())
+            lines.append(
+                f"{run.policy}: {counts}{outcomes.not_run} nodes never run,"
+                f" {outcomes.incomplete_requests} of {run.figures.requests} requests not completed."
+            )
     return lines

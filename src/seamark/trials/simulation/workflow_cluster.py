@@ -8,19 +8,21 @@ from typing import Self
 
 import numpy as np
 
+from seamark.config.machine_files import read_machine
 from seamark.config.workflow_files import read_system, require_timestamps
 from seamark.config.workloads.table import read_workload
 from seamark.load.driver import Target, Task, TaskRecorder, Track
 from seamark.model.results.schedule_metrics import ScheduleMetrics
-from seamark.model.sample import EventKind
+from seamark.model.sample import EventKind, Failure
 from seamark.model.service import Value
 from seamark.patterns.trace_file import file_of
-from seamark.simulation.engine import Dispatch, Policy, View, simulate
+from seamark.simulation.engine import Dispatch, Policy, View
 from seamark.simulation.executions import Executions, executions_of
 from seamark.simulation.generated_requests import GeneratedLoad, generated_requests
 from seamark.simulation.generated_workflows import SHAPES, Shape
 from seamark.simulation.machine import ColdLoad, Machine
 from seamark.simulation.policies.table import POLICIES
+from seamark.simulation.run_policy import run_policy
 from seamark.simulation.schedule import Floats, Schedule
 from seamark.simulation.schedule_metrics import metrics_of
 from seamark.simulation.system import Requests, System
@@ -41,6 +43,7 @@ class ClusterSettings:
     """The settings of one trial; the recipe config/services/cluster.yaml describes them."""
 
     cluster_gpus: int
+    machine_file: Path | None
     cold_load: ColdLoad
     policy: str
     system_file: Path | None
@@ -59,6 +62,7 @@ class ClusterSettings:
         of = target.settings
         return cls(
             cluster_gpus=int(of["cluster_gpus"] or 0),
+            machine_file=None if of["machine"] is None else file_of(str(of["machine"])),
             cold_load="free" if of["cold_load"] == "free" else "charged",
             policy=str(of["policy"]),
             system_file=None if of["system_file"] is None else file_of(str(of["system_file"])),
@@ -78,6 +82,12 @@ class ClusterSettings:
             return tuple(read_system(self.system_file).models)
         assert self.requests_file is not None, "the scenario was checked"
         return tuple(read_workload(None, self.requests_file).system.models)
+
+    def machine(self) -> Machine:
+        """Return the machine. Raises UserError for a wrong file."""
+        if self.machine_file is not None:
+            return read_machine(self.machine_file, self.cold_load)
+        return Machine(gpus=self.cluster_gpus, cold_load=self.cold_load)
 
     def inputs(self, seed: int) -> tuple[System, Requests]:
         """Return system and requests: those of the files, or requests drawn by the seed. Raises UserError."""
@@ -118,10 +128,10 @@ class WorkflowCluster(Task):
         system, requests = chosen.inputs(seed)
         draw = np.random.default_rng(seed) if chosen.draw else None
         work = workload_of(system, requests.requests, chosen.arrivals, draw=draw)
-        machine = Machine(gpus=chosen.cluster_gpus, cold_load=chosen.cold_load)
+        machine = chosen.machine()
         form = POLICIES[chosen.policy]
         try:
-            schedule = simulate(work, machine, _stoppable(form.make, stop), instants=form.instants)
+            schedule = run_policy(work, machine, _stoppable(form.make, stop), instants=form.instants, seed=seed)
         except StoppedError:
             return
         facts = SimulationFacts(
@@ -130,7 +140,8 @@ class WorkflowCluster(Task):
             policy=chosen.policy,
             mode=MODES[chosen.arrivals],
             models=tuple(model.id for model in work.models),
-            seed=seed if chosen.draw else None,
+            seed=seed if chosen.draw or machine.may_fail else None,
+            machine=machine.layout,
         )
         write_executions(TrialFolder(root=recorder.folder).executions, schedule, facts)
         ran = executions_of(schedule)
@@ -158,9 +169,15 @@ def _stoppable(policy: Policy, stop: Event) -> Policy:
 
 
 def _record_requests(recorder: TaskRecorder, ran: Executions) -> None:
-    columns = (ran.arrival_s, ran.first_started_s(), ran.first_ended_s(), ran.completed_s())
-    for index, (due, sent, first, last) in enumerate(zip(*map(_ns, columns), strict=True)):
-        recorder.sample(index, due_ns=due, sent_ns=sent, first_ns=first, last_ns=last)
+    """Record each request; one that did not complete failed at the end of its last execution, or at its arrival."""
+    last_s = np.maximum(ran.completed_s(), ran.arrival_s)
+    sent_s, first_s = np.minimum(ran.first_started_s(), last_s), np.minimum(ran.first_ended_s(), last_s)
+    columns = map(_ns, (ran.arrival_s, sent_s, first_s, last_s))
+    for index, (due, sent, first, last, done) in enumerate(zip(*columns, ran.is_complete.tolist(), strict=True)):
+        failure = Failure.NONE if done else Failure.SERVER_ERROR
+        recorder.sample(
+            index, due_ns=due, sent_ns=sent, first_ns=first if done else None, last_ns=last, failure=failure
+        )
 
 
 def _record_events(recorder: TaskRecorder, schedule: Schedule, ran: Executions) -> None:
@@ -186,15 +203,15 @@ def _record_events(recorder: TaskRecorder, schedule: Schedule, ran: Executions) 
 
 
 def figures_of(schedule: ScheduleMetrics) -> dict[str, float]:
-    """Return the figures that a trial has as qualities of its recipe."""
+    """Return the figures that a trial has as qualities of its recipe; without times where no request completed."""
     completion, waiting = schedule.completion, schedule.waiting
-    assert completion is not None
-    assert waiting is not None, "a simulation has one request or more"
+    times = (
+        {} if completion is None else {"completion_mean_s": completion.mean_s, "completion_p99_s": completion.p99_s}
+    )
     return {
         "makespan_s": schedule.makespan_s,
-        "completion_mean_s": completion.mean_s,
-        "completion_p99_s": completion.p99_s,
-        "waiting_mean_s": waiting.mean_s,
+        **times,
+        **({} if waiting is None else {"waiting_mean_s": waiting.mean_s}),
         "switches": schedule.switches,
         "switch_s": schedule.switch_s,
         "cold_loads": schedule.cold_loads,

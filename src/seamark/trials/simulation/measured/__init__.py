@@ -1,0 +1,1 @@
+"""Workflow requests measured: models called on real servers, on a real clock."""
