@@ -12,6 +12,7 @@ from seamark.analysis.checks import worst
 from seamark.analysis.summary import marked
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.stages import Stages
 from seamark.model.results.summary import Summary, SummaryRow
 from seamark.model.results.times import BoundedDistribution
@@ -54,6 +55,7 @@ class TrialRecord:
     reasons: tuple[VerdictReason, ...]
     window_s: tuple[float, float] | None = None
     stages: Stages | None = None
+    schedule: ScheduleMetrics | None = None
     device: str | None = None
     folder: TrialFolder
 
@@ -212,6 +214,7 @@ def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[VerdictReason
         latency_ms=metrics.latency_ms,
         error_rate=metrics.errors.rate,
         stages=metrics.stages,
+        schedule=metrics.schedule,
         verdict=worst([metrics.verdict, *(reason.verdict for reason in by_twins)]),
         reasons=(*metrics.reasons, *by_twins),
         window_s=None if start_s is None or end_s is None else (start_s, end_s),

@@ -17,6 +17,9 @@ from seamark.analysis.schedule.occupation import counts_over_time
 CELLS = 4_000_000
 """Most cells of a matrix of moments and GPUs that is held at a time."""
 
+ROUNDING = 1e-12
+"""Of the makespan: a shorter time is none, but the error of a sum of times."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingCauses:
@@ -41,12 +44,12 @@ def waiting_causes(rows: ExecutionRows) -> WaitingCauses:
         lacking_s[own] = _time_in(free < count, moments, *span)
         if count > 1 and rows.consecutive:
             apart_s[own] = _time_in((free >= count) & ~_has_window(rows, moments, count), moments, *span)
-    waited_s = taken_s - rows.ready_s
+    held_back_s = taken_s - rows.ready_s - lacking_s - apart_s
     return WaitingCauses(
         predecessors_s=np.maximum(rows.ready_s - rows.arrival_s, 0.0),
         lacking_s=lacking_s,
         apart_s=apart_s,
-        held_back_s=np.maximum(waited_s - lacking_s - apart_s, 0.0),
+        held_back_s=np.where(held_back_s > ROUNDING * rows.makespan_s, held_back_s, 0.0),
     )
 
 

@@ -25,7 +25,9 @@ from seamark.report.figures.timelines import order_picture, phases_picture, time
 from seamark.report.page.comparisons import comparison_blocks, comparisons_section
 from seamark.report.page.content import Block, Picture, Section, Text
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
+from seamark.report.page.schedules import schedule_blocks
 from seamark.report.page.sections import about, failures_section, glossary_section, headline, verdicts_section
+from seamark.report.schedules import has_schedules
 from seamark.report.source import Results, read_results
 from seamark.report.tables.search import search_tables, searched_treatments
 from seamark.report.tables.stages import stages_of, stages_table
@@ -102,6 +104,8 @@ def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
             if treatments[0].component != "program":  # it is one run: no distribution, no seconds
                 tasks.append((stem, partial(latency_pictures, *what)))
                 tasks.append((stem, partial(_one, timeline_picture, *what)))
+            if has_schedules(results, treatments):
+                tasks.append((stem, partial(schedule_blocks, *what)))
             if any(stages_of(results, treatment) for treatment in treatments):
                 tasks.append((stem, partial(_stages, *what)))
     tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
