@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -87,19 +88,20 @@ def rows_of(table: pa.Table) -> ExecutionRows:
     arrival_s, ready_s, taken_s, start_s, end_s = (table[name].to_numpy().astype(np.float64) for name in TIMES)
     if (start_s < taken_s).any() or (end_s < start_s).any():
         raise ValueError("executions end before they begin")
-    models, model = np.unique(np.asarray(table["model"].to_pylist(), object).astype(str), return_inverse=True)
+    named = table["model"].cast(pa.string()).combine_chunks().dictionary_encode()
+    models = tuple(str(name) for name in named.dictionary.to_pylist())
     count, held_gpu = gpus_of(table)
     gpus = int(facts.get("gpus") or held_gpu.max(initial=0) + 1)
     if held_gpu.min(initial=0) < 0 or held_gpu.max(initial=0) >= gpus:
         raise ValueError(f"it has executions on other GPUs than 0 to {gpus - 1}")
-    fetch = table["fetch"].to_pylist() if "fetch" in table.column_names else []
+    fetch = table["fetch"] if "fetch" in table.column_names else pa.chunked_array([pa.nulls(len(table), pa.string())])
     return ExecutionRows(
         gpus=gpus,
-        models=tuple(models.tolist()),
+        models=models,
         consecutive=facts.get("windows") != "any",
-        model=model.astype(np.int64),
+        model=named.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64),
         count=count,
-        is_switch=np.asarray([each == SWITCH for each in fetch] or [False] * len(table), bool),
+        is_switch=pc.fill_null(pc.equal(fetch, SWITCH), False).to_numpy().astype(bool),
         arrival_s=arrival_s,
         ready_s=ready_s,
         taken_s=taken_s,
