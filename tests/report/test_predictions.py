@@ -70,7 +70,7 @@ def test_a_fit_file_among_the_results_is_shown_with_its_held_out_trials(results,
     [table] = [each for each in blocks if type(each).__name__ == "Table"]
     columns = {each.name: [cell.text for cell in each.cells] for each in table.columns}
     assert columns["trial"] == [each.id for each in results.plan.measured[:2]]
-    assert columns["load"] == ["held out, among the loads", "held out, outside of the loads"]
+    assert columns["load"] == ["inside", "beyond"]
     assert columns["error"] == ["+5", "+50"]
     assert columns["in the interval"] == ["yes", "no"]
     assert "1 of 2 figures lie in their intervals." in table.footnotes

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
 
-from seamark.report.figures.canvas import COLOURS, INK, drawing, log_ticks, plain_numbers, written
+from seamark.report.figures.canvas import COLOURS, INK, drawing, plain_numbers, written
 from seamark.report.page.content import Picture
 from seamark.report.predictions import Pair
 
@@ -90,7 +91,10 @@ def _draw(axis: Axes, own: Sequence[Pair]) -> None:
     axis.set_box_aspect(1)
     for scale in (axis.xaxis, axis.yaxis):
         if is_wide:
-            log_ticks(scale, *limits)
+            subs = (1.0,) if high / low > 100 else (1.0, 3.0)
+            scale.set_major_locator(LogLocator(subs=subs, numticks=8))
+            scale.set_minor_locator(NullLocator())
+            plain_numbers(scale)
         else:
             scale.get_major_locator().set_params(nbins=4)  # type: ignore[call-arg]
             plain_numbers(scale)

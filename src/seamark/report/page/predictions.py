@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.model.plurals import counted
-from seamark.report.figures.predicted import LOOKS, figure_words, predicted_picture
+from seamark.report.figures.predicted import figure_words, predicted_picture
 from seamark.report.fitted import model_lines
 from seamark.report.numbers import number, percent
 from seamark.report.page.content import Block, Cell, Code, Section, Table, Text, column, figures, known
@@ -63,7 +63,7 @@ def _table(pairs: Sequence[Pair], caption: str, what: str) -> Table:
     has_intervals = any(pair.low is not None for pair in pairs)
     columns = [
         column(what, [pair.what for pair in rows], "code" if what == "trial" else "text"),
-        column("load", [LOOKS[pair.place][2] for pair in rows]),
+        *([column("load", [pair.place for pair in rows])] if what == "trial" else []),
         column("figure", [figure_words(pair.figure) for pair in rows]),
         figures("measured", [known(number(pair.measured)) for pair in rows]),
         figures("predicted", [known(number(pair.predicted)) for pair in rows]),
@@ -77,7 +77,10 @@ def _table(pairs: Sequence[Pair], caption: str, what: str) -> Table:
     hits = [pair.is_hit for pair in pairs if pair.is_hit is not None]
     notes = [f"{sum(hits)} of {len(hits)} figures lie in their intervals."] if hits else []
     if what == "trial":
-        notes.append("Held out: the model was fitted to the trials of all other treatments, and predicted this one.")
+        notes.append(
+            "Held out: the model was fitted to the trials of all other treatments, and predicted this one. Its load"
+            " was inside of theirs, beyond them, or more than the server can take (overload)."
+        )
     if more := len(pairs) - len(rows):
         notes.append(f"{more:,} more rows are in the file of the fit.")
     return Table(columns=tuple(columns), caption=caption, footnotes=tuple(notes))
