@@ -1,5 +1,6 @@
 """Simulated workflows as trials of a scenario: figures of `bench simulate`, resumption, changed and damaged files."""
 
+import csv
 import json
 import random
 import shutil
@@ -85,6 +86,15 @@ def test_figures_are_those_of_the_command_on_the_same_files_and_nothing_is_simul
     report = (study.root / "reports/try/report.md").read_text()
     assert "**Simulated, not measured**: cluster" in report
     assert "makespan s" in report
+    assert "| origin |" in report
+    assert "| simulated |" in report
+    figures = {path.stem for path in (study.root / "reports/try/figures").glob("*.svg")}
+    drawn = {"cluster-gantt", "cluster-use-and-queue", "cluster-gpu-time", "cluster-policies-makespan-s"}
+    assert drawn <= figures
+    assert "**cluster: time of the GPUs and waits**" in report
+    assert "policies by makespan_s" in report
+    with (study.results / "summary.csv").open() as file:
+        assert {row["origin"] for row in csv.DictReader(file)} == {"simulated"}
     again = study.submit()
     assert again.returncode == 0, again.stderr
     assert set(study.measurements().values()) == {1}
@@ -189,6 +199,20 @@ def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: 
     assert "executions.parquet is damaged" in metrics["reason"]
     assert study.bench("retry", flipped.name, "-c", "config/scenarios/try.yaml").returncode == 0
     assert {trial.name: (trial / "executions.parquet").read_bytes() for trial in study.trials()} == right
+    (cut / "executions.parquet").write_bytes(right[cut.name][:100])
+    (lost / "executions.parquet").unlink()
+    reported = study.bench("report", "-c", "config/scenarios/try.yaml")
+    assert reported.returncode == 0, reported.stderr
+    text = (study.root / "reports/try/report.md").read_text()
+    assert "Left out: executions.parquet of 2 trials is missing or damaged." in text
+    assert "cluster-gantt.svg" in text
+    exported = study.bench("export", "perfetto", cut.name, "-c", "config/scenarios/try.yaml", "-o", "t.json")
+    assert exported.returncode == 2
+    assert "executions.parquet is damaged" in exported.stderr
+    assert "bench retry" in exported.stderr
+    exported = study.bench("export", "perfetto", flipped.name, "-c", "config/scenarios/try.yaml", "-o", "t.json")
+    assert exported.returncode == 0, exported.stderr
+    assert "60 executions. Open it" in exported.stdout
 
 
 @pytest.mark.covers("C14")

@@ -239,6 +239,7 @@ def _labels(metrics: TrialMetrics, trial: Trial, levels: Mapping[str, Value]) ->
         "trial": trial.id,
         "deployment": trial.deployment,
         "repetition": str(trial.repetition),
+        **({"origin": metrics.origin} if metrics.origin != "measured" else {}),
         **factors,
     }
 

@@ -152,14 +152,18 @@ def perfetto(
     """Write the events of a trial as a trace, for ui.perfetto.dev or chrome://tracing.
 
     A trial has events if its scenario sets `keep_events: true`: which stage each request was in. Times of --from and
-    --to are seconds from the start of the load.
+    --to are seconds from the start of the load. Workflows on GPUs need no `keep_events`: each GPU is a track with its
+    executions, loads and switches, beside counters of the queue and of GPUs in use.
 
     \b
     Examples:
       bench export perfetto -c config/scenarios/quickstart.yaml TRIAL
       bench export perfetto -c config/scenarios/quickstart.yaml TRIAL --from 10 --to 12 -o two-seconds.json
     """
+    from seamark.analysis.metrics.samples import DamagedError
     from seamark.analysis.perfetto import write_perfetto
+    from seamark.analysis.schedule.execution_rows import read_execution_table
+    from seamark.analysis.schedule.trace import write_schedule_trace
 
     study = open_study(scenario, site)
     known = [trial.id for trial in study.plan.measured]
@@ -172,8 +176,9 @@ def perfetto(
         raise UserError("--from, --to: give seconds from the start of the load, such as 12.5.")
     if to_s is not None and to_s <= from_s:
         raise UserError(f"--to {to_s:g}: must be after --from ({from_s:g}).")
-    events = study.folder(study.scenario.name).trial(trial_id).events
-    if not events.exists():
+    folder = study.folder(study.scenario.name).trial(trial_id)
+    events, executions = folder.events, folder.executions
+    if not events.exists() and not executions.exists():
         raise UserError(
             f"{trial_id}: it has no events. Set `keep_events: true` in the workload, for a service whose driver has"
             " stages, and measure it."
@@ -184,11 +189,17 @@ def perfetto(
         raise UserError(f"--output '{target}': is no file that can be written. Name one, such as trace.json.gz.")
     if not target.parent.is_dir():
         raise UserError(f"--output {target}: there is no folder {target.parent}.")
+    what = "execution" if executions.exists() else "event"
     try:
-        count = write_perfetto(events, target, from_s=from_s, to_s=to_s)
+        if executions.exists():
+            count = write_schedule_trace(read_execution_table(executions), target, from_s=from_s, to_s=to_s)
+        else:
+            count = write_perfetto(events, target, from_s=from_s, to_s=to_s)
+    except DamagedError as damage:
+        raise UserError(f"{executions}: {damage}. `bench retry {trial_id} -c {scenario}` makes it again.") from None
     except ValueError as damage:
         raise UserError(str(damage)) from None
     if not count:
-        click.echo(f"{target}: no event between --from and --to.")
+        click.echo(f"{target}: no {what} between --from and --to.")
         return
-    click.echo(f"{target}: {counted(count, 'event')}. Open it at ui.perfetto.dev; nothing is uploaded.")
+    click.echo(f"{target}: {counted(count, what)}. Open it at ui.perfetto.dev; nothing is uploaded.")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seamark.simulation.machine import Machine
 
 EXECUTION_LOG = "execution_log.json"
+TRACE = "trace.json.gz"
 
 
 @click.command("simulate")
@@ -62,6 +63,12 @@ EXECUTION_LOG = "execution_log.json"
     show_default=True,
     help="Where to write the execution log. Of several policies each has a file of its own: LOG-POLICY.json.",
 )
+@click.option(
+    "--trace",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write the schedule for ui.perfetto.dev as well, such as trace.json.gz; without .gz not compressed.",
+)
 @measure_options(own_servers=True)
 def command(
     gpus: int | None,
@@ -71,6 +78,7 @@ def command(
     execution: str,
     policies: str,
     log: str,
+    trace: str | None,
     **settings: Any,
 ) -> int:
     """Run workflow requests on simulated GPUs, and print events and figures, or a table of policies.
@@ -100,10 +108,17 @@ def command(
     machine = _machine(gpus, machine_file, settings["cold_load"])
     if blocks > 1 and not ((settings["draw"] or machine.may_fail) and len(names) > 1):
         raise UserError("--blocks: needs --draw, else all blocks are the same, and two policies or more to compare.")
-    path = _log_path(log)
+    path, traced = _file(log, "--log", EXECUTION_LOG), None if trace is None else _file(trace, "--trace", TRACE)
+    if traced is not None and traced.absolute() == path.absolute():
+        raise UserError(f"--trace {trace}: is the file of --log. Name another, such as {TRACE}.")
     arrivals: Literal["all-at-zero", "timestamps"] = settings["arrivals"]
     if execution == "measure":
-        given = {"draw": settings["draw"], f"policy {policies}": len(names) > 1, "machine": machine_file is not None}
+        given = {
+            "draw": settings["draw"],
+            f"policy {policies}": len(names) > 1,
+            "machine": machine_file is not None,
+            "trace": traced is not None,
+        }
         for option in (name for name, wrong in given.items() if wrong):
             raise UserError(
                 f"--{option}: is for estimates. Measure one policy at a time, on --gpus, without drawn times."
@@ -118,12 +133,18 @@ def command(
     for note in runs[0].notes:
         click.echo(note, err=True)
     for run in runs:
-        write(path if len(runs) == 1 else path.with_name(f"{path.stem}-{run.policy}{path.suffix}"), run.log)
+        write(path if len(runs) == 1 else _of_policy(path, run.policy), run.log)
+        if traced is not None:
+            from seamark.trials.simulation.quick_trace import write_trace
+
+            write_trace(run, traced if len(runs) == 1 else _of_policy(traced, run.policy))
     if len(runs) == 1:
         *block, written = metrics_block(runs[0].figures, path.name)
-        click.echo("\n".join([*runs[0].lines, *block, *switch_lines(runs[0].figures), written]))
+        traces = [] if traced is None else [f"Trace: {traced}. Open it at ui.perfetto.dev; nothing is uploaded."]
+        click.echo("\n".join([*runs[0].lines, *block, *switch_lines(runs[0].figures), written, *traces]))
         return 0
     written = f"Execution logs: {path.with_name(path.stem)}-POLICY{path.suffix}"
+    written += "" if traced is None else f"; traces: {_of_policy(traced, 'POLICY')}"
     if blocks == 1:
         click.echo("\n".join([*policy_table(runs), written]))
         return 0
@@ -165,13 +186,19 @@ def _machine(gpus: int | None, path: Path | None, cold_load: Literal["charged", 
     return read_machine(path, cold_load) if path is not None else Machine(gpus=gpus or 0, cold_load=cold_load)
 
 
-def _log_path(log: str) -> Path:
-    """Return where to write the execution log. Raises UserError where no file can be."""
-    path = output_file(log, "--log", EXECUTION_LOG)
+def _file(given: str, option: str, example: str) -> Path:
+    """Return where to write a log or a trace. Raises UserError where no file can be."""
+    path = output_file(given, option, example)
     assert path is not None
-    if path.exists() and not path.is_file():
-        raise UserError(f"--log {log}: is no file. Name a file, as {EXECUTION_LOG}.")
+    if not path.name or (path.exists() and not path.is_file()):
+        raise UserError(f"{option} {given}: is no file. Name a file, as {example}.")
     return path
+
+
+def _of_policy(path: Path, policy: str) -> Path:
+    """Return the path of one of several policies: `trace-easy.json.gz` of `trace.json.gz`."""
+    stem = path.name.removesuffix("".join(path.suffixes[-2:] if path.suffix == ".gz" else path.suffixes[-1:]))
+    return path.with_name(f"{stem}-{policy}{path.name.removeprefix(stem)}")
 
 
 def _policies(text: str) -> list[str]:

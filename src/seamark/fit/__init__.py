@@ -4,13 +4,14 @@ from seamark.fit.contradiction import contradictions, replica_contradictions
 from seamark.fit.prediction import Prediction, predict_replica, predict_station
 from seamark.fit.replica_fit import FittedReplica, ReplicaLimits, fit_replica
 from seamark.fit.replica_trial import ReplicaTrial
-from seamark.fit.score import Scored, score
+from seamark.fit.score import HeldOut, Scored, held_out, score, scored
 from seamark.fit.station_fit import FittedStation, fit_station
 from seamark.fit.station_trial import StationTrial
 
 __all__ = [
     "FittedReplica",
     "FittedStation",
+    "HeldOut",
     "Prediction",
     "ReplicaLimits",
     "ReplicaTrial",
@@ -19,8 +20,10 @@ __all__ = [
     "contradictions",
     "fit_replica",
     "fit_station",
+    "held_out",
     "predict_replica",
     "predict_station",
     "replica_contradictions",
     "score",
+    "scored",
 ]

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
-from seamark.fit.prediction import Prediction
+from seamark.fit.prediction import Predicted, Prediction
 
 Place = Literal["inside", "beyond", "overload"]
 """Of a treatment that was left out: its load is among those of the others, outside of them, or too much to serve."""
@@ -46,25 +46,48 @@ M = TypeVar("M")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _HeldOut:
+class HeldOut:
+    """One figure of a trial, the `number`-th of all, that was predicted from the trials of other treatments.
+    `spread` is the relative standard deviation over its repeats, None without any."""
+
+    number: int
     place: Place
     figure: str
-    error: float
+    measured: float
+    predicted: Predicted
     spread: float | None
-    inside: bool
+
+    @property
+    def error(self) -> float:
+        """The relative error of the prediction."""
+        return abs(self.predicted.value / self.measured - 1)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured figure lies in the interval of the prediction."""
+        return self.predicted.low <= self.measured <= self.predicted.high
 
 
 def score(
     trials: Sequence[T], fit: Callable[[Sequence[T]], M], predict: Callable[[M, T, int], Prediction]
 ) -> tuple[Scored, ...]:
-    """Return the errors by place and figure. `fit` makes a model from trials, `predict` takes it, a trial and a seed.
+    """Return the errors of `held_out` by place and figure. Raises as it does."""
+    return scored(held_out(trials, fit, predict))
 
-    Raises ValueError for fewer than three treatments, and as `fit`.
+
+def held_out(
+    trials: Sequence[T], fit: Callable[[Sequence[T]], M], predict: Callable[[M, T, int], Prediction]
+) -> tuple[HeldOut, ...]:
+    """Return all figures, each predicted without its treatment.
+
+    `fit` makes a model from trials, `predict` takes it, a trial and a seed. Raises ValueError for fewer than three
+    treatments, and as `fit`.
     """
     names = list(dict.fromkeys(trial.treatment for trial in trials))
     if len(names) < 3:
         raise ValueError("a score needs three treatments or more: one is left out, and two say how load matters")
-    found: list[_HeldOut] = []
+    places = {id(trial): number for number, trial in enumerate(trials)}
+    found: list[HeldOut] = []
     for name in names:
         fitted = fit([each for each in trials if each.treatment != name])
         own = [each for each in trials if each.treatment == name]
@@ -77,14 +100,20 @@ def score(
                 if said is None or not measured:
                     continue
                 found.append(
-                    _HeldOut(
+                    HeldOut(
+                        number=places[id(trial)],
                         place=place,
                         figure=figure,
-                        error=abs(said.value / measured - 1),
+                        measured=measured,
+                        predicted=said,
                         spread=spreads.get(figure),
-                        inside=said.low <= measured <= said.high,
                     )
                 )
+    return tuple(found)
+
+
+def scored(found: Sequence[HeldOut]) -> tuple[Scored, ...]:
+    """Return the errors by place and figure."""
     places: tuple[Place, ...] = ("inside", "beyond", "overload")
     figures = list(dict.fromkeys(each.figure for each in found))
     rows = [(place, figure) for place in places for figure in figures]
@@ -105,7 +134,7 @@ def _spreads(trials: Sequence[Trial]) -> dict[str, float]:
     return {name: float(each.std(ddof=1) / each.mean()) for name, each in values.items()}
 
 
-def _summed(rows: Sequence[_HeldOut]) -> Scored:
+def _summed(rows: Sequence[HeldOut]) -> Scored:
     errors = np.array([row.error for row in rows])
     relative = [row.error / row.spread for row in rows if row.spread]
     return Scored(

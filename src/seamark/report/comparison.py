@@ -69,12 +69,30 @@ def _signed(value: float, effect: Effect) -> str:
     return ("+" if value > 0 else "") + number(value)
 
 
+def origin_text(compared: Compared) -> str:
+    """Return whether both sides were measured or simulated, or which was what."""
+    base, new = compared.base.origin, compared.new.origin
+    return base if base == new else f"{new} against {base}"
+
+
+def origin_sentence(comparisons: Comparisons) -> str | None:
+    """Return how many comparisons are of simulated trials; None where all were measured."""
+    simulated, shown = len(comparisons.simulated), len(comparisons.comparisons)
+    if not simulated:
+        return None
+    if simulated == shown and all(each.base.origin == each.new.origin for each in comparisons.comparisons):
+        return "Simulated, not measured: all trials."
+    return f"Simulated, not measured: trials of {simulated} of {counted(shown, 'comparison')}."
+
+
 def comparison_lines(comparisons: Comparisons) -> list[str]:
     """Return one line for each comparison, then what they rest on, reasons and differences."""
     footnotes: dict[str, int] = {}
     lines = []
+    names_origins = len({origin_text(each) for each in comparisons.comparisons}) > 1
     for each in comparisons.comparisons:
         parts = [f"{contrast_text(each, comparisons)}: {each.metric} {effect_text(each)}"]
+        parts += [origin_text(each)] if names_origins else []
         parts += [p] if (p := p_text(each, comparisons.family)) else []
         parts.append(verdict_text(each) + _mark(each, footnotes))
         lines.append(", ".join(parts))
@@ -112,8 +130,9 @@ def _mark(compared: Compared, footnotes: dict[str, int]) -> str:
 def basis(comparisons: Comparisons) -> list[str]:
     """Return the sentences that hold for all comparisons: units, intervals, family, trials left out."""
     shown = comparisons.comparisons
+    simulated = origin_sentence(comparisons)
     tested = [each for each in shown if each.confidence]
-    lines = []
+    lines = [] if simulated is None else [simulated]
     if tested:
         levels = sorted({each.confidence or 0.0 for each in tested})
         attained = f"{levels[0]:.1%}" if levels[0] == levels[-1] else f"{levels[0]:.1%} to {levels[-1]:.1%}"
@@ -174,7 +193,8 @@ def differences_of(comparisons: Comparisons) -> list[tuple[str, str]]:
 def comparison_markdown(comparisons: Comparisons) -> str:
     """Return the comparisons as a Markdown table, with what they rest on below it."""
     title = comparisons.scenario or f"{comparisons.new} against {comparisons.base}"
-    head = ("comparison", "metric", "baseline", "new", "ratio (interval)", "p", "verdict")
+    origins = ("origin",) if comparisons.simulated else ()
+    head = ("comparison", *origins, "metric", "baseline", "new", "ratio (interval)", "p", "verdict")
     lines = [f"**{cell(title)}**: {cell(counts_text(comparisons))}", "", _row(head), _row(["---"] * len(head))]
     footnotes: dict[str, int] = {}
     for each in comparisons.comparisons:
@@ -182,7 +202,8 @@ def comparison_markdown(comparisons: Comparisons) -> str:
         medians = [f"{number(side.median)} {unit}".strip() for side in (each.base, each.new)]
         p = p_number(each) or "-"
         verdict = f"**{each.verdict}**" if each.verdict in ("better", "worse") else verdict_text(each)
-        words = (contrast_text(each, comparisons), each.metric, *medians, effect_text(each), p)
+        of = (origin_text(each),) if origins else ()
+        words = (contrast_text(each, comparisons), *of, each.metric, *medians, effect_text(each), p)
         lines.append(_row([*map(cell, words), verdict + _mark(each, footnotes)]))
     lines += ["", *(f"- {cell(text)}" for text in basis(comparisons))]
     lines += [f"- [{place}] {cell(text)}" for text, place in footnotes.items()]

@@ -24,10 +24,8 @@ INPUTS = {
 def fitted_lines(found: FittedModels) -> list[str]:
     """Return a paragraph for each model, with its scores as a table, then what was left out."""
     lines: list[str] = []
-    for station in found.stations:
-        lines += [*_station_lines(station), *_judged_lines(station), ""]
-    for replica in found.replicas:
-        lines += [*_replica_lines(replica), *_judged_lines(replica), ""]
+    for model in found.models:
+        lines += [*model_lines(model), ""]
     for start in found.starts:
         spread = "" if start.std_s is None else f" (standard deviation {number(start.std_s)} s)"
         lines.append(
@@ -37,6 +35,12 @@ def fitted_lines(found: FittedModels) -> list[str]:
         lines.append(f"Left out: {counted(count, 'trial')}: {why}.")
     lines += [f"Not fitted: {why}" for why in found.not_fitted]
     return lines
+
+
+def model_lines(model: StationModel | ReplicaModel) -> list[str]:
+    """Return the paragraph of one model, with what contradicts it and its scores."""
+    own = _station_lines(model) if isinstance(model, StationModel) else _replica_lines(model)
+    return [*own, *_judged_lines(model)]
 
 
 def _station_lines(model: StationModel) -> list[str]:

@@ -12,6 +12,8 @@ from seamark.report.numbers import ABSENT
 
 SERVER = "server"
 """Column of the server, among the factors."""
+ORIGIN = "origin"
+"""Column of the origin of trials, among the factors: only where some of a scenario are simulated."""
 DIGITS = 8
 NOT_RECORDED = "server identity not recorded"
 
@@ -94,13 +96,15 @@ def in_order(summary: Summary, levels: Levels | None = None) -> list[SummaryRow]
     """Return a summary's treatments by component, service, workload and level.
 
     Factors of the service stand before those of the load. Where there are several servers, each treatment has its own
-    as the factor `server`, so that no table or figure has both without a mark. Numbers are sorted by size, words as
+    as the factor `server`, so that no table or figure has both without a mark; likewise its `origin` where trials are
+    simulated. Numbers are sorted by size, words as
     `levels` lists them.
     """
     load = [setting.name for setting in (*LOAD_SETTINGS, *FINITE_SETTINGS)]
-    treatments, servers = [], marks(summary)
+    treatments, servers, simulated = [], marks(summary), simulated_services(summary)
     for row in summary.treatments:
-        own = {SERVER: servers[row.treatment]} if servers else {}
+        own: dict[str, Value] = {ORIGIN: row.origin} if simulated else {}
+        own |= {SERVER: servers[row.treatment]} if servers else {}
         factors = {**own, **row.factors}
         names = sorted(factors, key=lambda name: load.index(name) if name in load else -1)
         treatments.append(replace(row, factors={name: factors[name] for name in names}))
@@ -132,7 +136,7 @@ def numeric(levels: Sequence[Value]) -> bool:
 def levels_of(treatments: Sequence[SummaryRow]) -> dict[str, tuple[Value, ...]]:
     """Return each factor that varies within a workload with its levels: numbers by size, words as they come.
 
-    The server is among them if there are several, so that a table names it.
+    The server is among them if there are several, and the origin if trials are simulated, so that a table names them.
     """
     found: dict[str, dict[Value, None]] = {}
     for row in treatments:
@@ -141,5 +145,5 @@ def levels_of(treatments: Sequence[SummaryRow]) -> dict[str, tuple[Value, ...]]:
     return {
         name: tuple(sorted(values, key=lambda v: float(v or 0)) if numeric(tuple(values)) else values)
         for name, values in found.items()
-        if len(values) > 1 or name == SERVER
+        if len(values) > 1 or name in (SERVER, ORIGIN)
     }

@@ -12,11 +12,13 @@ from seamark.analysis.checks import worst
 from seamark.analysis.summary import marked
 from seamark.model.results.deployment_record import DeploymentRecord
 from seamark.model.results.load_record import LoadRecord
+from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.stages import Stages
 from seamark.model.results.summary import Summary, SummaryRow
 from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_meta import TrialMeta
 from seamark.model.results.trial_metrics import TrialMetrics, Verdict, VerdictReason
+from seamark.model.service import Origin
 from seamark.model.trial import Plan, Trial
 from seamark.report.ordering import in_order
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read, read_or_none
@@ -50,10 +52,12 @@ class TrialRecord:
     unit: str = ""
     latency_ms: BoundedDistribution = field(default_factory=BoundedDistribution)
     error_rate: float | None = None
+    origin: Origin = "measured"
     verdict: Verdict = "INVALID"
     reasons: tuple[VerdictReason, ...]
     window_s: tuple[float, float] | None = None
     stages: Stages | None = None
+    schedule: ScheduleMetrics | None = None
     device: str | None = None
     folder: TrialFolder
 
@@ -187,6 +191,7 @@ def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[VerdictReason
         reason="metrics.json cannot be read: remove it and run again"
         if damaged
         else "no metrics.json: this trial was not measured",
+        origin=load.origin,
         log_tail=tuple(redacted_text(line) for line in load.log_tail),
         started_at=load.started_at,
         finished_at=load.finished_at,
@@ -206,12 +211,14 @@ def _trial(planned: Trial, folder: TrialFolder, by_twins: Sequence[VerdictReason
         status=metrics.status,
         category=metrics.category,
         reason=redacted(metrics.reason),
+        origin=metrics.origin,
         warmup_s=start_s if metrics.warmup_auto else load.warmup_s,
         throughput=metrics.throughput.value,
         unit=metrics.throughput.unit,
         latency_ms=metrics.latency_ms,
         error_rate=metrics.errors.rate,
         stages=metrics.stages,
+        schedule=metrics.schedule,
         verdict=worst([metrics.verdict, *(reason.verdict for reason in by_twins)]),
         reasons=(*metrics.reasons, *by_twins),
         window_s=None if start_s is None or end_s is None else (start_s, end_s),

@@ -29,7 +29,7 @@ from seamark.report.numbers import (
     statistic,
     unit_words,
 )
-from seamark.report.ordering import SERVER, in_order, mixture, simulated_services
+from seamark.report.ordering import ORIGIN, SERVER, in_order, mixture, simulated_services
 from seamark.stats.histogram import Histogram
 
 COLOURS = {"VALID": "green", "SUSPECT": "yellow", "INVALID": "red"}
@@ -49,6 +49,9 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
     wide, units = columns >= WIDE, columns >= MIDDLE
     table = Table(header_style="bold", pad_edge=False, box=None, padding=(0, 1))
     table.add_column("workload", no_wrap=True)
+    simulated = simulated_services(summary)
+    if simulated:
+        table.add_column(ORIGIN, no_wrap=True)
     table.add_column("factors", overflow="fold", min_width=20)
     searched = any(row.search for row in summary.treatments)
     if searched:
@@ -75,7 +78,7 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
     table.add_column("verdict", no_wrap=True)
     last = None
     marks: set[str] = {warning} if (warning := mixture(summary)) else set()
-    if simulated := simulated_services(summary):
+    if simulated:
         marks.add(f"Simulated, not measured: {', '.join(simulated)}.")
     for row in in_order(summary):
         throughput, latency, workload = row.throughput, row.latency_ms, row.workload
@@ -84,6 +87,7 @@ def summary_table(summary: Summary, width: int | None = None) -> Table:
         marks |= {note for note, sign in ((BOUND_NOTE, bounded), (UNSTEADY_NOTE, mark)) if sign}
         table.add_row(
             Text("" if workload == last else workload),
+            *([row.origin] if simulated else []),
             Text(_levels(row.factors) or ABSENT),
             *(_found(row.search, units=units) if searched else ()),
             *([number(throughput.median)] if reached else []),
@@ -113,6 +117,8 @@ def _levels(factors: Mapping[str, Value]) -> str:
     """Return a treatment's levels; numbers are preceded by the name of their factor."""
     words = []
     for name, value in factors.items():
+        if name == ORIGIN:
+            continue
         text = level(value, name)
         words.append(text if isinstance(value, str) and name != SERVER else f"{name}={text}".replace(" ", ""))
     return " ".join(words)

@@ -155,6 +155,7 @@ def _side(trials: Sequence[Observation], path: str) -> ComparedSide:
         suspect=sum(each.verdict == "SUSPECT" for each in used),
         starts=len({each.start for each in used}),
         median=median(values) if values else None,
+        origin="simulated" if any(each.origin == "simulated" for each in trials) else "measured",
     )
 
 

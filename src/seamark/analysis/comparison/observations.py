@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from seamark.model.results.load_record import LoadRecord
 from seamark.model.results.times import Times
 from seamark.model.results.trial_metrics import ObjectiveResult, TrialMetrics, Verdict
+from seamark.model.service import Origin
 from seamark.model.trial import Trial
 
 VIRTUAL = "a virtual clock"
@@ -38,6 +39,7 @@ class Observation:
     block: int
     start: str
     verdict: Verdict
+    origin: Origin = "measured"
     unit: str = ""
     figures: Mapping[str, Figure] = field(default_factory=dict)
     own: Mapping[str, OwnFact] = field(default_factory=dict)
@@ -75,6 +77,7 @@ def observation(
         block=trial.block,
         start=f"{source}: {start}" if source else start,
         verdict=verdict,
+        origin="measured" if metrics is None else metrics.origin,
     )
     if metrics is None or not metrics.ok:
         return plain

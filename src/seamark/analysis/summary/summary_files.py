@@ -17,7 +17,7 @@ from seamark.storage.paths import ScenarioFolder, read, replacing, write
 
 IDENTITY = ("trial", "treatment", "workload", "service", "component", "deployment")
 PLACE = ("repetition", "block", "position")
-STATE = ("server", "status", "category", "verdict", "reasons", "throughput_unit")
+STATE = ("origin", "server", "status", "category", "verdict", "reasons", "throughput_unit")
 BOUND_COLUMNS = tuple(f"{group}_lower_bounds" for group in BOUNDED)
 SEARCHED = ("setting", "found", "bracket_low", "bracket_high", "confidence", "outcome", "confirmed", "probes")
 """Columns of a search, without their prefix."""
@@ -76,11 +76,12 @@ def _rows(
 ) -> Iterator[Row]:
     failed = {bad.trial: bad for bad in summary.failed}
     by_twins = {name: reasons for row in summary.treatments for name, reasons in row.by_twins.items()}
-    servers = _servers(summary)
+    servers, origins = _servers(summary), {row.treatment: row.origin for row in summary.treatments}
     for trial in plan.measured:
         row: Row = {"trial": trial.id, "treatment": trial.treatment, "workload": trial.group}
         row |= {name: getattr(trial, name) for name in (*IDENTITY[3:], *PLACE)}
         row |= {f"factor_{name}": level for name, level in levels[trial.treatment].items()}
+        row["origin"] = origins.get(trial.treatment, "measured")
         row["server"] = servers.get(trial.id)
         bad = failed.get(trial.id)
         if bad is None:

@@ -44,6 +44,7 @@ IDENTITY = (
     "timestamp",
     "component",
     "service",
+    "origin",
     "status",
     "category",
     "reason",

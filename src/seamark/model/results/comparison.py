@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seamark.model.results.values import Number, Setting, Word
+from seamark.model.results.values import OPTIONAL, Number, Setting, Word
+from seamark.model.service import Origin
 
 ComparedVerdict = Literal["better", "worse", "equivalent", "inconclusive"]
 UnitOfInference = Literal["trial", "start"]
@@ -34,6 +35,7 @@ class ComparedSide:
     suspect: int = 0
     unmatched: int = 0
     median: Number = None
+    origin: Origin = field(default="measured", metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,11 @@ class Comparisons:
     settings: tuple[Difference, ...] = ()
     environment: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def simulated(self) -> tuple[Compared, ...]:
+        """The comparisons that have a simulated side."""
+        return tuple(each for each in self.comparisons if "simulated" in (each.base.origin, each.new.origin))
 
     @property
     def judged(self) -> tuple[Compared, ...]:

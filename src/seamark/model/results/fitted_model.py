@@ -42,6 +42,26 @@ class FitScore:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeldOutFigure:
+    """One figure of a trial whose treatment was left out: measured, and predicted from the other treatments with the
+    limits of its 90 % interval. Names of figures have their units."""
+
+    scenario: str
+    trial: str
+    place: Literal["inside", "beyond", "overload"]
+    figure: str
+    measured: float
+    predicted: float
+    low: float
+    high: float
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether the measured figure lies in the interval."""
+        return self.low <= self.measured <= self.high
+
+
+@dataclass(frozen=True, kw_only=True)
 class StationModel:
     """A queueing model of a server: one queue, first come, first served.
 
@@ -64,6 +84,7 @@ class StationModel:
     sources: tuple[FitSource, ...]
     contradictions: tuple[str, ...] = ()
     scores: tuple[FitScore, ...] = ()
+    held_out: tuple[HeldOutFigure, ...] = ()
     why_no_score: Word = None
     draws: tuple[StationParameters, ...] = ()
 
@@ -116,6 +137,7 @@ class ReplicaModel:
     sources: tuple[FitSource, ...]
     contradictions: tuple[str, ...] = ()
     scores: tuple[FitScore, ...] = ()
+    held_out: tuple[HeldOutFigure, ...] = ()
     why_no_score: Word = None
     draws: tuple[ReplicaParameters, ...] = ()
 
@@ -151,3 +173,8 @@ class FittedModels:
     starts: tuple[StartModel, ...] = ()
     left_out: tuple[FitSource, ...] = ()
     not_fitted: tuple[str, ...] = ()
+
+    @property
+    def models(self) -> tuple[StationModel | ReplicaModel, ...]:
+        """The models of servers, stations first."""
+        return (*self.stations, *self.replicas)

@@ -4,9 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.model.results.comparison import Comparisons
-from seamark.report.comparison import basis, contrast_text, effect_text, p_number, reason_text, verdict_text
+from seamark.report.comparison import (
+    basis,
+    contrast_text,
+    effect_text,
+    origin_text,
+    p_number,
+    reason_text,
+    verdict_text,
+)
 from seamark.report.figures.comparisons import comparison_pictures
 from seamark.report.numbers import number, unit_words
+from seamark.report.ordering import ORIGIN
 from seamark.report.page.content import Block, Picture, Section, Table, Text, column, figures
 from seamark.report.source import Results
 
@@ -36,8 +45,10 @@ def _table(found: Comparisons) -> Table:
     ]
     reasons = list(dict.fromkeys(text for each in shown if (text := reason_text(each))))
     marks = [f"{reasons.index(text) + 1}" if (text := reason_text(each)) else "" for each in shown]
+    origins = (column(ORIGIN, [origin_text(each) for each in shown]),) if found.simulated else ()
     columns = (
         column("comparison", [contrast_text(each, found) for each in shown]),
+        *origins,
         column("metric", [each.metric for each in shown], "code"),
         figures("baseline", [one for one, _ in medians], "", "median of the values that are tested"),
         figures("new", [other for _, other in medians], "", "median of the values that are tested"),

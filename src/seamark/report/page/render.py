@@ -24,8 +24,12 @@ from seamark.report.figures.stages import stages_picture
 from seamark.report.figures.timelines import order_picture, phases_picture, timeline_picture
 from seamark.report.page.comparisons import comparison_blocks, comparisons_section
 from seamark.report.page.content import Block, Picture, Section, Text
+from seamark.report.page.policies import policy_blocks
+from seamark.report.page.predictions import prediction_blocks, predictions_section
 from seamark.report.page.provenance import configuration_section, deployments_table, nodes_section, reproduce_section
+from seamark.report.page.schedules import schedule_blocks
 from seamark.report.page.sections import about, failures_section, glossary_section, headline, verdicts_section
+from seamark.report.schedules import has_schedules
 from seamark.report.source import Results, read_results
 from seamark.report.tables.search import search_tables, searched_treatments
 from seamark.report.tables.stages import stages_of, stages_table
@@ -33,8 +37,8 @@ from seamark.report.tables.summary import slug, summary_section, trials_section
 from seamark.storage.paths import write_text
 
 TICKED = re.compile(r"`([^`]+)`")
-RUN, COMPARED = "", "="
-"""Keys of the figures of the run and of the comparisons, among those of the workloads."""
+RUN, COMPARED, PREDICTED = "", "=", "~"
+"""Keys of the figures of the run, of the comparisons and of predictions, among those of the workloads."""
 
 
 def write_report(scenario_folder: Path, reports_folder: Path) -> Path:
@@ -79,6 +83,7 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
         summary_section(results),
         failures_section(results),
         verdicts_section(results),
+        predictions_section(drawn[PREDICTED]),
         *services(results, drawn),
         run_timeline_section(results, drawn[RUN]),
         trials_section(results),
@@ -98,13 +103,17 @@ def _drawn(results: Results, figures: Path) -> Mapping[str, Sequence[Block]]:
             stem = _stem(service, workload)
             what = (results, workload, treatments, stem, figures)
             tasks.append((stem, partial(_search, *what)))
+            tasks.append((stem, partial(policy_blocks, *what)))
             tasks.append((stem, partial(factor_pictures, *what)))
             if treatments[0].component != "program":  # it is one run: no distribution, no seconds
                 tasks.append((stem, partial(latency_pictures, *what)))
                 tasks.append((stem, partial(_one, timeline_picture, *what)))
+            if has_schedules(results, treatments):
+                tasks.append((stem, partial(schedule_blocks, *what)))
             if any(stages_of(results, treatment) for treatment in treatments):
                 tasks.append((stem, partial(_stages, *what)))
     tasks += [(RUN, partial(_one, draw, results, figures)) for draw in (phases_picture, order_picture)]
+    tasks.append((PREDICTED, partial(prediction_blocks, results, figures)))
     tasks.append((COMPARED, partial(comparison_blocks, results, figures)))
     drawn: dict[str, list[Block]] = {name: [] for name, _ in tasks}
     for (name, _), blocks in zip(tasks, draw_in_parallel([task for _, task in tasks]), strict=True):

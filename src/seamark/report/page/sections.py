@@ -16,6 +16,7 @@ from seamark.report.numbers import ABSENT, duration, size
 from seamark.report.ordering import about_servers, only_simulated, simulated_services
 from seamark.report.page.content import Block, Code, Facts, Section, Table, Text, column, figures
 from seamark.report.source import Results
+from seamark.report.tables.summary import origin_columns
 
 MOST_PLACES = 8
 
@@ -201,6 +202,7 @@ def failures_section(results: Results) -> Section | None:
     shown = failed[:MOST_FAILED]
     columns = (
         column("trial", [trial.id for trial in shown], "code"),
+        *origin_columns(shown),
         column("status", [trial.status for trial in shown], "verdict"),
         column("category", [trial.category or "unknown" for trial in shown], "code"),
         column("reason", [trial.reason or "no reason was recorded" for trial in shown]),

@@ -13,8 +13,8 @@ from seamark.report.numbers import (
     span,
     unit_words,
 )
-from seamark.report.ordering import SERVER, mixture, trial_marks
-from seamark.report.page.content import Cell, Section, Table, Text, absent, column, figures, known
+from seamark.report.ordering import ORIGIN, SERVER, mixture, trial_marks
+from seamark.report.page.content import Cell, Column, Section, Table, Text, absent, column, figures, known
 from seamark.report.source import Results, TrialRecord
 from seamark.report.tables.by_treatment import (
     OVER_REPETITIONS,
@@ -139,6 +139,12 @@ def qualities_of(treatments: Sequence[SummaryRow], most: int = MOST_QUALITIES) -
     return shown, f"Quality, as named in metrics.json: {said}." if said else ""
 
 
+def origin_columns(trials: Sequence[TrialRecord]) -> list[Column]:
+    """Return a column of the origin where trials are simulated."""
+    simulated = any(trial.origin == "simulated" for trial in trials)
+    return [column(ORIGIN, [trial.origin for trial in trials])] if simulated else []
+
+
 def _codes(trial: TrialRecord) -> str | None:
     if not trial.ok:
         return trial.category
@@ -172,6 +178,7 @@ def trials_section(results: Results, most: int = 400) -> Section:
     servers = trial_marks(results.summary)
     shown = ordered[:most]
     columns = [column("trial", [trial.id for trial in shown], "code")]
+    columns += origin_columns(shown)
     if servers:
         columns.append(column(SERVER, [servers.get(trial.id, ABSENT) for trial in shown]))
     started = [trial.started_at.replace("T", " ")[clock] if trial.started_at else ABSENT for trial in shown]

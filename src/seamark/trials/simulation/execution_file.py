@@ -77,8 +77,8 @@ class SimulationFacts:
     not_run: int = field(default=0, metadata=OPTIONAL)
 
 
-def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> None:
-    """Write the executions of a schedule, whole or not at all. Raises OSError (no space)."""
+def execution_table(schedule: Schedule, facts: SimulationFacts) -> pa.Table:
+    """Return the executions of a schedule as rows of COLUMNS."""
     work, ran = schedule.work, executions_of(schedule)
     nodes, requests = schedule.node.tolist(), [work.requests[number] for number in ran.request.tolist()]
     named = [work.name_of(node)[1] for node in nodes]
@@ -106,7 +106,12 @@ def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> 
         facts = _with_outcomes(facts, ran, changes_of(schedule))
     optional = () if measured is None else (*OUTCOME_COLUMNS, *((GPU_COLUMN,) if measured.gpus is not None else ()))
     schema = pa.schema([*COLUMNS, *optional]).with_metadata({METADATA_KEY: json.dumps(encode(facts)).encode()})
-    table = pa.Table.from_arrays([_array(values[each.name], each.type) for each in schema], schema=schema)
+    return pa.Table.from_arrays([_array(values[each.name], each.type) for each in schema], schema=schema)
+
+
+def write_executions(path: Path, schedule: Schedule, facts: SimulationFacts) -> None:
+    """Write the executions of a schedule, whole or not at all. Raises OSError (no space)."""
+    table = execution_table(schedule, facts)
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True, use_dictionary=TEXTS)
 

@@ -9,23 +9,26 @@ import numpy as np
 
 from seamark.errors import UserError
 from seamark.fit import (
+    HeldOut,
     ReplicaLimits,
     ReplicaTrial,
-    Scored,
     StationTrial,
     contradictions,
     fit_replica,
     fit_station,
+    held_out,
     predict_replica,
     predict_station,
     replica_contradictions,
-    score,
+    scored,
 )
 from seamark.fit.replica_fit import ReplicaDraw
 from seamark.fit.station_fit import Draw
 from seamark.model.results.fitted_model import (
     FitScore,
+    FitSource,
     FittedModels,
+    HeldOutFigure,
     InputRange,
     ReplicaModel,
     ReplicaParameters,
@@ -73,8 +76,8 @@ def fitted_models(inputs: FitInputs, *, servers: int | None, seed: int) -> Fitte
 
 def _station(group: FitGroup[StationTrial], servers: int | None, seed: int) -> StationModel:
     station = fit_station(group.trials, servers=servers, seed=seed)
-    scores, why_no_score = _scores(
-        lambda: score(
+    found, why_no_score = _held_out(
+        lambda: held_out(
             group.trials,
             lambda others: fit_station(others, servers=servers, seed=seed, draws=SCORE_DRAWS),
             lambda fitted, trial, number: predict_station(
@@ -96,7 +99,8 @@ def _station(group: FitGroup[StationTrial], servers: int | None, seed: int) -> S
         out_of_order=station.out_of_order,
         sources=tuple(group.sources),
         contradictions=contradictions(station, group.trials),
-        scores=scores,
+        scores=tuple(FitScore(**vars(each)) for each in scored(found)),
+        held_out=tuple(_figure(each, group.sources[each.number]) for each in found),
         why_no_score=why_no_score,
         draws=tuple(map(_station_parameters, station.draws)),
     )
@@ -105,8 +109,8 @@ def _station(group: FitGroup[StationTrial], servers: int | None, seed: int) -> S
 def _replica(group: FitGroup[ReplicaTrial], seed: int) -> ReplicaModel:
     limits = _most(group.limits)
     fitted = fit_replica(group.trials, limits, seed=seed)
-    scores, why_no_score = _scores(
-        lambda: score(
+    found, why_no_score = _held_out(
+        lambda: held_out(
             group.trials,
             lambda others: fit_replica(others, limits, seed=seed, draws=REPLICA_SCORE_DRAWS),
             lambda other, trial, number: predict_replica(other, trial, seed + number),
@@ -126,7 +130,8 @@ def _replica(group: FitGroup[ReplicaTrial], seed: int) -> ReplicaModel:
         requests=fitted.requests,
         sources=tuple(group.sources),
         contradictions=replica_contradictions(fitted, group.trials),
-        scores=scores,
+        scores=tuple(FitScore(**vars(each)) for each in scored(found)),
+        held_out=tuple(_figure(each, group.sources[each.number]) for each in found),
         why_no_score=why_no_score,
         draws=tuple(map(_replica_parameters, fitted.draws)),
     )
@@ -138,12 +143,26 @@ def _most(limits: list[ReplicaLimits]) -> ReplicaLimits:
     return replace(limits[0], kv_blocks=max(each.kv_blocks for each in limits))
 
 
-def _scores(scored: Callable[[], tuple[Scored, ...]]) -> tuple[tuple[FitScore, ...], str | None]:
-    """Return scores, or why there are none."""
+def _held_out(predicted: Callable[[], tuple[HeldOut, ...]]) -> tuple[tuple[HeldOut, ...], str | None]:
+    """Return the figures of trials that were left out, or why there are none."""
     try:
-        return tuple(FitScore(**vars(each)) for each in scored()), None
+        return predicted(), None
     except ValueError as reason:
         return (), str(reason)
+
+
+def _figure(found: HeldOut, source: FitSource) -> HeldOutFigure:
+    said = found.predicted
+    return HeldOutFigure(
+        scenario=source.scenario,
+        trial=source.trial,
+        place=found.place,
+        figure=found.figure,
+        measured=found.measured,
+        predicted=said.value,
+        low=said.low,
+        high=said.high,
+    )
 
 
 def _start(starts: ServerStarts) -> StartModel:

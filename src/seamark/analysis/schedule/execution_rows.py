@@ -1,0 +1,130 @@
+"""Executions of a trial as columns, read by name: files of later versions may have more of them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from seamark.analysis.metrics.samples import DamagedError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+METADATA_KEY = b"seamark"
+TIMES = ("arrival_s", "ready_s", "taken_s", "start_s", "end_s")
+LOAD, SWITCH = "load", "switch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionRows:
+    """Executions that held GPUs, on a machine of `gpus` GPUs; times in seconds from the first arrival.
+
+    All columns but the last two are by execution, shape (executions,). From `taken_s` to `start_s` the GPUs load
+    (`is_switch`: change) the model, until `end_s` they run the node. `model` is a place in `models`. `held_row` and
+    `held_gpu`, shape (holdings,), are pairs of an execution and one of its GPUs. `consecutive`: the GPUs of an
+    execution must be neighbours.
+    """
+
+    gpus: int
+    models: tuple[str, ...]
+    consecutive: bool
+    model: Ints
+    count: Ints
+    is_switch: NDArray[np.bool_]
+    arrival_s: Floats
+    ready_s: Floats
+    taken_s: Floats
+    start_s: Floats
+    end_s: Floats
+    held_row: Ints
+    held_gpu: Ints
+
+    @property
+    def makespan_s(self) -> float:
+        """The latest end; 0 without executions."""
+        return float(self.end_s.max(initial=0.0))
+
+
+def read_execution_table(path: Path) -> pa.Table:
+    """Return the rows of a file of executions. Raises DamagedError for one that is missing or cannot be read."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read()
+    except FileNotFoundError:
+        raise DamagedError(f"{path.name} is missing") from None
+    except (pa.ArrowException, OSError, ValueError) as cause:
+        raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
+
+
+def read_rows(path: Path) -> ExecutionRows:
+    """Return the executions of a file. Raises DamagedError as `read_execution_table`, and for impossible values."""
+    table = read_execution_table(path)
+    try:
+        return rows_of(table)
+    except (pa.ArrowException, ValueError, LookupError, TypeError) as cause:
+        raise DamagedError(f"{path.name} is damaged: {' '.join(str(cause).split())[:200]}") from cause
+
+
+def ran(table: pa.Table) -> pa.Table:
+    """Return the executions of a table that held GPUs: the others have no times. Raises LookupError without a column
+    of times or GPUs."""
+    known = np.ones(len(table), bool)
+    for name in ("gpu", *TIMES):
+        known &= table[name].is_valid().to_numpy()
+    for name in TIMES:
+        known &= np.isfinite(table[name].to_numpy().astype(np.float64))
+    return table.filter(pa.array(known))
+
+
+def rows_of(table: pa.Table) -> ExecutionRows:
+    """Return the executions of a table that held GPUs. Raises ValueError and LookupError for impossible values."""
+    facts, table = _facts(table), ran(table)
+    arrival_s, ready_s, taken_s, start_s, end_s = (table[name].to_numpy().astype(np.float64) for name in TIMES)
+    if (start_s < taken_s).any() or (end_s < start_s).any():
+        raise ValueError("executions end before they begin")
+    named = table["model"].cast(pa.string()).combine_chunks().dictionary_encode()
+    models = tuple(str(name) for name in named.dictionary.to_pylist())
+    count, held_gpu = gpus_of(table)
+    gpus = int(facts.get("gpus") or held_gpu.max(initial=0) + 1)
+    if held_gpu.min(initial=0) < 0 or held_gpu.max(initial=0) >= gpus:
+        raise ValueError(f"it has executions on other GPUs than 0 to {gpus - 1}")
+    fetch = table["fetch"] if "fetch" in table.column_names else pa.chunked_array([pa.nulls(len(table), pa.string())])
+    return ExecutionRows(
+        gpus=gpus,
+        models=models,
+        consecutive=facts.get("windows") != "any",
+        model=named.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64),
+        count=count,
+        is_switch=pc.fill_null(pc.equal(fetch, SWITCH), False).to_numpy().astype(bool),
+        arrival_s=arrival_s,
+        ready_s=ready_s,
+        taken_s=taken_s,
+        start_s=start_s,
+        end_s=end_s,
+        held_row=np.repeat(np.arange(len(table)), count),
+        held_gpu=held_gpu,
+    )
+
+
+def gpus_of(table: pa.Table) -> tuple[Ints, Ints]:
+    """Return the number of GPUs of each execution, and all their GPUs one after another: those of `gpu_ids` where a
+    file lists them, else `gpus` neighbours from `gpu` on."""
+    if "gpu_ids" in table.column_names:
+        lists = table["gpu_ids"].to_pylist()
+        count = np.asarray([len(each) for each in lists], np.int64)
+        return count, np.asarray([gpu for each in lists for gpu in each], np.int64)
+    first = table["gpu"].to_numpy().astype(np.int64)
+    count = table["gpus"].to_numpy().astype(np.int64)
+    begins = np.repeat(np.cumsum(count) - count, count)
+    return count, np.repeat(first, count) + np.arange(int(count.sum())) - begins
+
+
+def _facts(table: pa.Table) -> Mapping[str, Any]:
+    facts = json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
+    return facts if isinstance(facts, dict) else {}

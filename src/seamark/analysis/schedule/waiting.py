@@ -1,0 +1,84 @@
+"""Why nodes wait: for predecessors, for GPUs, for neighbouring GPUs, or held back though GPUs are free.
+
+The cause is read from the schedule alone. At each moment of a node's wait for k GPUs, `lacking` holds while fewer
+than k GPUs are free, `apart` while k are free but not k neighbours, and `held_back` the rest: the policy waits for
+another node or another GPU, or the free GPUs do not suit the node. GPUs count as free unless an execution holds them,
+loads and switches included.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamark.analysis.schedule.execution_rows import ExecutionRows, Floats
+from seamark.analysis.schedule.occupation import counts_over_time
+
+CELLS = 4_000_000
+"""Most cells of a matrix of moments and GPUs that is held at a time."""
+
+ROUNDING = 1e-12
+"""Of the makespan: a shorter time is none, but the error of a sum of times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingCauses:
+    """Seconds by execution, shape (executions,). `predecessors_s` passes from the arrival of the request until the
+    node is ready; the other three add up to its wait for GPUs."""
+
+    predecessors_s: Floats
+    lacking_s: Floats
+    apart_s: Floats
+    held_back_s: Floats
+
+
+def waiting_causes(rows: ExecutionRows) -> WaitingCauses:
+    """Return the seconds that each execution waited, by cause."""
+    moments, used = counts_over_time(rows.taken_s, rows.end_s, rows.count)
+    free = rows.gpus - used
+    taken_s = np.maximum(rows.taken_s, rows.ready_s)
+    lacking_s, apart_s = np.zeros(len(taken_s)), np.zeros(len(taken_s))
+    for count in np.unique(rows.count).tolist():
+        own = rows.count == count
+        span = rows.ready_s[own], taken_s[own]
+        lacking_s[own] = _time_in(free < count, moments, *span)
+        if count > 1 and rows.consecutive:
+            apart_s[own] = _time_in((free >= count) & ~_has_window(rows, moments, count), moments, *span)
+    held_back_s = taken_s - rows.ready_s - lacking_s - apart_s
+    return WaitingCauses(
+        predecessors_s=np.maximum(rows.ready_s - rows.arrival_s, 0.0),
+        lacking_s=lacking_s,
+        apart_s=apart_s,
+        held_back_s=np.where(held_back_s > ROUNDING * rows.makespan_s, held_back_s, 0.0),
+    )
+
+
+def _time_in(holds: NDArray[np.bool_], moments: Floats, begin_s: Floats, end_s: Floats) -> Floats:
+    """Return how long a condition, which `holds` from each moment to the next, held within intervals."""
+    if len(moments) < 2:
+        return np.zeros(len(begin_s))
+    total_s = np.concatenate([[0.0], np.cumsum(np.diff(moments) * holds[:-1])])
+    return np.asarray(np.interp(end_s, moments, total_s) - np.interp(begin_s, moments, total_s))
+
+
+def _has_window(rows: ExecutionRows, moments: Floats, count: int) -> NDArray[np.bool_]:
+    """Return whether `count` neighbouring GPUs are free after each moment, shape (moments,)."""
+    held = rows.end_s[rows.held_row] > rows.taken_s[rows.held_row]
+    row, gpu = rows.held_row[held], rows.held_gpu[held]
+    place = np.searchsorted(moments, np.concatenate([rows.taken_s[row], rows.end_s[row]]))
+    order = np.argsort(place, kind="stable")
+    place, gpus = place[order], np.concatenate([gpu, gpu])[order]
+    change = np.repeat([1, -1], len(row))[order].astype(np.int32)
+    before = np.zeros(rows.gpus, np.int32)
+    found, chunk = np.zeros(len(moments), bool), max(1, CELLS // rows.gpus)
+    for begin in range(0, len(moments), chunk):
+        end = min(begin + chunk, len(moments))
+        low, high = np.searchsorted(place, (begin, end))
+        held_by = np.zeros((end - begin, rows.gpus), np.int32)
+        np.add.at(held_by, (place[low:high] - begin, gpus[low:high]), change[low:high])
+        held_by = held_by.cumsum(axis=0, dtype=np.int32) + before
+        before = held_by[-1]
+        sums = np.zeros((end - begin, rows.gpus + 1), np.int32)
+        np.cumsum(held_by > 0, axis=1, out=sums[:, 1:])
+        found[begin:end] = (sums[:, count:] == sums[:, :-count]).any(axis=1)
+    return found

@@ -1,0 +1,185 @@
+"""Schedules of workflows on GPUs that a report shows: one trial of each treatment to draw, and figures of all."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from seamark.analysis.metrics.samples import DamagedError
+from seamark.analysis.schedule.execution_rows import ExecutionRows, read_rows
+from seamark.analysis.schedule.occupation import bars_of, counts_over_time
+from seamark.analysis.schedule.waiting import waiting_causes
+from seamark.model.plurals import counted
+from seamark.model.results.summary import SummaryRow
+from seamark.report.numbers import level
+from seamark.report.ordering import levels_of
+from seamark.report.source import Results, TrialRecord
+
+MOST_TREATMENTS, MOST_CURVES = 24, 7
+POLICY = "policy"
+MOST_EXECUTIONS = 1_000_000
+"""Of a workload: further repetitions are left out of its figures, but one trial of each treatment takes part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownSchedule:
+    """One trial of a treatment. `label` has all levels of the treatment; `curve` is that of the factor that is
+    compared, `group` has those of all others."""
+
+    treatment: SummaryRow
+    label: str
+    group: str
+    curve: str
+    trial: TrialRecord
+    rows: ExecutionRows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleFigures:
+    """Figures of one trial, or medians over several: shares of the time of all GPUs until the makespan, numbers and
+    seconds of first loads and switches, nodes that wait for GPUs, and seconds a node waits by cause."""
+
+    run_ratio: float
+    load_ratio: float
+    switch_ratio: float
+    loads: float
+    load_s: float
+    switches: float
+    switch_s: float
+    queue_mean: float
+    queue_most: float
+    lacking_s: float
+    apart_s: float
+    held_back_s: float
+    predecessors_s: float
+
+    @property
+    def idle_ratio(self) -> float:
+        """The rest of the time of all GPUs."""
+        return max(0.0, round(1.0 - self.run_ratio - self.load_ratio - self.switch_ratio, 12))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedules:
+    """What a report shows of a workload, group by group: within one, treatments differ by `compares` alone and are
+    shown by the same repetition, so that all have the same requests. `trials` is the number of repetitions of each
+    treatment that its figures are medians of. `notes` say what is not shown."""
+
+    compares: str | None = None
+    shown: tuple[ShownSchedule, ...] = ()
+    figures: tuple[ScheduleFigures, ...] = ()
+    trials: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def has_schedules(results: Results, treatments: Sequence[SummaryRow]) -> bool:
+    """Return whether trials of some treatments are schedules of workflows."""
+    return any(trial.schedule for treatment in treatments for trial in results.trials_of(treatment))
+
+
+def schedules_of(results: Results, treatments: Sequence[SummaryRow]) -> Schedules:
+    """Read the schedules of a workload. Damaged and missing files are left out and counted in a note."""
+    able = [each for each in treatments if has_schedules(results, [each])]
+    compares, varying = compared_factor(able), _varying(treatments)
+    others = [name for name in varying if name != compares]
+    groups: dict[str, list[SummaryRow]] = {}
+    for treatment in able:
+        groups.setdefault(label_of(treatment, others), []).append(treatment)
+    ordered = [(group, each) for group, own in groups.items() for each in own]
+    shown: list[ShownSchedule] = []
+    figures, trials = [], []
+    budget, unread = MOST_EXECUTIONS, 0
+    for group, treatment in ordered[:MOST_TREATMENTS]:
+        beside = [each.trial.repetition for each in shown if each.group == group]
+        found: ExecutionRows | None = None
+        own: list[ScheduleFigures] = []
+        for trial in by_makespan(results.trials_of(treatment), first=beside[0] if beside else None):
+            executions = trial.schedule.executions if trial.schedule else 0
+            if found is not None and executions > budget:
+                continue
+            try:
+                rows = read_rows(trial.folder.executions)
+            except DamagedError:
+                unread += 1
+                continue
+            budget -= executions
+            if not len(rows.model):
+                continue
+            own.append(schedule_figures(trial, rows))
+            if found is None:
+                found = rows
+                curve = level(treatment.factors.get(compares), compares) if compares else ""
+                label = label_of(treatment, varying) or treatment.workload
+                shown.append(
+                    ShownSchedule(treatment=treatment, label=label, group=group, curve=curve, trial=trial, rows=rows)
+                )
+        if own:
+            figures.append(_medians(own))
+            trials.append(len(own))
+    notes = []
+    if unread:
+        notes.append(f"Left out: executions.parquet of {counted(unread, 'trial')} is missing or damaged.")
+    if (more := len(able) - MOST_TREATMENTS) > 0:
+        notes.append(f"Schedules of {counted(more, 'more treatment')} are not shown.")
+    return Schedules(
+        compares=compares, shown=tuple(shown), figures=tuple(figures), trials=tuple(trials), notes=tuple(notes)
+    )
+
+
+def compared_factor(treatments: Sequence[SummaryRow]) -> str | None:
+    """Return the factor whose levels are shown beside each other: the policy, else that with the most levels that can
+    be told apart; None where nothing varies or there are too many levels."""
+    able = {name: count for name, count in _varying(treatments).items() if count <= MOST_CURVES}
+    return POLICY if POLICY in able else max(able, key=lambda name: able[name], default=None)
+
+
+def _varying(treatments: Sequence[SummaryRow]) -> dict[str, int]:
+    """Return the factors that vary, with their numbers of levels."""
+    return {name: len(values) for name, values in levels_of(treatments).items() if len(values) > 1}
+
+
+def by_makespan(trials: Sequence[TrialRecord], first: int | None = None) -> list[TrialRecord]:
+    """Return good trials of one treatment: the repetition `first`, if it is there, then that of the (lower) median
+    makespan, then those nearest to it."""
+    good = [trial for trial in trials if trial.ok and trial.schedule is not None]
+    good.sort(key=lambda trial: (trial.schedule.makespan_s if trial.schedule else 0.0, trial.repetition))
+    middle = (len(good) - 1) // 2
+    places = range(len(good))
+    return [good[at] for at in sorted(places, key=lambda at: (good[at].repetition != first, abs(at - middle), at))]
+
+
+def label_of(treatment: SummaryRow, names: Iterable[str]) -> str:
+    """Return a treatment's levels of some factors: `policy easy, generated_requests 50`."""
+    own = [name for name in names if name in treatment.factors]
+    return ", ".join(f"{name} {level(treatment.factors[name], name)}" for name in own)
+
+
+def schedule_figures(trial: TrialRecord, rows: ExecutionRows) -> ScheduleFigures:
+    """Return the figures of one trial; numbers of loads and switches are those of its metrics.json."""
+    metrics, bars, models = trial.schedule, bars_of(rows), len(rows.models)
+    assert metrics is not None
+    whole_s, took_s = rows.makespan_s * rows.gpus, bars.end_s - bars.begin_s
+    run_s, load_s, switch_s = (
+        float(took_s[chosen].sum()) for chosen in (bars.kind < models, bars.kind == models, bars.kind == models + 1)
+    )
+    causes = waiting_causes(rows)
+    _, waiting = counts_over_time(rows.ready_s, rows.taken_s)
+    waited_s = float((rows.taken_s - rows.ready_s).clip(0.0).sum())
+    return ScheduleFigures(
+        run_ratio=run_s / whole_s if whole_s else 0.0,
+        load_ratio=load_s / whole_s if whole_s else 0.0,
+        switch_ratio=switch_s / whole_s if whole_s else 0.0,
+        loads=metrics.cold_loads,
+        load_s=metrics.cold_load_s,
+        switches=metrics.switches,
+        switch_s=metrics.switch_s,
+        queue_mean=waited_s / rows.makespan_s if rows.makespan_s else 0.0,
+        queue_most=float(waiting.max(initial=0)),
+        lacking_s=float(causes.lacking_s.mean()),
+        apart_s=float(causes.apart_s.mean()),
+        held_back_s=float(causes.held_back_s.mean()),
+        predecessors_s=float(causes.predecessors_s.mean()),
+    )
+
+
+def _medians(own: Sequence[ScheduleFigures]) -> ScheduleFigures:
+    return ScheduleFigures(**{name: median(getattr(each, name) for each in own) for name in vars(own[0])})
