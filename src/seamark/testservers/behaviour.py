@@ -27,8 +27,8 @@ class Behaviour:
 
     The first token is due `ttft_ns` after the complete request was read, chunk k with tokens `gap_ns` times k later.
     With a queue, `ttft_ns` is the mean service time and the first token is due when the request leaves its server, of
-    `queue_servers`; what follows occupies nothing. A stall holds every write that falls due from `stall_from_s` after the
-    first request until `stall_for_s` later, and releases them together.
+    `queue_servers`; what follows occupies nothing. A stall holds every write that falls due from `stall_from_s` after
+    the first request until `stall_for_s` later, and releases them together.
 
     A reply has `max_tokens` tokens (16 by default), `first_tokens` (None: as the others) in its first chunk and then
     `chunk_tokens` per chunk. With `chunks` it has that many chunks and stops by itself, unless `max_tokens` ends it
@@ -101,8 +101,9 @@ class Queue:
     """M/M/c or M/D/c for exponential inter-arrival gaps: `servers` of them and one queue, first come first served,
     exponential or fixed service times. No clock.
 
-    In service times, at utilisation r of one server: the mean sojourn is 1 / (1 - r) for M/M/1, whose sojourn is exponential (at r
-    = 0.5: mean 2, p50 1.386, p99 9.21), and 1 + r / (2 (1 - r)) for M/D/1 (Pollaczek-Khinchine; at 0.5: 1.5).
+    In service times, at utilisation r of one server: the mean sojourn is 1 / (1 - r) for M/M/1, whose sojourn is
+    exponential (at r = 0.5: mean 2, p50 1.386, p99 9.21), and 1 + r / (2 (1 - r)) for M/D/1 (Pollaczek-Khinchine; at
+    0.5: 1.5). The mean wait of M/M/c follows from Erlang's formula C.
     """
 
     def __init__(self, kind: QueueKind, mean_ns: int, seed: int, servers: int = 1) -> None:

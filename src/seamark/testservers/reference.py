@@ -43,8 +43,8 @@ def count(text: str) -> int | None:
 
 
 def servers(text: str) -> int:
-    """Parse a number of servers; an empty text means one."""
-    return whole(1)(text or "1")
+    """Parse a number of servers; none, and an empty text, mean one."""
+    return 1 if text.lower() in ("", "none") else whole(1)(text)
 
 
 def _path(text: str) -> Path | None:

@@ -34,6 +34,7 @@ from seamark.model.results.fitted_model import (
     StationParameters,
 )
 from seamark.trials.simulation.fit_inputs import FitGroup, FitInputs, ServerStarts
+from seamark.trials.simulation.fitted_server import fitted_server
 
 SCORE_DRAWS, REPLICA_SCORE_DRAWS = 100, 40
 
@@ -99,6 +100,7 @@ def _station(group: FitGroup[StationTrial], servers: int | None, seed: int) -> S
         scores=scores,
         why_no_score=why_no_score,
         draws=tuple(map(_station_parameters, station.draws)),
+        server=fitted_server(group.served),
     )
 
 
@@ -129,6 +131,7 @@ def _replica(group: FitGroup[ReplicaTrial], seed: int) -> ReplicaModel:
         scores=scores,
         why_no_score=why_no_score,
         draws=tuple(map(_replica_parameters, fitted.draws)),
+        server=fitted_server(group.served),
     )
 
 
