@@ -61,7 +61,7 @@ FORMATS = ("text", "json")
 @click.option(
     "--verify", type=click.Path(path_type=Path), metavar="FILE", help="Write the scenario that measures the answer."
 )
-@click.option("--score", metavar="SCENARIO", help="Hold a measured scenario of --verify against its prediction.")
+@click.option("--score", metavar="SCENARIO", help="Measured scenario of --verify, or its folder of results.")
 @click.option("--site", metavar="NAME", help="Site of that scenario. Default: the scenario's, or local.")
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="Text, or one document."
@@ -203,19 +203,15 @@ def _score(scenario: str, site: str | None, form: str) -> int:
     """Print prediction against measurement."""
     from seamark.analysis.comparison.predicted import prediction_score
     from seamark.analysis.summary.trial_result import read_trial_result
-    from seamark.planning.study import Study, scenario_files
+    from seamark.housekeeping.compared_results import results_named
     from seamark.report.capacity import score_lines
     from seamark.storage.codec import encode
 
-    named = dict(scenario_files(Path.cwd()))
-    study = Study.at(Path.cwd(), scenario=str(named.get(scenario, scenario)), site=site)
-    prediction = study.scenario.prediction
+    results = results_named(Path.cwd(), scenario, site)
+    prediction = results.plan.prediction
     if prediction is None:
         raise UserError(f"--score {scenario}: it has no 'prediction'. `bench capacity --verify FILE` writes one.")
-    folder = study.folder(study.scenario.name)
-    results = [read_trial_result(trial, folder.trial(trial.id)) for trial in study.plan.measured]
-    if not any(each.good for each in results):
-        raise UserError(f"--score {scenario}: no trial of it is measured yet. `bench submit -c {scenario}` measures.")
-    found = prediction_score(study.scenario.name, prediction, results)
+    trials = [read_trial_result(trial, results.folder.trial(trial.id)) for trial in results.plan.measured]
+    found = prediction_score(results.plan.scenario, prediction, trials)
     click.echo(json.dumps(encode(found), indent=1) if form == "json" else "\n".join(score_lines(found)))
     return 0

@@ -1,6 +1,6 @@
 """The part of a service that breaks first: the limit without which a missed objective would have been met best."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from seamark.fit.service_model import ServiceModel, Source
 TRIALS = 5
 FIXED: frozenset[Source] = frozenset(("parameters", "repeats"))
 NOTICED = 0.9
-"""A limit counts if without it the missed value is this part of itself or less."""
+"""A part counts if without it the missed value is this part of itself or less."""
 SERVICE = "service time"
 """What remains where no limit explains a miss."""
 
@@ -33,7 +33,8 @@ def bottleneck(
 ) -> Bottleneck | None:
     """Return what breaks first at a load with the estimated parameters, None if it meets all objectives.
 
-    The objective is that which is missed by the largest factor; each limit of the service is then left out in turn.
+    The objective is that which is missed by the largest factor. A limit of the service without which it would be met
+    breaks first; without such a limit it is the part of the work without which the value is smallest.
     """
     values = {each.name: _value_s(service, load, replicas, each, seed) for each in objectives}
     missed = [each for each in objectives if values[each.name] > each.limit_s]
@@ -41,17 +42,20 @@ def bottleneck(
         return None
     worst = max(missed, key=lambda each: values[each.name] / each.limit_s)
     value_s = values[worst.name]
-    without = {
-        name: _value_s(other, load, replicas, worst, seed) for name, other in service.without_limits(load).items()
-    }
-    part = min(without, key=without.__getitem__)
-    is_limit = without[part] <= NOTICED * value_s and not (part == "queue" and without[part] > worst.limit_s)
+
+    def least(others: Mapping[str, ServiceModel]) -> tuple[float, str]:
+        found = [(_value_s(each, load, replicas, worst, seed), name) for name, each in others.items()]
+        return min(found, default=(value_s, SERVICE))
+
+    without_s, part = least(service.without_limits(load))
+    if without_s > worst.limit_s:
+        without_s, part = least(service.without_costs())
     return Bottleneck(
-        part=part if is_limit else SERVICE,
+        part=part if without_s <= NOTICED * value_s else SERVICE,
         rate_rps=load.rate_rps,
         objective=worst.name,
         value_s=value_s,
-        without_s=without[part],
+        without_s=without_s,
     )
 
 

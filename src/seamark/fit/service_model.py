@@ -1,7 +1,7 @@
 """Fitted models of services with any number of equal replicas: simulated trials of a planned load, draw by draw."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
@@ -56,6 +56,9 @@ class ServiceModel(Protocol):
     def without_limits(self, load: PlannedLoad) -> Mapping[str, "ServiceModel"]:
         """Return what this service would be without each single limit, by the name of the limit."""
 
+    def without_costs(self) -> Mapping[str, "ServiceModel"]:
+        """Return what this service would be if a single part of its work took no time, by the name of the part."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StationService:
@@ -91,6 +94,10 @@ class StationService:
     def without_limits(self, load: PlannedLoad) -> Mapping[str, ServiceModel]:
         """Return the station without a queue."""
         return {"queue": StationService(model=self.model, router="one-queue", unlimited=True)}
+
+    def without_costs(self) -> Mapping[str, ServiceModel]:
+        """Return nothing: a station has no parts."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,21 +173,21 @@ class ReplicaService:
         return load.rate_rps / replicas * float(times_s.mean()) if len(times_s) else 0.0
 
     def without_limits(self, load: PlannedLoad) -> Mapping[str, ServiceModel]:
-        """Return the replica with blocks, sequences or tokens of a step for all, and without each cost."""
+        """Return the replica with blocks, sequences or tokens of a step for all requests."""
         tokens = load.prompt_tokens + load.reply_tokens
         most = 1 << 16
         blocks = most * -(-tokens // self.model.block_tokens)
-        own = {name: value for name, value in vars(self).items() if name != "times"}
         step_tokens = max(self.max_num_batched_tokens, most)
-        changes: dict[str, dict[str, object]] = {
-            "KV blocks": {"kv_blocks": blocks},
-            "sequences (max_num_seqs)": {"max_num_seqs": most, "max_num_batched_tokens": step_tokens},
-            "tokens of a step (max_num_batched_tokens)": {"max_num_batched_tokens": most * load.prompt_tokens},
-            "prefill": {"free": frozenset({"prompt_token_s"})},
-            "decoding": {"free": frozenset({"sequence_s", "kv_token_s"})},
-            "steps": {"free": frozenset({"base_s"})},
+        return {
+            "KV blocks": replace(self, kv_blocks=blocks),
+            "sequences (max_num_seqs)": replace(self, max_num_seqs=most, max_num_batched_tokens=step_tokens),
+            "tokens of a step (max_num_batched_tokens)": replace(self, max_num_batched_tokens=most * tokens),
         }
-        return {name: ReplicaService(**{**own, **change}) for name, change in changes.items()}
+
+    def without_costs(self) -> Mapping[str, ServiceModel]:
+        """Return the replica whose prompts, replies under way, or steps themselves take no time."""
+        costs = {"prefill": ("prompt_token_s",), "decoding": ("sequence_s", "kv_token_s"), "steps": ("base_s",)}
+        return {name: replace(self, free=frozenset(parts)) for name, parts in costs.items()}
 
 
 def _drawn(

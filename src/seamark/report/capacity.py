@@ -15,7 +15,7 @@ STATUS = {
     "outside_range": "not known",
 }
 HEADS = ("layout", "replicas", "GPUs", "requests/s each", "probability", "trials", "an hour", "")
-SCORE_HEADS = ("requests/s", "figure", "predicted", "90 % interval", "measured", "inside")
+MEASURED = ("measured", "inside")
 SHOWN = 4
 
 
@@ -106,25 +106,30 @@ def _others(layouts: Sequence[PlannedLayout]) -> dict[str, list[str]]:
 
 def score_lines(score: PredictionScore) -> list[str]:
     """Return how many predictions came true, then each figure at each load."""
+    return [score_sentence(score), "", *_aligned(figure_rows(score)), "", *map(verdict_line, score.loads)]
+
+
+def score_sentence(score: PredictionScore) -> str:
+    """Return how many figures lie in their intervals, and at how many loads the verdict was right."""
     share = f" ({score.inside / score.compared:.0%})" if score.compared else ""
-    lines = [
+    return (
         f"{score.inside} of {score.compared} measured figures lie in their {score.interval:.0%} intervals{share}; the"
-        f" predicted verdict on the objectives was right at {score.right} of {counted(score.judged, 'load')}.",
-        "",
-    ]
-    rows = [SCORE_HEADS]
+        f" predicted verdict on the objectives was right at {score.right} of {counted(score.judged, 'load')}."
+    )
+
+
+def figure_rows(score: PredictionScore) -> list[tuple[str, ...]]:
+    """Return the head and a row for each figure at each load."""
+    rows: list[tuple[str, ...]] = [("requests/s", "figure", "predicted", f"{score.interval:.0%} interval", *MEASURED)]
     for load in score.loads:
         for at, each in enumerate(load.figures):
             name, scale = _unit(each.figure)
-            measured = sorted(value * scale for value in each.measured)
-            shown = " ".join(number(value) for value in measured) or "-"
+            shown = " ".join(number(value * scale) for value in sorted(each.measured)) or "-"
             interval = f"{number(each.low * scale)} to {number(each.high * scale)}"
-            inside = f"{each.inside} of {len(measured)}"
-            rows.append(
-                (f"{load.rate_rps:g}" if not at else "", name, number(each.value * scale), interval, shown, inside)
-            )
-    lines += [*_aligned(rows), "", *(_verdict_line(each) for each in score.loads)]
-    return lines
+            inside = f"{each.inside} of {len(each.measured)}"
+            rate = f"{load.rate_rps:g}" if not at else ""
+            rows.append((rate, name, number(each.value * scale), interval, shown, inside))
+    return rows
 
 
 def _unit(figure: str) -> tuple[str, float]:
@@ -134,7 +139,8 @@ def _unit(figure: str) -> tuple[str, float]:
     return f"{figure.removesuffix('_s').replace('_', ' ')}, ms", 1e3
 
 
-def _verdict_line(load: ScoredLoad) -> str:
+def verdict_line(load: ScoredLoad) -> str:
+    """Return the predicted and the measured verdict at one load."""
     suspect = " SUSPECT extrapolated." if load.suspect else ""
     verdict = "not measured" if load.right is None and not load.judged else "undecided"
     if load.right is not None:

@@ -210,11 +210,8 @@ def _judged(
     outside = {count: service.outside(load, count) for count in counts}
     allowed = [count for count in counts if asked.extrapolate or not outside[count]]
     if not allowed:
-        nearest = min(counts, key=lambda count: (len(outside[count]), count != counts[-1]))
-        why = (
-            f"its load lies outside of the fit with any number up to {counts[-1]}: with {nearest},"
-            f" {'; '.join(outside[nearest])}"
-        )
+        ends = "; ".join(f"with {count}, {', '.join(outside[count])}" for count in dict.fromkeys((1, counts[-1])))
+        why = f"its load lies outside of the fit with any number up to {counts[-1]}: {ends}"
         return PlannedService(choice=choice, layout=replace(layout, status="outside_range", why=why))
     chosen, every = fewest_replicas(
         allowed,

@@ -91,7 +91,7 @@ def choices_of(
             if not own:
                 found.append(Choice(layout=_unknown(kind, Layout(), NOT_THIS_GPU)))
         else:
-            found += _layouts(kind, own, folder, router, max_model_len, most_gpus)
+            found += _layouts(kind, own, models[0], folder, router, max_model_len, most_gpus)
     if found and all(each.layout.status == "does_not_fit" for each in found):
         smallest = {each.layout.gpu: each.layout for each in reversed(found)}
         raise UserError(
@@ -126,12 +126,14 @@ def _of_another_model(models: Sequence[Model], folder: ModelFolder) -> list[str]
 def _layouts(
     kind: str,
     own: Sequence[Model],
+    like: Model,
     folder: ModelFolder,
     router: Router | None,
     max_model_len: int | None,
     most_gpus: int,
 ) -> Iterator[Choice]:
-    """Yield each layout of a kind of GPU: powers of two, and those that were fitted."""
+    """Yield each layout of a kind of GPU: powers of two, and those that were fitted. One that was not is started
+    `like` another model."""
     fitted = {(each.server.tensor_parallel, each.server.pipeline_parallel): each for each in own}
     powers = [1 << at for at in range(most_gpus.bit_length()) if 1 << at <= most_gpus]
     shapes = {(tensor, stages) for tensor in powers for stages in powers if tensor * stages <= most_gpus}
@@ -141,7 +143,7 @@ def _layouts(
             continue
         layout = Layout(tensor_parallel=tensor, pipeline_parallel=stages)
         model = fitted.get((tensor, stages))
-        asked = _memory(kind, layout, model, max_model_len)
+        asked = _memory(kind, layout, model or like, max_model_len)
         against = () if _counted(model) else refusals(folder.architecture, folder.weights, asked, gpus=most_gpus)
         if against:
             yield Choice(layout=replace(_unknown(kind, layout, _words(against[0])), status="does_not_fit"))
@@ -151,8 +153,8 @@ def _layouts(
             yield _own(model, folder, router, max_model_len, most_gpus)
 
 
-def _memory(kind: str, layout: Layout, model: Model | None, max_model_len: int | None) -> ServerMemory:
-    settings = model.server.settings if model is not None else {}
+def _memory(kind: str, layout: Layout, model: Model, max_model_len: int | None) -> ServerMemory:
+    settings = model.server.settings
     share, longest = settings.get("gpu_memory_utilization"), settings.get("max_model_len")
     return ServerMemory(
         layout=layout,
