@@ -169,6 +169,12 @@ def test_without_an_answer_it_names_the_trial_that_would_tell_most(study, tmp_pa
     code, said = run("--fit", str(tmp_path / "drawn.json"), *asked)
     assert code == 1
     assert "The parameters of the model are the largest uncertainty" in said.splitlines()[0]
+    few = station(loads=(0.6, 0.9))
+    fit_file(tmp_path / "few.json", few)
+    code, said = run("--fit", str(tmp_path / "few.json"), "--rate", "150", "--slo", "latency_mean_s <= 0.02", *QUICK)
+    assert code == 1
+    assert "3 or more lie outside of the fit, and may do" in said.splitlines()[0]
+    assert "has 50 requests/s on one server of known" in said.splitlines()[0]
     code, said = run("--fit", "known.fit.json", "--rate", "60", "--slo", "latency_mean_s <= 0.001", *QUICK)
     assert code == 1
     assert "No trial would help: every layout misses it by far" in said

@@ -115,7 +115,8 @@ def _plan(
     from seamark.config.price_file import read_prices
     from seamark.report.capacity import plan_lines
     from seamark.storage.codec import encode
-    from seamark.trials.simulation.capacity import CapacityAsked, capacity_plan
+    from seamark.trials.simulation.capacity import capacity_plan
+    from seamark.trials.simulation.capacity_load import CapacityAsked
     from seamark.trials.simulation.capacity_verify import require_new_scenario
 
     name = require_new_scenario(verify) if verify is not None else ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seamark.fit.odds import judge, largest_uncertainty
+from seamark.fit.odds import Judged, judge, largest_uncertainty
 from seamark.fit.planned_load import Objective, PlannedLoad
 from seamark.fit.service_model import Source
 from seamark.model.plurals import counted
@@ -56,13 +56,12 @@ def shape_of(layout: PlannedLayout) -> tuple[tuple[str, int], ...]:
 
 def next_trial(
     planned: Sequence[tuple[Choice, PlannedLayout]],
-    gpus: Sequence[str],
     load: PlannedLoad,
     objectives: Sequence[Objective],
-    trials: int,
-    seed: int,
+    question: CapacityQuestion,
 ) -> str:
-    """Return which trial would tell most: of a GPU or load without any, else against the largest uncertainty."""
+    """Return which trial would tell most: one outside of the fit if more replicas there may do, one against the
+    largest uncertainty, else one of a GPU or load without any."""
     ranked = sorted(
         (each for each in planned if each[1].chosen is not None),
         key=lambda each: each[1].chosen.probability if each[1].chosen is not None else 0.0,
@@ -70,11 +69,20 @@ def next_trial(
     choice, layout = ranked[-1] if ranked else (None, None)
     if choice is not None and layout is not None and layout.chosen is not None and choice.service is not None:
         service, count = choice.service, layout.chosen.replicas
-        if layout.chosen.probability > CLOSE:
-            source = largest_uncertainty(
-                lambda fixed: judge(service, load, count, objectives, trials=trials, seed=seed, fixed=fixed)
+
+        def odds(replicas: int, fixed: frozenset[Source] = frozenset()) -> Judged:
+            counted = {"trials": question.trials, "seed": question.seed}
+            return judge(service, load, replicas, objectives, fixed=fixed, **counted)
+
+        last = max(each.replicas for each in layout.judged)
+        most = question.most_gpus // max(1, layout.gpus_per_replica)
+        if most > last and service.outside(load, last + 1) and odds(most).odds.probability >= question.confidence:
+            return (
+                f"{last + 1} or more lie outside of the fit, and may do: the trial that would tell most has"
+                f" {load.rate_rps / (last + 1):.4g} requests/s on one server of {layout.name}."
             )
-            return _against(source, layout, load)
+        if layout.chosen.probability > CLOSE:
+            return _against(largest_uncertainty(lambda fixed: odds(count, fixed)), layout, load)
     unfitted = [each for _, each in planned if each.status == "not_fitted"]
     if unfitted:
         first = min(unfitted, key=lambda each: (each.why != NOT_THIS_GPU, each.gpus_per_replica))

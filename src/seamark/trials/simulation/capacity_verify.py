@@ -18,7 +18,7 @@ from seamark.model.scenario import PredictedLoad, Prediction, Slo
 from seamark.model.service import Service
 from seamark.stats.quantiles import samples_needed
 from seamark.storage.codec import encode
-from seamark.trials.simulation.capacity import EXTRAPOLATED, PlannedService
+from seamark.trials.simulation.capacity_judged import EXTRAPOLATED, PlannedService
 
 FACTORS = (0.8, 1.0, 1.2)
 """Loads of the scenario over the planned one."""
