@@ -181,7 +181,7 @@ def test_without_an_answer_it_names_the_trial_that_would_tell_most(study, tmp_pa
     assert "Breaks first: service time." in said
 
 
-@pytest.mark.covers("D8", "D-f")
+@pytest.mark.covers("D8")
 def test_kinds_of_gpu_without_a_fit_are_listed_and_not_guessed(study):
     code, plan = plan_of("--model", "llama-3.1-8b", *OF_LLAMA, "--gpus", "a100-80,v100-32", "--most-gpus", "4")
     assert code == 0
@@ -195,7 +195,7 @@ def test_kinds_of_gpu_without_a_fit_are_listed_and_not_guessed(study):
     assert known["a100-80", 1, 1].kv_blocks == pytest.approx(room_bytes / 131_072 / 16, rel=1e-3)
 
 
-@pytest.mark.covers("D8", "D-f", "D-d")
+@pytest.mark.covers("D8")
 def test_70b_on_small_gpus_is_refused_by_memory_with_class_and_remedy(study):
     code, said = run("--model", "llama-3.1-70b", *OF_LLAMA, "--gpus", "a100-40", "--most-gpus", "1")
     assert code == 2

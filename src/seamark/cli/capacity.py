@@ -77,7 +77,7 @@ def command(form: str, score: str | None, site: str | None, **asked: Any) -> int
     Examples:
       bench capacity --fit known.fit.json --rate 45 --slo 'latency_p95_s <= 0.2'
       bench capacity --model llama --fit llama.fit.json --rate 100 --slo 'ttft_p99_s <= 0.5' --gpus a100-40,h100-80
-      bench capacity --score config/scenarios/plan.yaml
+      bench capacity --score plan_known.yaml
 
     Exit code 0; 1 if no layout is known; 2 for what cannot be planned.
     """
