@@ -112,6 +112,7 @@ def test_the_document_has_the_answer_the_question_and_every_number_that_was_judg
     assert plan.largest_load.suspect is None
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_plans_and_other_seeds_others(study):
     plans = [plan_of(*ASKED, "--seed", seed)[1].layouts for seed in ("1", "1", "2")]
     assert plans[0] == plans[1] != plans[2]
@@ -154,6 +155,7 @@ def test_a_fit_that_its_trials_contradict_is_refused_with_what_they_say(study):
     assert "fit again" in said
 
 
+@pytest.mark.slow
 def test_without_an_answer_it_names_the_trial_that_would_tell_most(study, tmp_path):
     spread = station(between=0.6, loads=(0.05, 0.9))
     fit_file(tmp_path / "spread.json", spread)
@@ -210,6 +212,7 @@ def test_costs_of_another_models_steps_are_not_used(study):
     assert "was fitted to trials of 'llama-3.1-8b', and steps of another model take other times" in said
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_the_cheapest_kind_is_the_answer_and_without_prices_the_fewest_gpus(study, tmp_path):
     """The faster kind needs one GPU and costs more than the two of the slower."""
@@ -225,6 +228,7 @@ def test_the_cheapest_kind_is_the_answer_and_without_prices_the_fewest_gpus(stud
     assert [each.cost_per_hour for each in plan.layouts] == [4.0, 5.0]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_the_verifying_scenario_measures_below_at_and_above_the_load_and_its_trials_do_not_depend_on_the_prediction(
     study,
@@ -245,6 +249,7 @@ def test_the_verifying_scenario_measures_below_at_and_above_the_load_and_its_tri
     (study / "verify.yaml").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.covers("C14")
 def test_a_score_counts_measured_figures_in_their_intervals_and_right_verdicts(study):
     run(*ASKED, "--verify", "scored.yaml")
@@ -270,6 +275,7 @@ def test_a_score_counts_measured_figures_in_their_intervals_and_right_verdicts(s
     assert not slower.loads[1].right
 
 
+@pytest.mark.slow
 def test_a_service_without_a_setting_of_replicas_has_one_measured_with_its_share(study):
     code, said = run("--model", "llama-3.1-8b", *OF_LLAMA, "--gpus", "a100-80", "--verify", "share.yaml")
     assert code == 0, said
@@ -304,6 +310,7 @@ def test_a_service_without_a_setting_of_replicas_has_one_measured_with_its_share
         ((*ASKED[:4], "--slo", "latency_p99_s >= 0.5"), "cannot be planned for"),
         ((*ASKED, "--slo", "latency_mean_s <= 0.04"), "latency_mean_s has a limit already"),
         ((*ASKED[:4], "--slo", "latency_p99_s <= 1", "--duration-s", "2"), "needs 1,000 requests in a trial"),
+        ((*OF_LLAMA, "--reply-tokens", "1", "--slo", "tpot_p50_s <= 1"), "a reply of one token has no time per"),
         ((*ASKED, "--confidence", "95"), "--confidence"),
         ((*ASKED, "--trials", "3"), "--trials"),
         ((*ASKED, "--seed", "-1"), "--seed"),

@@ -184,6 +184,7 @@ def test_what_lies_outside_of_a_fit_is_named_with_its_range():
 def test_a_load_is_long_enough_for_its_percentiles():
     assert duration_for((limit("latency_p99_s", 1.0),), 10.0, 0.0) == 120
     assert duration_for((limit("latency_mean_s", 1.0),), 10.0, 60.0) == 60
+    assert duration_for((limit("latency_mean_s", 1.0),), 0.01, 60.0) == 2_400
 
 
 @pytest.mark.parametrize(

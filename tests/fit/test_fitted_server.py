@@ -63,6 +63,7 @@ def test_a_server_without_gpus_has_no_kind_even_on_a_node_that_has_some(tmp_path
     assert gpu_of(plan, folder, trial) is None
 
 
+@pytest.mark.slow
 def test_the_file_of_a_fit_has_the_settings_that_all_trials_have_and_no_rate(tmp_path, monkeypatch):
     planted_study(tmp_path, rate_rps=[40, 80], concurrency=64)
     monkeypatch.chdir(tmp_path)

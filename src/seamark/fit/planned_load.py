@@ -11,6 +11,8 @@ from seamark.simulation.schedule import Floats
 from seamark.stats.quantiles import rank, samples_needed
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+FEWEST = 20
+"""Requests of a trial that a mean or maximum needs."""
 ROOM = 1.2
 """How many more requests than a percentile needs a load has on average: Poisson counts vary."""
 
@@ -68,7 +70,7 @@ class Objective:
     @property
     def requests_needed(self) -> int:
         """Return how many measured requests a trial needs for this statistic."""
-        return samples_needed(self.probability) if self.statistic == "quantile" else 1
+        return samples_needed(self.probability) if self.statistic == "quantile" else FEWEST
 
 
 def objective_of(slo: Slo, times: tuple[str, ...]) -> Objective:

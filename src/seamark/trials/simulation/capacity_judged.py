@@ -9,6 +9,7 @@ from seamark.config.price_file import Prices
 from seamark.fit.odds import Judged, fewest_replicas, judge
 from seamark.fit.planned_load import Objective, PlannedLoad
 from seamark.fit.prediction import CONFIDENCE
+from seamark.fit.service_model import ServiceModel
 from seamark.model.results.capacity_plan import JudgedReplicas, PlannedLayout
 from seamark.trials.simulation.capacity_layouts import Choice
 from seamark.trials.simulation.capacity_load import CapacityAsked
@@ -37,8 +38,8 @@ def judged_layout(
     if service is None:
         return PlannedService(choice=choice, layout=layout)
     counts = range(1, asked.most_gpus // max(1, layout.gpus_per_replica) + 1)
-    outside = {count: service.outside(load, count) for count in counts}
-    allowed = [count for count in counts if asked.extrapolate or not outside[count]]
+    outside = _outside(service, load, counts, whole=asked.extrapolate)
+    allowed = [count for count in outside if asked.extrapolate or not outside[count]]
     if not allowed:
         ends = "; ".join(f"with {count}, {', '.join(outside[count])}" for count in dict.fromkeys((1, counts[-1])))
         why = f"its load lies outside of the fit with any number up to {counts[-1]}: {ends}"
@@ -73,6 +74,19 @@ def judged_layout(
             fewer_unknown=f"{fewer}: {'; '.join(outside[fewer])}" if unknown else None,
         ),
     )
+
+
+def _outside(
+    service: ServiceModel, load: PlannedLoad, counts: Sequence[int], *, whole: bool
+) -> Mapping[int, tuple[str, ...]]:
+    """Return what lies outside of the fit with each number of replicas; unless `whole`, up to the first number that
+    lies outside again, beyond which each has even less of the load."""
+    found: dict[int, tuple[str, ...]] = {}
+    for count in counts:
+        found[count] = service.outside(load, count)
+        if not whole and found[count] and count - 1 in found and not found[count - 1]:
+            break
+    return found
 
 
 def _record(judged: Judged, outside: tuple[str, ...]) -> JudgedReplicas:

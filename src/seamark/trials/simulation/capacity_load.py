@@ -66,6 +66,8 @@ def load_of(
         "prompt_tokens": _length("prompt_tokens", asked.prompt_tokens, models, file),
         "reply_tokens": _length("reply_tokens", asked.reply_tokens, models, file),
     }
+    if lengths["reply_tokens"] == 1 and any(each.of == "tpot" for each in objectives):
+        raise UserError("--slo: a reply of one token has no time per further token. Remove the objective on tpot.")
     duration_s = asked.duration_s or max(USUAL_S, needed_s)
     load = PlannedLoad(rate_rps=asked.rate_rps, duration_s=duration_s, warmup_s=asked.warmup_s, **lengths)
     if load.rate_rps * load.until_s > MOST_REQUESTS:
