@@ -286,6 +286,16 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
         ("workers: wire", "workers: wire\ngpu_memory: {model: size}", "the key 'max_model_len' is missing."),
         (
             "workers: wire",
+            "workers: wire\nreplicas: siez",
+            "toy.yaml:8: replicas: 'siez' is no setting of this service. Did you mean 'size'?",
+        ),
+        (
+            "workers: wire",
+            "workers: wire\nreplicas: size",
+            "toy.yaml:8: replicas: 'size' must be a setting of type int and role deployment.",
+        ),
+        (
+            "workers: wire",
             "workers: wire\ngpu_memory: {model: a, max_model_len: b, gpu_memory_utilization: c, tokens_line: '(a'}",
             "toy.yaml:8: gpu_memory.tokens_line: is no regular expression: missing )",
         ),

@@ -50,6 +50,26 @@ def planted_study(root: Path, **settings: Any) -> ScenarioFolder:
     return folder
 
 
+def planted_results(root: Path, path: Path, servers: int, mean_s: float) -> None:
+    """Write results of a scenario of the reference server: `servers` of them behind one queue."""
+    services, site = read_services(root / "config" / "services"), read_site(root / "config" / "sites" / "local.yaml")
+    scenario = read_scenario(path, services, site)
+    made = plan(scenario, services, site)
+    folder = ScenarioFolder(root=root / "results" / scenario.name)
+    write(folder.plan, made)
+    for trial in made.measured:
+        random = np.random.default_rng(trial.seed)
+        warmup_s, duration_s = trial.load.warmup_s, trial.load.duration_s
+        count = random.poisson(float(str(trial.settings["rate_rps"])) * (warmup_s + duration_s))
+        arrival_s = np.sort(random.uniform(0.0, warmup_s + duration_s, count))
+        served = serve(Station(servers=servers, service=exponential(mean_s)), arrival_s, random)
+        rows = samples_of(arrival_s, arrival_s + 2e-5, served.end_s, first_s=served.end_s)
+        write_samples(folder.trial(trial.id).samples, rows, config_hash=trial.config_hash)
+        record = a_load(warmup_s=warmup_s, duration_s=duration_s, node="node1", rows=len(rows))
+        write(folder.trial(trial.id).load, record)
+        write_metrics(trial, folder.trial(trial.id), scenario=scenario.name)
+
+
 def planted_replica_study(root: Path, **settings: Any) -> ScenarioFolder:
     """Write a study of one LLM replica under closed loops, twice each, with results; return their folder."""
     asked = {"concurrency": [1, 4, 16], "prompt_len": [64, 256], "gen_tokens": 16}

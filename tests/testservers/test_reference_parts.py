@@ -23,12 +23,12 @@ SERVICE_NS = 1_000_000
 STREAM = Ask(endpoint="completions", stream=True, usage="end", max_tokens=4, prompt_tokens=3)
 
 
-def sojourns(kind: QueueKind, utilisation: float, count: int, seed: int = 1) -> np.ndarray:
+def sojourns(kind: QueueKind, utilisation: float, count: int, seed: int = 1, servers: int = 1) -> np.ndarray:
     """Return the times in the system of Poisson arrivals, in service times."""
-    queue, draw = Queue(kind, SERVICE_NS, seed), Random(f"arrivals {seed}")
+    queue, draw = Queue(kind, SERVICE_NS, seed, servers), Random(f"arrivals {seed}")
     at_ns, found = 0, np.empty(count)
     for index in range(count):
-        at_ns += round(draw.expovariate(utilisation / SERVICE_NS))
+        at_ns += round(draw.expovariate(servers * utilisation / SERVICE_NS))
         found[index] = (queue.leaves_ns(at_ns) - at_ns) / SERVICE_NS
     return found
 
@@ -46,6 +46,23 @@ def test_an_md1_queue_waits_as_pollaczek_and_khinchine_say(utilisation: float, m
     found = sojourns("md1", utilisation, 300_000)
     assert found.mean() == pytest.approx(mean, rel=0.03)
     assert found.min() == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_queue_of_several_servers_waits_as_erlang_says() -> None:
+    """M/M/3 at 0.8: a request waits with probability 0.6472, and then 1 / (3 x 0.2) service times."""
+    assert sojourns("mm1", 0.8, 400_000, servers=3).mean() == pytest.approx(1 + 0.6472 / 0.6, rel=0.04)
+
+
+@pytest.mark.parametrize(("given", "servers"), [("", 1), ("none", 1), ("3", 3)])
+def test_no_number_of_servers_means_one(given: str, servers: int) -> None:
+    assert parser().parse_args(["--port=1", f"--queue-servers={given}"]).queue_servers == servers
+
+
+@pytest.mark.parametrize("words", [["--queue-servers=0"], ["--queue-servers=x"], ["--queue-servers=2"]])
+def test_a_wrong_number_of_servers_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--port=0", *words])
+    assert "queue-servers" in capsys.readouterr().err
 
 
 def test_the_seed_of_a_queue_gives_its_times_of_service() -> None:

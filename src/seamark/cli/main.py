@@ -33,6 +33,7 @@ VERBS = {
     "baseline": "Run workflows on simulated GPUs under the baseline policy.",
     "simulate": "Run workflows on simulated GPUs under one or several policies.",
     "memory": "Show what a language model needs of each GPU.",
+    "capacity": "Plan how many servers a load needs, by fitted models.",
     "check": "Check an execution log of simulated GPUs.",
     "servers": "List services; start and stop persistent servers.",
     "logs": "Collect logs into one archive.",

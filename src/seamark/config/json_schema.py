@@ -24,7 +24,7 @@ from seamark.config.workload import NAME, RESOURCE_SETTINGS
 from seamark.dispatch.placement import PLACEMENTS
 from seamark.model.dotted import DOTTED
 from seamark.model.parties import KEEP_BUSY, PLACEMENT, SETS
-from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Restarts
+from seamark.model.scenario import Artifacts, CapacityCheck, Metadata, Prediction, Restarts
 from seamark.model.service import Service, Setting
 from seamark.model.site import Site
 from seamark.patterns.table import LOAD_SETTINGS, load_settings_of
@@ -159,6 +159,8 @@ def scenario_schema(services: Mapping[str, Service]) -> Schema:
             },
             "binds": {"type": "array", "items": {"type": "string", "pattern": "^[^:]+:/[^:]*(:(ro|rw))?$"}},
             "compare": COMPARE,
+            "prediction": schema_of(Prediction)
+            | {"description": "What a model predicted of the trials; `bench capacity --verify` writes it."},
             "metadata": metadata,
         },
         "$defs": {

@@ -72,6 +72,8 @@ def check_service(tree: Item, service: Service, mistakes: Mistakes) -> None:
             mistakes.add(at, f"'{name}' cannot be a category: use small letters, digits and '_', at most 64.")
     if service.gpu_memory is not None:
         _check_gpu_memory(tree.value["gpu_memory"], service.gpu_memory, service, mistakes)
+    if service.replicas is not None:
+        _check_count(tree.value["replicas"], service, mistakes)
     for name in ("limit_s", "typical_load_s"):
         if service.load == "requests" and name in tree.value:
             mistakes.add(tree.value[name], "is for finite loads and programs. Remove it, or set 'load'.")
@@ -117,6 +119,15 @@ def _check_gpu_memory(item: Item, declared: GpuMemory, service: Service, mistake
     else:
         if groups != 1:
             mistakes.add(item.value["tokens_line"], f"needs one group, the number of tokens, and has {groups}.")
+
+
+def _check_count(item: Item, service: Service, mistakes: Mistakes) -> None:
+    setting = service.setting(str(service.replicas))
+    if setting is None:
+        guess = did_you_mean(service.replicas, (each.name for each in service.settings))
+        mistakes.add(item, f"'{service.replicas}' is no setting of this service.{guess}")
+    elif setting.type != "int" or setting.role != "deployment":
+        mistakes.add(item, f"'{service.replicas}' must be a setting of type int and role deployment.")
 
 
 def _known_ports(server: Server) -> set[str]:

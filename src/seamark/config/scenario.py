@@ -22,7 +22,7 @@ TEXT_KEYS = ("site", "partition", "account", "qos")
 TOP_KEYS = (
     *("scenario", "schema_version", "extends", *TEXT_KEYS, "repetitions", "restarts", "max_retries", "resources"),
     *("defaults", "workload", "workloads", "artifacts", "binds", "metrics", "checks", "compare", "metadata"),
-    "capacity_check",
+    *("capacity_check", "prediction"),
 )
 COUNTS: dict[str, tuple[int, int]] = {"repetitions": (1, 10_000), "max_retries": (0, 100)}
 
@@ -67,6 +67,10 @@ def scenario_of(
         fields["compare"] = comparing_of(
             tree.value["compare"], fields["workloads"], resources, services, own, mistakes
         )
+    if "prediction" in tree.value:
+        from seamark.config.prediction import prediction_of  # few scenarios have it
+
+        fields["prediction"] = prediction_of(tree.value["prediction"], fields["workloads"], mistakes)
     fields["lines"] = lines_of(tree)
     return Scenario(**fields) if mistakes.count == before else None
 

@@ -131,6 +131,31 @@ class Comparing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PredictedLoad:
+    """Figures of trials at one rate as a model predicted them: by metric, in the unit of an objective, the median and
+    both ends of an interval. `met` is the share of simulated trials that met all objectives;
+    `suspect` is `extrapolated` for a load outside of those of the model."""
+
+    rate_rps: float
+    met: float
+    figures: Mapping[str, tuple[float, ...]]
+    suspect: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What a scenario's trials are held against: the key `prediction`, which `bench capacity --verify` writes.
+
+    `interval` is the share of simulated trials in each interval. It changes no trial and no name.
+    """
+
+    loads: tuple[PredictedLoad, ...]
+    interval: float = 0.9
+    fit: str | None = None
+    notes: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """One experiment on one service or on several.
 
@@ -157,6 +182,7 @@ class Scenario:
     checks: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=Metadata)
     compare: Comparing | None = None
+    prediction: Prediction | None = None
     lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 

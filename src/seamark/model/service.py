@@ -221,7 +221,8 @@ class Service:
     `judge` is the function (`module:function`) that scores kept replies in a job of its own, and `qualities` are the
     scores that it gives. `failures` are categories of failed trials of its own. `origin` of a program on a virtual
     clock is `simulated`: it needs no server, and several run side by side. `gpu_memory` names the settings from which
-    the memory of GPUs is known before a start.
+    the memory of GPUs is known before a start, and `replicas` the setting that is the number of equal servers behind
+    its address.
     """
 
     name: str
@@ -238,6 +239,7 @@ class Service:
     qualities: Mapping[str, Quality] = field(default_factory=dict)
     failures: Mapping[str, FailureCategory] = field(default_factory=dict)
     gpu_memory: GpuMemory | None = None
+    replicas: str | None = None
     limit_s: float = 3600.0
     typical_load_s: float = 60.0
     environment: str | None = None

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from seamark.model.load_profile import LoadProfile
 from seamark.model.results.values import OPTIONAL
-from seamark.model.scenario import Comparing, Restarts, Search, Slo
+from seamark.model.scenario import Comparing, Prediction, Restarts, Search, Slo
 from seamark.model.service import Quality, Value
 
 SCHEMA_VERSION: Final = 1
@@ -129,7 +129,8 @@ class Plan:
 
     `factors` are the levels by role: `deployment`, `workload`, `policy`; in trial.json the trial's own, by `trial`.
     With `restarts: each` there is a deployment for every block, else one for all.
-    `compare` is what the scenario declares to compare, `qualities` are the figures that its recipes declare.
+    `compare` is what the scenario declares to compare, `qualities` are the figures that its recipes declare,
+    `prediction` what a model predicted of its trials; no trial.json has it.
     `digest` covers all other fields, in trial.json only: it distinguishes a whole file from a damaged one.
     """
 
@@ -154,6 +155,7 @@ class Plan:
     digest: str | None = field(default=None, metadata=OPTIONAL)
     restarts: Restarts = field(default="once", metadata=OPTIONAL)
     qualities: Mapping[str, Quality] = field(default_factory=dict, metadata=OPTIONAL)
+    prediction: Prediction | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def measured(self) -> tuple[Trial, ...]:

@@ -96,6 +96,7 @@ def plan(scenario: Scenario, services: Mapping[str, Service], site: Site) -> Pla
         git_commit=scenario.metadata.git_commit,
         notes=scenario.metadata.notes,
         compare=scenario.compare,
+        prediction=scenario.prediction,
         qualities={
             name: quality
             for service in dict.fromkeys(member.service for member in served)

@@ -31,7 +31,8 @@ def plans_of_trials(plan: Plan, trials: Sequence[Trial]) -> Iterator[Plan]:
     deployments = {deployment.id: deployment for deployment in plan.deployments}
     for trial in trials:
         own = {OWN: {name: (value,) for name, value in levels[trial.treatment].items()}}
-        yield replace(plan, factors=own, deployments=(deployments[trial.deployment],), trials=(trial,))
+        deployment = deployments[trial.deployment]
+        yield replace(plan, factors=own, deployments=(deployment,), trials=(trial,), prediction=None)
 
 
 def levels_in(part: Plan) -> Mapping[str, Value]:

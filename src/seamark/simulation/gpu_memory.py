@@ -22,6 +22,9 @@ GPU_KINDS: Mapping[str, float] = {
 """Memory of kinds of GPU in GB of their data sheets. One GB is taken as 2**30 bytes, as llm-d's capacity planner
 does: of an H100 with 80 GB a server sees 79.2 of these."""
 
+NEAR = 0.1
+"""Relative difference between the memory of a GPU's data sheet and that which it reports."""
+
 ACTIVATION_GIB: Mapping[str, float] = {
     "LlamaForCausalLM": 4.8,
     "Qwen2ForCausalLM": 5.6,
@@ -49,6 +52,20 @@ RefusalKind = Literal[
     "gpus_missing", "heads_not_divided", "too_long_for_model", "weights_do_not_fit", "no_request_fits"
 ]
 Change = Mapping[Quantity, int]
+
+
+def gpu_kind(name: str, memory_bytes: int) -> str:
+    """Return the kind of a GPU by the name and memory that it reports: `a100-40` for NVIDIA A100-SXM4-40GB.
+
+    One that is not in GPU_KINDS is named by its words and its memory in GB.
+    """
+    memory_gb = memory_bytes / GIB
+    for kind, kind_gb in GPU_KINDS.items():
+        family = kind.partition("-")[0]
+        if family in name.lower() and abs(memory_gb / kind_gb - 1) <= NEAR:
+            return kind
+    words = [word for word in name.lower().replace("nvidia", "").split() if word]
+    return f"{'-'.join(words) or 'gpu'}-{memory_gb:.0f}"
 
 
 @dataclass(frozen=True, kw_only=True)

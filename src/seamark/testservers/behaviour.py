@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import heapreplace
 from random import Random
 from typing import Literal, get_args
 
@@ -25,9 +26,9 @@ class Behaviour:
     """How requests are answered. Request numbers start at 1; `None`: never.
 
     The first token is due `ttft_ns` after the complete request was read, chunk k with tokens `gap_ns` times k later.
-    With a queue, `ttft_ns` is the mean service time and the first token is due when the request leaves the single
-    server; what follows occupies nothing. A stall holds every write that falls due from `stall_from_s` after the
-    first request until `stall_for_s` later, and releases them together.
+    With a queue, `ttft_ns` is the mean service time and the first token is due when the request leaves its server, of
+    `queue_servers`; what follows occupies nothing. A stall holds every write that falls due from `stall_from_s` after
+    the first request until `stall_for_s` later, and releases them together.
 
     A reply has `max_tokens` tokens (16 by default), `first_tokens` (None: as the others) in its first chunk and then
     `chunk_tokens` per chunk. With `chunks` it has that many chunks and stops by itself, unless `max_tokens` ends it
@@ -66,6 +67,7 @@ class Behaviour:
     stall_from_s: float = 0.0
     stall_for_s: float = 0.0
     queue: QueueKind = "none"
+    queue_servers: int = 1
     service_seed: int = 0
 
     def fault(self, number: int) -> Fault | None:
@@ -96,22 +98,24 @@ class Behaviour:
 
 
 class Queue:
-    """M/M/1 or M/D/1 for exponential inter-arrival gaps: one server, first come first served, exponential or fixed
-    service times. No clock.
+    """M/M/c or M/D/c for exponential inter-arrival gaps: `servers` of them and one queue, first come first served,
+    exponential or fixed service times. No clock.
 
-    In service times, at utilisation r: the mean sojourn is 1 / (1 - r) for M/M/1, whose sojourn is exponential (at r
-    = 0.5: mean 2, p50 1.386, p99 9.21), and 1 + r / (2 (1 - r)) for M/D/1 (Pollaczek-Khinchine; at 0.5: 1.5).
+    In service times, at utilisation r of one server: the mean sojourn is 1 / (1 - r) for M/M/1, whose sojourn is
+    exponential (at r = 0.5: mean 2, p50 1.386, p99 9.21), and 1 + r / (2 (1 - r)) for M/D/1 (Pollaczek-Khinchine; at
+    0.5: 1.5). The mean wait of M/M/c follows from Erlang's formula C.
     """
 
-    def __init__(self, kind: QueueKind, mean_ns: int, seed: int) -> None:
-        if kind == "none" or mean_ns <= 0:
-            raise ValueError("a queue needs a kind and a mean time of service")
+    def __init__(self, kind: QueueKind, mean_ns: int, seed: int, servers: int = 1) -> None:
+        if kind == "none" or mean_ns <= 0 or servers < 1:
+            raise ValueError("a queue needs a kind, a mean time of service and a server")
         self._mean_ns = mean_ns
         self._draw = Random(f"{seed}/service").expovariate if kind == "mm1" else None
-        self._free_ns = 0
+        self._free_ns = [0] * servers  # a heap: when each server has served what it took
 
     def leaves_ns(self, read_ns: int) -> int:
         """Return the departure time of a request that arrived at `read_ns`; call it in order of arrival."""
         service_ns = self._mean_ns if self._draw is None else round(self._draw(1.0) * self._mean_ns)
-        self._free_ns = max(self._free_ns, read_ns) + service_ns
-        return self._free_ns
+        leaves_ns = max(self._free_ns[0], read_ns) + service_ns
+        heapreplace(self._free_ns, leaves_ns)
+        return leaves_ns

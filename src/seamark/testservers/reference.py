@@ -42,6 +42,11 @@ def count(text: str) -> int | None:
     return whole(0)(text) or None
 
 
+def servers(text: str) -> int:
+    """Parse a number of servers; none, and an empty text, mean one."""
+    return 1 if text.lower() in ("", "none") else whole(1)(text)
+
+
 def _path(text: str) -> Path | None:
     return None if text == "none" else Path(text)
 
@@ -98,7 +103,8 @@ def parser() -> argparse.ArgumentParser:
         type=count,
         help="period in requests: one is answered with status 200 and no token; 0: never",
     )
-    add("--queue", choices=get_args(choices.QueueKind), default="none", help="one server that serves in turn")
+    add("--queue", choices=get_args(choices.QueueKind), default="none", help="servers that serve in turn")
+    add("--queue-servers", type=servers, default=1, help="number of servers of the queue")
     add("--service-seed", type=int, default=0, help="seed of times of service and of cuts")
     return options
 
@@ -114,6 +120,8 @@ def main(argv: list[str]) -> int:
     behaviour = Behaviour(**options_ns)
     if behaviour.queue != "none" and not behaviour.ttft_ns:
         options.error(f"--queue {behaviour.queue} needs --ttft-ms, its mean time of service")
+    if behaviour.queue_servers > 1 and behaviour.queue == "none":
+        options.error(f"--queue-servers {behaviour.queue_servers} needs --queue mm1 or md1")
     if behaviour.split != "none" and behaviour.events_per_write > 1:
         options.error("--split cuts events into several writes, --events-per-write joins them: use one of both")
     server = run(options, host, port, lambda loop: Server(behaviour, loop, truth), Connection)

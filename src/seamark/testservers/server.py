@@ -59,7 +59,7 @@ class Server:
         self._has_faults = behaviour.has_faults
         self._queue = None
         if behaviour.queue != "none":
-            self._queue = Queue(behaviour.queue, behaviour.ttft_ns, behaviour.service_seed)
+            self._queue = Queue(behaviour.queue, behaviour.ttft_ns, behaviour.service_seed, behaviour.queue_servers)
         self._stall_from_ns = self._stall_until_ns = NEVER_NS if behaviour.stall_for_s else 0
         self._ended = dict.fromkeys(OUTCOMES, 0)
         self._chunks = 0

@@ -1,10 +1,11 @@
 """The document of `bench fit`: models of servers, with the trials that they come from and what stands against them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from seamark.model.results.values import Moment, Number, Word
+from seamark.model.service import Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +17,32 @@ class FitSource:
     trial_id: str
     config_hash: str
     why: Word = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedServer:
+    """The server of some trials: what a plan for more of it needs.
+
+    `settings` are those that differ from their defaults and that all trials have, without rate and length of a load;
+    `model` is the name or folder of a language model, `resources` are those of the deployment. `gpu` is the kind of its GPUs, such as a100-40, None without any.
+    `kv_tokens_known`: the server itself counted the tokens that fit its memory.
+    """
+
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    model: Word = None
+    resources: Mapping[str, int] = field(default_factory=dict)
+    gpu: Word = None
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    kv_tokens_known: bool = False
+    site: Word = None
+    partition: Word = None
+    account: Word = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one replica, 0 without any."""
+        return self.tensor_parallel * self.pipeline_parallel if self.gpu is not None else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +114,7 @@ class StationModel:
     held_out: tuple[HeldOutFigure, ...] = ()
     why_no_score: Word = None
     draws: tuple[StationParameters, ...] = ()
+    server: FittedServer = FittedServer()
 
     @property
     def fit_for_plans(self) -> bool:
@@ -140,6 +168,7 @@ class ReplicaModel:
     held_out: tuple[HeldOutFigure, ...] = ()
     why_no_score: Word = None
     draws: tuple[ReplicaParameters, ...] = ()
+    server: FittedServer = FittedServer()
 
     @property
     def fit_for_plans(self) -> bool:

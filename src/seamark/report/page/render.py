@@ -31,6 +31,7 @@ from seamark.report.page.schedules import schedule_blocks
 from seamark.report.page.sections import about, failures_section, glossary_section, headline, verdicts_section
 from seamark.report.schedules import has_schedules
 from seamark.report.source import Results, read_results
+from seamark.report.tables.prediction import prediction_section
 from seamark.report.tables.search import search_tables, searched_treatments
 from seamark.report.tables.stages import stages_of, stages_table
 from seamark.report.tables.summary import slug, summary_section, trials_section
@@ -81,6 +82,7 @@ def page(results: Results, figures: Path) -> tuple[Section, ...]:
     found = (
         comparisons_section(results, drawn[COMPARED]),
         summary_section(results),
+        prediction_section(results),
         failures_section(results),
         verdicts_section(results),
         predictions_section(drawn[PREDICTED]),

@@ -17,6 +17,7 @@ from seamark.model.service import Value
 from seamark.model.trial import Plan, Trial, levels_of
 from seamark.patterns.table import LOAD_SETTINGS
 from seamark.storage.paths import ScenarioFolder, TrialFolder, read_or_none
+from seamark.trials.simulation.fitted_server import ServedTrial, gpu_of
 from seamark.trials.simulation.replica_inputs import OF_REQUESTS, is_streamed, replica_limits, replica_trial
 
 UNFIT = {
@@ -40,13 +41,15 @@ T = TypeVar("T", StationTrial, ReplicaTrial)
 
 @dataclass(frozen=True, kw_only=True)
 class FitGroup(Generic[T]):
-    """Trials of one server, at several loads. `name` tells it from the others; `limits` are those of a replica."""
+    """Trials of one server, at several loads. `name` tells it from the others; `limits` are those of a replica.
+    `served` says on which server each trial was."""
 
     name: str
     service: str
     trials: list[T] = field(default_factory=list)
     sources: list[FitSource] = field(default_factory=list)
     limits: list[ReplicaLimits] = field(default_factory=list)
+    served: list[ServedTrial] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,12 +99,17 @@ def fit_inputs(results: Iterable[tuple[Plan, ScenarioFolder]]) -> FitInputs:
                 why=taken if isinstance(taken, str) else None,
             )
             varied = levels[trial.treatment]
+            gpu = gpu_of(plan, folder, trial)
             if isinstance(taken, StationTrial):
-                _add(stations, found.stations, trial, varied, OF_A_LOAD, taken, source)
+                group = _add(stations, found.stations, trial, varied, OF_A_LOAD, taken, source, gpu)
+                group.served.append(ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu))
             elif isinstance(taken, ReplicaTrial):
-                group = _add(replicas, found.replicas, trial, varied, OF_A_LOAD | OF_REQUESTS, taken, source)
+                of_replicas = OF_A_LOAD | OF_REQUESTS
+                served = ServedTrial(plan=plan, folder=folder, trial=trial, gpu=gpu)
+                replica = _add(replicas, found.replicas, trial, varied, of_replicas, taken, source, gpu)
+                replica.served.append(served)
                 record = read_or_none(folder.deployment(trial.deployment).record, DeploymentRecord)
-                group.limits.append(replica_limits(trial, taken, record))
+                replica.limits.append(replica_limits(trial, taken, record))
             else:
                 found.left_out.append(source)
                 continue
@@ -120,11 +128,14 @@ def _add(
     besides: frozenset[str],
     taken: T,
     source: FitSource,
+    gpu: str | None,
 ) -> FitGroup[T]:
-    """Add a trial to the group of its settings, those of the load and of the requests left out."""
-    key = _key(trial, besides)
+    """Add a trial to the group of its settings and kind of GPU, settings of the load and of the requests left
+    out."""
+    key = (*_key(trial, besides), gpu)
     if key not in known:
-        known[key] = FitGroup(name=_name(trial, varied, besides), service=trial.service)
+        name = _name(trial, varied, besides)
+        known[key] = FitGroup(name=name if gpu is None else f"{name} on {gpu}", service=trial.service)
         groups.append(known[key])
     known[key].trials.append(taken)
     known[key].sources.append(source)

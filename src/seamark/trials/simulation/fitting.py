@@ -37,6 +37,7 @@ from seamark.model.results.fitted_model import (
     StationParameters,
 )
 from seamark.trials.simulation.fit_inputs import FitGroup, FitInputs, ServerStarts
+from seamark.trials.simulation.fitted_server import fitted_server
 
 SCORE_DRAWS, REPLICA_SCORE_DRAWS = 100, 40
 
@@ -103,6 +104,7 @@ def _station(group: FitGroup[StationTrial], servers: int | None, seed: int) -> S
         held_out=tuple(_figure(each, group.sources[each.number]) for each in found),
         why_no_score=why_no_score,
         draws=tuple(map(_station_parameters, station.draws)),
+        server=fitted_server(group.served),
     )
 
 
@@ -134,6 +136,7 @@ def _replica(group: FitGroup[ReplicaTrial], seed: int) -> ReplicaModel:
         held_out=tuple(_figure(each, group.sources[each.number]) for each in found),
         why_no_score=why_no_score,
         draws=tuple(map(_replica_parameters, fitted.draws)),
+        server=fitted_server(group.served),
     )
 
 
