@@ -3,7 +3,7 @@
 from seamark.analysis.comparison.predicted import prediction_score
 from seamark.analysis.summary.trial_result import read_trial_result
 from seamark.report.capacity import figure_rows, score_sentence, verdict_line
-from seamark.report.page.content import Section, Table, Text, column
+from seamark.report.page.content import Block, Section, Table, Text, column
 from seamark.report.source import Results
 
 
@@ -19,5 +19,5 @@ def prediction_section(results: Results) -> Section | None:
     columns = tuple(column(name, [row[at] for row in rows], numeric=at in (0, 2)) for at, name in enumerate(heads))
     table = Table(columns=columns, caption=f"Simulated by models of {score.fit}, and measured")
     verdicts = tuple(Text(text=verdict_line(load)) for load in score.loads)
-    blocks = (Text(text=score_sentence(score)), table, *verdicts)
+    blocks: tuple[Block, ...] = (Text(text=score_sentence(score)), table, *verdicts)
     return Section(id="prediction", title="Prediction against measurement", blocks=blocks)
