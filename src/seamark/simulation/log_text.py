@@ -114,6 +114,6 @@ def switch_lines(figures: ScheduleMetrics) -> list[str]:
         lines.append(f"  Data between GPUs: {figures.transfer_s:.2f}s")
     if (outcomes := figures.outcomes) is not None:
         counts = ", ".join(f"{count} {name}" for name, count in outcomes.executions.items()) or "none"
-        lines.append(f"Executions without a result: {counts}, {outcomes.lost_s:.2f}s of GPUs")
+        lines.append(f"Executions without a result: {counts}, {outcomes.held_s:.2f} GPU seconds")
         lines.append(f"  Nodes never run: {outcomes.not_run}; requests not completed: {outcomes.incomplete_requests}")
     return lines
