@@ -8,13 +8,11 @@ from typing import Protocol
 import numpy as np
 
 from seamark.simulation.cluster import Cluster
+from seamark.simulation.in_order import NONE, serve_in_order
 from seamark.simulation.machine import Machine
 from seamark.simulation.schedule import Schedule
 from seamark.simulation.system import Model, Request
 from seamark.simulation.workload import Workload, require_windows
-
-NONE = (float("inf"), -1)
-"""Time and number in the place of a request after the last."""
 
 Dispatch = Callable[[], None]
 """Starts nodes at the present time. Called after each event, or after all events of one instant."""
@@ -29,7 +27,8 @@ class View:
     that became ready since the last call, in order: the policy takes them out and remembers them. The first nodes of
     a request become ready when it arrives. A policy may put an empty deque in the place of `ready`. `start(node,
     gpu)` starts a ready node on free GPUs, of which `gpu` is the first; `expected_end_s()` returns by GPU when its
-    node should end by estimated times, 0 for a free one.
+    node should end by estimated times, 0 for a free one. A policy sets `in_order` where all nodes need one GPU
+    and it only starts them from the head of `ready`, on `best_gpu`, after each event: `simulate` does not call it.
     """
 
     def __init__(self, work: Workload, machine: Machine) -> None:
@@ -47,6 +46,7 @@ class View:
         self.request_of = work.request_of
         self.cluster = Cluster(machine, work.models)
         self.ready: MutableSequence[int] = []
+        self.in_order = False
         self.start: Callable[[int, int], None] = _not_begun
         self.expected_end_s: Callable[[], list[float]] = lambda: [0.0] * machine.gpus
 
@@ -118,6 +118,8 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     add_ready = view.ready.append
     order = np.argsort(np.asarray(work.arrival_s), kind="stable")
     coming = zip(np.asarray(work.arrival_s)[order].tolist(), order.tolist(), strict=True)
+    if view.in_order:
+        begun = serve_in_order(work, cluster, coming, (nodes, gpus, held, steps), taken_s, ready_s)
     next_s, request = next(coming, NONE)
     while request >= 0 or running:
         if running and running[0][0] < next_s:

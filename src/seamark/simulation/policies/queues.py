@@ -57,6 +57,7 @@ def _baseline_of_single_gpus(view: View) -> Dispatch:
     free_of, empty, best_gpu = cluster.free_of, cluster.empty, cluster.best_gpu
     queue: deque[int] = deque()
     view.ready = queue
+    view.in_order = True
     take = queue.popleft
 
     def dispatch() -> None:
