@@ -27,8 +27,8 @@ class View:
     that became ready since the last call, in order: the policy takes them out and remembers them. The first nodes of
     a request become ready when it arrives. A policy may put an empty deque in the place of `ready`. `start(node,
     gpu)` starts a ready node on free GPUs, of which `gpu` is the first; `expected_end_s()` returns by GPU when its
-    node should end by estimated times, 0 for a free one. A policy sets `in_order` where all nodes need one GPU
-    and it only starts them from the head of `ready`, on `best_gpu`, after each event: `simulate` does not call it.
+    node should end by estimated times, 0 for a free one. `in_order` is the returned function of a
+    policy that only starts nodes of one GPU from the head of `ready`, on `best_gpu`: `simulate` then does so itself.
     """
 
     def __init__(self, work: Workload, machine: Machine) -> None:
@@ -46,7 +46,7 @@ class View:
         self.request_of = work.request_of
         self.cluster = Cluster(machine, work.models)
         self.ready: MutableSequence[int] = []
-        self.in_order = False
+        self.in_order: Dispatch | None = None
         self.start: Callable[[int, int], None] = _not_begun
         self.expected_end_s: Callable[[], list[float]] = lambda: [0.0] * machine.gpus
 
@@ -118,7 +118,7 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     add_ready = view.ready.append
     order = np.argsort(np.asarray(work.arrival_s), kind="stable")
     coming = zip(np.asarray(work.arrival_s)[order].tolist(), order.tolist(), strict=True)
-    if view.in_order:
+    if dispatch is view.in_order and not instants:
         begun = serve_in_order(work, cluster, coming, (nodes, gpus, held, steps), taken_s, ready_s)
     next_s, request = next(coming, NONE)
     while request >= 0 or running:

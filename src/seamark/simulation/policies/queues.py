@@ -57,7 +57,6 @@ def _baseline_of_single_gpus(view: View) -> Dispatch:
     free_of, empty, best_gpu = cluster.free_of, cluster.empty, cluster.best_gpu
     queue: deque[int] = deque()
     view.ready = queue
-    view.in_order = True
     take = queue.popleft
 
     def dispatch() -> None:
@@ -66,6 +65,7 @@ def _baseline_of_single_gpus(view: View) -> Dispatch:
             mask = free_of[model[node]] or free_of[empty]
             start(node, (mask & -mask).bit_length() - 1 if mask else best_gpu(model[node]))
 
+    view.in_order = dispatch
     return dispatch
 
 
