@@ -119,7 +119,7 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     order = np.argsort(np.asarray(work.arrival_s), kind="stable")
     coming = zip(np.asarray(work.arrival_s)[order].tolist(), order.tolist(), strict=True)
     if dispatch is view.in_order and not instants:
-        begun = serve_in_order(work, cluster, coming, (nodes, gpus, held, steps), taken_s, ready_s)
+        begun = serve_in_order(work, cluster, coming, duration_s, (nodes, gpus, held, steps), taken_s, ready_s)
     next_s, request = next(coming, NONE)
     while request >= 0 or running:
         if running and running[0][0] < next_s:

@@ -6,7 +6,7 @@ It is the most common case, and calls between loop, policy and start would take 
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush, heapreplace
 
 from seamark.simulation.cluster import Cluster
@@ -22,22 +22,22 @@ def serve_in_order(
     work: Workload,
     cluster: Cluster,
     coming: Iterator[tuple[float, int]],
+    duration_s: Sequence[float],
     columns: Columns,
     taken_s: "array[float]",
     ready_s: "array[float]",
 ) -> int:
     """Run all requests, and return the number of executions: after each event the first ready nodes take free GPUs.
 
-    `coming` yields time and number of requests in the order of arrival. Events, places and times are to the bit those
-    of `simulate` with a policy that starts `ready` from its head on `best_gpu`. A row for each start is added to
-    `columns` (node, GPU, old model, number of events until then) and `taken_s`; `ready_s` gets the times at which
-    nodes with predecessors became ready.
+    `coming` yields time and number of requests in the order of arrival; `duration_s` are the times of nodes. Events,
+    places and times are to the bit those of `simulate` with a policy that starts `ready` from its head on `best_gpu`.
+    A row for each start is added to `columns` (node, GPU, old model, number of events until then) and `taken_s`;
+    `ready_s` gets the times at which nodes with predecessors became ready.
     """
     fetch_s, free_of, resident = cluster.fetch_s, cluster.free_of, cluster.resident
     empty, best_gpu, idle = cluster.empty, cluster.best_gpu, cluster.gpus
     model, successors, first_node = work.model, work.successors, work.first_node
-    duration_s, waits_for = work.duration_s.tolist(), work.waits_for.copy()
-    roots = [template.roots for template in work.templates]
+    templates, waits_for = work.templates, work.waits_for.copy()
     bits = [1 << gpu for gpu in range(cluster.gpus)]
     add_node, add_gpu, add_old, add_step = (column.append for column in columns)
     add_taken = taken_s.append
@@ -52,15 +52,16 @@ def serve_in_order(
             has_ended = True  # it leaves the heap as the next one comes: one operation instead of two
             idle += 1
             free_of[model[node]] |= bits[gpu]
-            for distance in successors[node]:
-                child = node + distance
-                waits_for[child] -= 1
-                if not waits_for[child]:
-                    ready_s[child] = now_s
-                    add_ready(child)
+            if after := successors[node]:
+                for distance in after:
+                    child = node + distance
+                    waits_for[child] -= 1
+                    if not waits_for[child]:
+                        ready_s[child] = now_s
+                        add_ready(child)
         else:
             now_s, first = next_s, first_node[request]
-            for root in roots[request]:
+            for root in templates[request].roots:
                 add_ready(first + root)
             next_s, request = next(coming, NONE)
         step += 1
