@@ -230,6 +230,7 @@ def test_every_example_of_a_scenario_in_the_docs_is_read_and_planned(tmp_path, m
     services = read_services(ROOT / "config" / "services")
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "config" / "clusters", tmp_path / "config" / "clusters")  # simulated workflows name them
+    shutil.copy(ROOT / "tests" / "simulation" / "srasearch_of_wfcommons.json", tmp_path / "blast.json")
     pages = [page for page in PAGES if page.name != "extending.md"]  # e2e/test_extending.py runs its whole study
     examples = [block for page in pages for block in blocks(page, "yaml") if re.search("^scenario:", block, re.M)]
     examples = [block for block in examples if "service: mine" not in block]  # e2e/test_compared_runs.py runs it

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 import shutil
+import subprocess
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -213,6 +214,56 @@ def test_damaged_executions_are_simulated_again_or_named_with_the_remedy(study: 
     exported = study.bench("export", "perfetto", flipped.name, "-c", "config/scenarios/try.yaml", "-o", "t.json")
     assert exported.returncode == 0, exported.stderr
     assert "60 executions. Open it" in exported.stdout
+
+
+@pytest.mark.covers("E-NFR04")
+def test_a_full_disk_is_said_and_the_trials_complete_when_there_is_space(study: StudyFolder, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1200k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("making a small file system needs root")
+    try:
+        site = study.root / "config" / "sites" / "local.yaml"
+        site.write_text(site.read_text() + f"\npaths:\n  results: {small}\n")
+        full = {"arrivals": "timestamps", "arrivals_rps": 1.0, "draw": True, "policy": ["fifo", "baseline"]}
+        a_scenario(study, generated_requests=20_000, cluster_gpus=8, **full)
+        done = study.submit()
+        assert done.returncode != 0
+        assert "o space left" in done.stdout + done.stderr
+        assert "Traceback" not in done.stdout + done.stderr
+        subprocess.run(["mount", "-o", "remount,size=100m", str(small)], check=True)
+        study.bench("retry", "-c", "config/scenarios/try.yaml")
+        assert study.submit().returncode == 0
+        results = small / "try"
+        assert json.loads((results / "summary.json").read_text())["ok"] == 2
+        for path in results.glob("*/executions.parquet"):
+            read_executions(path)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.covers("C14")
+def test_workloads_of_other_tools_and_generated_workflows_are_trials(study: StudyFolder) -> None:
+    """The instance is one of WfCommons 1.6, of its recipe of Srasearch with 40 tasks."""
+    shutil.copy(Path(__file__).parents[1] / "simulation" / "srasearch_of_wfcommons.json", study.root / "tasks.json")
+    cluster = {"service": "cluster", "cluster_gpus": 4}
+    shapes = {"system_file": SYSTEM, "generated_requests": 20, "generated_workflow": ["chain", "loop"]}
+    arrive = {"arrivals": "timestamps", "arrivals_rps": 0.1, "arrivals_burstiness": 0.5, "generated_nodes": 3}
+    workloads = [cluster | {"requests_file": "tasks.json", "policy": ["baseline", "heft"]}, cluster | shapes | arrive]
+    document = {"scenario": "try", "repetitions": 1, "workloads": workloads}
+    (study.root / "config/scenarios/try.yaml").write_text(json.dumps(document))
+    done = study.submit()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert study.json("summary.json")["ok"] == 4
+    requests = []
+    for trial in study.trials():
+        metrics = study.json(f"{trial.name}/metrics.json")
+        requests.append(metrics["schedule"]["requests"])
+        if metrics["config"]["requests_file"] is not None:
+            checked = study.bench("check", str(trial / "executions.parquet"), "--requests", "tasks.json")
+            assert (checked.returncode, checked.stdout) == (0, "PASS: 38 executions without conflicts\n")
+    assert sorted(requests) == [1, 1, 20, 20]
 
 
 @pytest.mark.covers("C14")

@@ -56,24 +56,37 @@ def test_the_planted_station_is_found(kind, servers):
     assert found.loads == pytest.approx((0.2, 0.6), rel=0.1)
 
 
+STUDIES = 40
+PLANTED = [("exponential", 0.0), ("exponential", 0.03), ("constant", 0.03)]
+"""Without noise of their own, constant times leave nothing that an interval could miss."""
+
+
+def inside_of(kind, between, seed):
+    """Return whether mean, median and 99th percentile of a trial at utilisation 0.8 lie in the 90 % intervals of a
+    planted study of 0.2 to 0.6."""
+    fitted = fit_station(planted(seed, draw=KINDS[kind], between=between), seed=seed, servers=1, draws=100)
+    [held] = planted(1_000 + seed, draw=KINDS[kind], between=between, loads=(0.8,), repeats=1, requests=3_000)
+    said = predict_station(fitted, held.arrival_s, warmup_s=held.warmup_s, until_s=held.until_s, seed=seed)
+    assert said.extrapolated
+    return [
+        said.figures[name].low <= held.figures[name] <= said.figures[name].high
+        for name in ("mean_s", "p50_s", "p99_s")
+    ]
+
+
 @pytest.mark.sweep
-@pytest.mark.parametrize("between", [0.0, 0.03])
-@pytest.mark.parametrize("kind", KINDS)
-def test_intervals_of_a_load_beyond_the_fit_hold_nine_of_ten_planted_trials(kind, between):
-    """40 planted studies, fitted at utilisation 0.2 to 0.6, asked about 0.8."""
-    inside = []
-    for seed in range(40):
-        fitted = fit_station(planted(seed, draw=KINDS[kind], between=between), seed=seed, servers=1, draws=100)
-        [held] = planted(1_000 + seed, draw=KINDS[kind], between=between, loads=(0.8,), repeats=1, requests=3_000)
-        said = predict_station(fitted, held.arrival_s, warmup_s=held.warmup_s, until_s=held.until_s, seed=seed)
-        assert said.extrapolated
-        inside += [
-            said.figures[name].low <= value <= said.figures[name].high
-            for name, value in held.figures.items()
-            if name != "throughput_rps"
-        ]
-    assert len(inside) == 120
-    assert 0.82 <= np.mean(inside) <= 0.99
+def test_intervals_of_a_load_beyond_the_fit_hold_nine_of_ten_planted_trials():
+    """40 planted studies of each kind. Of 40 independent ones 30 or more are inside with a chance of 99 %."""
+    shares = {
+        planted_as: np.mean([inside_of(*planted_as, seed) for seed in range(STUDIES)]) for planted_as in PLANTED
+    }
+    assert min(shares.values()) >= 0.75, shares
+    assert 0.82 <= np.mean(list(shares.values())) <= 0.97, shares
+
+
+@pytest.mark.sweep
+def test_nothing_lies_outside_of_intervals_where_nothing_differs():
+    assert np.mean([inside_of("constant", 0.0, seed) for seed in range(10)]) >= 0.9
 
 
 @pytest.mark.parametrize("kind", KINDS)

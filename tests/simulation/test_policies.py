@@ -87,6 +87,24 @@ def test_every_schedule_of_a_policy_passes_the_checker_and_no_bound_is_beaten(na
             assert result.passed, (seed, result.problems, result.conflicts)
 
 
+@pytest.mark.covers("C6", "C7")
+def test_the_baseline_that_the_loop_has_written_out_is_that_of_its_policy():
+    def called(view):
+        dispatch = POLICIES["baseline"].make(view)
+        return lambda: dispatch()
+
+    written_out = 0
+    for seed in range(QUICK):
+        config, asked, gpus = documents(seed, most_requests=20, windows=False)
+        system, requests = nouns(config, asked)
+        work = workload_of(system, requests, "timestamps")
+        one, other = (simulate(work, Machine(gpus=gpus), policy) for policy in (POLICIES["baseline"].make, called))
+        for column in ("node", "gpu", "held", "step", "ready_s", "taken_s", "end_s"):
+            assert getattr(one, column).tolist() == getattr(other, column).tolist(), (seed, column)
+        written_out += len(one.node) > 1
+    assert written_out > QUICK / 2
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_no_policy_knows_requests_before_they_arrive(name):
     compared = 0

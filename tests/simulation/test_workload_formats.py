@@ -203,7 +203,7 @@ def test_a_wrong_file_is_one_line_with_its_place_and_nothing_is_written(
 
 
 def test_every_format_has_its_own_beginning(tmp_path: Path) -> None:
-    beginnings = {"samples.parquet": "PAR1", "SWF log": SWF, "trace of tokens": AZURE}
+    beginnings = {"samples.parquet": "PAR1", "log in SWF": SWF, "trace of tokens": AZURE}
     beginnings["WfCommons instance"] = json.dumps(instance())
     assert {each.name for each in FORMATS} == set(beginnings)
     for name, text in beginnings.items():

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,8 @@ def command(
     from seamark.simulation.model_architecture import UnsizedError
     from seamark.storage.codec import encode
 
+    if isnan(gpu_memory_utilization):  # a range lets it pass
+        raise UserError("--gpu-memory-utilization nan: is no number. Give a share above 0, such as 0.9.")
     layout = Layout(tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, data_parallel=data_parallel)
     asked = ServerMemory(
         layout=layout,

@@ -10,13 +10,11 @@ import numpy as np
 
 from seamark.simulation.cluster import Cluster
 from seamark.simulation.host_cluster import HostCluster
+from seamark.simulation.in_order import NONE, serve_in_order
 from seamark.simulation.machine import Machine
 from seamark.simulation.schedule import Schedule
 from seamark.simulation.system import Model, Request
 from seamark.simulation.workload import Workload, require_windows
-
-NONE = (float("inf"), -1)
-"""Time and number in the place of a request after the last."""
 
 Dispatch = Callable[[], None]
 """Starts nodes at the present time. Called after each event, or after all events of one instant."""
@@ -42,7 +40,8 @@ class View:
     a request become ready when it arrives. A policy may put an empty deque in the place of `ready`. `start(node,
     gpu)` starts a ready node on free GPUs, of which `gpu` is the first; `expected_end_s()` returns by GPU when its
     node should end by estimated times, 0 for a free one. `dropped` are nodes that will never become ready, because
-    one before them failed.
+    one before them failed. `in_order` is the returned function of a policy that only starts nodes of one GPU from the
+    head of `ready`, on `best_gpu`: `simulate` then does so itself.
 
     `run_s(node, place)` is the estimated time of a node itself at a place, and `input_s(node, place, planned)` that
     of the data it gets from its predecessors, those of `planned` on GPUs by a plan. They differ from `estimate_s` and
@@ -68,6 +67,7 @@ class View:
         )
         self.ready: MutableSequence[int] = []
         self.dropped: set[int] = set()
+        self.in_order: Dispatch | None = None
         self.start: Callable[[int, int], None] = _not_begun
         self.expected_end_s: Callable[[], list[float]] = lambda: [0.0] * machine.gpus
         self.run_s: Callable[[int, int], float] = lambda node, place: work.estimate_s[node]
@@ -144,6 +144,8 @@ def simulate(work: Workload, machine: Machine, policy: Policy, *, instants: bool
     add_ready = view.ready.append
     order = np.argsort(np.asarray(work.arrival_s), kind="stable")
     coming = zip(np.asarray(work.arrival_s)[order].tolist(), order.tolist(), strict=True)
+    if dispatch is view.in_order and not instants:
+        begun = serve_in_order(work, cluster, coming, duration_s, (nodes, gpus, held, steps), taken_s, ready_s)
     next_s, request = next(coming, NONE)
     while request >= 0 or running:
         if running and running[0][0] < next_s:

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.config.workflow_files import read_files, read_system
+from seamark.config.workflow_files import LARGEST_BYTES, read_files, read_system
 from seamark.config.workloads.recorded import RecordedWorkload
 from seamark.config.workloads.samples import is_samples, read_samples
 from seamark.config.workloads.swf import is_swf, read_swf
 from seamark.config.workloads.token_trace import is_token_trace, read_token_trace
 from seamark.config.workloads.wfcommons import is_wfcommons, read_wfcommons
-from seamark.config.yaml_source import Mistakes, shown
+from seamark.config.yaml_source import Mistakes, read_text, shown
 from seamark.errors import UserError
 from seamark.simulation.system import System
 
@@ -42,7 +42,7 @@ def _with_system(path: Path, system: System | None, mistakes: Mistakes) -> Recor
 FORMATS = (
     RequestsFormat(name="samples.parquet", recognises=is_samples, read=read_samples, models="optional"),
     RequestsFormat(name="WfCommons instance", recognises=is_wfcommons, read=_alone(read_wfcommons), models="refused"),
-    RequestsFormat(name="SWF log", recognises=is_swf, read=_alone(read_swf), models="refused"),
+    RequestsFormat(name="log in SWF", recognises=is_swf, read=_alone(read_swf), models="refused"),
     RequestsFormat(name="trace of tokens", recognises=is_token_trace, read=_with_system, models="needed"),
 )
 """Tried in this order; a file that none recognises is a list of requests of our own."""
@@ -60,21 +60,23 @@ def format_of(path: Path) -> RequestsFormat | None:
 
 def read_workload(system_path: Path | None, requests_path: Path) -> RecordedWorkload:
     """Return the system and the requests of one or two files. Raises UserError with every mistake."""
+    mistakes = Mistakes()
     found = format_of(requests_path)
     if found is None:
         if system_path is None:
+            read_text(requests_path, mistakes, LARGEST_BYTES)
+            mistakes.raise_any()
             raise UserError(f"{shown(requests_path)}: requests to workflows need the file of these: {REMEDY}.")
         system, requests = read_files(system_path, requests_path)
         return RecordedWorkload(system=system, requests=requests)
     if found.models == "refused" and system_path is not None:
         raise UserError(
             f"{shown(system_path)}: {shown(requests_path)} is a {found.name}, which has its own tasks. Leave the file"
-            " of models out (--config, or system_file)."
+            " of models out (--config of `bench simulate`, or system_file)."
         )
     if found.models == "needed" and system_path is None:
         raise UserError(f"{shown(requests_path)}: a {found.name} has no models: {REMEDY}.")
     given = None if system_path is None else read_system(system_path)
-    mistakes = Mistakes()
     workload = found.read(requests_path, given, mistakes)
     mistakes.raise_any()
     assert workload is not None, "a file without mistakes is read"

@@ -66,7 +66,11 @@ def factor_pictures(
 ) -> list[Block]:
     """Draw figures for each factor of a workload: throughput, response time, a column for each panel. Below one of a
     sweep of load stands where its knee is."""
-    varying = {name: values for name, values in levels_of(treatments).items() if len(values) > 1}
+    varying = {
+        name: values if all(name in t.factors for t in treatments) or None in values else (None, *values)
+        for name, values in levels_of(treatments).items()
+        if len(values) > 1
+    }
     frame = measured(results, treatments)
     if frame.empty:
         return []
@@ -86,6 +90,8 @@ def measured(results: Results, treatments: Sequence[SummaryRow]) -> pd.DataFrame
     trials = results.frame[results.frame["ok"] & results.frame["treatment"].isin([t.treatment for t in treatments])]
     factors = [name for name in trials if name.startswith("factor_")]
     frame = trials.melt([*factors, "unit", "bounds"], list(WIDTHS), "measure").dropna(subset="value")
+    for name in factors:  # a workload of the same service may have other factors
+        frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
     frame["bound"] = [name in bounds for name, bounds in zip(frame["measure"], frame["bounds"], strict=True)]
     frame["row"] = frame["measure"].where(frame["measure"] == "throughput", "response")
     return frame
@@ -98,7 +104,7 @@ def independent(
 
     Where small blocks are always read at random and large ones in sequence, one of both tells everything.
     """
-    frame = pd.DataFrame([t.factors for t in treatments], columns=list(levels), dtype=object)
+    frame = pd.DataFrame([{name: t.factors.get(name) for name in levels} for t in treatments], dtype=object)
     kept: dict[str, Sequence[Value]] = {}
     follows: dict[str, str] = {}
     for name in order_of(levels):
@@ -132,8 +138,8 @@ def grid_for(levels: Levels, x: str) -> Grid:
 def _placed(grid: Grid, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[str]]:
     """Return the frame with the columns `panel`, `curve` and `at`, its place on the x axis, and the labels of panels
     and curves in order. Of a factor of words the curves stand side by side."""
-    levels = {f"factor_{name}": list(grid.levels[name]) for name in grid.panels}
-    frame = frame.sort_values(list(levels), key=lambda own: own.map(levels[str(own.name)].index))
+    places = [[grid.levels[name].index(value) for value in frame[f"factor_{name}"]] for name in grid.panels]
+    frame = frame.iloc[sorted(range(len(frame)), key=lambda row: [column[row] for column in places])].copy()
     named = [[f"{name} = {level(value, name)}" for value in frame[f"factor_{name}"]] for name in grid.panels]
     frame["panel"] = ["\n".join(names) for names in zip(*named, strict=True)] if named else ""
     curves = [level(value, grid.curves) for value in grid.levels[grid.curves]] if grid.curves else [""]

@@ -68,6 +68,7 @@ def _baseline_of_single_gpus(view: View, cluster: Cluster) -> Dispatch:
             mask = free_of[model[node]] or free_of[empty]
             start(node, (mask & -mask).bit_length() - 1 if mask else best_gpu(model[node]))
 
+    view.in_order = dispatch
     return dispatch
 
 
