@@ -45,7 +45,9 @@ class Executions:
     def start_s(self) -> Floats:
         """When model and data were there and the node itself began."""
         there_s = self.taken_s + self.fetch_s
-        return there_s if self.transfer_s is None else there_s + self.transfer_s
+        if self.transfer_s is None:
+            return there_s
+        return np.asarray(np.minimum(there_s + self.transfer_s, self.end_s), np.float64)
 
     @property
     def is_complete(self) -> NDArray[np.bool_]:

@@ -138,7 +138,10 @@ class Schedule:
     def start_s(self) -> Floats:
         """When model and data were there and the node itself began."""
         there_s = self.taken_s + self.fetch_s
-        return there_s if self.measured is None else there_s + self.measured.transfer_s
+        if self.measured is None:
+            return there_s
+        # of an execution that ended before, the sum of its times may be rounded to after its end
+        return np.asarray(np.minimum(there_s + self.measured.transfer_s, self.end_s), np.float64)
 
     def gpus_of(self, execution: int) -> tuple[int, ...]:
         """Return the GPUs of an execution."""
